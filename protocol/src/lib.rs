@@ -1,0 +1,25 @@
+//! The V2 (Open Inference) protocol: its types, its JSON, binary and protobuf codecs, and the one
+//! table from a cause of failure to what HTTP and gRPC say.
+//!
+//! ```text
+//!   socket bytes ──► rest::decode / grpc::decode ──► InferRequest
+//!   InferResponse ──► rest::encode / grpc::encode ──► socket bytes
+//! ```
+//!
+//! Tensor data is never turned into a tree: it stays the `Bytes` it arrived as, or is parsed from
+//! JSON text straight into one typed buffer. Nothing here reads a clock, a file or a socket.
+
+mod datatype;
+mod infer;
+mod shape;
+mod status;
+mod tensor;
+
+pub use datatype::DataType;
+pub use infer::{
+    Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput,
+    SharedRange, Source,
+};
+pub use shape::{Shape, ShapeError};
+pub use status::{Code, Coded};
+pub use tensor::{Tensor, TensorError, TensorSpec};

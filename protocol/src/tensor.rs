@@ -1,0 +1,198 @@
+//! Named, typed, shaped bytes.
+
+use bytes::Bytes;
+
+use crate::{DataType, Shape};
+
+/// A tensor: row-major, little-endian. Making one proves that its bytes fit its shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    name: String,
+    datatype: DataType,
+    shape: Shape,
+    data: Bytes,
+}
+
+/// What is known of a tensor before there is data: a row of a model's signature or metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Its name.
+    pub name: String,
+    /// Its element type.
+    pub datatype: DataType,
+    /// Its dimensions, the batch dimension included where there is one; -1 is any size.
+    pub shape: Vec<i64>,
+}
+
+/// Why bytes do not make a tensor of that type and shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorError {
+    /// The byte count is not what type and shape need.
+    #[error("expected {expected} bytes, got {got}")]
+    Size {
+        /// Elements times the element's size.
+        expected: usize,
+        /// What there was.
+        got: usize,
+    },
+    /// A BYTES element starts or ends beyond the data.
+    #[error("incomplete string data: element {element} ends beyond the tensor's {size} bytes")]
+    Truncated {
+        /// Index of the element that does not fit.
+        element: usize,
+        /// All bytes there were.
+        size: usize,
+    },
+    /// A BYTES tensor with too few or too many elements for its shape.
+    #[error("unexpected number of string elements: expected {expected}, got {got}")]
+    Elements {
+        /// The shape's element count.
+        expected: usize,
+        /// Elements found, counted up to one more than expected.
+        got: usize,
+    },
+}
+
+impl Tensor {
+    /// Checks that `data` holds exactly the shape's elements.
+    ///
+    /// # Errors
+    /// [`TensorError`] when it does not; BYTES tensors are walked element by element.
+    pub fn new(
+        name: String,
+        datatype: DataType,
+        shape: Shape,
+        data: Bytes,
+    ) -> Result<Self, TensorError> {
+        match datatype.size() {
+            Some(size) => check_size(shape.elements() * size, data.len())?,
+            None => check_strings(shape.elements(), &data)?,
+        }
+        Ok(Self {
+            name,
+            datatype,
+            shape,
+            data,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its element type.
+    #[must_use]
+    pub fn datatype(&self) -> DataType {
+        self.datatype
+    }
+
+    /// Its dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Its elements: row-major, little-endian, BYTES elements with their lengths.
+    #[must_use]
+    pub fn data(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// The elements of a BYTES tensor, without their lengths; nothing for other types.
+    pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
+        let data: &[u8] = if self.datatype == DataType::Bytes {
+            &self.data
+        } else {
+            &[]
+        };
+        strings(data).map_while(Result::ok)
+    }
+}
+
+fn check_size(expected: usize, got: usize) -> Result<(), TensorError> {
+    if expected == got {
+        Ok(())
+    } else {
+        Err(TensorError::Size { expected, got })
+    }
+}
+
+fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
+    let mut got = 0;
+    for element in strings(data) {
+        if element.is_err() {
+            return Err(TensorError::Truncated {
+                element: got,
+                size: data.len(),
+            });
+        }
+        got += 1;
+        if got > expected {
+            break;
+        }
+    }
+    if got == expected {
+        Ok(())
+    } else {
+        Err(TensorError::Elements { expected, got })
+    }
+}
+
+/// Walks length-prefixed elements; one `Err` ends the walk where the data is cut short.
+fn strings(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], ()>> {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let Some((length, tail)) = rest.split_first_chunk::<4>() else {
+            rest = &[];
+            return Some(Err(()));
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some((element, tail)) = tail.split_at_checked(length) else {
+            rest = &[];
+            return Some(Err(()));
+        };
+        rest = tail;
+        Some(Ok(element))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_tensor(elements: i64, data: &'static [u8]) -> Result<Tensor, TensorError> {
+        let shape = Shape::new(&[elements]).unwrap();
+        Tensor::new(
+            "x".to_owned(),
+            DataType::Bytes,
+            shape,
+            Bytes::from_static(data),
+        )
+    }
+
+    #[test]
+    fn strings_are_counted_and_bounded() {
+        let ok = bytes_tensor(2, b"\x01\0\0\0a\0\0\0\0").unwrap();
+        assert_eq!(ok.strings().collect::<Vec<_>>(), [&b"a"[..], b""]);
+        let cut = bytes_tensor(1, b"\x05\0\0\0ab").unwrap_err();
+        assert_eq!(
+            cut,
+            TensorError::Truncated {
+                element: 0,
+                size: 6
+            }
+        );
+        let many = bytes_tensor(1, b"\0\0\0\0\0\0\0\0").unwrap_err();
+        assert_eq!(
+            many,
+            TensorError::Elements {
+                expected: 1,
+                got: 2
+            }
+        );
+    }
+}

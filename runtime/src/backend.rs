@@ -1,0 +1,199 @@
+//! What a model library must offer: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, an
+//! instance runs a [`Batch`]. All of it is synchronous, and an instance never changes thread.
+//!
+//! ```text
+//!   Backend ──load──► Model (weights, shared) ──instance──► Instance (one per thread) ──run──► Answer
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_protocol::{DataType, Parameters, Shape, Tensor, TensorSpec};
+
+/// A library that can load models, such as libtorch.
+pub trait Backend: Send + Sync {
+    /// Names that `backend:` or `platform:` in a model's configuration may use for it.
+    fn names(&self) -> &'static [&'static str];
+
+    /// The file a version directory must hold, such as `model.pt`; `None` where no file is needed.
+    fn default_filename(&self) -> Option<&'static str>;
+
+    /// Loads weights and learns the signature. Called off the reactor; may take long.
+    ///
+    /// # Errors
+    /// [`LoadError`] with a reason that names the file.
+    fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError>;
+}
+
+/// A loaded model version: weights and signature, shared by its instances.
+pub trait Model: Send + Sync {
+    /// Inputs and outputs. Equal to the configuration's where that has them, else inferred.
+    fn signature(&self) -> &Signature;
+
+    /// Makes an instance, on the thread that will run it.
+    ///
+    /// # Errors
+    /// [`LoadError`] when the device cannot take another.
+    fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError>;
+}
+
+/// What runs batches, one at a time, on the thread that made it.
+pub trait Instance {
+    /// Runs one batch.
+    ///
+    /// # Errors
+    /// [`ModelError`] fails the whole batch; the engine then tries its requests one by one.
+    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
+}
+
+/// Where a model version lies and how it is configured.
+#[derive(Clone, Debug)]
+pub struct ModelSource {
+    /// The model's name.
+    pub name: String,
+    /// The version.
+    pub version: u64,
+    /// The model file, or the directory for backends without one.
+    pub path: PathBuf,
+    /// What the configuration says of inputs and outputs, without batch dimension; empty lists
+    /// where it is silent.
+    pub inputs: Vec<TensorConfig>,
+    /// As `inputs`.
+    pub outputs: Vec<TensorConfig>,
+    /// 0 for a model without batch dimension; `None` when nobody said, so that the backend may find out.
+    pub max_batch_size: Option<usize>,
+    /// `parameters` of the configuration: key to string value.
+    pub parameters: std::collections::BTreeMap<String, String>,
+    /// Where it will run.
+    pub devices: Vec<Device>,
+}
+
+/// One tensor of a model's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorConfig {
+    /// Its name.
+    pub name: String,
+    /// Its element type.
+    pub datatype: DataType,
+    /// What clients send, without batch dimension; -1 is any size.
+    pub dims: Vec<i64>,
+    /// What the model takes in place of `dims`, where `reshape` says so.
+    pub reshape: Option<Vec<i64>>,
+    /// Whether clients may leave it out (inputs only).
+    pub optional: bool,
+}
+
+/// What a model takes and gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Inputs, in the model's order.
+    pub inputs: Vec<TensorConfig>,
+    /// Outputs, in the model's order.
+    pub outputs: Vec<TensorConfig>,
+    /// The largest batch; 0 for a model whose tensors have no batch dimension.
+    pub max_batch_size: usize,
+}
+
+/// A compute device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// The processor.
+    Cpu,
+    /// The CUDA device of that index.
+    Cuda(usize),
+}
+
+/// Requests gathered to run together.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Sum of the requests' batch sizes; 1 for a model without batch dimension.
+    pub rows: usize,
+    /// The model's inputs in the signature's order; an optional one nobody sent is absent.
+    pub columns: Vec<Column>,
+    /// One per request, in order.
+    pub requests: Vec<RequestInfo>,
+}
+
+/// One input of a batch: the requests' data, still where each request brought it.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// The input's name.
+    pub name: Arc<str>,
+    /// Its element type.
+    pub datatype: DataType,
+    /// The batch tensor's shape as the model takes it: rows first, padded dims at their bucket.
+    pub shape: Shape,
+    /// One per request. Row-major; where its shape is smaller than the column's beyond the first
+    /// dimension, the rest is `pad`.
+    pub parts: Vec<Part>,
+    /// The value padding has, as this column's datatype: integers and floats alike are cast from it.
+    pub pad: f64,
+}
+
+/// One request's share of a column.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its shape as the model takes it, rows first.
+    pub shape: Shape,
+    /// Its bytes.
+    pub data: bytes::Bytes,
+}
+
+/// What a backend may know of a request.
+#[derive(Clone, Debug)]
+pub struct RequestInfo {
+    /// Its batch size.
+    pub rows: usize,
+    /// Its parameters, the reserved ones left out.
+    pub parameters: Arc<Parameters>,
+}
+
+/// A batch's outputs.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The outputs in the signature's order, rows of all requests together. The engine cuts them up.
+    pub outputs: Vec<Tensor>,
+    /// Response parameters: none, or one per request.
+    pub parameters: Vec<Parameters>,
+}
+
+impl TensorConfig {
+    /// As metadata shows it: -1 first where the model batches.
+    #[must_use]
+    pub fn spec(&self, max_batch_size: usize) -> TensorSpec {
+        let batch = (max_batch_size > 0).then_some(-1);
+        TensorSpec {
+            name: self.name.clone(),
+            datatype: self.datatype,
+            shape: batch.into_iter().chain(self.dims.iter().copied()).collect(),
+        }
+    }
+}
+
+/// Why a model could not be loaded. The text goes to the index, the log and the client that asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file is missing, unreadable or not a model.
+    #[error("{0}")]
+    File(String),
+    /// Configuration and model disagree, or the configuration asks for what we do not do.
+    #[error("{0}")]
+    Config(String),
+    /// The device is absent, unusable or full.
+    #[error("{0}")]
+    Device(String),
+    /// A warm-up run failed.
+    #[error("{0}")]
+    Warmup(String),
+}
+
+/// Why a batch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The model raised; the text is the library's.
+    #[error("{0}")]
+    Failed(String),
+    /// The device had no memory left for a batch of this size.
+    #[error("out of memory: {0}")]
+    OutOfMemory(String),
+}
