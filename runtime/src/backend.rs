@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_protocol::{DataType, Parameters, Shape, Tensor, TensorSpec};
 
@@ -35,6 +36,20 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// [`LoadError`] when the device cannot take another.
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError>;
+
+    /// Whether trial runs before readiness make the first requests faster.
+    fn warm_up(&self) -> WarmUp {
+        WarmUp::Helps
+    }
+}
+
+/// Whether a model gains from being run before it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// First runs are slow (compilation, caches), and the cost of each batch size is worth knowing.
+    Helps,
+    /// Every run is like the first.
+    Needless,
 }
 
 /// What runs batches, one at a time, on the thread that made it.
@@ -155,6 +170,19 @@ pub struct Answer {
     pub outputs: Vec<Tensor>,
     /// Response parameters: none, or one per request.
     pub parameters: Vec<Parameters>,
+    /// Where the time went.
+    pub timing: Timing,
+}
+
+/// Where a run's time went; Triton's `compute_input`, `compute_infer` and `compute_output`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Gathering the parts into batch tensors, and copying those to the device.
+    pub input: Duration,
+    /// The model itself.
+    pub infer: Duration,
+    /// Copying outputs back and laying them out.
+    pub output: Duration,
 }
 
 impl TensorConfig {

@@ -1,0 +1,198 @@
+//! Jobs become a [`Batch`]; its [`Answer`] becomes each job's share.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use weir_protocol::{DataType, Parameters, Shape, Tensor};
+
+use crate::backend::{Answer, Batch, Column, Part, RequestInfo};
+use crate::error::ServeError;
+use crate::padding::variable_axis;
+use crate::request::{Interface, Length, model_dims, reshaped};
+
+/// One request as the batcher sees it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its batch size.
+    pub rows: usize,
+    /// One per input of the signature; `None` for an optional input it left out.
+    pub parts: Vec<Option<Part>>,
+    /// What it may share a batch with.
+    pub group: Group,
+    /// Its length, when it is padded.
+    pub length: Option<Length>,
+    /// Its parameters for the model.
+    pub parameters: Arc<Parameters>,
+}
+
+/// Jobs of one group have equal shapes after padding, and the same optional inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// The model's shapes are all fixed.
+    Fixed,
+    /// Per input: the number of dims and the dims, batch dimension left out; -1 for an absent one.
+    Dims(Arc<[i64]>),
+}
+
+impl weir_batcher::Item for Job {
+    type Group = Group;
+
+    fn weight(&self) -> usize {
+        self.rows
+    }
+
+    fn group(&self) -> Group {
+        self.group.clone()
+    }
+}
+
+impl Interface {
+    /// Lines up the jobs of one group, column by column; no tensor byte is touched yet.
+    ///
+    /// # Errors
+    /// [`ServeError::Invalid`] if the batch as a whole is too large for a tensor.
+    pub fn gather(&self, jobs: &[&Job]) -> Result<Batch, ServeError> {
+        let rows = jobs.iter().map(|job| job.rows).sum();
+        let mut columns = Vec::with_capacity(self.signature.inputs.len());
+        for (i, config) in self.signature.inputs.iter().enumerate() {
+            let parts: Vec<Part> = jobs.iter().filter_map(|job| job.parts[i].clone()).collect();
+            let Some(first) = parts.first() else { continue };
+            let shape = self.column_shape(&first.shape, rows, model_dims(config), jobs)?;
+            let name: Arc<str> = config.name.as_str().into();
+            let pad = self.padding.as_ref().map_or(0.0, |padding| padding.value(&config.name));
+            columns.push(Column { name, datatype: config.datatype, shape, parts, pad });
+        }
+        let info = |job: &&Job| RequestInfo {
+            rows: job.rows,
+            parameters: Arc::clone(&job.parameters),
+        };
+        Ok(Batch { rows, columns, requests: jobs.iter().map(info).collect() })
+    }
+
+    fn column_shape(
+        &self,
+        first: &Shape,
+        rows: usize,
+        dims: &[i64],
+        jobs: &[&Job],
+    ) -> Result<Shape, ServeError> {
+        if self.signature.max_batch_size == 0 {
+            return Ok(first.clone());
+        }
+        let mut shape: Vec<i64> = first.signed().collect();
+        shape[0] = rows as i64;
+        let bucket = jobs.first().and_then(|job| job.length).map(|length| length.bucket as i64);
+        if let (Some(bucket), Some(axis)) = (bucket, variable_axis(dims)) {
+            shape[axis + 1] = bucket;
+        }
+        Shape::new(&shape).map_err(|error| ServeError::Invalid(error.to_string()))
+    }
+}
+
+/// One job's part of a batch's answer; cutting it out is left to the thread that writes the response.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The whole batch's answer.
+    pub answer: Arc<Answer>,
+    /// Which request of the batch this is.
+    pub index: usize,
+    /// Its first row in the outputs.
+    pub first_row: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Rows of the whole batch.
+    pub batch_rows: usize,
+    /// Its length, when it was padded.
+    pub length: Option<Length>,
+}
+
+impl Share {
+    /// Response parameters the model gave for this request.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        self.answer.parameters.get(self.index).cloned().unwrap_or_default()
+    }
+
+    /// Cuts this request's rows out of output `index`, as the client is to see it.
+    ///
+    /// # Errors
+    /// [`ServeError::Model`] when the output has not one row per row of the batch.
+    pub fn output(&self, interface: &Interface, index: usize) -> Result<Tensor, ServeError> {
+        let config = &interface.signature.outputs[index];
+        let output = self.answer.outputs.get(index).ok_or_else(|| {
+            ServeError::Model(format!("the model returned no output '{}'", config.name))
+        })?;
+        let batched = interface.signature.max_batch_size > 0;
+        let (mut shape, mut data) = if batched {
+            self.cut_rows(output)?
+        } else {
+            (output.shape().signed().collect(), output.data().clone())
+        };
+        let skip = usize::from(batched);
+        if let (Some(length), Some(axis)) = (self.length, variable_axis(model_dims(config))) {
+            let axis = axis + skip;
+            if shape.get(axis) == Some(&(length.bucket as i64)) && length.own < length.bucket {
+                data = trim(&data, output.datatype(), &shape, (axis, length.own));
+                shape[axis] = length.own as i64;
+            }
+        }
+        if let Some(reshape) = &config.reshape {
+            let client = reshaped(&shape[skip.min(shape.len())..], reshape, &config.dims);
+            shape.truncate(skip);
+            shape.extend(client);
+        }
+        let broken = |error: String| ServeError::Model(format!("output '{}': {error}", config.name));
+        let shape = Shape::new(&shape).map_err(|error| broken(error.to_string()))?;
+        Tensor::new(config.name.clone(), output.datatype(), shape, data)
+            .map_err(|error| broken(error.to_string()))
+    }
+
+    fn cut_rows(&self, output: &Tensor) -> Result<(Vec<i64>, Bytes), ServeError> {
+        let dims = output.shape();
+        if dims.dims().first() != Some(&self.batch_rows) {
+            return Err(ServeError::Model(format!(
+                "output '{}' of shape {dims} has not one row for each of the batch's {}",
+                output.name(),
+                self.batch_rows
+            )));
+        }
+        let mut shape: Vec<i64> = dims.signed().collect();
+        shape[0] = self.rows as i64;
+        let per_row = dims.elements() / self.batch_rows.max(1);
+        let (from, to) = (self.first_row * per_row, (self.first_row + self.rows) * per_row);
+        let data = match output.datatype().size() {
+            Some(size) => output.data().slice(from * size..to * size),
+            None => cut_strings(output.data(), from, to),
+        };
+        Ok((shape, data))
+    }
+}
+
+/// Elements `from..to` of length-prefixed strings; the walk is the price of their varying size.
+fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
+    let mut at = 0;
+    let mut start = 0;
+    for element in 0..to {
+        if element == from {
+            start = at;
+        }
+        let Some(length) = data.get(at..).and_then(|rest| rest.first_chunk::<4>()) else { break };
+        at += 4 + u32::from_le_bytes(*length) as usize;
+    }
+    if from == to { Bytes::new() } else { data.slice(start..at.min(data.len())) }
+}
+
+/// Keeps the first `keep` of an axis. Strided, so it copies; BYTES tensors are never padded.
+fn trim(data: &Bytes, datatype: DataType, shape: &[i64], (axis, keep): (usize, usize)) -> Bytes {
+    let Some(size) = datatype.size() else { return data.clone() };
+    let product = |dims: &[i64]| dims.iter().map(|dim| *dim as usize).product::<usize>();
+    let inner = product(&shape[axis + 1..]) * size;
+    let (stride, kept) = (shape[axis] as usize * inner, keep * inner);
+    let mut out = BytesMut::with_capacity(product(&shape[..axis]) * kept);
+    if stride > 0 {
+        for run in data.chunks_exact(stride) {
+            out.extend_from_slice(&run[..kept]);
+        }
+    }
+    out.freeze()
+}

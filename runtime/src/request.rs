@@ -1,0 +1,333 @@
+//! Compares a request with a model's signature. What comes out needs no further check.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_protocol::{
+    Delivery, InferRequest, Input, Parameters, RequestedOutput, Shape, Source, Tensor, TensorError,
+};
+
+use crate::backend::{Part, Signature, TensorConfig};
+use crate::batch::{Group, Job};
+use crate::error::ServeError;
+use crate::padding::{Padding, variable_axis};
+
+/// A request that fits its model.
+#[derive(Debug)]
+pub struct Accepted {
+    /// What the engine runs.
+    pub job: Job,
+    /// The client's id, to be echoed.
+    pub id: String,
+    /// The outputs to return, in order: index into the signature's outputs, delivery, classes.
+    pub outputs: Vec<(usize, RequestedOutput)>,
+}
+
+/// Reads shared memory for inputs that lie there.
+pub trait SharedMemory {
+    /// Copies a range of a registered region.
+    ///
+    /// # Errors
+    /// [`ServeError`] naming the region when it is unknown or too small.
+    fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError>;
+}
+
+/// A model as requests see it.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// The model's name, for messages.
+    pub model: String,
+    /// What it takes and gives.
+    pub signature: Signature,
+    /// Padding buckets, if configured.
+    pub padding: Option<Padding>,
+}
+
+/// Parameters that the server acts on; the others are the model's.
+const RESERVED: [&str; 8] = [
+    "priority",
+    "timeout",
+    "sequence_id",
+    "sequence_start",
+    "sequence_end",
+    "headers",
+    "binary_data_output",
+    "triton_enable_empty_final_response",
+];
+
+impl Interface {
+    /// Checks names, datatypes, shapes and sizes, and turns the request into a job.
+    ///
+    /// # Errors
+    /// [`ServeError::Invalid`] naming the input or output at fault; shared memory's own errors.
+    pub fn accept(
+        &self,
+        request: InferRequest,
+        memory: &dyn SharedMemory,
+    ) -> Result<Accepted, ServeError> {
+        let InferRequest { id, parameters, inputs, outputs, default_delivery, .. } = request;
+        let outputs = self.choose_outputs(outputs, default_delivery)?;
+        let slots = self.match_inputs(inputs)?;
+        let rows = self.rows(&slots)?;
+        let parts = slots
+            .into_iter()
+            .zip(&self.signature.inputs)
+            .map(|(input, config)| input.map(|input| self.part(input, config, memory)).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
+        let (group, length) = self.group(&parts);
+        let parameters = Arc::new(model_parameters(parameters));
+        Ok(Accepted { job: Job { rows, parts, group, length, parameters }, id, outputs })
+    }
+
+    fn choose_outputs(
+        &self,
+        requested: Vec<RequestedOutput>,
+        default: Delivery,
+    ) -> Result<Vec<(usize, RequestedOutput)>, ServeError> {
+        let outputs = &self.signature.outputs;
+        if requested.is_empty() {
+            let all = outputs.iter().enumerate().map(|(i, output)| {
+                let delivery = default.clone();
+                (i, RequestedOutput { name: output.name.clone(), delivery, classes: None })
+            });
+            return Ok(all.collect());
+        }
+        let find = |output: RequestedOutput| {
+            let index = outputs.iter().position(|known| known.name == output.name);
+            index.map(|i| (i, output.clone())).ok_or_else(|| {
+                let (name, model) = (&output.name, &self.model);
+                invalid(format!("unexpected inference output '{name}' for model '{model}'"))
+            })
+        };
+        requested.into_iter().map(find).collect()
+    }
+
+    /// One slot per input of the signature.
+    fn match_inputs(&self, inputs: Vec<Input>) -> Result<Vec<Option<Input>>, ServeError> {
+        let known = &self.signature.inputs;
+        let mut slots: Vec<Option<Input>> = known.iter().map(|_| None).collect();
+        for input in inputs {
+            let Some(slot) = known.iter().position(|config| config.name == input.name) else {
+                let (name, model) = (&input.name, &self.model);
+                return Err(invalid(format!(
+                    "unexpected inference input '{name}' for model '{model}'"
+                )));
+            };
+            if slots[slot].is_some() {
+                return Err(invalid(format!("input '{}' already exists in request", input.name)));
+            }
+            slots[slot] = Some(input);
+        }
+        let missing = |(slot, config): &(&Option<Input>, &TensorConfig)| {
+            slot.is_none() && !config.optional
+        };
+        if slots.iter().zip(known).any(|pair| missing(&pair)) {
+            return Err(self.missing_inputs(&slots));
+        }
+        Ok(slots)
+    }
+
+    fn missing_inputs(&self, slots: &[Option<Input>]) -> ServeError {
+        let known = &self.signature.inputs;
+        let quoted = |names: Vec<&str>| {
+            let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
+            format!("[{}]", names.join(","))
+        };
+        let got: Vec<&str> = slots.iter().flatten().map(|input| input.name.as_str()).collect();
+        let missing = known.iter().zip(slots).filter(|(c, slot)| slot.is_none() && !c.optional);
+        let missing: Vec<&str> = missing.map(|(config, _)| config.name.as_str()).collect();
+        let required = known.iter().filter(|config| !config.optional).count();
+        let expected = if required == known.len() {
+            format!("expected {required} inputs")
+        } else {
+            format!("expected number of inputs between {required} and {}", known.len())
+        };
+        invalid(format!(
+            "{expected} but got {} inputs for model '{}'. Got input(s) {}, but missing required \
+             input(s) {}. Please provide all required input(s).",
+            got.len(),
+            self.model,
+            quoted(got),
+            quoted(missing)
+        ))
+    }
+
+    /// The batch size all inputs agree on; 1 for a model without batch dimension.
+    fn rows(&self, slots: &[Option<Input>]) -> Result<usize, ServeError> {
+        let (max, model) = (self.signature.max_batch_size, &self.model);
+        if max == 0 {
+            return Ok(1);
+        }
+        let mut rows = None;
+        for input in slots.iter().flatten() {
+            let Some(&first) = input.shape.dims().first() else {
+                return Err(invalid(format!(
+                    "input '{}' has no shape but model requires batch dimension for '{model}'",
+                    input.name
+                )));
+            };
+            if rows.is_some_and(|rows| rows != first) {
+                return Err(invalid(format!(
+                    "input '{}' batch size does not match other inputs for '{model}'",
+                    input.name
+                )));
+            }
+            rows = Some(first);
+        }
+        match rows.unwrap_or(1) {
+            0 => Err(invalid(format!("inference request batch-size must be >= 1 for '{model}'"))),
+            rows if rows > max => Err(invalid(format!(
+                "inference request batch-size must be <= {max} for '{model}'"
+            ))),
+            rows => Ok(rows),
+        }
+    }
+
+    fn part(
+        &self,
+        input: Input,
+        config: &TensorConfig,
+        memory: &dyn SharedMemory,
+    ) -> Result<Part, ServeError> {
+        let (name, model) = (&input.name, &self.model);
+        if input.datatype != config.datatype {
+            return Err(invalid(format!(
+                "inference input '{name}' data-type is '{}', but model '{model}' expects '{}'",
+                input.datatype, config.datatype
+            )));
+        }
+        let shape = self.model_shape(&input, config)?;
+        let data = match &input.source {
+            Source::Inline(data) => data.clone(),
+            Source::Shared(range) => memory.read(range)?,
+        };
+        let tensor = Tensor::new(String::new(), input.datatype, input.shape, data)
+            .map_err(|error| size_error(&error, name, model))?;
+        Ok(Part { shape, data: tensor.data().clone() })
+    }
+
+    /// The shape the model takes: the request's own, or its reshape.
+    fn model_shape(&self, input: &Input, config: &TensorConfig) -> Result<Shape, ServeError> {
+        let batched = usize::from(self.signature.max_batch_size > 0);
+        let dims: Vec<i64> = input.shape.signed().skip(batched).collect();
+        let fits = dims.len() == config.dims.len()
+            && dims.iter().zip(&config.dims).all(|(got, want)| *want < 0 || got == want);
+        if !fits {
+            return Err(self.unexpected_shape(input, config));
+        }
+        let Some(reshape) = &config.reshape else {
+            return Ok(input.shape.clone());
+        };
+        let rows = input.shape.signed().take(batched);
+        let dims: Vec<i64> = rows.chain(reshaped(&dims, &config.dims, reshape)).collect();
+        Shape::new(&dims).map_err(|error| invalid(error.to_string()))
+    }
+
+    fn unexpected_shape(&self, input: &Input, config: &TensorConfig) -> ServeError {
+        let spec = config.spec(self.signature.max_batch_size).shape;
+        let expected: Vec<String> = spec.iter().map(ToString::to_string).collect();
+        let note = if self.signature.max_batch_size > 0 {
+            " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension \
+             to be prepended to each input shape. If you want to specify the full shape including \
+             the batch dim in your input dims config, try setting max_batch_size to zero. See the \
+             model configuration docs for more info on max_batch_size."
+        } else {
+            ""
+        };
+        invalid(format!(
+            "unexpected shape for input '{}' for model '{}'. Expected [{}], got {}.{note}",
+            input.name,
+            self.model,
+            expected.join(","),
+            input.shape
+        ))
+    }
+
+    /// What the job may share a batch with, and the length it has before padding.
+    fn group(&self, parts: &[Option<Part>]) -> (Group, Option<Length>) {
+        let inputs = &self.signature.inputs;
+        let fixed = inputs.iter().all(|input| !input.optional && variable_axis(&input.dims).is_none());
+        if fixed {
+            return (Group::Fixed, None);
+        }
+        let length = self.length(parts);
+        let batched = usize::from(self.signature.max_batch_size > 0);
+        let mut key = Vec::with_capacity(parts.len() * 4);
+        for (part, config) in parts.iter().zip(inputs) {
+            let Some(part) = part else {
+                key.push(-1);
+                continue;
+            };
+            let dims = part.shape.signed().skip(batched);
+            key.push(dims.len() as i64);
+            let axis = length.as_ref().and_then(|_| variable_axis(model_dims(config)));
+            key.extend(dims.enumerate().map(|(i, dim)| match &length {
+                Some(length) if Some(i) == axis => length.bucket as i64,
+                _ => dim,
+            }));
+        }
+        (Group::Dims(key.into()), length)
+    }
+
+    fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
+        let padding = self.padding.as_ref()?;
+        let batched = usize::from(self.signature.max_batch_size > 0);
+        let lengths = parts.iter().zip(&self.signature.inputs).filter_map(|(part, config)| {
+            let axis = variable_axis(model_dims(config))?;
+            part.as_ref()?.shape.dims().get(axis + batched).copied()
+        });
+        let own = lengths.max()?;
+        Some(Length { own, bucket: padding.bucket(own)? })
+    }
+}
+
+/// A padded request's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// What the client sent.
+    pub own: usize,
+    /// What the batch has.
+    pub bucket: usize,
+}
+
+/// The dims a model sees: `reshape` where there is one.
+#[must_use]
+pub fn model_dims(config: &TensorConfig) -> &[i64] {
+    config.reshape.as_deref().unwrap_or(&config.dims)
+}
+
+/// Maps concrete `dims` of the form `from` to the form `to`: the sizes of the variable dimensions
+/// carry over in order.
+pub fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
+    let mut variable = dims.iter().zip(from).filter(|(_, want)| **want < 0).map(|(got, _)| *got);
+    to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }).collect()
+}
+
+fn model_parameters(mut parameters: Parameters) -> Parameters {
+    let reserved: HashSet<&str> = RESERVED.into_iter().collect();
+    parameters.retain(|key, _| !reserved.contains(key.as_str()));
+    parameters
+}
+
+fn size_error(error: &TensorError, name: &str, model: &str) -> ServeError {
+    invalid(match error {
+        TensorError::Size { expected, got } => format!(
+            "input byte size mismatch for input '{name}' for model '{model}'. \
+             Expected {expected}, got {got}"
+        ),
+        TensorError::Truncated { element, size } => format!(
+            "incomplete string data for inference input '{name}' for model '{model}': \
+             element {element} ends beyond the tensor's {size} bytes"
+        ),
+        TensorError::Elements { expected, got } => format!(
+            "unexpected number of string elements {got} for inference input '{name}' \
+             for model '{model}', expecting {expected}"
+        ),
+    })
+}
+
+fn invalid(message: impl Into<Cow<'static, str>>) -> ServeError {
+    ServeError::Invalid(message.into().into_owned())
+}
