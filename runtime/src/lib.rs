@@ -2,3 +2,5 @@
 //! the echo backend. A [`Backend`] brings the models to life; `weir-runtime-torch` is the real one.
 
 pub mod backend;
+pub mod echo;
+pub mod statistics;

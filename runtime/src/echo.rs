@@ -1,0 +1,252 @@
+//! A backend without a model: what goes in comes out. It needs no libtorch, and `service_time_ms`
+//! makes it as slow as a test of scaling, faults or gateways wants.
+
+mod columns;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_protocol::{DataType, Parameters, Tensor};
+
+use crate::backend::{
+    Answer, Backend, Batch, Device, Instance, LoadError, Model, ModelError, ModelSource, Signature,
+    TensorConfig, Timing,
+};
+
+/// Rows an echo model takes at once when nobody said: more than any test gathers by accident.
+const DEFAULT_MAX_BATCH_SIZE: usize = 64;
+
+/// A day. Longer is a slip of units, and `Duration` cannot hold every `f64`.
+const MAX_SERVICE_MS: f64 = 86_400_000.0;
+
+/// Loads echo models.
+///
+/// Parameters of the model configuration: `service_time_ms` (sleep per batch), `service_time_ms_per_row`
+/// (sleep per row on top), `echo_parameters` (`true`: a request's parameters come back as response
+/// parameters).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EchoBackend;
+
+#[derive(Debug)]
+struct EchoModel {
+    signature: Signature,
+    behaviour: Behaviour,
+}
+
+/// What the configuration's parameters say.
+#[derive(Clone, Copy, Debug)]
+struct Behaviour {
+    per_batch: Duration,
+    per_row: Duration,
+    parameters: EchoParameters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EchoParameters {
+    Yes,
+    No,
+}
+
+struct EchoInstance {
+    /// Input and output names by position.
+    pairs: Vec<(String, String)>,
+    behaviour: Behaviour,
+}
+
+impl Backend for EchoBackend {
+    fn names(&self) -> &'static [&'static str] {
+        &["echo", "identity"]
+    }
+
+    fn default_filename(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
+        Ok(Arc::new(EchoModel {
+            signature: signature(source)?,
+            behaviour: behaviour(source)?,
+        }))
+    }
+}
+
+impl Model for EchoModel {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {
+        match device {
+            Device::Cpu => {}
+            Device::Cuda(index) => {
+                return Err(LoadError::Device(format!(
+                    "the echo backend runs on CPU only, not on CUDA device {index}"
+                )));
+            }
+        }
+        let Signature {
+            inputs, outputs, ..
+        } = &self.signature;
+        let pair = |(input, output): (&TensorConfig, &TensorConfig)| {
+            (input.name.clone(), output.name.clone())
+        };
+        Ok(Box::new(EchoInstance {
+            pairs: inputs.iter().zip(outputs).map(pair).collect(),
+            behaviour: self.behaviour,
+        }))
+    }
+}
+
+impl Instance for EchoInstance {
+    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+        let began = now();
+        self.behaviour.wait(batch.rows);
+        let infer = began.elapsed();
+        let outputs = self.outputs(batch)?;
+        Ok(Answer {
+            outputs,
+            parameters: self.behaviour.answered(batch),
+            timing: Timing {
+                input: Duration::ZERO,
+                infer,
+                output: began.elapsed().saturating_sub(infer),
+            },
+        })
+    }
+}
+
+impl EchoInstance {
+    fn outputs(&self, batch: &Batch) -> Result<Vec<Tensor>, ModelError> {
+        let mut outputs = Vec::with_capacity(self.pairs.len());
+        for (input, output) in &self.pairs {
+            // Absent only when it is optional and nobody sent it; then there is nothing to echo.
+            let Some(column) = batch.columns.iter().find(|column| *column.name == **input) else {
+                continue;
+            };
+            let data = columns::joined(column)?;
+            let tensor = Tensor::new(output.clone(), column.datatype, column.shape.clone(), data);
+            outputs.push(tensor.map_err(|error| ModelError::Failed(error.to_string()))?);
+        }
+        Ok(outputs)
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an instance measures its own run; nothing is decided by it here"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl Behaviour {
+    fn wait(self, rows: usize) {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let wait = self.per_batch + self.per_row.saturating_mul(rows);
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+    }
+
+    fn answered(self, batch: &Batch) -> Vec<Parameters> {
+        match self.parameters {
+            EchoParameters::Yes => batch
+                .requests
+                .iter()
+                .map(|request| Parameters::clone(&request.parameters))
+                .collect(),
+            EchoParameters::No => Vec::new(),
+        }
+    }
+}
+
+fn signature(source: &ModelSource) -> Result<Signature, LoadError> {
+    let inputs = if source.inputs.is_empty() {
+        vec![vector("INPUT0")]
+    } else {
+        source.inputs.clone()
+    };
+    let outputs = if source.outputs.is_empty() {
+        inputs.iter().map(output_of).collect()
+    } else {
+        source.outputs.clone()
+    };
+    check_pairs(&source.name, &inputs, &outputs)?;
+    Ok(Signature {
+        inputs,
+        outputs,
+        max_batch_size: source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE),
+    })
+}
+
+fn vector(name: &str) -> TensorConfig {
+    TensorConfig {
+        name: name.to_owned(),
+        datatype: DataType::Fp32,
+        dims: vec![-1],
+        reshape: None,
+        optional: false,
+    }
+}
+
+/// `INPUT0` comes out as `OUTPUT0`; any other name comes out as itself.
+fn output_of(input: &TensorConfig) -> TensorConfig {
+    TensorConfig {
+        name: input.name.replacen("INPUT", "OUTPUT", 1),
+        optional: false,
+        ..input.clone()
+    }
+}
+
+fn check_pairs(
+    model: &str,
+    inputs: &[TensorConfig],
+    outputs: &[TensorConfig],
+) -> Result<(), LoadError> {
+    if outputs.len() > inputs.len() {
+        return Err(LoadError::Config(format!(
+            "model '{model}' has {} outputs for {} inputs: the echo backend returns each input once",
+            outputs.len(),
+            inputs.len()
+        )));
+    }
+    for (input, output) in inputs.iter().zip(outputs) {
+        if input.datatype != output.datatype {
+            return Err(LoadError::Config(format!(
+                "model '{model}': output '{}' is {} but echoes input '{}', which is {}",
+                output.name, output.datatype, input.name, input.datatype
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn behaviour(source: &ModelSource) -> Result<Behaviour, LoadError> {
+    let parameters = match source.parameters.get("echo_parameters").map(String::as_str) {
+        Some("true") => EchoParameters::Yes,
+        Some("false") | None => EchoParameters::No,
+        Some(other) => return Err(bad_parameter("echo_parameters", other, "true or false")),
+    };
+    Ok(Behaviour {
+        per_batch: milliseconds(source, "service_time_ms")?,
+        per_row: milliseconds(source, "service_time_ms_per_row")?,
+        parameters,
+    })
+}
+
+fn milliseconds(source: &ModelSource, key: &str) -> Result<Duration, LoadError> {
+    let Some(text) = source.parameters.get(key) else {
+        return Ok(Duration::ZERO);
+    };
+    match text.trim().parse::<f64>() {
+        Ok(ms) if (0.0..=MAX_SERVICE_MS).contains(&ms) => Ok(Duration::from_secs_f64(ms / 1e3)),
+        Ok(_) | Err(_) => Err(bad_parameter(key, text, "milliseconds from 0 to 86400000")),
+    }
+}
+
+fn bad_parameter(key: &str, value: &str, wanted: &str) -> LoadError {
+    LoadError::Config(format!("parameter '{key}' is '{value}', expected {wanted}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,394 @@
+//! What a model version has done: Triton's counters, and our own of waiting, batching and refusing.
+//!
+//! One short lock is taken per batch, refusal or scrape, never per tensor. Time is an argument: the
+//! engine owns the clock.
+
+mod histogram;
+mod json;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub use histogram::Histogram;
+pub use json::statistics_body;
+
+/// Upper bounds in seconds of the queue-delay histogram: a 1-2.5-5 ladder from the cost of a lone
+/// hand-over (100 µs) to the minute after which common clients have given up.
+pub const QUEUE_DELAY_BOUNDS: [f64; 18] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0, 60.0,
+];
+
+/// Upper bounds in rows of the batch-size histogram: powers of two, as batch sizes are chosen.
+pub const BATCH_SIZE_BOUNDS: [f64; 11] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0,
+];
+
+/// Triton's default bounds in ms of `nv_inference_first_response_histogram_ms`.
+pub const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
+
+/// The running statistics of one model version.
+#[derive(Debug)]
+pub struct Statistics {
+    totals: Mutex<Snapshot>,
+    /// Requests admitted and not yet executing. Apart from `totals`: it changes per request.
+    pending: AtomicU64,
+}
+
+/// One execution, as the engine measured it.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRecord<'a> {
+    /// Index of the instance that ran it.
+    pub instance: usize,
+    /// Sum of the requests' batch sizes.
+    pub rows: usize,
+    /// The requests, in any order.
+    pub requests: &'a [RequestRecord],
+    /// Gathering and copying inputs.
+    pub compute_input: Duration,
+    /// The model itself.
+    pub compute_infer: Duration,
+    /// Cutting and copying outputs.
+    pub compute_output: Duration,
+    /// How it ended, for every request in it.
+    pub outcome: Outcome,
+    /// Unix time in ms when it ended.
+    pub ended_ms: u64,
+}
+
+/// One request of a [`BatchRecord`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestRecord {
+    /// From admission until the batch began.
+    pub queue: Duration,
+    /// From arrival until its answer was ready.
+    pub total: Duration,
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every request got its outputs.
+    Succeeded,
+    /// The model failed; every request in the batch failed for it.
+    Failed,
+    /// The model failed and the requests are run again one by one: the instance was busy, and no
+    /// request has ended yet.
+    Retried,
+}
+
+/// Why a request failed: the `reason` label of `nv_inference_request_failure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Refused, or its time in the queue ran out.
+    Rejected,
+    /// The caller went away.
+    Canceled,
+    /// The model failed.
+    Backend,
+    /// Anything else.
+    Other,
+}
+
+/// Why a request was refused before it was queued: the `cause` label of `weir_runtime_refused`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The queue holds as many requests as it may.
+    QueueFull,
+    /// The predicted wait is longer than the caller gave.
+    PredictedWait,
+    /// The time the caller gave had passed on arrival.
+    Deadline,
+    /// As many requests are in flight as the server admits.
+    Concurrency,
+    /// The server is shutting down or the version is being unloaded.
+    Draining,
+}
+
+/// A count and the time it stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How often.
+    pub count: u64,
+    /// Nanoseconds in all.
+    pub ns: u64,
+}
+
+/// Executions of one batch size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTally {
+    /// Gathering and copying inputs.
+    pub compute_input: Tally,
+    /// The model itself.
+    pub compute_infer: Tally,
+    /// Cutting and copying outputs.
+    pub compute_output: Tally,
+}
+
+/// Memory a model version holds on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryUsage {
+    /// `CPU`, `CPU_PINNED` or `GPU`.
+    pub kind: &'static str,
+    /// The device's index.
+    pub id: i64,
+    /// Bytes held.
+    pub bytes: u64,
+}
+
+/// Statistics at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Unix time in ms when the last execution ended; 0 before the first.
+    pub last_inference_ms: u64,
+    /// Rows answered.
+    pub inference_count: u64,
+    /// Batches answered.
+    pub execution_count: u64,
+    /// Requests answered, and their time from arrival to answer.
+    pub success: Tally,
+    /// Requests failed, and the time spent on them.
+    pub fail: Tally,
+    /// Requests that executed, and their time in the queue.
+    pub queue: Tally,
+    /// Requests that executed, and their batch's time for inputs.
+    pub compute_input: Tally,
+    /// Requests that executed, and their batch's time in the model.
+    pub compute_infer: Tally,
+    /// Requests that executed, and their batch's time for outputs.
+    pub compute_output: Tally,
+    /// Executions by batch size.
+    pub batches: BTreeMap<usize, BatchTally>,
+    /// Memory held, one entry per device.
+    pub memory: Vec<MemoryUsage>,
+    /// Failed requests, in the order of [`Reason::ALL`].
+    pub failures: [u64; Reason::ALL.len()],
+    /// Refused requests, in the order of [`Refusal::ALL`].
+    pub refusals: [u64; Refusal::ALL.len()],
+    /// Time each instance spent on batches, by index.
+    pub busy: Vec<Duration>,
+    /// Time in the queue, in seconds.
+    pub queue_delay: Histogram,
+    /// Rows per batch.
+    pub batch_size: Histogram,
+    /// Time to the first response, in ms.
+    pub first_response: Histogram,
+    /// Requests admitted and not yet executing.
+    pub pending: u64,
+}
+
+impl Statistics {
+    /// Nothing has happened yet; every instance and every reason starts at zero, so that rates are
+    /// right from the first event on.
+    #[must_use]
+    pub fn new(instances: usize) -> Self {
+        Self::with_first_response_bounds(instances, &FIRST_RESPONSE_BOUNDS)
+    }
+
+    /// As [`Statistics::new`], with other bounds in ms for the first-response histogram
+    /// (`model_metrics` of a model's configuration). Bounds must ascend.
+    #[must_use]
+    pub fn with_first_response_bounds(instances: usize, bounds: &[f64]) -> Self {
+        Self {
+            totals: Mutex::new(Snapshot::empty(instances, bounds)),
+            pending: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts an execution and its requests.
+    pub fn record_batch(&self, record: &BatchRecord<'_>) {
+        self.totals.lock().add_batch(record);
+    }
+
+    /// Counts a request that was admitted and failed without executing: its time in the queue ran
+    /// out, its caller left, or its own single run failed outside a batch.
+    pub fn record_failure(&self, reason: Reason, spent: Duration) {
+        self.totals.lock().add_failure(reason, spent);
+    }
+
+    /// Counts a request that was refused. It is a failure of [`Reason::Rejected`] too: Triton counts
+    /// shed load nowhere, which hides the worst moment of a server's day.
+    pub fn record_refusal(&self, refusal: Refusal, spent: Duration) {
+        let mut totals = self.totals.lock();
+        totals.refusals[refusal.index()] += 1;
+        totals.add_failure(Reason::Rejected, spent);
+    }
+
+    /// Notes `requests` more waiting for execution.
+    pub fn add_pending(&self, requests: usize) {
+        self.pending.fetch_add(requests as u64, Ordering::Relaxed);
+    }
+
+    /// Notes `requests` that wait no longer, whatever became of them.
+    pub fn sub_pending(&self, requests: usize) {
+        let less = |pending: u64| Some(pending.saturating_sub(requests as u64));
+        // The closure never returns `None`, so the update never fails.
+        let _ = self
+            .pending
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Requests admitted and not yet executing.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Replaces what is known of the memory held.
+    pub fn set_memory(&self, memory: Vec<MemoryUsage>) {
+        self.totals.lock().memory = memory;
+    }
+
+    /// All of it, at one moment.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.totals.lock().clone();
+        snapshot.pending = self.pending();
+        snapshot
+    }
+}
+
+impl Snapshot {
+    fn empty(instances: usize, first_response_bounds: &[f64]) -> Self {
+        Self {
+            last_inference_ms: 0,
+            inference_count: 0,
+            execution_count: 0,
+            success: Tally::default(),
+            fail: Tally::default(),
+            queue: Tally::default(),
+            compute_input: Tally::default(),
+            compute_infer: Tally::default(),
+            compute_output: Tally::default(),
+            batches: BTreeMap::new(),
+            memory: Vec::new(),
+            failures: [0; Reason::ALL.len()],
+            refusals: [0; Refusal::ALL.len()],
+            busy: vec![Duration::ZERO; instances],
+            queue_delay: Histogram::new(&QUEUE_DELAY_BOUNDS),
+            batch_size: Histogram::new(&BATCH_SIZE_BOUNDS),
+            first_response: Histogram::new(first_response_bounds),
+            pending: 0,
+        }
+    }
+
+    fn add_batch(&mut self, record: &BatchRecord<'_>) {
+        self.add_busy(record);
+        match record.outcome {
+            Outcome::Succeeded => self.add_success(record),
+            Outcome::Failed => {
+                for request in record.requests {
+                    self.add_failure(Reason::Backend, request.total);
+                }
+            }
+            Outcome::Retried => {}
+        }
+    }
+
+    fn add_busy(&mut self, record: &BatchRecord<'_>) {
+        if self.busy.len() <= record.instance {
+            self.busy.resize(record.instance + 1, Duration::ZERO);
+        }
+        self.busy[record.instance] +=
+            record.compute_input + record.compute_infer + record.compute_output;
+    }
+
+    fn add_success(&mut self, record: &BatchRecord<'_>) {
+        self.last_inference_ms = record.ended_ms;
+        self.inference_count += record.rows as u64;
+        self.execution_count += 1;
+        self.batch_size.observe(record.rows as f64);
+        let batch = self.batches.entry(record.rows).or_default();
+        batch.compute_input.add(record.compute_input);
+        batch.compute_infer.add(record.compute_infer);
+        batch.compute_output.add(record.compute_output);
+        for request in record.requests {
+            self.success.add(request.total);
+            self.queue.add(request.queue);
+            self.compute_input.add(record.compute_input);
+            self.compute_infer.add(record.compute_infer);
+            self.compute_output.add(record.compute_output);
+            self.queue_delay.observe(request.queue.as_secs_f64());
+            self.first_response
+                .observe(request.total.as_secs_f64() * 1e3);
+        }
+    }
+
+    fn add_failure(&mut self, reason: Reason, spent: Duration) {
+        self.fail.add(spent);
+        self.failures[reason.index()] += 1;
+    }
+}
+
+impl Tally {
+    fn add(&mut self, duration: Duration) {
+        self.count += 1;
+        // 584 years of nanoseconds fit; what does not is no duration anybody measured.
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.ns = self.ns.saturating_add(ns);
+    }
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [Self::Rejected, Self::Canceled, Self::Backend, Self::Other];
+
+    /// Triton's word for it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Rejected => "REJECTED",
+            Self::Canceled => "CANCELED",
+            Self::Backend => "BACKEND",
+            Self::Other => "OTHER",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Rejected => 0,
+            Self::Canceled => 1,
+            Self::Backend => 2,
+            Self::Other => 3,
+        }
+    }
+}
+
+impl Refusal {
+    /// Every cause.
+    pub const ALL: [Self; 5] = [
+        Self::QueueFull,
+        Self::PredictedWait,
+        Self::Deadline,
+        Self::Concurrency,
+        Self::Draining,
+    ];
+
+    /// The word for metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::PredictedWait => "predicted_wait",
+            Self::Deadline => "deadline",
+            Self::Concurrency => "concurrency",
+            Self::Draining => "draining",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::QueueFull => 0,
+            Self::PredictedWait => 1,
+            Self::Deadline => 2,
+            Self::Concurrency => 3,
+            Self::Draining => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Statistics as the HTTP statistics extension writes them.
+
+use serde_json::{Value, json};
+
+use super::{MemoryUsage, Snapshot, Tally};
+
+/// The body of `GET …/stats`: one entry per model version.
+pub fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64, Snapshot)>) -> Value {
+    let models: Vec<Value> = models
+        .into_iter()
+        .map(|(name, version, snapshot)| snapshot.to_json(name, version))
+        .collect();
+    json!({ "model_stats": models })
+}
+
+impl Snapshot {
+    /// One entry of `model_stats`, with every key of the extension: `perf_analyzer` fails when one is
+    /// missing. There is no response cache and no decoupled model, so what they would fill is zero
+    /// or empty.
+    #[must_use]
+    pub fn to_json(&self, name: &str, version: u64) -> Value {
+        json!({
+            "name": name,
+            "version": version.to_string(),
+            "last_inference": self.last_inference_ms,
+            "inference_count": self.inference_count,
+            "execution_count": self.execution_count,
+            "inference_stats": {
+                "success": tally(self.success),
+                "fail": tally(self.fail),
+                "queue": tally(self.queue),
+                "compute_input": tally(self.compute_input),
+                "compute_infer": tally(self.compute_infer),
+                "compute_output": tally(self.compute_output),
+                "cache_hit": tally(Tally::default()),
+                "cache_miss": tally(Tally::default()),
+            },
+            "response_stats": {},
+            "batch_stats": self.batch_stats(),
+            "memory_usage": self.memory.iter().map(memory).collect::<Vec<_>>(),
+        })
+    }
+
+    fn batch_stats(&self) -> Vec<Value> {
+        let entry = |(size, batch): (&usize, &super::BatchTally)| {
+            json!({
+                "batch_size": size,
+                "compute_input": tally(batch.compute_input),
+                "compute_infer": tally(batch.compute_infer),
+                "compute_output": tally(batch.compute_output),
+            })
+        };
+        self.batches.iter().map(entry).collect()
+    }
+}
+
+fn tally(tally: Tally) -> Value {
+    json!({ "count": tally.count, "ns": tally.ns })
+}
+
+fn memory(usage: &MemoryUsage) -> Value {
+    json!({ "type": usage.kind, "id": usage.id, "byte_size": usage.bytes })
+}

@@ -1,0 +1,171 @@
+use super::*;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn record(requests: &[RequestRecord], outcome: Outcome) -> BatchRecord<'_> {
+    BatchRecord {
+        instance: 0,
+        rows: 3,
+        requests,
+        compute_input: ms(1),
+        compute_infer: ms(2),
+        compute_output: ms(3),
+        outcome,
+        ended_ms: 1_700_000_000_123,
+    }
+}
+
+const TWO: [RequestRecord; 2] = [
+    RequestRecord {
+        queue: Duration::from_millis(4),
+        total: Duration::from_millis(10),
+    },
+    RequestRecord {
+        queue: Duration::from_millis(6),
+        total: Duration::from_millis(12),
+    },
+];
+
+#[test]
+fn a_batch_counts_rows_executions_and_requests() {
+    let statistics = Statistics::new(2);
+    statistics.record_batch(&record(&TWO, Outcome::Succeeded));
+    let snapshot = statistics.snapshot();
+    assert_eq!(snapshot.inference_count, 3);
+    assert_eq!(snapshot.execution_count, 1);
+    assert_eq!(snapshot.last_inference_ms, 1_700_000_000_123);
+    assert_eq!(
+        snapshot.success,
+        Tally {
+            count: 2,
+            ns: 22_000_000
+        }
+    );
+    assert_eq!(
+        snapshot.queue,
+        Tally {
+            count: 2,
+            ns: 10_000_000
+        }
+    );
+    // Each request is charged its whole batch, as Triton does.
+    assert_eq!(
+        snapshot.compute_infer,
+        Tally {
+            count: 2,
+            ns: 4_000_000
+        }
+    );
+    assert_eq!(
+        snapshot.batches[&3].compute_output,
+        Tally {
+            count: 1,
+            ns: 3_000_000
+        }
+    );
+    assert_eq!(snapshot.busy, [ms(6), ms(0)]);
+    assert_eq!(snapshot.queue_delay.count(), 2);
+    assert_eq!(snapshot.batch_size.sum(), 3.0);
+}
+
+#[test]
+fn a_failed_batch_fails_its_requests_and_keeps_the_instance_busy() {
+    let statistics = Statistics::new(1);
+    statistics.record_batch(&record(&TWO, Outcome::Failed));
+    statistics.record_batch(&record(&TWO, Outcome::Retried));
+    let snapshot = statistics.snapshot();
+    assert_eq!(snapshot.execution_count, 0);
+    assert_eq!(
+        snapshot.fail,
+        Tally {
+            count: 2,
+            ns: 22_000_000
+        }
+    );
+    assert_eq!(snapshot.failures, [0, 0, 2, 0]);
+    assert_eq!(snapshot.busy, [ms(12)]);
+}
+
+#[test]
+fn a_refusal_is_a_rejection_with_a_cause() {
+    let statistics = Statistics::new(1);
+    statistics.record_refusal(Refusal::PredictedWait, ms(1));
+    statistics.record_failure(Reason::Canceled, ms(2));
+    let snapshot = statistics.snapshot();
+    assert_eq!(snapshot.failures, [1, 1, 0, 0]);
+    assert_eq!(snapshot.refusals, [0, 1, 0, 0, 0]);
+    assert_eq!(
+        snapshot.fail,
+        Tally {
+            count: 2,
+            ns: 3_000_000
+        }
+    );
+}
+
+#[test]
+fn labels_stand_at_their_index() {
+    for (index, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(reason.index(), index, "{}", reason.label());
+    }
+    for (index, refusal) in Refusal::ALL.into_iter().enumerate() {
+        assert_eq!(refusal.index(), index, "{}", refusal.label());
+    }
+}
+
+#[test]
+fn pending_never_falls_below_zero() {
+    let statistics = Statistics::new(1);
+    statistics.add_pending(3);
+    statistics.sub_pending(1);
+    assert_eq!(statistics.snapshot().pending, 2);
+    statistics.sub_pending(5);
+    assert_eq!(statistics.pending(), 0);
+}
+
+#[test]
+fn a_value_on_a_bound_belongs_to_it() {
+    let mut histogram = Histogram::new(&[1.0, 2.0]);
+    for value in [0.5, 1.0, 1.5, 2.0, 3.0] {
+        histogram.observe(value);
+    }
+    let counts: Vec<u64> = histogram.buckets().map(|(_, count)| count).collect();
+    assert_eq!(counts, [2, 2, 1]);
+    assert_eq!(histogram.sum(), 8.0);
+}
+
+#[test]
+fn the_json_body_has_every_key_and_exact_integers() {
+    let statistics = Statistics::new(1);
+    statistics.record_batch(&record(&TWO, Outcome::Succeeded));
+    statistics.set_memory(vec![MemoryUsage {
+        kind: "CPU",
+        id: 0,
+        bytes: u64::MAX,
+    }]);
+    let body = statistics_body([("m", 7, statistics.snapshot())]);
+    let model = &body["model_stats"][0];
+    assert_eq!(model["name"], "m");
+    assert_eq!(model["version"], "7");
+    assert_eq!(model["last_inference"], 1_700_000_000_123_u64);
+    for key in [
+        "success",
+        "fail",
+        "queue",
+        "compute_input",
+        "compute_infer",
+        "compute_output",
+        "cache_hit",
+        "cache_miss",
+    ] {
+        let tally = &model["inference_stats"][key];
+        assert!(tally["count"].is_u64() && tally["ns"].is_u64(), "{key}");
+    }
+    assert_eq!(model["batch_stats"][0]["batch_size"], 3);
+    assert_eq!(model["batch_stats"][0]["compute_infer"]["count"], 1);
+    assert_eq!(model["memory_usage"][0]["byte_size"], u64::MAX);
+    assert!(model["response_stats"].is_object());
+    assert!(body.to_string().contains("18446744073709551615"));
+}
