@@ -10,6 +10,7 @@
 //! JSON text straight into one typed buffer. Nothing here reads a clock, a file or a socket.
 
 mod datatype;
+pub mod grpc;
 mod infer;
 mod shape;
 mod status;

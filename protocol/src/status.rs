@@ -42,15 +42,16 @@ impl Code {
     #[must_use]
     pub const fn http(self) -> StatusCode {
         match self {
-            Self::InvalidArgument | Self::AlreadyExists => StatusCode::BAD_REQUEST,
+            // For `Cancelled`, 499 is nobody's standard; the client that could read it is gone.
+            Self::InvalidArgument | Self::AlreadyExists | Self::Cancelled => {
+                StatusCode::BAD_REQUEST
+            }
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Restricted => StatusCode::FORBIDDEN,
             Self::Unavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            // 499 is nobody's standard; the client that could read it is gone.
-            Self::Cancelled => StatusCode::BAD_REQUEST,
             Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }

@@ -1,0 +1,43 @@
+//! The V2 protocol over gRPC: generated messages and service, and what they mean.
+//!
+//! Raw tensor data stays the buffer tonic received it in. Typed contents become the same
+//! little-endian bytes, so that behind this module there is one form only.
+
+mod contents;
+mod error;
+mod parameters;
+mod peek;
+mod request;
+mod response;
+
+pub use error::GrpcError;
+pub use parameters::{decode_parameter, encode_parameter};
+pub use peek::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+pub use request::decode_request;
+pub use response::encode_response;
+
+use crate::Coded;
+
+/// Messages, client and server as generated from `proto/`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::pedantic,
+    clippy::too_many_lines,
+    clippy::too_many_arguments,
+    reason = "generated"
+)]
+pub mod proto {
+    tonic::include_proto!("inference");
+
+    /// The encoded `FileDescriptorSet` of package `inference`, for reflection and for reading
+    /// `config.pbtxt`.
+    pub const FILE_DESCRIPTOR_SET: &[u8] =
+        include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
+}
+
+/// What a gRPC client is told of an error: its code and its sentence, not its sources.
+#[must_use]
+pub fn status(error: &(impl Coded + ?Sized)) -> tonic::Status {
+    tonic::Status::new(error.code().grpc(), error.to_string())
+}

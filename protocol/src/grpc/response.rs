@@ -1,0 +1,49 @@
+//! From an answer to its gRPC message.
+
+use bytes::Bytes;
+
+use super::parameters::{self, encode_parameter};
+use super::proto::ModelInferResponse;
+use super::proto::model_infer_response::InferOutputTensor;
+use crate::{Delivery, InferResponse, Tensor};
+
+/// Writes an answer. Data always goes to `raw_output_contents`, one entry per output, as Triton's
+/// does; the entry is empty for an output that was written to shared memory.
+#[must_use]
+pub fn encode_response(answer: InferResponse) -> ModelInferResponse {
+    let InferResponse {
+        model,
+        version,
+        id,
+        parameters,
+        outputs,
+    } = answer;
+    let (outputs, raw_output_contents) = outputs.into_iter().map(encode_output).unzip();
+    ModelInferResponse {
+        model_name: model,
+        model_version: version,
+        id,
+        parameters: parameters
+            .into_iter()
+            .map(|(key, value)| (key, encode_parameter(value)))
+            .collect(),
+        outputs,
+        raw_output_contents,
+    }
+}
+
+fn encode_output((tensor, delivery): (Tensor, Delivery)) -> (InferOutputTensor, Bytes) {
+    let data = tensor.data().clone();
+    let (parameters, raw) = match delivery {
+        Delivery::Shared(range) => (parameters::encode_shared(range, data.len()), Bytes::new()),
+        Delivery::Json | Delivery::Binary => (parameters::Given::new(), data),
+    };
+    let output = InferOutputTensor {
+        name: tensor.name().to_owned(),
+        datatype: tensor.datatype().name().to_owned(),
+        shape: tensor.shape().signed().collect(),
+        parameters,
+        contents: None,
+    };
+    (output, raw)
+}
