@@ -1,1 +1,14 @@
-//! Placeholder.
+//! What every process of Weir needs: logs, one metrics registry, the port that serves it, and an
+//! orderly end.
+//!
+//! ```text
+//!   telemetry ── logs, level changeable while running
+//!   registry  ── one registry, printed for Prometheus ──► admin (/metrics, /health)
+//!   drain     ── signal ──► begun ──delay──► closed ──► deadline
+//! ```
+
+pub mod admin;
+pub mod drain;
+pub mod process;
+pub mod registry;
+pub mod telemetry;

@@ -1,0 +1,205 @@
+//! The port for scrapers and probes: `/metrics` and `/health`, nothing else.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::registry::{CONTENT_TYPE, text};
+
+/// Connections at once. A scraper and a few curious people need a handful; the rest wait in the
+/// kernel's backlog.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Time a connection has to send a request's head, its idle time before included: two common scrape
+/// intervals (15 s), so that a scraper's kept connection survives between scrapes.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time open connections have to finish once the server stops: a scrape takes milliseconds.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Pause after a failed accept, so that running out of descriptors does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
+const MAX_HEAD: usize = 8192;
+
+/// Says whether the process is well; asked at each `/health`.
+pub type Health = Arc<dyn Fn() -> Condition + Send + Sync>;
+
+/// Whether the process is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// 200 `ok`.
+    Well,
+    /// 503 `draining`.
+    Draining,
+}
+
+/// The server, bound but not yet serving.
+pub struct Admin {
+    listener: TcpListener,
+    served: Served,
+}
+
+#[derive(Clone)]
+struct Served {
+    registry: Arc<Registry>,
+    health: Health,
+}
+
+impl Admin {
+    /// Serves `registry` and `health` on a listener the caller bound, so that a taken port is the
+    /// caller's to explain.
+    #[must_use]
+    pub fn new(listener: TcpListener, registry: Arc<Registry>, health: Health) -> Self {
+        Self {
+            listener,
+            served: Served { registry, health },
+        }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the socket does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`, then gives open connections a second. Every connection's task is joined.
+    pub async fn serve(self, stop: CancellationToken) {
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let Some(stream) = self.accept(&slots, &stop).await else {
+                break;
+            };
+            let (stream, slot) = stream;
+            let connection = connection(stream, self.served.clone(), stop.clone());
+            connections.spawn(async move {
+                connection.await;
+                drop(slot);
+            });
+            while connections.try_join_next().is_some() {}
+        }
+        drop(self.listener);
+        let finish = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_TIMEOUT, finish).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+
+    /// The next connection and its slot; `None` once stopped.
+    async fn accept(
+        &self,
+        slots: &Arc<Semaphore>,
+        stop: &CancellationToken,
+    ) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+        let next = async {
+            // Never closed, so this waits for a slot and nothing else.
+            let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+            loop {
+                match self.listener.accept().await {
+                    Ok((stream, _)) => return Some((stream, slot)),
+                    Err(error) => {
+                        tracing::warn!(%error, "the admin port could not accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        };
+        stop.run_until_cancelled(next).await.flatten()
+    }
+}
+
+async fn connection(stream: TcpStream, served: Served, stop: CancellationToken) {
+    let service = service_fn(move |request| {
+        let response = served.answer(&request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection to the admin port ended early");
+    }
+}
+
+impl Served {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path();
+        let known = matches!(path, "/metrics" | "/metrics/" | "/health" | "/health/");
+        if !known {
+            return plain(
+                StatusCode::NOT_FOUND,
+                "not found: try /metrics or /health\n",
+            );
+        }
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+        }
+        if path.starts_with("/metrics") {
+            self.metrics()
+        } else {
+            match (self.health)() {
+                Condition::Well => plain(StatusCode::OK, "ok\n"),
+                Condition::Draining => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+            }
+        }
+    }
+
+    fn metrics(&self) -> Response<Full<Bytes>> {
+        match text(&self.registry) {
+            Ok(text) => respond(StatusCode::OK, CONTENT_TYPE, Bytes::from(text)),
+            Err(_) => {
+                tracing::error!("a metrics collector failed");
+                plain(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "a metrics collector failed\n",
+                )
+            }
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    respond(
+        status,
+        "text/plain; charset=utf-8",
+        Bytes::from_static(text.as_bytes()),
+    )
+}
+
+fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let kind = header::HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! An orderly end: first not ready any more, then closed to newcomers, then gone by a deadline.
+//!
+//! Between the first two lies a delay, because a load balancer learns of the first only after a
+//! while and still sends requests until then.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// How far the end has come. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Drain {
+    begun: CancellationToken,
+    closed: CancellationToken,
+}
+
+/// The work did not end within its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("still busy {0:?} after the end began")]
+pub struct DeadlinePassed(pub Duration);
+
+/// SIGTERM and SIGINT, caught from the moment it is made.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Drain {
+    /// Not begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on the process is not ready, but serves whoever comes.
+    pub fn begin(&self) {
+        self.begun.cancel();
+    }
+
+    /// From now on newcomers are refused. Begins the end if it had not begun.
+    pub fn close(&self) {
+        self.begun.cancel();
+        self.closed.cancel();
+    }
+
+    /// Cancelled once the end begins: readiness turns false.
+    #[must_use]
+    pub fn begun(&self) -> &CancellationToken {
+        &self.begun
+    }
+
+    /// Cancelled once newcomers are refused: listeners close.
+    #[must_use]
+    pub fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// Waits for `work`, which should end by itself once the end begins; from the beginning of the end on
+    /// it has `timeout` left, the delay included.
+    ///
+    /// # Errors
+    /// [`DeadlinePassed`] when it did not end; it is dropped then.
+    pub async fn serve<W: Future>(
+        &self,
+        timeout: Duration,
+        work: W,
+    ) -> Result<W::Output, DeadlinePassed> {
+        let deadline = async {
+            self.begun.cancelled().await;
+            tokio::time::sleep(timeout).await;
+        };
+        tokio::select! {
+            biased;
+            output = work => Ok(output),
+            () = deadline => Err(DeadlinePassed(timeout)),
+        }
+    }
+}
+
+impl Signals {
+    /// Catches both signals from now on; they no longer end the process by themselves.
+    ///
+    /// # Errors
+    /// When the process may not install signal handlers. Needs a tokio runtime.
+    pub fn install() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Begins `drain` at the first signal and closes it `delay` later; a second signal ends the process at
+    /// once with exit code 1. Never returns: the owner aborts it when the process is done.
+    pub async fn run(mut self, drain: Drain, delay: Duration) {
+        let name = self.next().await;
+        tracing::info!(
+            signal = name,
+            "draining; a second signal ends the process at once"
+        );
+        drain.begin();
+        tokio::select! {
+            () = tokio::time::sleep(delay) => drain.close(),
+            name = self.next() => exit_now(name),
+        }
+        let name = self.next().await;
+        exit_now(name);
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    clippy::exit,
+    reason = "whoever signals twice does not want to wait for destructors"
+)]
+fn exit_now(signal: &'static str) {
+    tracing::warn!(signal, "second signal: ending at once");
+    std::process::exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_ends_is_waited_for() {
+        let drain = Drain::new();
+        drain.begin();
+        let work = tokio::time::sleep(Duration::from_secs(3));
+        assert_eq!(drain.serve(Duration::from_secs(5), work).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_hangs_is_dropped_at_the_deadline() {
+        let drain = Drain::new();
+        drain.close();
+        assert!(drain.begun().is_cancelled());
+        let timeout = Duration::from_secs(5);
+        let ended = drain.serve(timeout, std::future::pending::<()>()).await;
+        assert_eq!(ended, Err(DeadlinePassed(timeout)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_the_end_begins_there_is_no_deadline() {
+        let drain = Drain::new();
+        let work = tokio::time::sleep(Duration::from_secs(86_400));
+        assert_eq!(drain.serve(Duration::ZERO, work).await, Ok(()));
+    }
+}

@@ -1,0 +1,83 @@
+//! The process's one metrics registry, and its text.
+//!
+//! The registry prints OpenMetrics. Scrapers that predate it (and `perf_analyzer`, which reads line by
+//! line) want Prometheus' text format 0.0.4, so [`text`] says the same in that: a counter's `TYPE` line
+//! carries the name its samples have, and types the older format does not know become ones it does.
+
+use std::fmt::Write;
+
+pub use prometheus_client::registry::Registry;
+
+/// The content type of [`text`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A registry with the process's own metrics in it.
+#[must_use]
+pub fn with_process_metrics() -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(crate::process::Collector));
+    registry
+}
+
+/// Everything registered, in Prometheus' text format.
+///
+/// # Errors
+/// When a collector fails to write its samples.
+pub fn text(registry: &Registry) -> Result<String, std::fmt::Error> {
+    let mut open = String::new();
+    prometheus_client::encoding::text::encode_registry(&mut open, registry)?;
+    classic(&open)
+}
+
+fn classic(open: &str) -> Result<String, std::fmt::Error> {
+    let mut out = String::with_capacity(open.len());
+    let mut lines = open.lines().peekable();
+    let mut help = None;
+    while let Some(line) = lines.next() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = Some(rest);
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap_or((rest, "untyped"));
+            let (suffix, kind) = classic_type(kind, name, lines.peek().copied());
+            if let Some((_, text)) = help.take().and_then(|help| help.split_once(' ')) {
+                writeln!(out, "# HELP {name}{suffix} {text}")?;
+            }
+            writeln!(out, "# TYPE {name}{suffix} {kind}")?;
+        } else if !line.starts_with("# UNIT ") {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(out)
+}
+
+/// The suffix the family's name needs, and its type, as format 0.0.4 has them.
+fn classic_type<'a>(kind: &'a str, name: &str, sample: Option<&str>) -> (&'static str, &'a str) {
+    let after = sample.and_then(|line| line.strip_prefix(name));
+    let has = |suffix| after.is_some_and(|after| after.starts_with(suffix));
+    match kind {
+        "counter" if has("_total") => ("_total", "counter"),
+        "info" => ("_info", "gauge"),
+        "unknown" => ("", "untyped"),
+        other => ("", other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::info::Info;
+
+    use super::*;
+
+    #[test]
+    fn counters_are_typed_under_the_name_of_their_samples() {
+        let mut registry = Registry::default();
+        let counter: Counter = Counter::default();
+        registry.register("seen", "Things seen", counter.clone());
+        registry.register("build", "What was built", Info::new([("version", "1")]));
+        counter.inc_by(3);
+        let expected = "# HELP seen_total Things seen.\n# TYPE seen_total counter\nseen_total 3\n\
+            # HELP build_info What was built.\n# TYPE build_info gauge\nbuild_info{version=\"1\"} 1\n";
+        assert_eq!(text(&registry).unwrap(), expected);
+    }
+}

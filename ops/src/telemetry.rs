@@ -1,0 +1,217 @@
+//! Logs: text or JSON, to standard error or a file, with levels that can be changed while running.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, reload};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people: ISO 8601 time, level, target, message, fields.
+    #[default]
+    Text,
+    /// For machines: one JSON object per line.
+    Json,
+}
+
+/// Which levels are written. Errors, warnings and information are switched one by one, as Triton does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// Errors.
+    pub error: bool,
+    /// Warnings.
+    pub warning: bool,
+    /// Information.
+    pub info: bool,
+    /// 0 writes nothing more, 1 our debug events, 2 and above everything, libraries' debug events included.
+    pub verbose: u32,
+}
+
+/// What [`install`] needs to know.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// How lines look.
+    pub format: Format,
+    /// Which are written.
+    pub levels: Levels,
+    /// Appended to; standard error when absent.
+    pub file: Option<PathBuf>,
+}
+
+/// Changes levels while running. Clones change the same.
+#[derive(Clone, Debug)]
+pub struct Handle(reload::Handle<Levels, Registry>);
+
+/// Why logs could not be set up or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The log file cannot be opened.
+    #[error("cannot open log file '{path}'")]
+    File {
+        /// As configured.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The process has logs already.
+    #[error("logs were set up before")]
+    Installed,
+    /// The subscriber is gone, so there is nothing to change.
+    #[error("logs are not set up any more")]
+    Gone,
+}
+
+/// Sends the process's events to where `settings` says. Once per process.
+///
+/// # Errors
+/// [`TelemetryError`] when the file cannot be opened or logs were set up before.
+pub fn install(settings: &Settings) -> Result<Handle, TelemetryError> {
+    let writer = match &settings.file {
+        Some(path) => append_to(path)?,
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
+    let (filter, handle) = reload::Layer::new(settings.levels);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false);
+    let layer = match settings.format {
+        Format::Text => layer.boxed(),
+        Format::Json => layer.json().flatten_event(true).boxed(),
+    };
+    let installed = tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init();
+    installed.map_err(|_| TelemetryError::Installed)?;
+    Ok(Handle(handle))
+}
+
+fn append_to(path: &Path) -> Result<BoxMakeWriter, TelemetryError> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.map_err(|source| TelemetryError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(BoxMakeWriter::new(Mutex::new(file)))
+}
+
+impl Handle {
+    /// Writes these levels from now on.
+    ///
+    /// # Errors
+    /// [`TelemetryError::Gone`] when the process is past its logs.
+    pub fn set(&self, levels: Levels) -> Result<(), TelemetryError> {
+        self.0.reload(levels).map_err(|_| TelemetryError::Gone)
+    }
+}
+
+impl Levels {
+    /// Whether an event of that level from that module is written. Libraries speak from debug level on
+    /// only at verbosity 2, and their information never: what they call so is our debug.
+    fn admit(self, level: Level, target: &str) -> bool {
+        let ours = target.starts_with("weir");
+        match level {
+            Level::ERROR => self.error,
+            Level::WARN => self.warning,
+            Level::INFO => self.info && (ours || self.verbose >= 1),
+            Level::DEBUG => self.verbose >= if ours { 1 } else { 2 },
+            Level::TRACE => self.verbose >= 2 && ours,
+        }
+    }
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self {
+            error: true,
+            warning: true,
+            info: true,
+            verbose: 0,
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Levels {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        self.admit(*metadata.level(), metadata.target())
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match self.verbose {
+            0 if self.info => LevelFilter::INFO,
+            0 if self.warning => LevelFilter::WARN,
+            0 if self.error => LevelFilter::ERROR,
+            0 => LevelFilter::OFF,
+            1 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_has_its_switch() {
+        let levels = Levels {
+            warning: false,
+            ..Levels::default()
+        };
+        assert!(levels.admit(Level::ERROR, "h2"));
+        assert!(!levels.admit(Level::WARN, "weir_runtime"));
+        assert!(levels.admit(Level::INFO, "weir_runtime"));
+        assert!(!levels.admit(Level::INFO, "h2"));
+        assert!(!levels.admit(Level::DEBUG, "weir_runtime"));
+    }
+
+    #[test]
+    fn verbosity_opens_our_events_before_those_of_libraries() {
+        let one = Levels {
+            verbose: 1,
+            ..Levels::default()
+        };
+        assert!(one.admit(Level::DEBUG, "weir_ops") && !one.admit(Level::DEBUG, "h2"));
+        let two = Levels {
+            verbose: 2,
+            ..Levels::default()
+        };
+        assert!(two.admit(Level::DEBUG, "h2") && two.admit(Level::TRACE, "weir_ops"));
+    }
+
+    #[test]
+    fn levels_change_while_running_and_a_file_takes_the_lines() {
+        let path = std::env::temp_dir().join(format!("weir-ops-{}.log", std::process::id()));
+        let settings = Settings {
+            file: Some(path.clone()),
+            format: Format::Json,
+            ..Settings::default()
+        };
+        let handle = install(&settings).unwrap();
+        tracing::info!(target: "weir_ops", "first");
+        handle
+            .set(Levels {
+                info: false,
+                ..Levels::default()
+            })
+            .unwrap();
+        tracing::info!(target: "weir_ops", "second");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            text.contains("\"message\":\"first\"") && !text.contains("second"),
+            "{text}"
+        );
+        assert!(matches!(
+            install(&Settings::default()),
+            Err(TelemetryError::Installed)
+        ));
+    }
+}
