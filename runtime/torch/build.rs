@@ -1,0 +1,49 @@
+//! Compiles the C++ shim against libtorch and tells the linker where libtorch lies, both here and
+//! beside the binary once that is installed.
+
+use std::path::{Path, PathBuf};
+
+/// Headers and sources under `shim/`.
+const SHIM: [&str; 4] = ["weir_torch.h", "error.h", "module.cc", "tensor.cc"];
+
+fn main() {
+    let libtorch = libtorch();
+    if !libtorch.join("lib/libtorch_cpu.so").exists() {
+        println!("cargo::error=libtorch is missing: run `make libtorch`");
+        return;
+    }
+    compile(&libtorch);
+    link(&libtorch.join("lib"));
+}
+
+/// `.cargo/config.toml` sets it; a build environment of its own may point it elsewhere.
+fn libtorch() -> PathBuf {
+    println!("cargo::rerun-if-env-changed=LIBTORCH");
+    let path = std::env::var_os("LIBTORCH").unwrap_or_else(|| ".libtorch".into());
+    std::path::absolute(&path).unwrap_or_else(|_| path.into())
+}
+
+fn compile(libtorch: &Path) {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").warnings(false);
+    build.include(libtorch.join("include"));
+    build.include(libtorch.join("include/torch/csrc/api/include"));
+    for name in SHIM {
+        let path = format!("shim/{name}");
+        println!("cargo::rerun-if-changed={path}");
+        if name.ends_with(".cc") {
+            build.file(path);
+        }
+    }
+    build.compile("weir_torch");
+}
+
+fn link(lib: &Path) {
+    println!("cargo::rustc-link-search=native={}", lib.display());
+    println!("cargo::rustc-link-lib=torch_cpu");
+    println!("cargo::rustc-link-lib=c10");
+    // The build's own folder first; then where images and packages put it.
+    for path in [&*lib.to_string_lossy(), "$ORIGIN/../lib", "$ORIGIN"] {
+        println!("cargo::rustc-link-arg=-Wl,-rpath,{path}");
+    }
+}

