@@ -3,4 +3,5 @@
 
 pub mod backend;
 pub mod echo;
+pub mod metrics;
 pub mod statistics;

@@ -1,0 +1,304 @@
+//! The collector that prints model, host and GPU series at each scrape.
+
+use std::fmt::Error;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+
+use super::families::{COUNTS, DURATIONS, GAUGES, GPU_GAUGES};
+use super::{ModelSample, Options, Sources, host};
+use crate::statistics::{Histogram, Reason, Refusal, Snapshot};
+
+type Labels = Vec<(String, String)>;
+
+#[derive(Debug)]
+pub(super) struct Collector {
+    sources: Arc<dyn Sources>,
+    options: Options,
+    /// Processor time at the previous scrape, from which the next tells utilization.
+    processor: Mutex<Option<host::Processor>>,
+}
+
+impl Collector {
+    pub(super) fn new(sources: Arc<dyn Sources>, options: Options) -> Self {
+        Self {
+            sources,
+            options,
+            processor: Mutex::new(host::Processor::read()),
+        }
+    }
+
+    fn durations(&self, print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+        if self.options.counter_latencies {
+            for family in &DURATIONS {
+                let samples = models
+                    .iter()
+                    .map(|model| (&model.labels, (family.value)(&model.sample)));
+                print.triton_counter(family.name, family.help, samples)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn first_response(&self, print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+        if !self.options.histogram_latencies {
+            return Ok(());
+        }
+        let name = "nv_inference_first_response_histogram_ms";
+        let help = "Time from arrival to the first response, in ms";
+        print.histogram(name, help, models, |snapshot| &snapshot.first_response)
+    }
+
+    fn pinned_pool(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
+        let pool = self.sources.pinned_pool();
+        let none = Labels::new();
+        let total = "Pinned host memory pool";
+        print.gauge(
+            "nv_pinned_memory_pool_total_bytes",
+            total,
+            [(&none, pool.total)],
+        )?;
+        let used = "Pinned host memory taken";
+        print.gauge(
+            "nv_pinned_memory_pool_used_bytes",
+            used,
+            [(&none, pool.used)],
+        )
+    }
+
+    fn cpu(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
+        if !self.options.cpu {
+            return Ok(());
+        }
+        let none = Labels::new();
+        if let Some(now) = host::Processor::read() {
+            let before = self.processor.lock().replace(now);
+            let share = before.map_or(0.0, |before| now.utilization_since(before));
+            let help =
+                "Share of time the machine's processors were busy since the last scrape, 0 to 1";
+            print.gauge("nv_cpu_utilization", help, [(&none, share)])?;
+        }
+        if let Some(memory) = host::memory() {
+            let total = "The machine's memory";
+            print.gauge("nv_cpu_memory_total_bytes", total, [(&none, memory.total)])?;
+            let used = "The machine's memory taken";
+            print.gauge("nv_cpu_memory_used_bytes", used, [(&none, memory.used)])?;
+        }
+        Ok(())
+    }
+
+    fn gpu(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
+        let gpus = self.sources.gpus();
+        if !self.options.gpu || gpus.is_empty() {
+            return Ok(());
+        }
+        let labels: Vec<Labels> = gpus
+            .iter()
+            .map(|gpu| vec![label("gpu_uuid", &gpu.uuid)])
+            .collect();
+        for family in &GPU_GAUGES {
+            let values = gpus.iter().map(family.value);
+            print.gauge(family.name, family.help, labels.iter().zip(values))?;
+        }
+        let joules = gpus.iter().map(|gpu| gpu.energy);
+        let help = "Joules the GPU has drawn";
+        print.triton_counter("nv_energy_consumption", help, labels.iter().zip(joules))
+    }
+}
+
+impl collector::Collector for Collector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let models: Vec<Model> = self.sources.models().into_iter().map(Model::new).collect();
+        let mut print = Printer(&mut encoder);
+        counts(&mut print, &models)?;
+        self.durations(&mut print, &models)?;
+        self.first_response(&mut print, &models)?;
+        gauges(&mut print, &models)?;
+        ours(&mut print, &models)?;
+        self.pinned_pool(&mut print)?;
+        self.cpu(&mut print)?;
+        self.gpu(&mut print)
+    }
+}
+
+/// A sample with its labels, which every family needs.
+struct Model {
+    sample: ModelSample,
+    labels: Labels,
+}
+
+impl Model {
+    fn new(sample: ModelSample) -> Self {
+        let mut labels = vec![
+            label("model", &sample.name),
+            label("version", &sample.version.to_string()),
+        ];
+        labels.extend(sample.tags.iter().cloned());
+        Self { sample, labels }
+    }
+
+    fn with(&self, key: &str, value: &str) -> Labels {
+        let mut labels = self.labels.clone();
+        labels.push(label(key, value));
+        labels
+    }
+}
+
+fn label(key: &str, value: &str) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+fn counts(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+    let failures = models.iter().flat_map(|model| {
+        let counts = Reason::ALL.into_iter().zip(model.sample.snapshot.failures);
+        counts.map(|(reason, count)| (model.with("reason", reason.label()), count))
+    });
+    let help = "Requests failed, by reason; refused ones are REJECTED";
+    print.triton_counter("nv_inference_request_failure", help, failures)?;
+    for family in &COUNTS {
+        let samples = models
+            .iter()
+            .map(|model| (&model.labels, (family.value)(&model.sample)));
+        print.triton_counter(family.name, family.help, samples)?;
+    }
+    Ok(())
+}
+
+fn gauges(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+    for family in &GAUGES {
+        let samples = models
+            .iter()
+            .map(|model| (&model.labels, (family.value)(&model.sample)));
+        print.gauge(family.name, family.help, samples)?;
+    }
+    Ok(())
+}
+
+/// What Triton does not tell and an autoscaler wants.
+fn ours(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+    let refusals = models.iter().flat_map(|model| {
+        let counts = Refusal::ALL.into_iter().zip(model.sample.snapshot.refusals);
+        counts.map(|(refusal, count)| (model.with("cause", refusal.label()), count))
+    });
+    print.counter(
+        "weir_runtime_refused",
+        "Requests refused before they were queued, by cause",
+        refusals,
+    )?;
+    let busy = models.iter().flat_map(|model| {
+        let instances = model.sample.snapshot.busy.iter().enumerate();
+        instances.map(|(index, busy)| {
+            (
+                model.with("instance", &index.to_string()),
+                busy.as_secs_f64(),
+            )
+        })
+    });
+    print.counter(
+        "weir_runtime_instance_busy_seconds",
+        "Time an instance spent on batches",
+        busy,
+    )?;
+    let help = "Time requests waited in the queue";
+    print.histogram(
+        "weir_runtime_queue_delay_seconds",
+        help,
+        models,
+        |snapshot| &snapshot.queue_delay,
+    )?;
+    let help = "Rows per executed batch";
+    print.histogram("weir_runtime_batch_size", help, models, |snapshot| {
+        &snapshot.batch_size
+    })
+}
+
+/// Writes one family at a time.
+struct Printer<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Printer<'_, '_> {
+    /// A counter under its bare name: encoded as a gauge is, because the encoder adds `_total` to counters and
+    /// Triton's have none.
+    fn triton_counter<L: std::borrow::Borrow<Labels>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, impl EncodeGaugeValue)>,
+    ) -> Result<(), Error> {
+        self.plain(name, help, MetricType::Counter, samples)
+    }
+
+    fn gauge<L: std::borrow::Borrow<Labels>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, impl EncodeGaugeValue)>,
+    ) -> Result<(), Error> {
+        self.plain(name, help, MetricType::Gauge, samples)
+    }
+
+    fn plain<L: std::borrow::Borrow<Labels>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        samples: impl IntoIterator<Item = (L, impl EncodeGaugeValue)>,
+    ) -> Result<(), Error> {
+        let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in samples {
+            let labels = labels.borrow();
+            // An empty label set would still print its braces.
+            if labels.is_empty() {
+                metric.encode_gauge(&value)?;
+            } else {
+                metric.encode_family(labels)?.encode_gauge(&value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A counter of ours; its samples end in `_total`, as everybody's but Triton's do.
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels, impl EncodeCounterValue)>,
+    ) -> Result<(), Error> {
+        let mut metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in samples {
+            let mut series = metric.encode_family(&labels)?;
+            series.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        models: &[Model],
+        pick: fn(&Snapshot) -> &Histogram,
+    ) -> Result<(), Error> {
+        let mut metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for model in models {
+            let histogram = pick(&model.sample.snapshot);
+            let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
+            let mut series = metric.encode_family(&model.labels)?;
+            series.encode_histogram::<NoLabelSet>(
+                histogram.sum(),
+                histogram.count(),
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+}

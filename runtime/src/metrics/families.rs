@@ -1,0 +1,127 @@
+//! Names, types and meanings of the model series that are one number each.
+
+use std::time::Duration;
+
+use super::{GpuSample, ModelSample};
+use crate::statistics::Tally;
+
+/// A series of one unsigned number per model version.
+pub(super) struct Counter {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) value: fn(&ModelSample) -> u64,
+}
+
+/// A series of one number per model version that may fall.
+pub(super) struct Gauge {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) value: fn(&ModelSample) -> f64,
+}
+
+/// A series of one number per GPU.
+pub(super) struct GpuGauge {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) value: fn(&GpuSample) -> f64,
+}
+
+/// Triton's counters of requests and executions; failures apart, which have one more label.
+pub(super) const COUNTS: [Counter; 3] = [
+    Counter {
+        name: "nv_inference_request_success",
+        help: "Requests answered",
+        value: |sample| sample.snapshot.success.count,
+    },
+    Counter {
+        name: "nv_inference_count",
+        help: "Inferences: a request of batch size n counts n",
+        value: |sample| sample.snapshot.inference_count,
+    },
+    Counter {
+        name: "nv_inference_exec_count",
+        help: "Batches executed",
+        value: |sample| sample.snapshot.execution_count,
+    },
+];
+
+/// Triton's cumulative durations.
+pub(super) const DURATIONS: [Counter; 5] = [
+    Counter {
+        name: "nv_inference_request_duration_us",
+        help: "Time from arrival to answer, all requests together",
+        value: |sample| microseconds(sample.snapshot.success),
+    },
+    Counter {
+        name: "nv_inference_queue_duration_us",
+        help: "Time in the queue, all requests together",
+        value: |sample| microseconds(sample.snapshot.queue),
+    },
+    Counter {
+        name: "nv_inference_compute_input_duration_us",
+        help: "Time for inputs; each request counts its whole batch",
+        value: |sample| microseconds(sample.snapshot.compute_input),
+    },
+    Counter {
+        name: "nv_inference_compute_infer_duration_us",
+        help: "Time in the model; each request counts its whole batch",
+        value: |sample| microseconds(sample.snapshot.compute_infer),
+    },
+    Counter {
+        name: "nv_inference_compute_output_duration_us",
+        help: "Time for outputs; each request counts its whole batch",
+        value: |sample| microseconds(sample.snapshot.compute_output),
+    },
+];
+
+/// What is true now, per model version.
+pub(super) const GAUGES: [Gauge; 3] = [
+    Gauge {
+        name: "nv_inference_pending_request_count",
+        help: "Requests admitted and not yet executing",
+        value: |sample| sample.snapshot.pending as f64,
+    },
+    Gauge {
+        name: "nv_model_load_duration_secs",
+        help: "Time loading took, warm-up included",
+        value: |sample| sample.load.as_secs_f64(),
+    },
+    Gauge {
+        name: "weir_runtime_predicted_wait_seconds",
+        help: "Time a request that arrived now would wait",
+        value: |sample| sample.predicted_wait.as_secs_f64(),
+    },
+];
+
+/// Triton's GPU gauges.
+pub(super) const GPU_GAUGES: [GpuGauge; 5] = [
+    GpuGauge {
+        name: "nv_gpu_utilization",
+        help: "Share of time the GPU was busy, 0 to 1",
+        value: |gpu| gpu.utilization,
+    },
+    GpuGauge {
+        name: "nv_gpu_memory_total_bytes",
+        help: "GPU memory",
+        value: |gpu| gpu.memory.total as f64,
+    },
+    GpuGauge {
+        name: "nv_gpu_memory_used_bytes",
+        help: "GPU memory taken",
+        value: |gpu| gpu.memory.used as f64,
+    },
+    GpuGauge {
+        name: "nv_gpu_power_usage",
+        help: "Watts the GPU draws",
+        value: |gpu| gpu.power,
+    },
+    GpuGauge {
+        name: "nv_gpu_power_limit",
+        help: "Watts the GPU may draw",
+        value: |gpu| gpu.power_limit,
+    },
+];
+
+fn microseconds(tally: Tally) -> u64 {
+    u64::try_from(Duration::from_nanos(tally.ns).as_micros()).unwrap_or(u64::MAX)
+}
