@@ -1,8 +1,16 @@
 # `make help` lists what there is.
 
 PYTHON ?= python3
+CARGO ?= cargo
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
-.PHONY: help libtorch
+# The crates that need no libtorch are checked in the debug profile, runtime/torch in release only:
+# its C++ takes minutes to compile, once is enough.
+TORCH = --release -p weir-runtime-torch
+DENY_VERSION = 0.20.2
+
+.DEFAULT_GOAL := help
+.PHONY: help libtorch build up test test-unit test-platform lint generate examples clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -10,3 +18,48 @@ help: ## List the targets.
 libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py
+
+build: prerequisites libtorch ## Build target/release/weir-runtime.
+	$(CARGO) build $(TORCH)
+
+up: build ## Serve examples/digits on port 8080.
+	@scripts/up.sh
+
+test: lint test-unit test-platform ## Everything that needs no GPU. CI runs this.
+
+test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
+	$(CARGO) test --quiet
+	$(CARGO) test --quiet $(TORCH)
+
+test-platform: build clients ## Real clients against the real binary.
+	.venv/bin/python -m pytest tests/clients --quiet
+
+lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
+	$(CARGO) fmt --check
+	$(CARGO) clippy --quiet --all-targets -- -D warnings
+	$(CARGO) clippy --quiet --all-targets $(TORCH) -- -D warnings
+	$(CARGO) deny --log-level error check bans licenses sources
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps $(TORCH)
+
+generate: prerequisites ## Rewrite the generated pages of docs/.
+	UPDATE=1 $(CARGO) test --quiet -p weir-runtime --test docs
+
+fuzz: prerequisites ## Ten minutes of each fuzz target.
+	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release -p weir-protocol -p weir-runtime fuzz
+
+clients: ## The Python environment of the client tests, in .venv/.
+	@PYTHON=$(PYTHON) scripts/clients.sh
+
+tools: ## Pinned build tools, in .tools/.
+	@test "$$(cargo-deny --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" || \
+	  $(CARGO) install --quiet --root .tools --profile dev --locked cargo-deny@$(DENY_VERSION)
+
+clean: ## Remove what was built; what was fetched stays.
+	$(CARGO) clean
+
+.PHONY: prerequisites
+prerequisites:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing. Install Rust with rustup: see rustup.rs" >&2; exit 1; }
+	@command -v c++ >/dev/null || { echo "a C++ compiler is missing. On Debian and Ubuntu: apt-get install g++" >&2; exit 1; }
+	@command -v curl >/dev/null || { echo "curl is missing. On Debian and Ubuntu: apt-get install curl" >&2; exit 1; }
