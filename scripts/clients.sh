@@ -1,0 +1,88 @@
+#!/bin/sh
+# Makes .venv, the Python environment of the client tests, and puts NVIDIA's perf_analyzer into it.
+#
+#     scripts/clients.sh          # what `make test-platform` runs first
+#
+#   .venv/                        tritonclient, the kserve SDK and pytest, at the versions of
+#                                 tests/clients/requirements.txt
+#   .venv/perf_analyzer/bin/      perf_analyzer: a script that runs the binary with its libraries
+#
+# Run again, it does nothing unless requirements.txt or this script has changed.
+set -eu
+
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3}
+VENV=.venv
+TOOL=$VENV/perf_analyzer
+STAMP=$VENV/clients.sha256
+
+# Newest wheel whose perf_analyzer still runs with glibc 2.36; tritonclient dropped the binary in 2.61.
+PERF_ANALYZER=tritonclient==2.51.0
+# perf_analyzer is linked with libcudart.so.12, though it only calls it for shared memory on a GPU.
+CUDART=nvidia-cuda-runtime-cu12==12.6.77
+
+fail() {
+    echo "clients.sh: $*" >&2
+    exit 1
+}
+
+# Unpacks what matches PATTERN of the wheel of REQUIREMENT into .venv/perf_analyzer.
+unpack_wheel() {
+    requirement=$1 pattern=$2
+    "$VENV/bin/pip" download -q --no-deps --only-binary :all: --platform manylinux1_x86_64 \
+        --platform manylinux2014_x86_64 -d "$TOOL/wheels" "$requirement" ||
+        fail "could not download $requirement with pip"
+    for wheel in "$TOOL/wheels"/*.whl; do
+        "$VENV/bin/python" -m zipfile -e "$wheel" "$TOOL/unpacked"
+    done
+    find "$TOOL/unpacked" -name "$pattern" -exec mv {} "$TOOL/lib/" \;
+    rm -rf "$TOOL/wheels" "$TOOL/unpacked"
+}
+
+# perf_analyzer also wants Debian's libb64; without root it is unpacked beside the binary.
+provide_libb64() {
+    if ldconfig -p 2>/dev/null | grep -q 'libb64\.so\.0d'; then
+        return
+    fi
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+        fail "libb64.so.0d is missing: install your system's libb64 (Debian, Ubuntu: apt-get install libb64-0d)"
+    mkdir -p "$TOOL/deb"
+    (cd "$TOOL/deb" && apt-get download -qq libb64-0d >/dev/null 2>&1) ||
+        fail "libb64.so.0d is missing and apt-get could not download it: apt-get update && apt-get install libb64-0d"
+    dpkg-deb -x "$TOOL"/deb/libb64-0d_*.deb "$TOOL/deb/unpacked"
+    find "$TOOL/deb/unpacked" -name 'libb64.so*' -exec mv {} "$TOOL/lib/" \;
+    rm -rf "$TOOL/deb"
+}
+
+provide_perf_analyzer() {
+    [ "$(uname -sm)" = "Linux x86_64" ] || {
+        echo "clients.sh: perf_analyzer exists for Linux x86_64 only; its tests will say so" >&2
+        return
+    }
+    rm -rf "$TOOL"
+    mkdir -p "$TOOL/lib" "$TOOL/bin"
+    unpack_wheel "$PERF_ANALYZER" perf_analyzer
+    unpack_wheel "$CUDART" 'libcudart.so.12'
+    provide_libb64
+    chmod +x "$TOOL/lib/perf_analyzer"
+    cat >"$TOOL/bin/perf_analyzer" <<'EOF'
+#!/bin/sh
+lib=$(dirname "$(readlink -f "$0")")/../lib
+LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$lib/perf_analyzer" "$@"
+EOF
+    chmod +x "$TOOL/bin/perf_analyzer"
+}
+
+command -v "$PYTHON" >/dev/null ||
+    fail "$PYTHON is missing (Debian, Ubuntu: apt-get install python3 python3-venv)"
+wanted=$(cat tests/clients/requirements.txt scripts/clients.sh | sha256sum)
+if [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then
+    exit 0
+fi
+
+echo "making $VENV with the clients that the tests run (about a minute; 0.5 GB on disk)"
+[ -x "$VENV/bin/pip" ] || "$PYTHON" -m venv "$VENV" ||
+    fail "$PYTHON cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
+"$VENV/bin/pip" install -q --disable-pip-version-check -r tests/clients/requirements.txt
+provide_perf_analyzer
+echo "$wanted" >"$STAMP"
