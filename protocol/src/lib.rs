@@ -9,13 +9,19 @@
 //! Tensor data is never turned into a tree: it stays the `Bytes` it arrived as, or is parsed from
 //! JSON text straight into one typed buffer. Nothing here reads a clock, a file or a socket.
 
+mod batching;
+mod classification;
 mod datatype;
 pub mod grpc;
 mod infer;
+mod json;
+pub mod rest;
 mod shape;
 mod status;
 mod tensor;
 
+pub use batching::Batching;
+pub use classification::{ClassificationError, classification};
 pub use datatype::DataType;
 pub use infer::{
     Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput,

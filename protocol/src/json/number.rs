@@ -1,0 +1,298 @@
+//! Numbers: scanned once, converted exactly.
+
+use super::JsonError;
+use super::error::what;
+
+/// A scanned number. Conversions are exact or correctly rounded, never approximate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number<'a> {
+    text: &'a [u8],
+    form: Form,
+    negative: bool,
+    /// The digits as an integer; right only while `digits <= EXACT_DIGITS`.
+    mantissa: u64,
+    digits: usize,
+    /// The value is `mantissa * 10^exponent`.
+    exponent: i32,
+}
+
+/// How a number was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Without point and exponent.
+    Integer,
+    /// With either.
+    Decimal,
+    /// `NaN`.
+    NotANumber,
+    /// `Inf` or `Infinity`.
+    Infinite,
+}
+
+/// Any number of so many digits fits a `u64`.
+const EXACT_DIGITS: usize = 19;
+
+/// Powers of ten that an `f64` holds exactly: 5^22 < 2^53.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// Exponents beyond this are all the same to an `f64`; stopping here keeps the sums from wrapping.
+const EXPONENT_CAP: i32 = 100_000;
+
+impl<'a> Number<'a> {
+    /// Scans the number at `at` and returns it with the place after it; `None` where none begins.
+    ///
+    /// # Errors
+    /// A number that breaks off.
+    #[inline(always)]
+    pub(crate) fn scan(text: &'a [u8], at: usize) -> Result<Option<(Self, usize)>, JsonError> {
+        let negative = text.get(at) == Some(&b'-');
+        let first = at + usize::from(negative);
+        let mut digits = Digits::default();
+        let mut end = digits.take(text, first);
+        let whole = end - first;
+        if whole == 0 {
+            return word(text, at, negative);
+        }
+        if whole > 1 && text[first] == b'0' {
+            // RapidJSON ends the number after the zero and stumbles over what follows.
+            return Err(syntax(what::VALUE, first + 1));
+        }
+        let mut form = Form::Integer;
+        let mut exponent = 0;
+        if let Some(b'.' | b'e' | b'E') = text.get(end) {
+            form = Form::Decimal;
+            (exponent, end) = decimal(text, end, &mut digits)?;
+        }
+        let number = Self {
+            text: &text[at..end],
+            form,
+            negative,
+            mantissa: digits.value,
+            digits: digits.count,
+            exponent,
+        };
+        Ok(Some((number, end)))
+    }
+
+    /// How it was written.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// As an unsigned integer; `None` when it is negative, too large or no integer.
+    #[inline(always)]
+    pub(crate) fn unsigned(&self) -> Option<u64> {
+        if self.form != Form::Integer || (self.negative && self.mantissa != 0) {
+            return None;
+        }
+        if self.digits <= EXACT_DIGITS {
+            return Some(self.mantissa);
+        }
+        std::str::from_utf8(self.text).ok()?.parse().ok()
+    }
+
+    /// As a signed integer; `None` when it does not fit or is none.
+    #[inline(always)]
+    pub(crate) fn signed(&self) -> Option<i64> {
+        if self.form != Form::Integer {
+            return None;
+        }
+        if self.digits <= EXACT_DIGITS && !self.negative {
+            return i64::try_from(self.mantissa).ok();
+        }
+        if self.digits <= EXACT_DIGITS {
+            return 0_i64.checked_sub_unsigned(self.mantissa);
+        }
+        std::str::from_utf8(self.text).ok()?.parse().ok()
+    }
+
+    /// As the nearest `f64`; `None` when it is finite text beyond the type's range.
+    #[inline(always)]
+    pub(crate) fn double(&self) -> Option<f64> {
+        // Clinger: two exactly represented operands and one correctly rounded operation.
+        if self.digits <= EXACT_DIGITS
+            && self.mantissa <= 1 << 53
+            && let Some(value) = self.scaled()
+        {
+            return Some(self.sign(value));
+        }
+        self.slow(f64::INFINITY, f64::NAN, f64::is_finite)
+    }
+
+    /// As the nearest `f32`; `None` when it is finite text beyond the type's range.
+    #[inline(always)]
+    pub(crate) fn float(&self) -> Option<f32> {
+        if self.digits <= EXACT_DIGITS
+            && let Some(value) = self.scaled()
+        {
+            if self.mantissa == 0 {
+                return Some(self.sign(0.0) as f32);
+            }
+            // `value` carries two roundings: it is less than four units of its last place off. Only
+            // where it lies so close to the middle between two `f32` may the narrowing go the wrong
+            // way; 29 bits are dropped, their middle is 2^28.
+            let dropped = value.to_bits() & ((1 << 29) - 1);
+            let normal = f64::from(f32::MIN_POSITIVE)..f64::from(f32::MAX);
+            if dropped.abs_diff(1 << 28) > 4 && normal.contains(&value) {
+                return Some(self.sign(value) as f32);
+            }
+        }
+        self.slow(f32::INFINITY, f32::NAN, f32::is_finite)
+    }
+
+    /// The magnitude, with one rounding for the mantissa and one for the power; `None` where the power
+    /// is not exact or there is no number.
+    #[inline(always)]
+    fn scaled(&self) -> Option<f64> {
+        if matches!(self.form, Form::NotANumber | Form::Infinite) {
+            return None;
+        }
+        let power = *POWERS.get(self.exponent.unsigned_abs() as usize)?;
+        let mantissa = self.mantissa as f64;
+        Some(if self.exponent < 0 {
+            mantissa / power
+        } else {
+            mantissa * power
+        })
+    }
+
+    #[inline(always)]
+    fn sign(&self, magnitude: f64) -> f64 {
+        if self.negative { -magnitude } else { magnitude }
+    }
+
+    #[cold]
+    fn slow<F>(&self, infinity: F, nan: F, finite: fn(F) -> bool) -> Option<F>
+    where
+        F: std::str::FromStr + std::ops::Neg<Output = F> + Copy,
+    {
+        match self.form {
+            Form::NotANumber => Some(nan),
+            Form::Infinite if self.negative => Some(-infinity),
+            Form::Infinite => Some(infinity),
+            Form::Integer | Form::Decimal => {
+                let value: F = std::str::from_utf8(self.text).ok()?.parse().ok()?;
+                finite(value).then_some(value)
+            }
+        }
+    }
+}
+
+/// Digits read so far, whole and fraction alike.
+#[derive(Default)]
+struct Digits {
+    value: u64,
+    count: usize,
+}
+
+impl Digits {
+    /// Reads digits from `at` on and returns the place after them.
+    #[inline(always)]
+    fn take(&mut self, text: &[u8], mut at: usize) -> usize {
+        let start = at;
+        while let Some(eight) = eight_digits(text, at) {
+            self.value = self.value.wrapping_mul(100_000_000).wrapping_add(eight);
+            at += 8;
+        }
+        while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
+            && digit < 10
+        {
+            self.value = self.value.wrapping_mul(10).wrapping_add(u64::from(digit));
+            at += 1;
+        }
+        self.count += at - start;
+        at
+    }
+}
+
+/// Eight digits at once; long mantissas are what tensors in JSON mostly consist of.
+#[inline(always)]
+fn eight_digits(text: &[u8], at: usize) -> Option<u64> {
+    let chunk = text.get(at..)?.first_chunk::<8>()?;
+    let word = u64::from_le_bytes(*chunk);
+    let above = word.wrapping_add(0x4646_4646_4646_4646);
+    let below = word.wrapping_sub(0x3030_3030_3030_3030);
+    if (above | below) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    // Pairs, then fours, then all eight: each step multiplies the higher half and adds the lower.
+    let pairs = below.wrapping_mul(10).wrapping_add(below >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    let all = fours.wrapping_mul(10_000).wrapping_add(fours >> 32);
+    Some(all & 0xffff_ffff)
+}
+
+/// Reads `.digits` and `e±digits`; returns the decimal exponent of the mantissa and the place after.
+#[inline(always)]
+fn decimal(text: &[u8], at: usize, digits: &mut Digits) -> Result<(i32, usize), JsonError> {
+    let mut end = at;
+    let mut exponent = 0_i32;
+    if text.get(end) == Some(&b'.') {
+        let start = end + 1;
+        end = digits.take(text, start);
+        if end == start {
+            return Err(syntax(what::FRACTION, end));
+        }
+        exponent = -i32::try_from(end - start).map_or(EXPONENT_CAP, |n| n.min(EXPONENT_CAP));
+    }
+    if let Some(b'e' | b'E') = text.get(end) {
+        let written;
+        (written, end) = power(text, end + 1)?;
+        exponent += written;
+    }
+    Ok((exponent, end))
+}
+
+fn power(text: &[u8], at: usize) -> Result<(i32, usize), JsonError> {
+    let negative = text.get(at) == Some(&b'-');
+    let signed = matches!(text.get(at), Some(b'-' | b'+'));
+    let start = at + usize::from(signed);
+    let mut end = start;
+    let mut power = 0_i32;
+    while let Some(digit @ b'0'..=b'9') = text.get(end) {
+        power = (power * 10 + i32::from(digit - b'0')).min(EXPONENT_CAP);
+        end += 1;
+    }
+    if end == start {
+        return Err(syntax(what::EXPONENT, end));
+    }
+    Ok((if negative { -power } else { power }, end))
+}
+
+/// The bare words for what is no finite number.
+#[cold]
+fn word(text: &[u8], at: usize, negative: bool) -> Result<Option<(Number<'_>, usize)>, JsonError> {
+    let first = at + usize::from(negative);
+    let rest = text.get(first..).unwrap_or_default();
+    // The longer word first: `Inf` begins it.
+    let words = [
+        ("NaN", Form::NotANumber),
+        ("Infinity", Form::Infinite),
+        ("Inf", Form::Infinite),
+    ];
+    for (word, form) in words {
+        if rest.starts_with(word.as_bytes()) {
+            let end = first + word.len();
+            let number = Number {
+                text: &text[at..end],
+                form,
+                negative,
+                mantissa: 0,
+                digits: 0,
+                exponent: 0,
+            };
+            return Ok(Some((number, end)));
+        }
+    }
+    if negative {
+        return Err(syntax(what::VALUE, first));
+    }
+    Ok(None)
+}
+
+fn syntax(what: &'static str, offset: usize) -> JsonError {
+    JsonError::Syntax { what, offset }
+}

@@ -1,0 +1,72 @@
+//! Strings: found, checked and unescaped.
+
+use super::JsonError;
+use super::error::what;
+
+/// Finds the end of the run of plain characters at `at`: the next quote or backslash. The run is valid
+/// UTF-8 without control characters.
+pub(super) fn run(text: &[u8], at: usize) -> Result<(&str, usize), JsonError> {
+    let rest = &text[at..];
+    let Some(length) = memchr::memchr2(b'"', b'\\', rest) else {
+        return Err(syntax(what::QUOTE, text.len()));
+    };
+    let bytes = &rest[..length];
+    if let Some(control) = bytes.iter().position(|byte| *byte < 0x20) {
+        return Err(syntax(what::ENCODING, at + control));
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(run) => Ok((run, at + length)),
+        Err(error) => Err(syntax(what::ENCODING, at + error.valid_up_to())),
+    }
+}
+
+/// Reads the escape whose backslash is at `at`; returns the character and the place after it.
+pub(super) fn escape(text: &[u8], at: usize) -> Result<(char, usize), JsonError> {
+    let plain = match text.get(at + 1) {
+        Some(b'"') => '"',
+        Some(b'\\') => '\\',
+        Some(b'/') => '/',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(b'u') => return unicode(text, at),
+        Some(_) => return Err(syntax(what::ESCAPE, at)),
+        None => return Err(syntax(what::QUOTE, text.len())),
+    };
+    Ok((plain, at + 2))
+}
+
+fn unicode(text: &[u8], at: usize) -> Result<(char, usize), JsonError> {
+    let unit = hex(text, at + 2, at)?;
+    if let Some(character) = char::from_u32(unit) {
+        return Ok((character, at + 6));
+    }
+    // A surrogate: the first half must be followed by the second.
+    let second = text.get(at + 6..at + 8) == Some(b"\\u");
+    if !second || !(0xd800..0xdc00).contains(&unit) {
+        return Err(syntax(what::SURROGATE, at));
+    }
+    let low = hex(text, at + 8, at)?;
+    if !(0xdc00..0xe000).contains(&low) {
+        return Err(syntax(what::SURROGATE, at));
+    }
+    let code = 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+    let character = char::from_u32(code).ok_or_else(|| syntax(what::SURROGATE, at))?;
+    Ok((character, at + 12))
+}
+
+fn hex(text: &[u8], at: usize, escape: usize) -> Result<u32, JsonError> {
+    let digits = text.get(at..at + 4);
+    let mut unit = 0;
+    for byte in digits.ok_or_else(|| syntax(what::HEX, escape))? {
+        let digit = char::from(*byte).to_digit(16);
+        unit = unit * 16 + digit.ok_or_else(|| syntax(what::HEX, escape))?;
+    }
+    Ok(unit)
+}
+
+fn syntax(what: &'static str, offset: usize) -> JsonError {
+    JsonError::Syntax { what, offset }
+}

@@ -1,0 +1,74 @@
+//! Appends values to a buffer of JSON text.
+
+/// Writes a string with its quotes.
+pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    // Everything from the space up but quote and backslash stands for itself, UTF-8 included.
+    while let Some(at) = rest.iter().position(|byte| special(*byte)) {
+        out.extend_from_slice(&rest[..at]);
+        escape(out, rest[at]);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+fn special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+fn escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        other => {
+            let digits = [HEX[usize::from(other >> 4)], HEX[usize::from(other & 15)]];
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&digits);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+/// Writes any integer.
+#[inline]
+pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Writes the shortest text that reads back as the same `f32`; `NaN` and `±Infinity` bare, as Triton.
+#[inline]
+pub(crate) fn float(out: &mut Vec<u8>, value: f32) {
+    if value.is_finite() {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        endless(out, f64::from(value));
+    }
+}
+
+/// Writes the shortest text that reads back as the same `f64`; `NaN` and `±Infinity` bare, as Triton.
+#[inline]
+pub(crate) fn double(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        endless(out, value);
+    }
+}
+
+#[cold]
+fn endless(out: &mut Vec<u8>, value: f64) {
+    let word = if value.is_nan() {
+        "NaN"
+    } else if value > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    };
+    out.extend_from_slice(word.as_bytes());
+}

@@ -1,0 +1,72 @@
+//! The HTTP bodies of V2, and of V1 and the generate extension, which are other ways to say the same.
+//!
+//! ```text
+//!   Bytes ──split──► JSON head ──► InferRequest ◄── blobs (slices of the same Bytes)
+//!                    └ data ──► one typed buffer per input
+//!   InferResponse ──► Encoded { JSON head, blobs }
+//! ```
+//!
+//! Everything here is pure: bytes in, values or an error with a sentence for the client out.
+
+mod binary;
+mod bodies;
+mod elements;
+mod error;
+mod generate;
+mod predict;
+mod raw;
+mod repository;
+mod request;
+mod response;
+mod tensor_data;
+
+use crate::{Batching, TensorSpec};
+
+pub use binary::parse_header_length;
+pub use bodies::{
+    Health, IndexEntry, ModelMetadata, ServerMetadata, error_body, live, model_list,
+    model_metadata, model_ready, ready, repository_index, server_metadata,
+};
+pub use error::RestError;
+pub use generate::{decode_generate, encode_generate, event};
+pub use predict::{decode_predict, encode_predict};
+pub use raw::decode_raw;
+pub use repository::{
+    IndexRequest, LoadRequest, UnloadRequest, decode_index, decode_load, decode_unload,
+};
+pub use request::decode_request;
+pub use response::{Encoded, encode_response};
+
+/// The header that tells how many bytes of a body are JSON.
+pub const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// How much one request may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of JSON, and bytes that one JSON tensor or raw body may fill: `--http-max-input-size`.
+    pub max_json: usize,
+    /// Inputs, and as many outputs.
+    pub max_tensors: usize,
+}
+
+impl Limits {
+    /// Triton's defaults: 64 MiB of JSON. No model known to us has a tenth of so many tensors; the
+    /// number only keeps a small body from becoming many allocations.
+    pub const DEFAULT: Self = Self {
+        max_json: 1 << 26,
+        max_tensors: 4096,
+    };
+}
+
+/// The model that bodies without types and names are meant for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Its name.
+    pub model: &'a str,
+    /// The version asked for; empty means the newest.
+    pub version: &'a str,
+    /// Its inputs; with [`Batching::FirstDimension`] their first dimension is the batch, -1.
+    pub inputs: &'a [TensorSpec],
+    /// Whether it batches.
+    pub batching: Batching,
+}

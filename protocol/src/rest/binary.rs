@@ -1,0 +1,85 @@
+//! The binary extension: where the JSON ends and the blobs begin.
+
+use bytes::Bytes;
+
+use super::{Limits, RestError};
+
+/// Reads the header [`HEADER_LENGTH`](super::HEADER_LENGTH); 0 announces a raw body.
+///
+/// # Errors
+/// No number, a number beyond 32 bits, or one that is negative or beyond the body's `body_len` bytes.
+pub fn parse_header_length(value: &str, body_len: usize) -> Result<usize, RestError> {
+    let text = value.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(RestError::HeaderLength {
+            value: value.to_owned(),
+        });
+    }
+    let Ok(length) = text.parse::<i32>() else {
+        return Err(RestError::HeaderLengthRange {
+            value: value.to_owned(),
+        });
+    };
+    match usize::try_from(length) {
+        Ok(length) if length <= body_len => Ok(length),
+        Ok(_) | Err(_) => Err(RestError::HeaderLengthBody {
+            body: body_len,
+            value: value.to_owned(),
+        }),
+    }
+}
+
+/// Cuts a body into its JSON and what follows; all of it is JSON where no length was announced.
+pub(super) fn split(
+    mut body: Bytes,
+    header_length: Option<usize>,
+    limits: &Limits,
+) -> Result<(Bytes, Blobs), RestError> {
+    let length = header_length.unwrap_or(body.len());
+    if length > limits.max_json {
+        return Err(RestError::JsonTooLarge {
+            size: length,
+            limit: limits.max_json,
+        });
+    }
+    if let Some(missing) = length.checked_sub(body.len())
+        && missing > 0
+    {
+        return Err(RestError::ShortJson { missing });
+    }
+    let json = body.split_to(length);
+    Ok((json, Blobs { rest: body }))
+}
+
+/// The bytes after the JSON, handed out in order of the inputs. Nothing is copied.
+#[derive(Debug)]
+pub(super) struct Blobs {
+    rest: Bytes,
+}
+
+impl Blobs {
+    /// The next `size` bytes, for `input` of `model`.
+    pub(super) fn take(&mut self, size: u64, input: &str, model: &str) -> Result<Bytes, RestError> {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if size > self.rest.len() {
+            return Err(RestError::ShortInput {
+                input: input.to_owned(),
+                missing: size - self.rest.len(),
+                model: model.to_owned(),
+            });
+        }
+        Ok(self.rest.split_to(size))
+    }
+
+    /// Checks that every byte belongs to an input.
+    pub(super) fn finish(self, model: &str) -> Result<(), RestError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(RestError::SurplusInput {
+                model: model.to_owned(),
+            })
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Bodies of health, metadata, index and errors.
+
+use bytes::Bytes;
+
+use super::response::member;
+use crate::TensorSpec;
+use crate::json;
+
+/// What a health call reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Live, or ready.
+    Up,
+    /// Not.
+    Down,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerMetadata<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// The protocol extensions it speaks.
+    pub extensions: &'a [&'a str],
+}
+
+/// What the server says of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelMetadata<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Versions that are ready.
+    pub versions: &'a [String],
+    /// The platform, such as `pytorch_libtorch`.
+    pub platform: &'a str,
+    /// Inputs, batch dimension included.
+    pub inputs: &'a [TensorSpec],
+    /// Outputs, batch dimension included.
+    pub outputs: &'a [TensorSpec],
+}
+
+/// A line of the repository index; what is `None` is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// The model's name.
+    pub name: String,
+    /// A version that was loaded once.
+    pub version: Option<String>,
+    /// `READY`, `UNAVAILABLE`, `LOADING`, `UNLOADING` or `UNKNOWN`.
+    pub state: Option<String>,
+    /// Why it is in that state.
+    pub reason: Option<String>,
+}
+
+/// `{"live":true}`. Triton sends no body; kserve's client needs this one.
+#[must_use]
+pub fn live(health: Health) -> Bytes {
+    match health {
+        Health::Up => Bytes::from_static(b"{\"live\":true}"),
+        Health::Down => Bytes::from_static(b"{\"live\":false}"),
+    }
+}
+
+/// `{"ready":true}`. Triton sends no body; kserve's client needs this one.
+#[must_use]
+pub fn ready(health: Health) -> Bytes {
+    match health {
+        Health::Up => Bytes::from_static(b"{\"ready\":true}"),
+        Health::Down => Bytes::from_static(b"{\"ready\":false}"),
+    }
+}
+
+/// `{"name":"…","ready":true}`.
+#[must_use]
+pub fn model_ready(name: &str, health: Health) -> Bytes {
+    let mut out = vec![b'{'];
+    member(&mut out, "name", name);
+    out.push(b',');
+    out.extend_from_slice(&ready(health)[1..]);
+    out.into()
+}
+
+/// `{"error":"…"}`, the one shape of every failure.
+#[must_use]
+pub fn error_body(message: &str) -> Bytes {
+    let mut out = vec![b'{'];
+    member(&mut out, "error", message);
+    out.push(b'}');
+    out.into()
+}
+
+/// The body of `GET /v2`.
+#[must_use]
+pub fn server_metadata(server: &ServerMetadata<'_>) -> Bytes {
+    let mut out = vec![b'{'];
+    member(&mut out, "name", server.name);
+    out.push(b',');
+    member(&mut out, "version", server.version);
+    out.extend_from_slice(b",\"extensions\":");
+    list(&mut out, server.extensions, |out, text| {
+        json::string(out, text);
+    });
+    out.push(b'}');
+    out.into()
+}
+
+/// The body of `GET /v2/models/NAME`.
+#[must_use]
+pub fn model_metadata(model: &ModelMetadata<'_>) -> Bytes {
+    let mut out = vec![b'{'];
+    member(&mut out, "name", model.name);
+    out.extend_from_slice(b",\"versions\":");
+    list(&mut out, model.versions, |out, text| {
+        json::string(out, text);
+    });
+    out.push(b',');
+    member(&mut out, "platform", model.platform);
+    out.extend_from_slice(b",\"inputs\":");
+    list(&mut out, model.inputs, spec);
+    out.extend_from_slice(b",\"outputs\":");
+    list(&mut out, model.outputs, spec);
+    out.push(b'}');
+    out.into()
+}
+
+/// The body of `POST /v2/repository/index`.
+#[must_use]
+pub fn repository_index(entries: &[IndexEntry]) -> Bytes {
+    let mut out = Vec::new();
+    list(&mut out, entries, index_entry);
+    out.into()
+}
+
+/// The body of `GET /v2/models`, as kserve's server has it.
+#[must_use]
+pub fn model_list(names: &[String]) -> Bytes {
+    let mut out = b"{\"models\":".to_vec();
+    list(&mut out, names, |out, name| json::string(out, name));
+    out.push(b'}');
+    out.into()
+}
+
+fn index_entry(out: &mut Vec<u8>, entry: &IndexEntry) {
+    let IndexEntry {
+        name,
+        version,
+        state,
+        reason,
+    } = entry;
+    out.push(b'{');
+    member(out, "name", name);
+    for (key, value) in [("version", version), ("state", state), ("reason", reason)] {
+        if let Some(value) = value {
+            out.push(b',');
+            member(out, key, value);
+        }
+    }
+    out.push(b'}');
+}
+
+fn spec(out: &mut Vec<u8>, tensor: &TensorSpec) {
+    out.push(b'{');
+    member(out, "name", &tensor.name);
+    out.push(b',');
+    member(out, "datatype", tensor.datatype.name());
+    out.extend_from_slice(b",\"shape\":");
+    list(out, &tensor.shape, |out, dim| json::integer(out, *dim));
+    out.push(b'}');
+}
+
+fn list<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
+    out.push(b'[');
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
+}

@@ -1,0 +1,206 @@
+//! The generate extension: inputs and parameters as plain members of one object.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::error::InField;
+use super::raw::request;
+use super::request::{RequestParameters, insert};
+use super::response::{member, refuse_half, write_elements, write_parameter};
+use super::tensor_data::Wanted;
+use super::{Limits, RestError, Target};
+use crate::json::{self, Reader};
+use crate::{Delivery, InferRequest, InferResponse, Input, Parameter, Shape, Source, TensorSpec};
+
+/// Decodes a generate request. A member named like an input is that input's data, a scalar or an
+/// array; `id` is the request's id, the members of `parameters` count like top-level ones, and
+/// whatever is left are request parameters.
+///
+/// # Errors
+/// No JSON object, data of the wrong type or of a size that does not fill the input's dimensions,
+/// parameters that are none.
+pub fn decode_generate(
+    target: &Target<'_>,
+    body: &[u8],
+    limits: &Limits,
+) -> Result<InferRequest, RestError> {
+    if body.len() > limits.max_json {
+        return Err(RestError::JsonTooLarge {
+            size: body.len(),
+            limit: limits.max_json,
+        });
+    }
+    let mut reader = Reader::new(body);
+    let mut draft = Draft {
+        target,
+        limits,
+        id: None,
+        inputs: Vec::new(),
+        parameters: RequestParameters::default(),
+    };
+    draft.read(&mut reader, Level::Top)?;
+    reader.finish().field("request")?;
+    let mut decoded = request(target, draft.inputs, Delivery::Json);
+    decoded.id = draft.id.unwrap_or_default();
+    decoded.parameters = draft.parameters.values;
+    Ok(decoded)
+}
+
+struct Draft<'a> {
+    target: &'a Target<'a>,
+    limits: &'a Limits,
+    id: Option<String>,
+    inputs: Vec<Input>,
+    parameters: RequestParameters,
+}
+
+/// Which object is being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Top,
+    Parameters,
+}
+
+impl Draft<'_> {
+    fn read(&mut self, reader: &mut Reader<'_>, level: Level) -> Result<(), RestError> {
+        let place = match level {
+            Level::Top => "request",
+            Level::Parameters => "parameters",
+        };
+        reader.begin_object().field(place)?;
+        while let Some(key) = reader.key().field(place)? {
+            // An input may be called `id` or `parameters`; then it is the input that is meant.
+            if let Some(spec) = self.target.inputs.iter().find(|spec| spec.name == key) {
+                let input = self.read_input(reader, spec)?;
+                self.add(input)?;
+            } else if level == Level::Top && key == "parameters" {
+                self.read(reader, Level::Parameters)?;
+            } else if level == Level::Top && key == "id" {
+                let id = reader.string().field("id")?.into_owned();
+                if self.id.replace(id).is_some() {
+                    return Err(RestError::DuplicateKey {
+                        key: "id".to_owned(),
+                        place: "request",
+                    });
+                }
+            } else {
+                insert(&mut self.parameters, key, reader)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_input(&self, reader: &mut Reader<'_>, spec: &TensorSpec) -> Result<Input, RestError> {
+        let wanted = Wanted {
+            name: &spec.name,
+            datatype: spec.datatype,
+            max_bytes: self.limits.max_json,
+        };
+        let (data, count) = wanted.any(reader)?;
+        Ok(Input {
+            name: spec.name.clone(),
+            datatype: spec.datatype,
+            shape: fill(spec, count)?,
+            source: Source::Inline(data),
+        })
+    }
+
+    fn add(&mut self, input: Input) -> Result<(), RestError> {
+        if self.inputs.iter().any(|other| other.name == input.name) {
+            return Err(RestError::DuplicateInput { name: input.name });
+        }
+        self.inputs.push(input);
+        Ok(())
+    }
+}
+
+/// Distributes elements over an input's dimensions: the fixed ones take theirs, the innermost
+/// variable one takes what is left, other variable ones are 1.
+fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
+    let refusal = || RestError::Unshapable {
+        input: spec.name.clone(),
+    };
+    let mut left = i64::try_from(count).map_err(|_| refusal())?;
+    for &dim in spec.shape.iter().filter(|dim| **dim >= 0) {
+        match left.checked_rem(dim) {
+            Some(0) => left /= dim,
+            // A dimension of zero takes nothing and needs nothing.
+            None if left == 0 => {}
+            Some(_) | None => return Err(refusal()),
+        }
+    }
+    let mut dims = spec.shape.clone();
+    for dim in dims.iter_mut().rev().filter(|dim| **dim < 0) {
+        *dim = std::mem::replace(&mut left, 1);
+    }
+    let shape = Shape::new(&dims)?;
+    if shape.elements() == count {
+        Ok(shape)
+    } else {
+        Err(refusal())
+    }
+}
+
+/// Encodes a generate response: outputs and response parameters as members, in order of their names;
+/// an output of one element is a scalar.
+///
+/// # Errors
+/// FP16, BF16, and strings that are not UTF-8.
+pub fn encode_generate(response: &InferResponse) -> Result<Bytes, RestError> {
+    let mut members = BTreeMap::new();
+    if !response.id.is_empty() {
+        members.insert("id", Member::Text(&response.id));
+    }
+    members.insert("model_name", Member::Text(&response.model));
+    members.insert("model_version", Member::Text(&response.version));
+    for (key, value) in &response.parameters {
+        members.entry(key).or_insert(Member::Parameter(value));
+    }
+    for (tensor, _) in &response.outputs {
+        members
+            .entry(tensor.name())
+            .or_insert(Member::Tensor(tensor));
+    }
+    let mut out = vec![b'{'];
+    for (i, (key, value)) in members.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        value.write(&mut out, key)?;
+    }
+    out.push(b'}');
+    Ok(out.into())
+}
+
+/// What a member of a generate response may be.
+enum Member<'a> {
+    Text(&'a str),
+    Parameter(&'a Parameter),
+    Tensor(&'a crate::Tensor),
+}
+
+impl Member<'_> {
+    fn write(&self, out: &mut Vec<u8>, key: &str) -> Result<(), RestError> {
+        match self {
+            Self::Text(text) => member(out, key, text),
+            Self::Parameter(value) => write_parameter(out, key, value),
+            Self::Tensor(tensor) => {
+                refuse_half(tensor)?;
+                json::string(out, key);
+                out.push(b':');
+                let scalar = tensor.shape().elements() == 1;
+                out.extend_from_slice(if scalar { b"" } else { b"[" });
+                write_elements(out, tensor)?;
+                out.extend_from_slice(if scalar { b"" } else { b"]" });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Frames one JSON document, without line breaks, as a server-sent event.
+#[must_use]
+pub fn event(json: &[u8]) -> Bytes {
+    [b"data: ", json, b"\n\n"].concat().into()
+}

@@ -1,0 +1,152 @@
+//! Rows and columns of a V1 request, gathered into one buffer per input.
+
+use std::borrow::Cow;
+
+use super::super::error::InField;
+use super::super::tensor_data::Wanted;
+use super::super::{Limits, RestError, Target};
+use super::fault;
+use super::nested::Nesting;
+use crate::json::Reader;
+use crate::{Input, Shape, Source, TensorSpec};
+
+/// The inputs read so far.
+pub(super) struct Columns<'a> {
+    target: &'a Target<'a>,
+    limits: &'a Limits,
+    columns: Vec<Column<'a>>,
+    /// Rows read, where the body has rows by name.
+    rows: Option<usize>,
+}
+
+struct Column<'a> {
+    spec: &'a TensorSpec,
+    nesting: Nesting,
+    data: Vec<u8>,
+    /// Rows that had this input.
+    rows: usize,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(target: &'a Target<'a>, limits: &'a Limits) -> Self {
+        Self {
+            target,
+            limits,
+            columns: Vec::new(),
+            rows: None,
+        }
+    }
+
+    /// Reads the whole tensor of the model's only input.
+    pub(super) fn read_only(
+        &mut self,
+        reader: &mut Reader<'_>,
+        field: &str,
+    ) -> Result<(), RestError> {
+        let [spec] = self.target.inputs else {
+            return Err(fault(format!(
+                "'{field}' must name the inputs: model '{}' has {} inputs",
+                self.target.model,
+                self.target.inputs.len()
+            )));
+        };
+        let index = self.column(Cow::Borrowed(&spec.name))?;
+        self.read_value(reader, index)
+    }
+
+    /// Reads an object of tensors by input name.
+    pub(super) fn read_named(&mut self, reader: &mut Reader<'_>) -> Result<(), RestError> {
+        reader.begin_object().field("inputs")?;
+        while let Some(name) = reader.key().field("inputs")? {
+            let index = self.column(name)?;
+            self.read_value(reader, index)?;
+            let column = &mut self.columns[index];
+            column.rows += 1;
+            if column.rows > 1 {
+                let name = column.spec.name.clone();
+                return Err(RestError::DuplicateInput { name });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an object of one row's values by input name.
+    pub(super) fn read_row(&mut self, reader: &mut Reader<'_>) -> Result<(), RestError> {
+        let row = self.rows.unwrap_or(0);
+        reader.begin_object().field("instances")?;
+        while let Some(name) = reader.key().field("instances")? {
+            let index = self.column(name)?;
+            self.read_value(reader, index)?;
+            let column = &mut self.columns[index];
+            column.rows += 1;
+            if column.rows != row + 1 {
+                return Err(differs(row, &column.spec.name));
+            }
+        }
+        for column in &self.columns {
+            if column.rows != row + 1 {
+                return Err(differs(row, &column.spec.name));
+            }
+        }
+        self.rows = Some(row + 1);
+        Ok(())
+    }
+
+    /// The inputs, in the order in which they came.
+    pub(super) fn finish(self) -> Result<Vec<Input>, RestError> {
+        let rows = self.rows;
+        let inputs = self.columns.into_iter().map(|column| {
+            let dims: Vec<i64> = rows
+                .into_iter()
+                .chain(column.nesting.dims())
+                .map(|dim| dim as i64)
+                .collect();
+            Ok(Input {
+                name: column.spec.name.clone(),
+                datatype: column.spec.datatype,
+                shape: Shape::new(&dims)?,
+                source: Source::Inline(column.data.into()),
+            })
+        });
+        inputs.collect()
+    }
+
+    fn column(&mut self, name: Cow<'_, str>) -> Result<usize, RestError> {
+        if let Some(index) = self
+            .columns
+            .iter()
+            .position(|column| column.spec.name == name)
+        {
+            return Ok(index);
+        }
+        let Some(spec) = self.target.inputs.iter().find(|spec| spec.name == name) else {
+            return Err(fault(format!(
+                "unexpected inference input '{name}' for model '{}'",
+                self.target.model
+            )));
+        };
+        self.columns.push(Column {
+            spec,
+            nesting: Nesting::default(),
+            data: Vec::new(),
+            rows: 0,
+        });
+        Ok(self.columns.len() - 1)
+    }
+
+    fn read_value(&mut self, reader: &mut Reader<'_>, index: usize) -> Result<(), RestError> {
+        let column = &mut self.columns[index];
+        let wanted = Wanted {
+            name: &column.spec.name,
+            datatype: column.spec.datatype,
+            max_bytes: self.limits.max_json,
+        };
+        column.nesting.read(reader, &wanted, &mut column.data)
+    }
+}
+
+fn differs(row: usize, input: &str) -> RestError {
+    fault(format!(
+        "instance {row} must have input '{input}' once, as the other instances do"
+    ))
+}

@@ -1,0 +1,108 @@
+//! Raw bodies: no JSON at all, the whole body is the one input's tensor.
+
+use bytes::Bytes;
+
+use super::elements;
+use super::{Limits, RestError, Target};
+use crate::{Batching, DataType, Delivery, InferRequest, Input, Shape, Source, TensorSpec};
+
+/// Decodes a body announced by a header length of 0. The batch is 1, at most one further dimension
+/// may be variable, and all outputs come back binary. A BYTES input must have one element: the body is
+/// that string, without length.
+///
+/// # Errors
+/// A model with other than one input, a shape that cannot be told from the size, a body beyond
+/// [`Limits::max_json`].
+pub fn decode_raw(
+    target: &Target<'_>,
+    body: Bytes,
+    limits: &Limits,
+) -> Result<InferRequest, RestError> {
+    let [spec] = target.inputs else {
+        return Err(RestError::RawInputs {
+            count: target.inputs.len(),
+            model: target.model.to_owned(),
+        });
+    };
+    if body.len() > limits.max_json {
+        return Err(RestError::RawTooLarge {
+            size: body.len(),
+            limit: limits.max_json,
+        });
+    }
+    let (dims, data) = match spec.datatype.size() {
+        Some(size) => (deduce(target, spec, body.len() / size)?, body),
+        None => one_string(target, spec, &body)?,
+    };
+    let input = Input {
+        name: spec.name.clone(),
+        datatype: spec.datatype,
+        shape: Shape::new(&dims)?,
+        source: Source::Inline(data),
+    };
+    Ok(request(target, vec![input], Delivery::Binary))
+}
+
+/// A request that says nothing but its inputs.
+pub(super) fn request(
+    target: &Target<'_>,
+    inputs: Vec<Input>,
+    default_delivery: Delivery,
+) -> InferRequest {
+    InferRequest {
+        model: target.model.to_owned(),
+        version: target.version.to_owned(),
+        id: String::new(),
+        parameters: crate::Parameters::new(),
+        inputs,
+        outputs: Vec::new(),
+        default_delivery,
+    }
+}
+
+/// The input's dimensions with a batch of one.
+fn single_row(target: &Target<'_>, spec: &TensorSpec) -> Vec<i64> {
+    let mut dims = spec.shape.clone();
+    match (target.batching, dims.first_mut()) {
+        (Batching::FirstDimension, Some(first)) => *first = 1,
+        (Batching::FirstDimension, None) | (Batching::None, _) => {}
+    }
+    dims
+}
+
+/// Gives the variable dimension what is left of the elements. Bytes that do not divide are found
+/// later, where every input's size is compared with its shape.
+fn deduce(target: &Target<'_>, spec: &TensorSpec, elements: usize) -> Result<Vec<i64>, RestError> {
+    let mut dims = single_row(target, spec);
+    let fixed = dims.iter().filter(|dim| **dim >= 0);
+    let fixed = fixed.fold(1_i64, |product, dim| product.saturating_mul(*dim));
+    let mut variable = dims.iter_mut().filter(|dim| **dim < 0);
+    if let Some(dim) = variable.next() {
+        let elements = i64::try_from(elements).unwrap_or(i64::MAX);
+        *dim = elements.checked_div(fixed).unwrap_or(0);
+    }
+    if variable.next().is_some() {
+        return Err(RestError::RawShape {
+            input: spec.name.clone(),
+        });
+    }
+    Ok(dims)
+}
+
+fn one_string(
+    target: &Target<'_>,
+    spec: &TensorSpec,
+    body: &Bytes,
+) -> Result<(Vec<i64>, Bytes), RestError> {
+    debug_assert_eq!(spec.datatype, DataType::Bytes);
+    let refusal = || RestError::RawBytes {
+        input: spec.name.clone(),
+    };
+    let dims = single_row(target, spec);
+    if dims.iter().any(|dim| *dim != 1) {
+        return Err(refusal());
+    }
+    let mut data = Vec::with_capacity(body.len() + 4);
+    elements::push_string(&mut data, body).ok_or_else(refusal)?;
+    Ok((dims, data.into()))
+}

@@ -1,0 +1,133 @@
+//! Bodies of the repository calls. All are optional; an empty body asks for nothing special.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use super::RestError;
+use super::error::InField;
+use crate::json::{Kind, Reader};
+
+/// `POST /v2/repository/index`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexRequest {
+    /// Only models that are ready.
+    pub ready: bool,
+}
+
+/// `POST /v2/repository/models/NAME/load`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadRequest {
+    /// A configuration, as JSON text, in place of the repository's.
+    pub config: Option<String>,
+    /// Files in place of the repository's: path within the model's directory, such as `1/model.pt`,
+    /// and content. Paths are as sent; whoever writes them must keep them inside.
+    pub files: Vec<(String, Bytes)>,
+}
+
+/// `POST /v2/repository/models/NAME/unload`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnloadRequest {
+    /// Unload models that need this one, too.
+    pub unload_dependents: bool,
+}
+
+/// Decodes an index request.
+///
+/// # Errors
+/// No JSON object, or a `ready` that is no boolean.
+pub fn decode_index(body: &[u8]) -> Result<IndexRequest, RestError> {
+    let mut request = IndexRequest::default();
+    object(body, |reader, key| {
+        if key != "ready" {
+            return reader.skip().field(key);
+        }
+        if reader.kind().field(key)? != Kind::Bool {
+            let text = "Invalid value for 'ready': expected a boolean";
+            return Err(RestError::Repository(text.to_owned()));
+        }
+        request.ready = reader.boolean().field(key)?;
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+/// Decodes a load request.
+///
+/// # Errors
+/// No JSON object, a parameter that is no string, or a file that is not base64.
+pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
+    let mut request = LoadRequest::default();
+    parameters(body, |reader, key| {
+        if key == "config" {
+            request.config = Some(reader.string().field(key)?.into_owned());
+        } else if let Some(path) = key.strip_prefix("file:") {
+            let text = reader.string().field(key)?;
+            let content = STANDARD.decode(text.as_bytes());
+            let content = content.map_err(|error| RestError::field(key, error.to_string()))?;
+            request.files.push((path.to_owned(), content.into()));
+        } else {
+            // Triton knows no others and passes over them.
+            reader.skip().field(key)?;
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+/// Decodes an unload request.
+///
+/// # Errors
+/// No JSON object, or an `unload_dependents` that is no boolean.
+pub fn decode_unload(body: &[u8]) -> Result<UnloadRequest, RestError> {
+    let mut request = UnloadRequest::default();
+    parameters(body, |reader, key| {
+        if key != "unload_dependents" {
+            return reader.skip().field(key);
+        }
+        request.unload_dependents = reader.boolean().field(key)?;
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+/// Walks the members of the object `parameters`.
+fn parameters(
+    body: &[u8],
+    mut member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
+) -> Result<(), RestError> {
+    object(body, |reader, key| {
+        if key != "parameters" {
+            return reader.skip().field(key);
+        }
+        if reader.null() {
+            return Ok(());
+        }
+        members(reader, key, &mut member)
+    })
+}
+
+/// Walks the members of a body's object; an empty body has none.
+fn object(
+    body: &[u8],
+    member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
+) -> Result<(), RestError> {
+    if body.is_empty() {
+        return Ok(());
+    }
+    let mut reader = Reader::new(body);
+    members(&mut reader, "request", member)?;
+    reader.finish().field("request")
+}
+
+fn members(
+    reader: &mut Reader<'_>,
+    place: &str,
+    mut member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
+) -> Result<(), RestError> {
+    reader.begin_object().field(place)?;
+    while let Some(key) = reader.key().field(place)? {
+        member(reader, &key)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! An inference request's body.
+
+mod input;
+mod output;
+mod parameters;
+mod shape;
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use bytes::Bytes;
+
+use self::input::{InputHead, Place};
+use self::output::OutputHead;
+use super::binary::{self, Blobs};
+use super::error::InField;
+use super::{Limits, RestError};
+use crate::json::{Kind, Reader};
+use crate::{Delivery, InferRequest, Input, RequestedOutput, Source};
+
+pub(super) use self::parameters::{RequestParameters, insert, request_parameters};
+
+/// Decodes a body of `header_length` bytes of JSON (all of it, where `None`) and the binary tensors
+/// after it. Data in JSON is parsed into a buffer per input, binary data stays where it is.
+///
+/// Whether names, types, shapes and sizes fit the model is not checked here.
+///
+/// # Errors
+/// Whatever is wrong with the body itself, in Triton's words; the request is never half-decoded.
+pub fn decode_request(
+    model: &str,
+    version: &str,
+    body: Bytes,
+    header_length: Option<usize>,
+    limits: &Limits,
+) -> Result<InferRequest, RestError> {
+    let (json, mut blobs) = binary::split(body, header_length, limits)?;
+    let head = read_head(&json, limits)?;
+    let default_delivery = head.parameters.delivery();
+    let inputs = head.inputs.ok_or_else(|| RestError::missing("inputs"))?;
+    let inputs = attach(inputs, &mut blobs, model)?;
+    blobs.finish(model)?;
+    let outputs = head.outputs.into_iter().flatten();
+    let outputs = outputs.map(|output| output.finish(&default_delivery));
+    let outputs: Vec<RequestedOutput> = outputs.collect();
+    refuse_repeats(&inputs, &outputs)?;
+    Ok(InferRequest {
+        model: model.to_owned(),
+        version: version.to_owned(),
+        id: head.id.unwrap_or_default(),
+        parameters: head.parameters.values,
+        inputs,
+        outputs,
+        default_delivery,
+    })
+}
+
+/// The JSON of a request.
+#[derive(Default)]
+struct Head {
+    id: Option<String>,
+    parameters: RequestParameters,
+    inputs: Option<Vec<InputHead>>,
+    outputs: Option<Vec<OutputHead>>,
+}
+
+/// Reads the JSON. Keys may come in any order, unknown ones are skipped, and `null` for something
+/// optional means that it is absent, as clients that serialise whole objects write it.
+fn read_head(json: &[u8], limits: &Limits) -> Result<Head, RestError> {
+    let mut reader = Reader::new(json);
+    let mut head = Head::default();
+    let mut parameters = None;
+    reader.begin_object().field("request")?;
+    while let Some(key) = reader.key().field("request")? {
+        match &*key {
+            "id" => once(&mut head.id, "id", "request", optional_string(&mut reader)?)?,
+            "parameters" => {
+                let value = request_parameters(&mut reader)?;
+                once(&mut parameters, "parameters", "request", Some(value))?;
+            }
+            "inputs" => {
+                let value = list(&mut reader, "inputs", limits, input::read)?;
+                once(&mut head.inputs, "inputs", "request", Some(value))?;
+            }
+            "outputs" if reader.null() => {}
+            "outputs" => {
+                let value = list(&mut reader, "outputs", limits, |r, _| output::read(r))?;
+                once(&mut head.outputs, "outputs", "request", Some(value))?;
+            }
+            other => reader.skip().field(other)?,
+        }
+    }
+    reader.finish().field("request")?;
+    head.parameters = parameters.unwrap_or_default();
+    Ok(head)
+}
+
+fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>, RestError> {
+    if reader.null() {
+        return Ok(None);
+    }
+    Ok(Some(reader.string().field("id")?.into_owned()))
+}
+
+/// Stores a member's value; a second one is refused, because parsers disagree on which counts.
+fn once<T>(
+    slot: &mut Option<T>,
+    key: &str,
+    place: &'static str,
+    value: Option<T>,
+) -> Result<(), RestError> {
+    if slot.is_some() {
+        return Err(RestError::DuplicateKey {
+            key: key.to_owned(),
+            place,
+        });
+    }
+    *slot = value;
+    Ok(())
+}
+
+/// Reads an array of objects.
+fn list<'a, T>(
+    reader: &mut Reader<'a>,
+    field: &'static str,
+    limits: &Limits,
+    mut read: impl FnMut(&mut Reader<'a>, &Limits) -> Result<T, RestError>,
+) -> Result<Vec<T>, RestError> {
+    reader.begin_array().field(field)?;
+    let mut items = Vec::new();
+    while reader.element().field(field)? {
+        if items.len() == limits.max_tensors {
+            return Err(RestError::TooMany {
+                list: field,
+                limit: limits.max_tensors,
+            });
+        }
+        // Named by the list, not by the object's own key, which has none here.
+        if reader.kind().field(field)? != Kind::Object {
+            reader.begin_object().field(field)?;
+        }
+        items.push(read(reader, limits)?);
+    }
+    Ok(items)
+}
+
+/// Gives each input its data.
+fn attach(heads: Vec<InputHead>, blobs: &mut Blobs, model: &str) -> Result<Vec<Input>, RestError> {
+    let mut inputs = Vec::with_capacity(heads.len());
+    for head in heads {
+        let source = match head.place {
+            Place::Json(data) => Source::Inline(data),
+            Place::Blob(size) => Source::Inline(blobs.take(size, &head.name, model)?),
+            Place::Shared(range) => Source::Shared(range),
+        };
+        inputs.push(Input {
+            name: head.name,
+            datatype: head.datatype,
+            shape: head.shape,
+            source,
+        });
+    }
+    Ok(inputs)
+}
+
+fn refuse_repeats(inputs: &[Input], outputs: &[RequestedOutput]) -> Result<(), RestError> {
+    if let Some(name) = first_repeat(inputs.iter().map(|input| input.name.as_str())) {
+        let name = name.to_owned();
+        return Err(RestError::DuplicateInput { name });
+    }
+    if let Some(name) = first_repeat(outputs.iter().map(|output| output.name.as_str())) {
+        let name = name.to_owned();
+        return Err(RestError::DuplicateOutput { name });
+    }
+    Ok(())
+}
+
+fn first_repeat<T: Eq + Hash + Copy>(names: impl Iterator<Item = T>) -> Option<T> {
+    let mut seen = HashSet::new();
+    let mut names = names;
+    names.find(|name| !seen.insert(*name))
+}
+
+impl RequestParameters {
+    /// How outputs travel that say nothing of it.
+    fn delivery(&self) -> Delivery {
+        match self.binary_output {
+            Some(true) => Delivery::Binary,
+            Some(false) | None => Delivery::Json,
+        }
+    }
+}

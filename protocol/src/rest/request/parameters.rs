@@ -1,0 +1,107 @@
+//! Request parameters, reserved and free.
+
+use std::borrow::Cow;
+
+use super::super::RestError;
+use super::super::error::InField;
+use crate::json::{Expected, Form, JsonError, Kind, Reader};
+use crate::{Parameter, Parameters};
+
+/// Parameters of a request.
+#[derive(Debug, Default)]
+pub(in super::super) struct RequestParameters {
+    /// All but `binary_data_output`, which is about the body and not for the model.
+    pub(in super::super) values: Parameters,
+    /// `binary_data_output`.
+    pub(in super::super) binary_output: Option<bool>,
+}
+
+/// Reads the `parameters` object, or null for none.
+pub(in super::super) fn request_parameters(
+    reader: &mut Reader<'_>,
+) -> Result<RequestParameters, RestError> {
+    let mut parameters = RequestParameters::default();
+    if reader.null() {
+        return Ok(parameters);
+    }
+    reader.begin_object().field("parameters")?;
+    while let Some(key) = reader.key().field("parameters")? {
+        insert(&mut parameters, key, reader)?;
+    }
+    Ok(parameters)
+}
+
+/// Reads one parameter's value and stores it.
+pub(in super::super) fn insert(
+    parameters: &mut RequestParameters,
+    key: Cow<'_, str>,
+    reader: &mut Reader<'_>,
+) -> Result<(), RestError> {
+    if key == "binary_data_output" {
+        let value = reader.boolean().field(&key)?;
+        if parameters.binary_output.replace(value).is_some() {
+            return Err(repeated(&key));
+        }
+        return Ok(());
+    }
+    let value = read(&key, reader)?;
+    if parameters.values.contains_key(&*key) {
+        return Err(repeated(&key));
+    }
+    parameters.values.insert(key.into_owned(), value);
+    Ok(())
+}
+
+fn repeated(key: &str) -> RestError {
+    RestError::DuplicateKey {
+        key: key.to_owned(),
+        place: "parameters",
+    }
+}
+
+fn read(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
+    match key {
+        "sequence_start" | "sequence_end" => Ok(Parameter::Bool(reader.boolean().field(key)?)),
+        "priority" | "timeout" => Ok(Parameter::Uint(reader.unsigned().field(key)?)),
+        "sequence_id" => sequence_id(reader).field(key),
+        _ if key.starts_with("triton_") => Err(RestError::ReservedParameter),
+        _ => free(key, reader),
+    }
+}
+
+/// A sequence is known by a number or by a string.
+fn sequence_id(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
+    match reader.kind()? {
+        Kind::Number => Ok(Parameter::Uint(reader.unsigned()?)),
+        Kind::String => Ok(Parameter::String(reader.string()?.into_owned())),
+        Kind::Object | Kind::Array | Kind::Bool | Kind::Null => {
+            Err(JsonError::Mismatch(Expected::String))
+        }
+    }
+}
+
+fn free(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
+    match reader.kind().field(key)? {
+        Kind::Bool => Ok(Parameter::Bool(reader.boolean().field(key)?)),
+        Kind::String => Ok(Parameter::String(reader.string().field(key)?.into_owned())),
+        Kind::Number => number(reader).field(key),
+        Kind::Object | Kind::Array | Kind::Null => Err(RestError::ParameterType {
+            key: key.to_owned(),
+        }),
+    }
+}
+
+/// The narrowest of `i64`, `u64` and `f64` that holds the number.
+fn number(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
+    reader.ranged(|number| {
+        if number.form() == Form::Integer {
+            if let Some(value) = number.signed() {
+                return Some(Parameter::Int(value));
+            }
+            if let Some(value) = number.unsigned() {
+                return Some(Parameter::Uint(value));
+            }
+        }
+        number.double().map(Parameter::Double)
+    })
+}
