@@ -1,0 +1,192 @@
+//! A model's configuration: Triton's `config.pbtxt`, or its JSON form, made whole and checked.
+//!
+//! ```text
+//!   text ─┐
+//!   JSON ─┼─► proto ──refuse──► ──normalise──► ──parse──► ModelConfig ──complete(signature)──► ModelConfig
+//!   none ─┘
+//! ```
+//!
+//! The whole schema is parsed. What weir does not do is refused by name, unless ignoring it changes
+//! nothing but speed; `docs/model-configuration.md` has the decision for each field.
+
+mod batching;
+mod error;
+mod instances;
+mod json;
+mod normalise;
+mod padding;
+mod refuse;
+mod schema;
+mod tensors;
+mod text;
+mod versions;
+mod warmup;
+
+use std::collections::BTreeMap;
+
+use weir_protocol::grpc::proto;
+
+use crate::backend::{Signature, TensorConfig};
+use crate::padding::Padding;
+
+pub use batching::{Batching, QueuePolicy, TimeoutAction};
+pub use error::ConfigError;
+pub use instances::{DeviceKind, InstanceGroup};
+pub use json::to_json;
+pub use versions::VersionPolicy;
+pub use warmup::{Warmup, WarmupData, WarmupInput};
+
+/// A valid configuration. Everything but `proto` is read from `proto`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// The configuration with its defaults filled in, as the config endpoint shows it.
+    pub proto: proto::ModelConfig,
+    /// The model's name: the configuration's, else its [`Origin`]'s.
+    pub name: String,
+    /// What brings the model to life, by one of [`crate::backend::Backend::names`].
+    pub backend: String,
+    /// The model file's name in a version directory; `None` means the backend's usual one.
+    pub default_model_filename: Option<String>,
+    /// Which versions are served.
+    pub version_policy: VersionPolicy,
+    /// The largest batch; 0 for a model without batch dimension. `None` when nobody said: there is
+    /// no configuration, or it leaves inputs, outputs and this to be found out.
+    pub max_batch_size: Option<usize>,
+    /// What the model takes; none when that is to be found out.
+    pub inputs: Vec<TensorConfig>,
+    /// What the model gives; none when that is to be found out.
+    pub outputs: Vec<TensorConfig>,
+    /// Output to the file with its class names, relative to the model's directory.
+    pub label_filenames: BTreeMap<String, String>,
+    /// Where the model runs and how often; at least one.
+    pub instance_groups: Vec<InstanceGroup>,
+    /// How requests may share a batch; `None` means one by one, in the order they came.
+    pub batching: Option<Batching>,
+    /// What is run before the model is ready.
+    pub warmups: Vec<Warmup>,
+    /// Settings for the backend; weir's own are taken out.
+    pub parameters: BTreeMap<String, String>,
+    /// Labels for the model's metrics.
+    pub metric_tags: BTreeMap<String, String>,
+    /// Lengths that requests are padded to, when the configuration names some.
+    pub padding: Option<Padding>,
+}
+
+/// What is known of a configuration besides its text.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The model's name where the configuration does not say.
+    pub model: &'a str,
+    /// What to call the text in errors, such as its path.
+    pub file: &'a str,
+    /// The backend where the configuration does not say, as guessed from the model's files.
+    pub backend: Option<&'a str>,
+}
+
+impl ModelConfig {
+    /// Reads a `config.pbtxt`.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: with line and column where the text is wrong, with Triton's sentence where
+    /// a value is, by name where it asks for what weir does not do.
+    pub fn from_text(text: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
+        Self::given(text::parse(text, origin.file)?, origin)
+    }
+
+    /// Reads the JSON form, as a load request brings it.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::from_text`].
+    pub fn from_json(json: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
+        Self::given(json::parse(json, origin.file)?, origin)
+    }
+
+    /// The configuration of a model that has none.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when `backend` is one that weir refuses.
+    pub fn minimal(name: &str, backend: &str) -> Result<Self, ConfigError> {
+        let origin = Origin {
+            model: name,
+            file: "",
+            backend: Some(backend),
+        };
+        Self::given(proto::ModelConfig::default(), origin)
+    }
+
+    /// Fills in what the configuration left to be found out: inputs, outputs, the largest batch.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the rest of the configuration does not fit what was found, such as a
+    /// preferred batch size over the largest batch.
+    pub fn complete(self, signature: &Signature) -> Result<Self, ConfigError> {
+        let mut proto = self.proto;
+        if proto.input.is_empty() {
+            proto.input = signature.inputs.iter().map(tensors::input).collect();
+        }
+        if proto.output.is_empty() {
+            proto.output = signature.outputs.iter().map(tensors::output).collect();
+        }
+        let max_batch_size = self.max_batch_size.unwrap_or(signature.max_batch_size);
+        proto.max_batch_size = i32::try_from(max_batch_size).unwrap_or(i32::MAX);
+        Self::checked(proto, Some(max_batch_size))
+    }
+
+    /// Decides between GPU and CPU where the configuration leaves that open, given the indices of
+    /// the GPUs that can be used.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when it asks for a GPU that cannot be used.
+    pub fn place(self, gpus: &[usize]) -> Result<Self, ConfigError> {
+        let mut proto = self.proto;
+        instances::place(&mut proto, gpus)?;
+        Self::checked(proto, self.max_batch_size)
+    }
+
+    /// Insists that the model is called as its directory is.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when it is not.
+    pub fn check_directory(&self, directory: &str) -> Result<(), ConfigError> {
+        if self.name == directory {
+            return Ok(());
+        }
+        Err(ConfigError::Invalid(format!(
+            "unexpected directory name '{directory}' for model '{}', directory name must equal \
+             model name",
+            self.name
+        )))
+    }
+
+    fn given(mut proto: proto::ModelConfig, origin: Origin<'_>) -> Result<Self, ConfigError> {
+        normalise::identity(&mut proto, origin)?;
+        let max_batch_size = tensors::max_batch_size(&proto)?;
+        Self::checked(proto, max_batch_size)
+    }
+
+    fn checked(
+        mut proto: proto::ModelConfig,
+        max_batch_size: Option<usize>,
+    ) -> Result<Self, ConfigError> {
+        refuse::check(&proto)?;
+        normalise::defaults(&mut proto, max_batch_size);
+        let inputs = tensors::inputs(&proto, max_batch_size)?;
+        Ok(Self {
+            name: proto.name.clone(),
+            backend: proto.backend.clone(),
+            default_model_filename: normalise::filename(&proto)?,
+            version_policy: versions::parse(&proto)?,
+            max_batch_size,
+            outputs: tensors::outputs(&proto, max_batch_size)?,
+            label_filenames: tensors::label_filenames(&proto)?,
+            instance_groups: instances::parse(&proto)?,
+            batching: batching::parse(&proto, max_batch_size)?,
+            warmups: warmup::parse(&proto, &inputs, max_batch_size)?,
+            parameters: padding::backend_parameters(&proto),
+            metric_tags: proto.metric_tags.clone(),
+            padding: padding::parse(&proto, &inputs)?,
+            inputs,
+            proto,
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! How requests may share a batch and how long they may wait.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_protocol::grpc::proto::model_config::SchedulingChoice;
+use weir_protocol::grpc::proto::{
+    ModelConfig, ModelDynamicBatching, ModelQueuePolicy, model_queue_policy,
+};
+
+use super::ConfigError;
+
+/// `dynamic_batching`, in Triton's meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Sizes worth stopping at; ascending, each from 1 to the largest batch.
+    pub preferred: Vec<usize>,
+    /// How long a request may wait for others to join it.
+    pub max_delay: Duration,
+    /// Whether answers leave in the order requests came.
+    pub preserve_ordering: bool,
+    /// Levels of priority, 1 the most urgent; 0 where there are none.
+    pub priority_levels: u64,
+    /// The level of requests that name none; 0 where there are no levels.
+    pub default_priority_level: u64,
+    /// Limits on waiting.
+    pub queue: QueuePolicy,
+    /// Limits of the levels that have their own.
+    pub level_queues: BTreeMap<u64, QueuePolicy>,
+}
+
+/// Limits on waiting in a queue. The default is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueuePolicy {
+    /// What becomes of a request that waited too long.
+    pub timeout_action: TimeoutAction,
+    /// How long is too long; `None` is never.
+    pub default_timeout: Option<Duration>,
+    /// Whether a request's own `timeout` counts.
+    pub allow_timeout_override: bool,
+    /// How many may wait; `None` is any number.
+    pub max_queue_size: Option<usize>,
+}
+
+/// What becomes of a request that waited too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeoutAction {
+    /// It is refused.
+    #[default]
+    Reject,
+    /// It runs after those that did not wait too long.
+    Delay,
+}
+
+/// Reads `dynamic_batching`, if it is there.
+pub(super) fn parse(
+    config: &ModelConfig,
+    max_batch_size: Option<usize>,
+) -> Result<Option<Batching>, ConfigError> {
+    let Some(SchedulingChoice::DynamicBatching(given)) = &config.scheduling_choice else {
+        return Ok(None);
+    };
+    let model = config.name.as_str();
+    let preferred = preferred(given, max_batch_size, model)?;
+    check_priorities(given, model)?;
+    check_order(given, model)?;
+    let level_queues = given.priority_queue_policy.iter();
+    Ok(Some(Batching {
+        preferred,
+        max_delay: Duration::from_micros(given.max_queue_delay_microseconds),
+        preserve_ordering: given.preserve_ordering,
+        priority_levels: given.priority_levels,
+        default_priority_level: given.default_priority_level,
+        queue: given
+            .default_queue_policy
+            .as_ref()
+            .map(queue_policy)
+            .unwrap_or_default(),
+        level_queues: level_queues
+            .map(|(level, policy)| (*level, queue_policy(policy)))
+            .collect(),
+    }))
+}
+
+fn preferred(
+    given: &ModelDynamicBatching,
+    max_batch_size: Option<usize>,
+    model: &str,
+) -> Result<Vec<usize>, ConfigError> {
+    let mut sizes = Vec::with_capacity(given.preferred_batch_size.len());
+    for &size in &given.preferred_batch_size {
+        let Ok(size @ 1..) = usize::try_from(size) else {
+            return Err(ConfigError::Invalid(format!(
+                "dynamic batching preferred size must be positive for {model}"
+            )));
+        };
+        if max_batch_size.is_some_and(|max| size > max) {
+            return Err(ConfigError::Invalid(format!(
+                "dynamic batching preferred size must be <= max batch size for {model}"
+            )));
+        }
+        sizes.push(size);
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigError> {
+    let levels = given.priority_levels;
+    let known = 1..=levels;
+    if levels > 0 && !known.contains(&given.default_priority_level) {
+        return Err(ConfigError::Invalid(format!(
+            "default priority level must be in range [1, {levels}] for {model}"
+        )));
+    }
+    if !given
+        .priority_queue_policy
+        .keys()
+        .all(|level| known.contains(level))
+    {
+        return Err(ConfigError::Invalid(format!(
+            "priority queue policy must have priority level in range [1, {levels}] for {model}"
+        )));
+    }
+    Ok(())
+}
+
+/// Order is kept only where nothing may overtake.
+fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigError> {
+    if !given.preserve_ordering {
+        return Ok(());
+    }
+    if given.priority_levels > 1 {
+        return Err(ConfigError::Invalid(format!(
+            "Only one priority level is allowed when 'preserve_ordering' is true for {model}"
+        )));
+    }
+    let own = given.priority_queue_policy.values();
+    let mut policies = given.default_queue_policy.iter().chain(own);
+    if policies.any(|policy| queue_policy(policy).timeout_action == TimeoutAction::Delay) {
+        return Err(ConfigError::Invalid(format!(
+            "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true \
+             for {model}"
+        )));
+    }
+    Ok(())
+}
+
+fn queue_policy(given: &ModelQueuePolicy) -> QueuePolicy {
+    let timeout = given.default_timeout_microseconds;
+    let size = given.max_queue_size;
+    QueuePolicy {
+        timeout_action: match given.timeout_action() {
+            model_queue_policy::TimeoutAction::Reject => TimeoutAction::Reject,
+            model_queue_policy::TimeoutAction::Delay => TimeoutAction::Delay,
+        },
+        default_timeout: (timeout > 0).then(|| Duration::from_micros(timeout)),
+        allow_timeout_override: given.allow_timeout_override,
+        max_queue_size: (size > 0).then_some(size as usize),
+    }
+}

@@ -1,0 +1,148 @@
+//! Where a model runs, and how many times.
+
+use std::num::NonZeroUsize;
+
+use weir_protocol::grpc::proto::model_instance_group::Kind;
+use weir_protocol::grpc::proto::{ModelConfig, ModelInstanceGroup};
+
+use super::ConfigError;
+use crate::backend::Device;
+
+/// Instances of a model on one kind of device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceGroup {
+    /// Its name; the configuration's or `MODEL_INDEX`.
+    pub name: String,
+    /// The kind of device.
+    pub kind: DeviceKind,
+    /// Instances on each device.
+    pub count: NonZeroUsize,
+    /// GPU indices; none means every GPU there is. Empty for the CPU.
+    pub gpus: Vec<usize>,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A GPU where there is one, else the CPU; gone after [`super::ModelConfig::place`].
+    Auto,
+    /// GPUs.
+    Gpu,
+    /// The processor.
+    Cpu,
+}
+
+impl InstanceGroup {
+    /// The device of each instance, once the group is placed.
+    pub fn devices(&self) -> impl Iterator<Item = Device> {
+        let devices = match self.kind {
+            DeviceKind::Gpu => self.gpus.iter().copied().map(Device::Cuda).collect(),
+            DeviceKind::Auto | DeviceKind::Cpu => vec![Device::Cpu],
+        };
+        let count = self.count.get();
+        devices
+            .into_iter()
+            .flat_map(move |device| std::iter::repeat_n(device, count))
+    }
+}
+
+/// Reads a normalised configuration's groups.
+pub(super) fn parse(config: &ModelConfig) -> Result<Vec<InstanceGroup>, ConfigError> {
+    config
+        .instance_group
+        .iter()
+        .map(|group| parse_group(group, &config.name))
+        .collect()
+}
+
+fn parse_group(group: &ModelInstanceGroup, model: &str) -> Result<InstanceGroup, ConfigError> {
+    let fail = |what: String| {
+        ConfigError::Invalid(format!(
+            "instance group {} of model {model} {what}",
+            group.name
+        ))
+    };
+    let kind = match group.kind() {
+        Kind::Auto | Kind::Model => DeviceKind::Auto,
+        Kind::Gpu => DeviceKind::Gpu,
+        Kind::Cpu => DeviceKind::Cpu,
+    };
+    if kind == DeviceKind::Cpu && !group.gpus.is_empty() {
+        return Err(fail(
+            "has kind KIND_CPU but specifies one or more GPUs".to_owned(),
+        ));
+    }
+    let count = usize::try_from(group.count)
+        .ok()
+        .and_then(NonZeroUsize::new);
+    let Some(count) = count else {
+        return Err(fail(format!(
+            "has count {}, which must be at least 1",
+            group.count
+        )));
+    };
+    let mut gpus = Vec::with_capacity(group.gpus.len());
+    for &gpu in &group.gpus {
+        let index = usize::try_from(gpu)
+            .map_err(|_| fail(format!("specifies invalid or unsupported gpu id {gpu}.")))?;
+        gpus.push(index);
+    }
+    Ok(InstanceGroup {
+        name: group.name.clone(),
+        kind,
+        count,
+        gpus,
+    })
+}
+
+/// Decides what is open, given the indices of the GPUs that can be used.
+pub(super) fn place(config: &mut ModelConfig, gpus: &[usize]) -> Result<(), ConfigError> {
+    for group in &mut config.instance_group {
+        place_group(group, &config.name, gpus)?;
+    }
+    Ok(())
+}
+
+fn place_group(
+    group: &mut ModelInstanceGroup,
+    model: &str,
+    gpus: &[usize],
+) -> Result<(), ConfigError> {
+    if group.kind() == Kind::Auto {
+        let kind = if gpus.is_empty() && group.gpus.is_empty() {
+            Kind::Cpu
+        } else {
+            Kind::Gpu
+        };
+        group.set_kind(kind);
+    }
+    if group.kind() != Kind::Gpu {
+        return Ok(());
+    }
+    let usable = || gpus.iter().filter_map(|&gpu| i32::try_from(gpu).ok());
+    if gpus.is_empty() {
+        return Err(ConfigError::Invalid(format!(
+            "instance group {} of model {model} has kind KIND_GPU but no GPUs are available",
+            group.name
+        )));
+    }
+    if group.gpus.is_empty() {
+        group.gpus = usable().collect();
+    }
+    match group
+        .gpus
+        .iter()
+        .find(|gpu| !usable().any(|usable| usable == **gpu))
+    {
+        None => Ok(()),
+        Some(gpu) => Err(ConfigError::Invalid(format!(
+            "instance group {} of model {model} specifies invalid or unsupported gpu id {gpu}. \
+             GPUs that can be used are: {}",
+            group.name,
+            usable()
+                .map(|gpu| gpu.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        ))),
+    }
+}

@@ -1,0 +1,127 @@
+//! Defaults, so that the configuration shown is the configuration in force.
+
+use std::path::{Component, Path};
+
+use weir_protocol::grpc::proto::model_config::SchedulingChoice;
+use weir_protocol::grpc::proto::model_instance_group::Kind;
+use weir_protocol::grpc::proto::model_optimization_policy::PinnedMemoryBuffer;
+use weir_protocol::grpc::proto::model_version_policy::{Latest, PolicyChoice};
+use weir_protocol::grpc::proto::{ModelConfig, ModelInstanceGroup, ModelVersionPolicy};
+
+use super::{ConfigError, Origin};
+
+/// The backend that Triton names twice, by platform and by backend.
+const PYTORCH: &str = "pytorch";
+const PYTORCH_PLATFORM: &str = "pytorch_libtorch";
+const PYTORCH_FILENAME: &str = "model.pt";
+
+/// Fills in name and backend.
+pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(), ConfigError> {
+    if config.name.is_empty() {
+        origin.model.clone_into(&mut config.name);
+    }
+    if config.backend.is_empty() {
+        config.backend = match (config.platform.as_str(), origin.backend) {
+            ("", Some(found)) => found.to_owned(),
+            ("", None) => {
+                return Err(ConfigError::Invalid(format!(
+                    "must specify 'platform' or 'backend' for '{}'",
+                    config.name
+                )));
+            }
+            (PYTORCH_PLATFORM, _) => PYTORCH.to_owned(),
+            (platform, _) => platform.to_owned(),
+        };
+    }
+    if config.backend == PYTORCH_PLATFORM {
+        PYTORCH.clone_into(&mut config.backend);
+    }
+    Ok(())
+}
+
+/// Fills in everything else. Doing it again changes nothing.
+pub(super) fn defaults(config: &mut ModelConfig, max_batch_size: Option<usize>) {
+    if config.backend == PYTORCH {
+        default_text(&mut config.platform, PYTORCH_PLATFORM);
+        default_text(&mut config.default_model_filename, PYTORCH_FILENAME);
+    }
+    version_policy(config);
+    preferred_batch_size(config, max_batch_size);
+    instance_groups(config);
+    let optimization = config.optimization.get_or_insert_default();
+    let pinned = PinnedMemoryBuffer { enable: true };
+    optimization.input_pinned_memory.get_or_insert(pinned);
+    optimization.output_pinned_memory.get_or_insert(pinned);
+}
+
+fn default_text(field: &mut String, default: &str) {
+    if field.is_empty() {
+        default.clone_into(field);
+    }
+}
+
+fn version_policy(config: &mut ModelConfig) {
+    let policy = config
+        .version_policy
+        .get_or_insert_with(ModelVersionPolicy::default);
+    let newest = PolicyChoice::Latest(Latest { num_versions: 1 });
+    if let PolicyChoice::Latest(latest) = policy.policy_choice.get_or_insert(newest) {
+        latest.num_versions = latest.num_versions.max(1);
+    }
+}
+
+/// Without preferred sizes, the largest batch is the one worth waiting for.
+fn preferred_batch_size(config: &mut ModelConfig, max_batch_size: Option<usize>) {
+    let Some(max @ 1..) = max_batch_size else {
+        return;
+    };
+    if let Some(SchedulingChoice::DynamicBatching(batching)) = &mut config.scheduling_choice
+        && batching.preferred_batch_size.is_empty()
+    {
+        let max = i32::try_from(max).unwrap_or(i32::MAX);
+        batching.preferred_batch_size.push(max);
+    }
+}
+
+fn instance_groups(config: &mut ModelConfig) {
+    if config.instance_group.is_empty() {
+        config.instance_group.push(ModelInstanceGroup {
+            kind: Kind::Auto.into(),
+            ..ModelInstanceGroup::default()
+        });
+    }
+    for (i, group) in config.instance_group.iter_mut().enumerate() {
+        if group.name.is_empty() {
+            group.name = format!("{}_{i}", config.name);
+        }
+        if group.count == 0 {
+            group.count = 1;
+        }
+    }
+}
+
+/// The model file's name, which must stay inside the version directory.
+pub(super) fn filename(config: &ModelConfig) -> Result<Option<String>, ConfigError> {
+    let name = &config.default_model_filename;
+    check_inside(name, "default_model_filename", config)?;
+    Ok((!name.is_empty()).then(|| name.clone()))
+}
+
+/// Refuses file names that lead out of the directory they are looked up in.
+pub(super) fn check_inside(
+    name: &str,
+    field: &str,
+    config: &ModelConfig,
+) -> Result<(), ConfigError> {
+    let inside = Path::new(name)
+        .components()
+        .all(|component| matches!(component, Component::Normal(_)));
+    if inside && !name.contains('\0') {
+        return Ok(());
+    }
+    Err(ConfigError::Invalid(format!(
+        "model '{}': {field} '{}' must be a relative path without '..'",
+        config.name,
+        name.escape_debug()
+    )))
+}

@@ -1,0 +1,95 @@
+//! Weir's own settings among a configuration's `parameters`: lengths to pad requests to.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::grpc::proto::ModelConfig;
+
+use super::ConfigError;
+use crate::backend::TensorConfig;
+use crate::padding::{Padding, variable_axis};
+
+/// Lengths to pad to, ascending: `16,32,64`.
+const BUCKETS: &str = "PADDING_BUCKETS";
+
+/// What to pad with, by input: `input_ids=0,attention_mask=0`.
+const VALUES: &str = "PADDING_VALUES";
+
+/// What is left for the backend.
+pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, String> {
+    config
+        .parameters
+        .iter()
+        .filter(|(key, _)| ![BUCKETS, VALUES].contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.string_value.clone()))
+        .collect()
+}
+
+/// Reads the padding, if there is any. `inputs` may be none when they are still to be found out.
+pub(super) fn parse(
+    config: &ModelConfig,
+    inputs: &[TensorConfig],
+) -> Result<Option<Padding>, ConfigError> {
+    let given = |key| {
+        config
+            .parameters
+            .get(key)
+            .map(|value| value.string_value.as_str())
+    };
+    let fail = |key: &str, what: &str| {
+        let model = &config.name;
+        ConfigError::Invalid(format!("parameter '{key}' of model '{model}' {what}"))
+    };
+    let Some(buckets) = given(BUCKETS) else {
+        return match given(VALUES) {
+            None => Ok(None),
+            Some(_) => Err(fail(VALUES, "needs 'PADDING_BUCKETS'")),
+        };
+    };
+    let Some(buckets) = parse_buckets(buckets) else {
+        return Err(fail(
+            BUCKETS,
+            "must be ascending lengths, such as '16,32,64'",
+        ));
+    };
+    let values = parse_values(given(VALUES).unwrap_or_default(), inputs)
+        .map_err(|what| fail(VALUES, &what))?;
+    if !inputs.is_empty()
+        && inputs
+            .iter()
+            .all(|input| variable_axis(&input.dims).is_none())
+    {
+        return Err(fail(BUCKETS, "needs an input with a dimension of -1"));
+    }
+    Ok(Some(Padding { buckets, values }))
+}
+
+fn parse_buckets(text: &str) -> Option<Vec<usize>> {
+    let lengths = text.split(',').map(|length| length.trim().parse().ok());
+    let lengths: Vec<usize> = lengths.collect::<Option<_>>()?;
+    let ascending = lengths.is_sorted_by(|a, b| a < b);
+    let in_range = |length: &usize| (1..=weir_protocol::Shape::MAX_ELEMENTS).contains(length);
+    (ascending && lengths.iter().all(in_range)).then_some(lengths)
+}
+
+fn parse_values(text: &str, inputs: &[TensorConfig]) -> Result<BTreeMap<String, f64>, String> {
+    let mut values = BTreeMap::new();
+    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("has '{pair}', expected INPUT=NUMBER"))?;
+        let name = name.trim();
+        let value: f64 = value
+            .trim()
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .ok_or_else(|| format!("has '{pair}', expected INPUT=NUMBER"))?;
+        if !inputs.is_empty() && inputs.iter().all(|input| input.name != name) {
+            return Err(format!("names unknown input '{name}'"));
+        }
+        if values.insert(name.to_owned(), value).is_some() {
+            return Err(format!("names input '{name}' twice"));
+        }
+    }
+    Ok(values)
+}

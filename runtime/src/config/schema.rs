@@ -1,0 +1,58 @@
+//! The schema of a configuration, from the descriptors built into the protocol crate.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+use weir_protocol::grpc::proto;
+
+/// Candidates further from what was written than this are no help.
+const MAX_EDITS: usize = 3;
+
+#[expect(
+    clippy::expect_used,
+    reason = "the descriptors are built in; any test that reads a configuration proves them"
+)]
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET).expect("built-in descriptors decode")
+});
+
+/// `inference.ModelConfig`.
+#[expect(clippy::expect_used, reason = "as above")]
+pub(super) fn model_config() -> MessageDescriptor {
+    POOL.get_message_by_name("inference.ModelConfig")
+        .expect("the schema has ModelConfig")
+}
+
+/// The field of that message whose name is most like `written`.
+pub(super) fn nearest_field(message: &str, written: &str) -> Option<String> {
+    let message = POOL.get_message_by_name(message)?;
+    nearest(
+        message.fields().map(|field| field.name().to_owned()),
+        written,
+    )
+}
+
+/// As [`nearest_field`], looking through every message: JSON errors do not say which it was.
+pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
+    let fields = POOL
+        .all_messages()
+        .flat_map(|message| message.fields().collect::<Vec<_>>());
+    nearest(fields.map(|field| field.name().to_owned()), written)
+}
+
+/// The value of that enum whose name is most like `written`.
+pub(super) fn nearest_value(name: &str, written: &str) -> Option<String> {
+    let values = POOL.get_enum_by_name(name)?;
+    nearest(
+        values.values().map(|value| value.name().to_owned()),
+        written,
+    )
+}
+
+fn nearest(candidates: impl Iterator<Item = String>, written: &str) -> Option<String> {
+    candidates
+        .map(|candidate| (strsim::damerau_levenshtein(&candidate, written), candidate))
+        .filter(|(edits, candidate)| *edits <= MAX_EDITS && *edits < candidate.len())
+        .min()
+        .map(|(_, candidate)| candidate)
+}

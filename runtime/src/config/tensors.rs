@@ -1,0 +1,241 @@
+//! Inputs and outputs.
+
+use std::collections::{BTreeMap, HashSet};
+
+use weir_protocol::DataType;
+use weir_protocol::grpc::proto::model_input::Format;
+use weir_protocol::grpc::proto::{self, ModelConfig, ModelInput, ModelOutput, ModelTensorReshape};
+
+use super::ConfigError;
+use super::normalise::check_inside;
+use crate::backend::TensorConfig;
+
+/// The largest batch; `None` when the configuration leaves inputs, outputs and this open. The
+/// schema cannot tell 0 from nothing said.
+pub(super) fn max_batch_size(config: &ModelConfig) -> Result<Option<usize>, ConfigError> {
+    let Ok(size) = usize::try_from(config.max_batch_size) else {
+        return Err(ConfigError::Invalid(format!(
+            "'max_batch_size' must be non-negative value for {}",
+            config.name
+        )));
+    };
+    let open = size == 0 && config.input.is_empty() && config.output.is_empty();
+    Ok((!open).then_some(size))
+}
+
+/// Reads the inputs.
+pub(super) fn inputs(
+    config: &ModelConfig,
+    max_batch_size: Option<usize>,
+) -> Result<Vec<TensorConfig>, ConfigError> {
+    let mut names = HashSet::new();
+    let mut inputs = Vec::with_capacity(config.input.len());
+    for input in &config.input {
+        let row = Row {
+            kind: "input",
+            name: &input.name,
+            model: &config.name,
+        };
+        row.check_name(&mut names)?;
+        if input.format() != Format::None && input.dims.len() != 3 {
+            return Err(row.fail("NHWC/NCHW require 3 dims"));
+        }
+        inputs.push(TensorConfig {
+            name: input.name.clone(),
+            datatype: row.datatype(input.data_type)?,
+            dims: row.dims(&input.dims)?,
+            reshape: row.reshape(&input.dims, input.reshape.as_ref(), max_batch_size)?,
+            optional: input.optional,
+        });
+    }
+    Ok(inputs)
+}
+
+/// Reads the outputs.
+pub(super) fn outputs(
+    config: &ModelConfig,
+    max_batch_size: Option<usize>,
+) -> Result<Vec<TensorConfig>, ConfigError> {
+    let mut names = HashSet::new();
+    let mut outputs = Vec::with_capacity(config.output.len());
+    for output in &config.output {
+        let row = Row {
+            kind: "output",
+            name: &output.name,
+            model: &config.name,
+        };
+        row.check_name(&mut names)?;
+        outputs.push(TensorConfig {
+            name: output.name.clone(),
+            datatype: row.datatype(output.data_type)?,
+            dims: row.dims(&output.dims)?,
+            reshape: row.reshape(&output.dims, output.reshape.as_ref(), max_batch_size)?,
+            optional: false,
+        });
+    }
+    Ok(outputs)
+}
+
+/// The label file of each output that has one.
+pub(super) fn label_filenames(
+    config: &ModelConfig,
+) -> Result<BTreeMap<String, String>, ConfigError> {
+    let mut files = BTreeMap::new();
+    for output in config
+        .output
+        .iter()
+        .filter(|output| !output.label_filename.is_empty())
+    {
+        check_inside(&output.label_filename, "label_filename", config)?;
+        files.insert(output.name.clone(), output.label_filename.clone());
+    }
+    Ok(files)
+}
+
+/// An inferred input as a configuration writes it.
+pub(super) fn input(tensor: &TensorConfig) -> ModelInput {
+    ModelInput {
+        name: tensor.name.clone(),
+        data_type: proto_datatype(tensor.datatype).into(),
+        dims: tensor.dims.clone(),
+        reshape: proto_reshape(tensor),
+        optional: tensor.optional,
+        ..ModelInput::default()
+    }
+}
+
+/// An inferred output as a configuration writes it.
+pub(super) fn output(tensor: &TensorConfig) -> ModelOutput {
+    ModelOutput {
+        name: tensor.name.clone(),
+        data_type: proto_datatype(tensor.datatype).into(),
+        dims: tensor.dims.clone(),
+        reshape: proto_reshape(tensor),
+        ..ModelOutput::default()
+    }
+}
+
+fn proto_reshape(tensor: &TensorConfig) -> Option<ModelTensorReshape> {
+    let shape = tensor.reshape.clone()?;
+    Some(ModelTensorReshape { shape })
+}
+
+/// The datatype of that number in the schema.
+pub(super) fn datatype(number: i32) -> Option<DataType> {
+    let number = proto::DataType::try_from(number).ok()?;
+    DataType::ALL
+        .into_iter()
+        .find(|datatype| proto_datatype(*datatype) == number)
+}
+
+const fn proto_datatype(datatype: DataType) -> proto::DataType {
+    match datatype {
+        DataType::Bool => proto::DataType::TypeBool,
+        DataType::Uint8 => proto::DataType::TypeUint8,
+        DataType::Uint16 => proto::DataType::TypeUint16,
+        DataType::Uint32 => proto::DataType::TypeUint32,
+        DataType::Uint64 => proto::DataType::TypeUint64,
+        DataType::Int8 => proto::DataType::TypeInt8,
+        DataType::Int16 => proto::DataType::TypeInt16,
+        DataType::Int32 => proto::DataType::TypeInt32,
+        DataType::Int64 => proto::DataType::TypeInt64,
+        DataType::Fp16 => proto::DataType::TypeFp16,
+        DataType::Fp32 => proto::DataType::TypeFp32,
+        DataType::Fp64 => proto::DataType::TypeFp64,
+        DataType::Bf16 => proto::DataType::TypeBf16,
+        DataType::Bytes => proto::DataType::TypeString,
+    }
+}
+
+/// One row of a configuration's inputs or outputs, for its errors.
+struct Row<'a> {
+    kind: &'static str,
+    name: &'a str,
+    model: &'a str,
+}
+
+impl Row<'_> {
+    /// Triton's sentence first, then what it leaves out.
+    fn fail(&self, what: &str) -> ConfigError {
+        let Self { kind, name, model } = self;
+        ConfigError::Invalid(format!(
+            "model {kind} {what} for '{name}' of model '{model}'"
+        ))
+    }
+
+    fn check_name(&self, names: &mut HashSet<String>) -> Result<(), ConfigError> {
+        if self.name.is_empty() {
+            return Err(self.fail("must specify 'name'"));
+        }
+        if !names.insert(self.name.to_owned()) {
+            return Err(self.fail("must have a unique 'name'"));
+        }
+        Ok(())
+    }
+
+    fn datatype(&self, number: i32) -> Result<DataType, ConfigError> {
+        datatype(number).ok_or_else(|| self.fail("must specify 'data_type'"))
+    }
+
+    fn dims(&self, dims: &[i64]) -> Result<Vec<i64>, ConfigError> {
+        if dims.is_empty() {
+            return Err(self.fail("must specify 'dims'"));
+        }
+        if dims.iter().any(|dim| *dim < 1 && *dim != -1) {
+            return Err(self.fail(
+                "dimension must be integer >= 1, or -1 to indicate a variable-size dimension",
+            ));
+        }
+        if element_count(dims).is_none() {
+            return Err(self.fail("'dims' are too large"));
+        }
+        Ok(dims.to_vec())
+    }
+
+    fn reshape(
+        &self,
+        dims: &[i64],
+        reshape: Option<&ModelTensorReshape>,
+        max_batch_size: Option<usize>,
+    ) -> Result<Option<Vec<i64>>, ConfigError> {
+        let Some(ModelTensorReshape { shape }) = reshape else {
+            return Ok(None);
+        };
+        if shape.is_empty() && max_batch_size == Some(0) {
+            return Err(self.fail(
+                "cannot have empty reshape for non-batching model as scalar tensors are not \
+                 supported",
+            ));
+        }
+        if shape.iter().any(|dim| *dim < 1 && *dim != -1) {
+            return Err(self.fail(
+                "reshape dimensions must be integer >= 1, or -1 to indicate a variable-size \
+                 dimension",
+            ));
+        }
+        let (from, to) = (runs(dims), runs(shape));
+        if from.len() != to.len() {
+            return Err(
+                self.fail("has different number of variable-size dimensions for dims and reshape")
+            );
+        }
+        if from != to {
+            return Err(self.fail("has different size for dims and reshape"));
+        }
+        Ok(Some(shape.clone()))
+    }
+}
+
+/// Elements of the fixed dimensions; `None` where they overflow a tensor.
+fn element_count(dims: &[i64]) -> Option<usize> {
+    let fixed: Vec<i64> = dims.iter().copied().filter(|dim| *dim > 0).collect();
+    weir_protocol::Shape::new(&fixed)
+        .ok()
+        .map(|shape| shape.elements())
+}
+
+/// Element counts of the fixed dimensions between the variable ones: what a reshape must keep, as
+/// otherwise nobody could say which dimension became which.
+fn runs(dims: &[i64]) -> Vec<Option<usize>> {
+    dims.split(|dim| *dim == -1).map(element_count).collect()
+}

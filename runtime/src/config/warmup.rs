@@ -1,0 +1,120 @@
+//! Requests to run before a model is ready.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::grpc::proto::model_warmup::input::InputDataType;
+use weir_protocol::grpc::proto::{ModelConfig, ModelWarmup, model_warmup};
+use weir_protocol::{DataType, Shape};
+
+use super::normalise::check_inside;
+use super::{ConfigError, tensors};
+use crate::backend::TensorConfig;
+
+/// A request to run before the model is ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warmup {
+    /// Its name, for errors.
+    pub name: String,
+    /// Rows; 0 for a model without batch dimension.
+    pub batch_size: usize,
+    /// How often it is run; at least once.
+    pub count: usize,
+    /// Its inputs by name.
+    pub inputs: BTreeMap<String, WarmupInput>,
+}
+
+/// One input of a warm-up request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmupInput {
+    /// Its element type.
+    pub datatype: DataType,
+    /// Its dimensions without the batch.
+    pub shape: Shape,
+    /// What is in it.
+    pub data: WarmupData,
+}
+
+/// What a warm-up input holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarmupData {
+    /// Zeros; empty strings for BYTES.
+    Zero,
+    /// Anything.
+    Random,
+    /// One row's bytes, from that file in the model's `warmup` directory.
+    File(String),
+}
+
+/// Reads the warm-up requests.
+pub(super) fn parse(
+    config: &ModelConfig,
+    inputs: &[TensorConfig],
+    max_batch_size: Option<usize>,
+) -> Result<Vec<Warmup>, ConfigError> {
+    let mut warmups = Vec::with_capacity(config.model_warmup.len());
+    for given in &config.model_warmup {
+        let batch_size = given.batch_size as usize;
+        if max_batch_size.is_some_and(|max| batch_size > max) {
+            return Err(fail(
+                config,
+                given,
+                &format!("has batch_size {batch_size}, which is over max_batch_size"),
+            ));
+        }
+        warmups.push(Warmup {
+            name: given.name.clone(),
+            batch_size,
+            count: given.count.max(1) as usize,
+            inputs: parse_inputs(config, given, inputs)?,
+        });
+    }
+    Ok(warmups)
+}
+
+fn parse_inputs(
+    config: &ModelConfig,
+    given: &ModelWarmup,
+    known: &[TensorConfig],
+) -> Result<BTreeMap<String, WarmupInput>, ConfigError> {
+    if given.inputs.is_empty() {
+        return Err(fail(config, given, "has no inputs"));
+    }
+    let mut inputs = BTreeMap::new();
+    for (name, input) in &given.inputs {
+        let unknown = known.iter().all(|known| known.name != *name);
+        if unknown && !known.is_empty() {
+            return Err(fail(config, given, &format!("has unknown input '{name}'")));
+        }
+        let parsed = parse_input(config, input)
+            .map_err(|what| fail(config, given, &format!("has input '{name}' {what}")))?;
+        inputs.insert(name.clone(), parsed);
+    }
+    Ok(inputs)
+}
+
+fn parse_input(config: &ModelConfig, given: &model_warmup::Input) -> Result<WarmupInput, String> {
+    let datatype = tensors::datatype(given.data_type).ok_or("without data_type")?;
+    let shape = Shape::new(&given.dims).map_err(|error| format!("with bad dims: {error}"))?;
+    let data = match &given.input_data_type {
+        None => return Err("without zero_data, random_data or input_data_file".to_owned()),
+        Some(InputDataType::ZeroData(_)) => WarmupData::Zero,
+        Some(InputDataType::RandomData(_)) => WarmupData::Random,
+        Some(InputDataType::InputDataFile(file)) => {
+            check_inside(file, "input_data_file", config)
+                .map_err(|error| format!("with bad data: {error}"))?;
+            WarmupData::File(file.clone())
+        }
+    };
+    Ok(WarmupInput {
+        datatype,
+        shape,
+        data,
+    })
+}
+
+fn fail(config: &ModelConfig, given: &ModelWarmup, what: &str) -> ConfigError {
+    ConfigError::Invalid(format!(
+        "warm-up '{}' of model '{}' {what}",
+        given.name, config.name
+    ))
+}
