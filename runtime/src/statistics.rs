@@ -3,6 +3,7 @@
 //! One short lock is taken per batch, refusal or scrape, never per tensor. Time is an argument: the
 //! engine owns the clock.
 
+mod grpc;
 mod histogram;
 mod json;
 

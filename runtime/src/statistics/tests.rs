@@ -169,3 +169,19 @@ fn the_json_body_has_every_key_and_exact_integers() {
     assert!(model["response_stats"].is_object());
     assert!(body.to_string().contains("18446744073709551615"));
 }
+
+#[test]
+fn the_message_says_what_the_body_says() {
+    let statistics = Statistics::new(1);
+    statistics.record_batch(&record(&TWO, Outcome::Succeeded));
+    let message = statistics.snapshot().to_proto("m", 7);
+    assert_eq!(
+        (message.name.as_str(), message.version.as_str()),
+        ("m", "7")
+    );
+    assert_eq!(message.inference_count, 3);
+    let stats = message.inference_stats.unwrap();
+    assert_eq!(stats.queue.unwrap().ns, 10_000_000);
+    assert_eq!(stats.cache_hit.unwrap().count, 0);
+    assert_eq!(message.batch_stats[0].compute_infer.unwrap().ns, 2_000_000);
+}

@@ -1,0 +1,69 @@
+//! The HTTP front-end and the metrics port.
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::restrict::{self, Restriction};
+use super::values;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "HTTP and metrics")]
+pub(super) struct HttpArgs {
+    /// Serve HTTP
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) allow_http: bool,
+    /// Address to serve HTTP on
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP", value_parser = values::address)]
+    pub(super) http_address: IpAddr,
+    /// Port to serve HTTP on; 0 takes a free one
+    #[arg(long, default_value = "8000", value_name = "PORT")]
+    pub(super) http_port: u16,
+    /// Share the HTTP port with other processes (SO_REUSEPORT)
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) reuse_http_port: bool,
+    /// Threads that serve HTTP and gRPC; default: one per processor
+    #[arg(long, value_name = "N")]
+    pub(super) http_thread_count: Option<NonZeroUsize>,
+    /// Largest JSON part of a request, decompressed body and raw body, in bytes
+    #[arg(long, default_value = "67108864", value_name = "BYTES")]
+    pub(super) http_max_input_size: NonZeroUsize,
+    /// Largest request body of any kind, in bytes
+    #[arg(long, default_value = "1073741824", value_name = "BYTES")]
+    pub(super) http_max_body_size: NonZeroUsize,
+    /// Time a client has for a request's head, its idle time before included
+    #[arg(long, default_value = "75", value_name = "SECONDS", value_parser = values::seconds)]
+    pub(super) http_header_timeout_secs: Duration,
+    /// Time a request's body may stand still
+    #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = values::seconds)]
+    pub(super) http_body_timeout_secs: Duration,
+    /// Request headers whose names match become request parameters
+    #[arg(long, value_name = "REGEX", value_parser = values::pattern)]
+    pub(super) http_header_forward_pattern: Option<regex::Regex>,
+    /// Close groups of the API to callers without a header, as GROUP,…:HEADER=VALUE. Repeatable
+    #[arg(long, value_name = "RULE", value_parser = restrict::http)]
+    pub(super) http_restricted_api: Vec<Restriction>,
+    /// Serve metrics
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) allow_metrics: bool,
+    /// Address to serve metrics on; default: the HTTP one
+    #[arg(long, value_name = "IP", value_parser = values::address)]
+    pub(super) metrics_address: Option<IpAddr>,
+    /// Port to serve metrics on; 0 takes a free one
+    #[arg(long, default_value = "8002", value_name = "PORT")]
+    pub(super) metrics_port: u16,
+    /// Print nv_gpu_* where there is a GPU
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) allow_gpu_metrics: bool,
+    /// Print nv_cpu_*
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) allow_cpu_metrics: bool,
+    /// counter_latencies=BOOL or histogram_latencies=BOOL. Repeatable
+    #[arg(long, value_name = "SETTING", value_parser = values::pair)]
+    pub(super) metrics_config: Vec<(String, String)>,
+}

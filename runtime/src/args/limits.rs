@@ -1,0 +1,31 @@
+//! How much is taken at once, and how the process ends.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::values;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Limits and shutdown")]
+pub(super) struct LimitArgs {
+    /// Requests that may wait per model version, where its configuration does not say
+    #[arg(long, default_value = "4096", value_name = "N")]
+    pub(super) max_queue: NonZeroUsize,
+    /// Connections at the same time, HTTP and gRPC each
+    #[arg(long, default_value = "10000", value_name = "N")]
+    pub(super) max_connections: NonZeroUsize,
+    /// Time from SIGTERM until the process ends, whatever is still under way
+    #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = values::seconds)]
+    pub(super) exit_timeout_secs: Duration,
+    /// Time from SIGTERM during which the server is not ready but still serves, so that load balancers
+    /// can learn of it
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = values::seconds)]
+    pub(super) drain_delay_secs: Duration,
+    /// Let clients register shared memory of this machine
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) allow_client_shm: bool,
+    /// Shared-memory regions registered at the same time
+    #[arg(long, default_value = "1024", value_name = "N")]
+    pub(super) max_shm_regions: NonZeroUsize,
+}

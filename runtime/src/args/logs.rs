@@ -1,0 +1,64 @@
+//! What is logged and traced.
+
+use std::path::PathBuf;
+
+use super::values;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs and traces")]
+pub(super) struct LogArgs {
+    /// Log more: 1 our debug events, 2 and above everything
+    #[arg(long, num_args = 0..=1, default_value = "0", default_missing_value = "1", value_name = "N",
+          value_parser = verbosity)]
+    pub(super) log_verbose: u32,
+    /// Log information
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) log_info: bool,
+    /// Log warnings
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) log_warning: bool,
+    /// Log errors
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) log_error: bool,
+    /// How log lines look; default and ISO8601 are the same: text with ISO 8601 times
+    #[arg(long, value_enum, default_value = "default", value_name = "FORMAT")]
+    pub(super) log_format: LogFormat,
+    /// Append logs to a file in place of standard error
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
+    /// level=OFF|TIMESTAMPS|TENSORS, rate=N or count=N: which requests are traced into the log; also
+    /// as triton,KEY=VALUE. Repeatable
+    #[arg(long, value_name = "SETTING", value_parser = trace_setting)]
+    pub(super) trace_config: Vec<(String, String)>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum LogFormat {
+    /// Text.
+    Default,
+    /// Text.
+    #[value(name = "ISO8601")]
+    Iso8601,
+    /// One JSON object per line.
+    Json,
+}
+
+/// A number; older scripts give a boolean.
+fn verbosity(text: &str) -> Result<u32, String> {
+    match values::switch(text) {
+        Ok(on) => Ok(on.into()),
+        Err(_) => text
+            .parse()
+            .map_err(|_| "expected a number from 0".to_owned()),
+    }
+}
+
+/// `triton,KEY=VALUE` sets the same as `KEY=VALUE`; of another mode we keep the prefix, for the refusal
+/// to name.
+fn trace_setting(text: &str) -> Result<(String, String), String> {
+    values::pair(text.strip_prefix("triton,").unwrap_or(text))
+}

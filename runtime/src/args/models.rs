@@ -1,0 +1,90 @@
+//! Which models are served, and when they are loaded.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::values;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Models")]
+pub(super) struct ModelArgs {
+    /// What to serve: a model file, a directory with config.pbtxt or numeric versions, a directory with
+    /// model.pt, or a directory of such directories. Repeatable
+    #[arg(long, alias = "model-store", value_name = "PATH")]
+    pub(super) model_repository: Vec<PathBuf>,
+    /// The name of the model, where --model-repository is a single one; it answers to its own as well
+    #[arg(long, value_name = "NAME")]
+    pub(super) model_name: Option<String>,
+    /// When models are loaded: none = all at start; explicit = those of --load-model, then as the API asks;
+    /// poll = all, and again whenever the repository changes
+    #[arg(long, value_enum, default_value = "none", value_name = "MODE")]
+    pub(super) model_control_mode: Mode,
+    /// Time between two looks at the repository in mode poll
+    #[arg(long, default_value = "15", value_name = "SECONDS", value_parser = values::seconds)]
+    pub(super) repository_poll_secs: Duration,
+    /// A model to load at start in mode explicit; * means all. Repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(super) load_model: Vec<String>,
+    /// Use configs/NAME.pbtxt of a model in place of its config.pbtxt, where it has one
+    #[arg(long, value_name = "NAME")]
+    pub(super) model_config_name: Option<String>,
+    /// Models loaded at the same time
+    #[arg(long, default_value = "4", value_name = "N")]
+    pub(super) model_load_thread_count: NonZeroUsize,
+    /// How often a failed load is tried again
+    #[arg(long, default_value = "0", value_name = "N")]
+    pub(super) model_load_retry_count: u32,
+    /// Require a complete config.pbtxt: nothing is learned from the model
+    #[arg(long)]
+    pub(super) disable_auto_complete_config: bool,
+    /// Old form of --disable-auto-complete-config
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL",
+          value_parser = values::switch)]
+    pub(super) strict_model_config: Option<bool>,
+    /// Ready only while every model is
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) strict_readiness: bool,
+    /// End when a model cannot be loaded at start
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+          value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
+    pub(super) exit_on_error: bool,
+    /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE. Repeatable
+    #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
+    pub(super) backend_config: Vec<BackendSetting>,
+    /// The server's name in its metadata
+    #[arg(long, default_value = "triton", value_name = "NAME")]
+    pub(super) id: String,
+}
+
+/// When models are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Mode {
+    /// All at start.
+    None,
+    /// As asked.
+    Explicit,
+    /// All, whenever they change.
+    Poll,
+}
+
+/// One `--backend-config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BackendSetting {
+    /// Empty for all backends.
+    pub(super) backend: String,
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+fn backend_setting(text: &str) -> Result<BackendSetting, String> {
+    let (backend, setting) = text.split_once(',').unwrap_or(("", text));
+    let (key, value) =
+        values::pair(setting).map_err(|_| "expected BACKEND,KEY=VALUE or ,KEY=VALUE".to_owned())?;
+    Ok(BackendSetting {
+        backend: backend.to_owned(),
+        key,
+        value,
+    })
+}

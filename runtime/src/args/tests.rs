@@ -1,0 +1,200 @@
+use super::*;
+use crate::backend::Device;
+
+fn config(flags: &str) -> Config {
+    let argv = format!("weir-runtime --model-repository /m {flags}");
+    parse(argv.split_whitespace()).unwrap()
+}
+
+fn faults(flags: &str) -> Vec<String> {
+    let argv = format!("weir-runtime {flags}");
+    match parse(argv.split_whitespace()) {
+        Err(ArgsError::Faults(faults)) => faults,
+        other => panic!("no faults but {other:?}"),
+    }
+}
+
+fn usage(flags: &str) -> String {
+    let argv = format!("weir-runtime {flags}");
+    match parse(argv.split_whitespace()) {
+        Err(ArgsError::Usage(error)) => error.to_string(),
+        other => panic!("no usage error but {other:?}"),
+    }
+}
+
+#[test]
+fn the_command_is_sound() {
+    command().debug_assert();
+}
+
+#[test]
+fn defaults_are_tritons() {
+    let config = config("");
+    let http = config.http.unwrap();
+    assert_eq!(http.address.to_string(), "0.0.0.0:8000");
+    assert_eq!(http.max_input, 64 << 20);
+    assert_eq!(config.grpc.unwrap().address.to_string(), "0.0.0.0:8001");
+    assert_eq!(config.metrics.unwrap().address.to_string(), "0.0.0.0:8002");
+    assert_eq!(config.exit_timeout.as_secs(), 30);
+    assert_eq!(config.control, ModelControl::None);
+    assert_eq!(config.readiness, Readiness::Strict);
+    assert_eq!(config.on_load_error, OnLoadError::Exit);
+    assert_eq!(config.shared_memory, None);
+    assert_eq!(
+        (config.id.as_str(), config.device),
+        ("triton", DeviceChoice::Auto)
+    );
+    assert!(config.notes.is_empty());
+}
+
+#[test]
+fn booleans_take_tritons_forms() {
+    for flags in ["--allow-http=false", "--allow-http 0", "--allow-http=False"] {
+        assert!(config(flags).http.is_none(), "{flags}");
+    }
+    for flags in ["--allow-http=true", "--allow-http 1", "--allow-http"] {
+        assert!(config(flags).http.is_some(), "{flags}");
+    }
+    assert!(usage("--allow-http=perhaps").contains("expected true, false, 1 or 0"));
+}
+
+#[test]
+fn repositories_repeat_and_have_an_old_name() {
+    let config = config("--model-store /n");
+    assert_eq!(
+        config.repositories,
+        [std::path::Path::new("/m"), "/n".as_ref()]
+    );
+}
+
+#[test]
+fn devices_are_read() {
+    let device = |text| config(&format!("--device {text}")).device;
+    assert_eq!(device("cpu"), DeviceChoice::Only(Device::Cpu));
+    assert_eq!(device("cuda"), DeviceChoice::AllCuda);
+    assert_eq!(device("cuda:2"), DeviceChoice::Only(Device::Cuda(2)));
+    assert!(usage("--device tpu").contains("expected auto, cpu, cuda or cuda:N"));
+}
+
+#[test]
+fn control_modes_bring_their_own() {
+    let explicit = config("--model-control-mode=explicit --load-model a --load-model b").control;
+    let load = vec!["a".to_owned(), "b".to_owned()];
+    assert_eq!(explicit, ModelControl::Explicit { load });
+    let every = std::time::Duration::from_secs(3);
+    let poll = config("--model-control-mode poll --repository-poll-secs 3").control;
+    assert_eq!(poll, ModelControl::Poll { every });
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let found = faults(
+        "--load-model a --grpc-port 8000 --drain-delay-secs 30 --grpc-use-ssl \
+         --metrics-config summary_latencies=true --trace-config file=/x --trace-config rate=0",
+    );
+    let expected = [
+        "--grpc-use-ssl is not supported: TLS is not served here; end it at the gateway in front",
+        "--load-model needs --model-control-mode explicit",
+        "--model-repository PATH is missing: what should be served?",
+        "--metrics-config summary_latencies=true is not supported: summaries of several replicas cannot be added up; read the histograms",
+        "--http-port and --grpc-port are both 8000",
+        "--drain-delay-secs 30 leaves nothing of --exit-timeout-secs 30",
+        "--trace-config file is not supported: traces go to the log; say --log-file",
+        "--trace-config: invalid value '0' for setting 'trace_rate': expected an integer from 1",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn refused_flags_may_be_switched_off() {
+    let flags = "--grpc-use-ssl=false --allow-sagemaker 0 --rate-limit=off --allow-vertex-ai=False";
+    assert!(config(flags).notes.is_empty());
+    assert_eq!(
+        faults("--model-repository /m --rate-limit=execution_count").len(),
+        1
+    );
+}
+
+#[test]
+fn harmless_flags_are_accepted_with_a_note() {
+    let config = config("--cache-config local,size=1048576 --host-policy=gpu_0,numa-node=0");
+    assert_eq!(
+        config.notes,
+        [
+            "--cache-config accepted without effect: there is no response cache",
+            "--host-policy accepted without effect: the operating system places threads",
+        ]
+    );
+}
+
+#[test]
+fn old_spellings_still_mean_something() {
+    let config = config("--strict-model-config=true --log-verbose=true");
+    assert_eq!(config.auto_complete, AutoComplete::Off);
+    assert_eq!(config.logs.levels.verbose, 1);
+}
+
+#[test]
+fn a_typo_is_answered_with_the_nearest_flag() {
+    let text = usage("--model-repositry /m");
+    assert!(text.contains("--model-repository"), "{text}");
+}
+
+#[test]
+fn restrictions_name_groups_and_headers() {
+    let config = config(
+        "--http-restricted-api=health,shared-memory:X-Key=a=b \
+         --grpc-restricted-protocol=inference:infer-key=v",
+    );
+    let rule = &config.http.unwrap().restricted[0];
+    assert_eq!(rule.groups, [ApiGroup::Health, ApiGroup::SharedMemory]);
+    assert_eq!(
+        (rule.header.as_str(), rule.value.as_str()),
+        ("x-key", "a=b")
+    );
+    let rule = &config.grpc.unwrap().restricted[0];
+    assert_eq!(rule.header, "triton-grpc-protocol-infer-key");
+    assert!(usage("--http-restricted-api=everything:a=b").contains("unknown group 'everything'"));
+    let twice =
+        "--model-repository /m --http-restricted-api=health:a=b --http-restricted-api=health:c=d";
+    assert_eq!(
+        faults(twice),
+        ["--http-restricted-api closes group 'health' more than once"]
+    );
+}
+
+#[test]
+fn forwarded_headers_match_whole_names() {
+    let forward = config("--http-header-forward-pattern=x-.*")
+        .http
+        .unwrap()
+        .forward
+        .unwrap();
+    assert!(forward.is_match("x-a") && !forward.is_match("a-x-a"));
+}
+
+#[test]
+fn settings_of_backends_metrics_and_traces_are_read() {
+    let config = config(
+        "--backend-config=pytorch,inter_op_thread_count=2 --backend-config=,default-max-batch-size=8 \
+         --metrics-config histogram_latencies=true --trace-config triton,rate=5 \
+         --trace-config level=TIMESTAMPS --trace-config level=TENSORS",
+    );
+    assert_eq!(config.backends["pytorch"]["inter_op_thread_count"], "2");
+    assert_eq!(config.backends[""]["default-max-batch-size"], "8");
+    assert!(config.metrics.unwrap().options.histogram_latencies);
+    assert_eq!(config.trace.rate, 5);
+    assert_eq!(config.trace.level, crate::settings::trace::Level::Both);
+}
+
+#[test]
+fn exits_are_by_contract() {
+    let exit = |flags: &str| {
+        parse(format!("weir-runtime {flags}").split_whitespace())
+            .unwrap_err()
+            .exit()
+    };
+    assert_eq!(exit("--help"), Exit::Done);
+    assert_eq!(exit("--nonsense"), Exit::Usage);
+    assert_eq!(exit(""), Exit::Usage);
+}

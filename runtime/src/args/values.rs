@@ -1,0 +1,50 @@
+//! Values of flags, typed where they are read.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// Triton's booleans: `true`, `1`, `false`, `0`, in any case.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("expected true, false, 1 or 0".to_owned()),
+    }
+}
+
+/// Whole seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: u32 = text
+        .parse()
+        .map_err(|_| "expected whole seconds from 0 to 4294967295".to_owned())?;
+    Ok(Duration::from_secs(seconds.into()))
+}
+
+/// Whole milliseconds.
+pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
+    let ms: u64 = text
+        .parse()
+        .map_err(|_| "expected whole milliseconds".to_owned())?;
+    Ok(Duration::from_millis(ms))
+}
+
+/// An address to listen on; names would be ambiguous, all but one.
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    bare.parse()
+        .map_err(|_| "expected an IP address such as 0.0.0.0 or ::, or localhost".to_owned())
+}
+
+/// A pattern for header names. Triton matches the whole name, so this does too.
+pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
+    regex::Regex::new(&format!("^(?:{text})$")).map_err(|error| error.to_string())
+}
+
+/// `key=value`.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,70 @@
+//! Settings that clients read and change while the server runs: what is traced and what is logged.
+//!
+//! Values here, no side effects: who owns the logs passes a function that applies a change.
+
+pub mod log;
+pub mod trace;
+
+use serde_json::{Map, Value};
+use weir_protocol::{Code, Coded};
+
+/// Why settings were not changed. None of a request's changes is made then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The body is not a JSON object.
+    #[error("failed to parse the request JSON buffer: {0}")]
+    Body(String),
+    /// No such setting.
+    #[error("unknown {kind} setting '{key}'")]
+    Unknown {
+        /// `trace` or `log`.
+        kind: &'static str,
+        /// As given.
+        key: String,
+    },
+    /// A value the setting cannot have.
+    #[error("invalid value '{value}' for setting '{key}': expected {expected}")]
+    Value {
+        /// The setting.
+        key: String,
+        /// As given.
+        value: String,
+        /// What it could be.
+        expected: &'static str,
+    },
+    /// A file named over the network would let a client write where it likes.
+    #[error("{0} file location can not be updated through network protocol")]
+    File(&'static str),
+    /// Only one mode of tracing is there.
+    #[error("trace mode '{0}' is not supported: traces go to the log")]
+    Mode(String),
+    /// The logs could not be changed.
+    #[error("log settings could not be applied: {0}")]
+    Apply(String),
+}
+
+impl Coded for SettingsError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Body(_) | Self::Unknown { .. } | Self::Value { .. } => Code::InvalidArgument,
+            Self::File(_) | Self::Mode(_) => Code::Unimplemented,
+            Self::Apply(_) => Code::Internal,
+        }
+    }
+}
+
+/// The body's members; nothing is an empty object. `serde_json` stops at 128 levels of nesting.
+fn members(body: &[u8]) -> Result<Map<String, Value>, SettingsError> {
+    if body.is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_slice(body).map_err(|error| SettingsError::Body(error.to_string()))
+}
+
+fn invalid(key: &str, value: impl ToString, expected: &'static str) -> SettingsError {
+    SettingsError::Value {
+        key: key.to_owned(),
+        value: value.to_string(),
+        expected,
+    }
+}

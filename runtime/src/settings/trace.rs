@@ -1,0 +1,365 @@
+//! Which requests are traced into the log: Triton's trace settings, for all models and per model.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use weir_protocol::grpc::proto;
+
+use super::{SettingsError, invalid, members};
+
+/// Models that may have settings of their own, so that clients cannot fill memory with made-up names.
+const MAX_MODELS: usize = 1024;
+
+/// What is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// How much of a request.
+    pub level: Level,
+    /// One request in this many.
+    pub rate: u32,
+    /// How many in all; `None` is no limit.
+    pub count: Option<u32>,
+    /// Kept and shown; traces go to the log as they end.
+    pub log_frequency: u32,
+}
+
+/// How much of a request is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// When each stage began and ended.
+    Timestamps,
+    /// Names, types and shapes of tensors.
+    Tensors,
+    /// Both.
+    Both,
+}
+
+/// Changes by setting; `None` goes back to the default: of a model the settings of all, of all those at
+/// start.
+pub type TraceUpdate = BTreeMap<String, Option<Vec<String>>>;
+
+/// The settings in force.
+#[derive(Debug)]
+pub struct TraceStore {
+    at_start: Trace,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    all: Trace,
+    /// What each model has of its own, as given; checked before it is kept.
+    models: HashMap<String, BTreeMap<String, Vec<String>>>,
+}
+
+/// Triton's defaults.
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            level: Level::Off,
+            rate: 1000,
+            count: None,
+            log_frequency: 0,
+        }
+    }
+}
+
+impl Trace {
+    /// Whether the request of that ordinal, counted from 0 since the settings changed, is traced.
+    #[must_use]
+    pub fn should_trace(&self, ordinal: u64) -> bool {
+        let rate = u64::from(self.rate.max(1));
+        let left = self
+            .count
+            .is_none_or(|count| ordinal / rate < u64::from(count));
+        self.level != Level::Off && ordinal.is_multiple_of(rate) && left
+    }
+
+    /// Sets one setting by its name on the wire.
+    ///
+    /// # Errors
+    /// [`SettingsError`] naming the setting; nothing is changed then.
+    pub fn set(&mut self, key: &str, values: &[String]) -> Result<(), SettingsError> {
+        if key == "trace_level" {
+            self.level = level(values)?;
+            return Ok(());
+        }
+        let expected = "one string";
+        let [value] = values else {
+            return Err(invalid(key, values.join(","), expected));
+        };
+        match key {
+            "trace_rate" => self.rate = rate(value)?,
+            "trace_count" => self.count = count(value)?,
+            "log_frequency" => self.log_frequency = frequency(value)?,
+            "trace_mode" if value == "triton" => {}
+            "trace_mode" => return Err(SettingsError::Mode(value.clone())),
+            "trace_file" => return Err(SettingsError::File("trace")),
+            unknown => {
+                return Err(SettingsError::Unknown {
+                    kind: "trace",
+                    key: unknown.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one setting from another.
+    fn reset(&mut self, key: &str, from: &Self) -> Result<(), SettingsError> {
+        match key {
+            "trace_level" => self.level = from.level,
+            "trace_rate" => self.rate = from.rate,
+            "trace_count" => self.count = from.count,
+            "log_frequency" => self.log_frequency = from.log_frequency,
+            "trace_mode" => {}
+            "trace_file" => return Err(SettingsError::File("trace")),
+            unknown => {
+                return Err(SettingsError::Unknown {
+                    kind: "trace",
+                    key: unknown.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn count_text(&self) -> String {
+        self.count
+            .map_or_else(|| "-1".to_owned(), |count| count.to_string())
+    }
+
+    /// As HTTP shows it: every value a string.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "trace_level": self.level.names(),
+            "trace_rate": self.rate.to_string(),
+            "trace_count": self.count_text(),
+            "log_frequency": self.log_frequency.to_string(),
+            "trace_file": "",
+            "trace_mode": "triton",
+        })
+    }
+
+    /// As gRPC shows it.
+    #[must_use]
+    pub fn to_proto(&self) -> proto::TraceSettingResponse {
+        let one = |text: String| vec![text];
+        let settings = [
+            (
+                "trace_level",
+                self.level.names().iter().map(ToString::to_string).collect(),
+            ),
+            ("trace_rate", one(self.rate.to_string())),
+            ("trace_count", one(self.count_text())),
+            ("log_frequency", one(self.log_frequency.to_string())),
+            ("trace_file", one(String::new())),
+            ("trace_mode", one("triton".to_owned())),
+        ];
+        let value = |value| proto::trace_setting_response::SettingValue { value };
+        proto::TraceSettingResponse {
+            settings: settings
+                .into_iter()
+                .map(|(key, values)| (key.to_owned(), value(values)))
+                .collect(),
+        }
+    }
+}
+
+impl Level {
+    /// Its names on the wire.
+    #[must_use]
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Off => &["OFF"],
+            Self::Timestamps => &["TIMESTAMPS"],
+            Self::Tensors => &["TENSORS"],
+            Self::Both => &["TIMESTAMPS", "TENSORS"],
+        }
+    }
+
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Off, level) | (level, Self::Off) => level,
+            (Self::Timestamps, Self::Timestamps) => Self::Timestamps,
+            (Self::Tensors, Self::Tensors) => Self::Tensors,
+            (Self::Timestamps | Self::Both, Self::Tensors | Self::Both)
+            | (Self::Tensors | Self::Both, Self::Timestamps)
+            | (Self::Tensors, Self::Both) => Self::Both,
+        }
+    }
+}
+
+impl TraceStore {
+    /// Begins with the settings the flags gave.
+    #[must_use]
+    pub fn new(at_start: Trace) -> Self {
+        Self {
+            at_start,
+            state: Mutex::new(State {
+                all: at_start,
+                models: HashMap::new(),
+            }),
+        }
+    }
+
+    /// The settings of a model, or of all with `None`. Whether the model exists is the caller's to know.
+    #[must_use]
+    pub fn current(&self, model: Option<&str>) -> Trace {
+        self.state.lock().current(model)
+    }
+
+    /// Changes settings and returns those then in force.
+    ///
+    /// # Errors
+    /// [`SettingsError`]; nothing is changed then.
+    pub fn update(
+        &self,
+        model: Option<&str>,
+        update: &TraceUpdate,
+    ) -> Result<Trace, SettingsError> {
+        let mut state = self.state.lock();
+        match model {
+            None => {
+                let mut all = state.all;
+                for (key, values) in update {
+                    match values {
+                        Some(values) => all.set(key, values)?,
+                        None => all.reset(key, &self.at_start)?,
+                    }
+                }
+                state.all = all;
+            }
+            Some(model) => state.update_model(model, update)?,
+        }
+        Ok(state.current(model))
+    }
+}
+
+impl State {
+    fn current(&self, model: Option<&str>) -> Trace {
+        let mut trace = self.all;
+        let own = model.and_then(|model| self.models.get(model));
+        for (key, values) in own.into_iter().flatten() {
+            // Checked when it was kept, so it never fails.
+            let _ = trace.set(key, values);
+        }
+        trace
+    }
+
+    fn update_model(&mut self, model: &str, update: &TraceUpdate) -> Result<(), SettingsError> {
+        let mut own = self.models.get(model).cloned().unwrap_or_default();
+        let mut trial = self.all;
+        for (key, values) in update {
+            match values {
+                Some(values) => {
+                    trial.set(key, values)?;
+                    own.insert(key.clone(), values.clone());
+                }
+                None => {
+                    trial.reset(key, &self.all)?;
+                    own.remove(key);
+                }
+            }
+        }
+        if own.is_empty() {
+            self.models.remove(model);
+        } else if self.models.len() < MAX_MODELS || self.models.contains_key(model) {
+            self.models.insert(model.to_owned(), own);
+        } else {
+            return Err(invalid(
+                "model_name",
+                model,
+                "fewer models with settings of their own",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the body of `POST …/trace/setting`: strings, lists of strings, integers, or null to clear.
+///
+/// # Errors
+/// [`SettingsError`] for what is not JSON or has another type.
+pub fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError> {
+    let members: Map<String, Value> = members(body)?;
+    let mut update = TraceUpdate::new();
+    for (key, value) in members {
+        let values = match &value {
+            Value::Null => None,
+            Value::Array(list) => {
+                let texts: Result<Vec<_>, _> = list.iter().map(|item| text(&key, item)).collect();
+                Some(texts?)
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                Some(vec![text(&key, &value)?])
+            }
+        };
+        update.insert(key, values);
+    }
+    Ok(update)
+}
+
+/// Reads a `TraceSetting` request: a setting without values is cleared.
+#[must_use]
+pub fn update_from_proto(request: proto::TraceSettingRequest) -> TraceUpdate {
+    let given = |values: Vec<String>| (!values.is_empty()).then_some(values);
+    request
+        .settings
+        .into_iter()
+        .map(|(key, setting)| (key, given(setting.value)))
+        .collect()
+}
+
+fn text(key: &str, value: &Value) -> Result<String, SettingsError> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
+        other => Err(invalid(key, other, "a string")),
+    }
+}
+
+fn level(values: &[String]) -> Result<Level, SettingsError> {
+    let expected = "OFF alone, or TIMESTAMPS and TENSORS";
+    let mut level = Level::Off;
+    for value in values {
+        let one = match value.to_ascii_uppercase().as_str() {
+            "OFF" if values.len() == 1 => Level::Off,
+            "TIMESTAMPS" => Level::Timestamps,
+            "TENSORS" => Level::Tensors,
+            _ => return Err(invalid("trace_level", value, expected)),
+        };
+        level = level.and(one);
+    }
+    Ok(level)
+}
+
+fn rate(value: &str) -> Result<u32, SettingsError> {
+    match value.parse() {
+        Ok(rate) if rate > 0 => Ok(rate),
+        Ok(_) | Err(_) => Err(invalid("trace_rate", value, "an integer from 1")),
+    }
+}
+
+fn count(value: &str) -> Result<Option<u32>, SettingsError> {
+    if value == "-1" {
+        return Ok(None);
+    }
+    let count = value.parse();
+    count
+        .map(Some)
+        .map_err(|_| invalid("trace_count", value, "an integer from -1"))
+}
+
+fn frequency(value: &str) -> Result<u32, SettingsError> {
+    value
+        .parse()
+        .map_err(|_| invalid("log_frequency", value, "an integer from 0"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Statistics as the gRPC service writes them.
+
+use weir_protocol::grpc::proto;
+
+use super::{BatchTally, MemoryUsage, Snapshot, Tally};
+
+impl Snapshot {
+    /// The message of `ModelStatistics`, every field set that HTTP has.
+    #[must_use]
+    pub fn to_proto(&self, name: &str, version: u64) -> proto::ModelStatistics {
+        let batch = |(size, batch): (&usize, &BatchTally)| proto::InferBatchStatistics {
+            batch_size: *size as u64,
+            compute_input: Some(batch.compute_input.into()),
+            compute_infer: Some(batch.compute_infer.into()),
+            compute_output: Some(batch.compute_output.into()),
+        };
+        proto::ModelStatistics {
+            name: name.to_owned(),
+            version: version.to_string(),
+            last_inference: self.last_inference_ms,
+            inference_count: self.inference_count,
+            execution_count: self.execution_count,
+            inference_stats: Some(self.infer_statistics()),
+            batch_stats: self.batches.iter().map(batch).collect(),
+            memory_usage: self.memory.iter().map(Into::into).collect(),
+            response_stats: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn infer_statistics(&self) -> proto::InferStatistics {
+        proto::InferStatistics {
+            success: Some(self.success.into()),
+            fail: Some(self.fail.into()),
+            queue: Some(self.queue.into()),
+            compute_input: Some(self.compute_input.into()),
+            compute_infer: Some(self.compute_infer.into()),
+            compute_output: Some(self.compute_output.into()),
+            cache_hit: Some(Tally::default().into()),
+            cache_miss: Some(Tally::default().into()),
+        }
+    }
+}
+
+impl From<Tally> for proto::StatisticDuration {
+    fn from(tally: Tally) -> Self {
+        let Tally { count, ns } = tally;
+        Self { count, ns }
+    }
+}
+
+impl From<&MemoryUsage> for proto::MemoryUsage {
+    fn from(usage: &MemoryUsage) -> Self {
+        Self {
+            r#type: usage.kind.to_owned(),
+            id: usage.id,
+            byte_size: usage.bytes,
+        }
+    }
+}
