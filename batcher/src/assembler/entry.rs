@@ -1,0 +1,90 @@
+//! A queued item and its place in line.
+
+use std::time::{Duration, Instant};
+
+use super::{Id, Lapsed, Member};
+use crate::{SubmitError, TimeoutAction};
+
+/// A place in line: when the item counts as having come, and the order among those of one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    at: Instant,
+    seq: u64,
+}
+
+impl Rank {
+    /// The place of an item that comes now, so many levels below the first.
+    pub(super) fn new(now: Instant, ageing: Duration, below: u32, ranked: &mut u64) -> Self {
+        *ranked += 1;
+        let behind = ageing.min(YEAR).saturating_mul(below);
+        let at = later(now, behind);
+        Self { at, seq: *ranked }
+    }
+}
+
+/// Longer than any process waits; times the highest level it still fits the clock.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// That much later; where the clock ends before that, a year later.
+pub(super) fn later(at: Instant, by: Duration) -> Instant {
+    at.checked_add(by).unwrap_or_else(|| at + YEAR)
+}
+
+#[derive(Debug)]
+pub(super) struct Entry<T> {
+    pub(super) item: T,
+    pub(super) id: Id,
+    pub(super) rank: Rank,
+    pub(super) group: usize,
+    pub(super) level: u32,
+    pub(super) weight: usize,
+    /// Estimated nanoseconds of a device, as of admission.
+    pub(super) cost: u64,
+    pub(super) arrived: Instant,
+    pub(super) timeout: Option<Instant>,
+    pub(super) action: TimeoutAction,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl<T> Entry<T> {
+    /// When something must be done about it, if it is still queued.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        self.timeout.into_iter().chain(self.deadline).min()
+    }
+
+    /// When it will be taken out.
+    pub(super) fn end(&self) -> Option<Instant> {
+        let timeout = match self.action {
+            TimeoutAction::Reject => self.timeout,
+            TimeoutAction::Delay => None,
+        };
+        timeout.into_iter().chain(self.deadline).min()
+    }
+
+    /// Why it is over by `now`, if it is.
+    pub(super) fn lapse(&self, now: Instant) -> Option<SubmitError> {
+        let passed = |at: Instant| at <= now;
+        if self.deadline.is_some_and(passed) {
+            let waited = now.saturating_duration_since(self.arrived);
+            return Some(SubmitError::DeadlineExceeded { waited });
+        }
+        self.end()
+            .is_some_and(passed)
+            .then_some(SubmitError::Expired)
+    }
+
+    pub(super) fn member(self) -> Member<T> {
+        Member {
+            id: self.id,
+            item: self.item,
+            arrived: self.arrived,
+        }
+    }
+
+    pub(super) fn lapsed(self, cause: SubmitError) -> Lapsed<T> {
+        Lapsed {
+            member: self.member(),
+            cause,
+        }
+    }
+}

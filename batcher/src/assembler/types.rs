@@ -1,0 +1,88 @@
+//! What goes into an assembler and comes out of it.
+
+use std::time::{Duration, Instant};
+
+use crate::{Item, SubmitError};
+
+/// Names a queued item. Never used twice by one assembler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    pub(super) seq: u64,
+    pub(super) slot: usize,
+}
+
+impl Id {
+    /// How many items were admitted before it.
+    #[must_use]
+    pub fn place(self) -> u64 {
+        self.seq
+    }
+}
+
+/// What a free device should do.
+#[derive(Debug)]
+pub enum Next<T: Item> {
+    /// Run this.
+    Run(Batch<T>),
+    /// Wait for companions or this moment, which is in the future.
+    WaitUntil(Instant),
+    /// Wait: nothing is queued.
+    Idle,
+}
+
+/// When a free device has something to do, if nothing else comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// There is a batch.
+    Now,
+    /// Then, or an item's time is over then.
+    At(Instant),
+    /// Nothing is queued.
+    Never,
+}
+
+/// Items that run together.
+#[derive(Debug)]
+pub struct Batch<T: Item> {
+    /// Its number, for [`crate::Assembler::finished`].
+    pub number: u64,
+    /// The group all its items are of.
+    pub group: T::Group,
+    /// The sum of its items' weights.
+    pub weight: usize,
+    /// What it will probably take; zero while nothing was measured.
+    pub expected: Duration,
+    /// Its items in their order; at least one.
+    pub members: Vec<Member<T>>,
+    /// When it was formed.
+    pub formed: Instant,
+}
+
+/// An item that leaves the queue.
+#[derive(Debug)]
+pub struct Member<T> {
+    /// Its name until now.
+    pub id: Id,
+    /// The item.
+    pub item: T,
+    /// When it was admitted.
+    pub arrived: Instant,
+}
+
+/// An item whose time is over.
+#[derive(Debug)]
+pub struct Lapsed<T> {
+    /// The item and its name until now.
+    pub member: Member<T>,
+    /// [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
+    pub cause: SubmitError,
+}
+
+/// An item that was not admitted.
+#[derive(Debug)]
+pub struct Refused<T> {
+    /// The item.
+    pub item: T,
+    /// Why.
+    pub error: SubmitError,
+}

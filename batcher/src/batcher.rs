@@ -1,0 +1,328 @@
+//! The face callers see: submit an item, await its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::{Notify, oneshot};
+
+use crate::ticket::{Claims, Limits};
+use crate::work::Seat;
+use crate::{
+    Assembler, Due, Id, Item, Lapsed, Observer, Ordering, Policy, Puller, Sequence, SubmitError,
+    Terms, Ticket, clock,
+};
+
+/// A queue between callers and the devices that answer them. Cheap to clone; when the last clone is
+/// dropped it is closed.
+pub struct Batcher<I: Item, O: Send + 'static> {
+    handle: Arc<Handle<I, O>>,
+}
+
+impl<I: Item, O: Send + 'static> Clone for Batcher<I, O> {
+    fn clone(&self) -> Self {
+        let handle = Arc::clone(&self.handle);
+        Self { handle }
+    }
+}
+
+/// Closes the queue when the last [`Batcher`] goes; pullers and tickets do not keep it open.
+struct Handle<I: Item, O: Send + 'static> {
+    shared: Arc<Shared<I, O>>,
+}
+
+/// What callers, tickets and pullers share.
+pub(crate) struct Shared<I: Item, O: Send + 'static> {
+    pub(crate) state: Mutex<State<I, O>>,
+    /// Something is due, or the queue closed.
+    pub(crate) due: Condvar,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// Where answers wait for earlier ones; sent under its lock, or they could pass each other.
+    sequence: Option<Mutex<Sequence<Answer<O>>>>,
+    drained: Notify,
+}
+
+pub(crate) struct State<I: Item, O: Send + 'static> {
+    pub(crate) assembler: Assembler<Queued<I, O>>,
+    pub(crate) stage: Stage,
+    /// Pullers that exist.
+    pub(crate) pullers: usize,
+    /// Pullers that wait for something to become due, woken and not yet running included.
+    pub(crate) asleep: usize,
+    /// Whether a wake-up is under way: whoever gets the lock for it sees all that came since.
+    pub(crate) waking: Waking,
+    /// When the puller wakes that waits for a moment.
+    pub(crate) alarm: Option<Instant>,
+    /// Items that pullers hold.
+    pub(crate) held: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waking {
+    No,
+    UnderWay,
+}
+
+/// An item and the way back to its caller.
+pub(crate) struct Queued<I, O> {
+    pub(crate) item: I,
+    pub(crate) reply: Reply<O>,
+}
+
+pub(crate) type Reply<O> = oneshot::Sender<Result<O, SubmitError>>;
+
+type Answer<O> = (Reply<O>, Result<O, SubmitError>);
+
+impl<I: Item, O: Send + 'static> Item for Queued<I, O> {
+    type Group = I::Group;
+
+    fn weight(&self) -> usize {
+        self.item.weight()
+    }
+
+    fn group(&self) -> I::Group {
+        self.item.group()
+    }
+}
+
+impl<I: Item, O: Send + 'static> Batcher<I, O> {
+    /// An empty queue under this policy. Nothing runs before a [`Puller`] pulls.
+    #[must_use]
+    pub fn new(policy: Policy, observer: Arc<dyn Observer>) -> Self {
+        let sequence = match policy.ordering {
+            Ordering::Completion => None,
+            Ordering::Admission => Some(Mutex::default()),
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(policy)),
+            due: Condvar::new(),
+            observer,
+            sequence,
+            drained: Notify::new(),
+        });
+        let handle = Arc::new(Handle { shared });
+        Self { handle }
+    }
+
+    /// Queues an item and returns the future of its answer. Never waits. Dropping the ticket takes
+    /// the item out of the queue.
+    ///
+    /// # Errors
+    /// [`SubmitError`] at once when the queue is full or closed, or when the item would be late.
+    pub fn submit(&self, item: I, terms: Terms) -> Result<Ticket<O>, SubmitError> {
+        let shared = &self.handle.shared;
+        let (reply, answer) = oneshot::channel();
+        let mut state = shared.state.lock();
+        let now = clock::now();
+        let admitted = state.assembler.admit(Queued { item, reply }, terms, now);
+        let lapsed = state.assembler.expire(now);
+        let wake = admitted.is_ok() && state.wants_waking(now);
+        let queued = state.assembler.queued();
+        let end = admitted
+            .as_ref()
+            .ok()
+            .and_then(|&id| state.assembler.expires_at(id));
+        drop(state);
+        if wake {
+            shared.due.notify_one();
+        }
+        shared.lapse(lapsed);
+        match admitted {
+            Ok(id) => {
+                shared.observer.admitted(queued);
+                let claims: Arc<dyn Claims> = Arc::clone(shared) as _;
+                let limits = Limits {
+                    end,
+                    deadline: terms.deadline,
+                };
+                Ok(Ticket::new(claims, answer, id, now, limits))
+            }
+            Err(refused) => {
+                shared.observer.refused(&refused.error);
+                Err(refused.error)
+            }
+        }
+    }
+
+    /// A new device's access to the queue.
+    #[must_use]
+    pub fn puller(&self) -> Puller<I, O> {
+        Puller::new(Arc::clone(&self.handle.shared))
+    }
+
+    /// Stops admitting. Pullers get what is queued, without delay, and then `None`. What is queued
+    /// while there is no puller is answered [`SubmitError::Lost`]: no one is there to run it.
+    pub fn close(&self) {
+        self.handle.shared.close();
+    }
+
+    /// Waits until the queue is closed and everything admitted has been answered.
+    pub async fn drained(&self) {
+        let shared = &self.handle.shared;
+        loop {
+            let notified = shared.drained.notified();
+            if shared.state.lock().is_drained() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// How many items are queued; those on a device are not.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.handle.shared.state.lock().assembler.queued()
+    }
+
+    /// How long an item of default priority, submitted now, would wait for a device.
+    #[must_use]
+    pub fn predicted_wait(&self) -> Duration {
+        let state = self.handle.shared.state.lock();
+        state.assembler.predicted_wait(0, clock::now())
+    }
+
+    /// Takes in what a batch took outside of a [`crate::Work`], such as in a warm-up.
+    pub fn record(&self, group: &I::Group, weight: usize, elapsed: Duration) {
+        let mut state = self.handle.shared.state.lock();
+        state.assembler.record(group, weight, elapsed);
+    }
+}
+
+impl<I: Item, O: Send + 'static> Drop for Handle<I, O> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl<I: Item, O: Send + 'static> State<I, O> {
+    fn new(policy: Policy) -> Self {
+        Self {
+            assembler: Assembler::new(policy),
+            stage: Stage::Open,
+            pullers: 0,
+            asleep: 0,
+            waking: Waking::No,
+            alarm: None,
+            held: 0,
+        }
+    }
+
+    /// Whether a sleeping puller has to be woken for what is due; remembers that it is.
+    pub(crate) fn wants_waking(&mut self, now: Instant) -> bool {
+        if self.asleep == 0 || self.waking == Waking::UnderWay {
+            return false;
+        }
+        let wake = match self.assembler.due(now) {
+            Due::Now => true,
+            Due::At(at) => self.alarm.is_none_or(|alarm| at < alarm),
+            Due::Never => false,
+        };
+        if wake {
+            self.waking = Waking::UnderWay;
+        }
+        wake
+    }
+
+    fn is_drained(&self) -> bool {
+        self.stage == Stage::Closed && self.held == 0 && self.assembler.queued() == 0
+    }
+}
+
+impl<I: Item, O: Send + 'static> Claims for Shared<I, O> {
+    fn expire(&self, now: Instant) {
+        let lapsed = self.state.lock().assembler.expire(now);
+        self.lapse(lapsed);
+    }
+
+    fn forget(&self, id: Id) {
+        let forgotten = self.state.lock().assembler.forget(id);
+        if forgotten.is_some() {
+            self.give_up(id);
+            self.observer.cancelled();
+            self.tell_if_drained();
+        }
+    }
+
+    fn late(&self, error: &SubmitError) {
+        self.observer.expired(error);
+    }
+}
+
+impl<I: Item, O: Send + 'static> Shared<I, O> {
+    /// Answers items whose time is over.
+    pub(crate) fn lapse(&self, lapsed: Vec<Lapsed<Queued<I, O>>>) {
+        if lapsed.is_empty() {
+            return;
+        }
+        for Lapsed { member, cause } in lapsed {
+            self.observer.expired(&cause);
+            self.give_up(member.id);
+            // Its caller may be gone; then nobody is left to tell.
+            let _ = member.item.reply.send(Err(cause));
+        }
+        self.tell_if_drained();
+    }
+
+    /// Answers the items of seats, in the policy's order.
+    pub(crate) fn answer(&self, answers: impl Iterator<Item = (Seat<O>, Result<O, SubmitError>)>) {
+        let Some(sequence) = &self.sequence else {
+            for (seat, answer) in answers {
+                send((seat.reply, answer));
+            }
+            return;
+        };
+        let mut sequence = sequence.lock();
+        for (seat, answer) in answers {
+            let released = sequence.fill(seat.id.place(), (seat.reply, answer));
+            released.into_iter().for_each(send);
+        }
+    }
+
+    fn give_up(&self, id: Id) {
+        if let Some(sequence) = &self.sequence {
+            let mut sequence = sequence.lock();
+            sequence.give_up(id.place()).into_iter().for_each(send);
+        }
+    }
+
+    fn close(&self) {
+        let mut state = self.state.lock();
+        state.stage = Stage::Closed;
+        state.assembler.drain();
+        self.due.notify_all();
+        self.abandon_if_alone(state);
+    }
+
+    /// Answers what is queued when no one will come for it.
+    pub(crate) fn abandon_if_alone(&self, mut state: MutexGuard<'_, State<I, O>>) {
+        let alone = state.stage == Stage::Closed && state.pullers == 0;
+        let abandoned = if alone {
+            state.assembler.abandon()
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        for member in abandoned {
+            self.give_up(member.id);
+            send((member.item.reply, Err(SubmitError::Lost)));
+        }
+        self.tell_if_drained();
+    }
+
+    pub(crate) fn tell_if_drained(&self) {
+        if self.state.lock().is_drained() {
+            self.drained.notify_waiters();
+        }
+    }
+}
+
+fn send<O>((reply, answer): Answer<O>) {
+    // A caller that went away meanwhile wants no answer.
+    let _ = reply.send(answer);
+}

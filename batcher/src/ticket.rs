@@ -1,0 +1,132 @@
+//! A caller's claim to an answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep_until};
+
+use crate::{Id, SubmitError, clock};
+
+/// The future of an answer. It ends when its item's time is over, whether or not a device is free.
+/// Dropping it takes the item out of the queue; one that a device has already is answered in vain.
+///
+/// Polling one whose item has a timeout or deadline needs a tokio runtime with its timer.
+#[must_use = "dropping a ticket cancels its item"]
+pub struct Ticket<O> {
+    claims: Arc<dyn Claims>,
+    answer: oneshot::Receiver<Result<O, SubmitError>>,
+    id: Id,
+    submitted: Instant,
+    limits: Limits,
+    /// Made on the first poll that has to wait for it: most items have no timeout.
+    timer: Option<Pin<Box<Sleep>>>,
+    fate: Fate,
+}
+
+/// What a ticket asks of its queue, which knows its items' type.
+pub(crate) trait Claims: Send + Sync {
+    /// Answers every item whose time is over.
+    fn expire(&self, now: Instant);
+    /// Takes an item out whose caller went away.
+    fn forget(&self, id: Id);
+    /// Counts an item that was too late on its device.
+    fn late(&self, error: &SubmitError);
+}
+
+/// The times that end a wait.
+pub(crate) struct Limits {
+    /// When to look whether its time is over.
+    pub(crate) end: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Settled,
+}
+
+impl<O> Ticket<O> {
+    pub(crate) fn new(
+        claims: Arc<dyn Claims>,
+        answer: oneshot::Receiver<Result<O, SubmitError>>,
+        id: Id,
+        submitted: Instant,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            claims,
+            answer,
+            id,
+            submitted,
+            limits,
+            timer: None,
+            fate: Fate::Open,
+        }
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<O, SubmitError>> {
+        let polled = Pin::new(&mut self.answer).poll(cx);
+        polled.map(|answer| answer.unwrap_or(Err(SubmitError::Lost)))
+    }
+
+    /// Ready when the next time limit is over; never where there is none.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(end) = self.limits.end else {
+            return Poll::Pending;
+        };
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(end.into())));
+        timer.as_mut().poll(cx)
+    }
+
+    /// Expires what is due, its item perhaps among it. If that is on a device its timeout has nothing
+    /// to say any more, but its deadline has.
+    fn overtime(&mut self) -> Option<SubmitError> {
+        let now = clock::now();
+        self.claims.expire(now);
+        self.timer = None;
+        self.limits.end = self.limits.deadline.filter(|deadline| *deadline > now);
+        let waited = now.saturating_duration_since(self.submitted);
+        let over = self.limits.deadline.is_some_and(|deadline| deadline <= now);
+        over.then_some(SubmitError::DeadlineExceeded { waited })
+    }
+
+    fn settle(&mut self, answer: Result<O, SubmitError>) -> Poll<Result<O, SubmitError>> {
+        self.fate = Fate::Settled;
+        Poll::Ready(answer)
+    }
+}
+
+impl<O> Future for Ticket<O> {
+    type Output = Result<O, SubmitError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut over = None;
+        loop {
+            if let Poll::Ready(answer) = self.poll_answer(cx) {
+                return self.settle(answer);
+            }
+            if let Some(error) = over {
+                self.claims.late(&error);
+                return self.settle(Err(error));
+            }
+            ready!(self.poll_end(cx));
+            over = self.overtime();
+        }
+    }
+}
+
+impl<O> Drop for Ticket<O> {
+    fn drop(&mut self) {
+        match self.fate {
+            Fate::Open => self.claims.forget(self.id),
+            Fate::Settled => {}
+        }
+    }
+}
