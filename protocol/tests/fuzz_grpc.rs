@@ -1,0 +1,165 @@
+//! Mutated gRPC messages: whatever arrives, the decoder answers or refuses, and never panics.
+//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use prost::Message;
+use weir_protocol::grpc::proto::infer_parameter::ParameterChoice;
+use weir_protocol::grpc::proto::model_infer_request::{
+    InferInputTensor, InferRequestedOutputTensor,
+};
+use weir_protocol::grpc::proto::{InferParameter, InferTensorContents, ModelInferRequest};
+use weir_protocol::grpc::{NameField, Peek, decode_request, peek_model_name};
+use weir_protocol::{DataType, Source, Tensor};
+
+/// Long enough to meet every branch of the decoder many times, short enough for every test run.
+const DEFAULT_SECONDS: u64 = 5;
+
+/// Mutations between two looks at the clock.
+const ROUND: usize = 1000;
+
+#[test]
+fn no_message_makes_the_decoder_panic() {
+    fuzz(&corpus(), |body| {
+        let Ok(message) = ModelInferRequest::decode(Bytes::copy_from_slice(body)) else {
+            return;
+        };
+        let Ok(request) = decode_request(message) else {
+            return;
+        };
+        for input in request.inputs {
+            if let Source::Inline(data) = input.source {
+                // Right or wrong, but no overflow and no endless walk.
+                let _ = Tensor::new(input.name, input.datatype, input.shape, data);
+            }
+        }
+    });
+}
+
+#[test]
+fn no_message_makes_the_peek_panic_or_disagree() {
+    let field = NameField::of("ModelInfer").unwrap();
+    fuzz(&corpus(), |body| {
+        let peeked = peek_model_name(field, body);
+        // Whole protobuf whose first name is its only one must be read alike by both.
+        if let (Peek::Absent, Ok(message)) = (peeked, ModelInferRequest::decode(body)) {
+            assert_eq!(message.model_name, "");
+        }
+    });
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    let mut messages: Vec<ModelInferRequest> = DataType::ALL.into_iter().map(raw).collect();
+    messages.push(typed());
+    messages.push(parameters());
+    messages.iter().map(Message::encode_to_vec).collect()
+}
+
+fn raw(datatype: DataType) -> ModelInferRequest {
+    let input = InferInputTensor {
+        name: "INPUT0".to_owned(),
+        datatype: datatype.name().to_owned(),
+        shape: vec![1, 2],
+        ..Default::default()
+    };
+    ModelInferRequest {
+        model_name: "model".to_owned(),
+        model_version: "1".to_owned(),
+        inputs: vec![input],
+        raw_input_contents: vec![Bytes::from_static(b"\x04\0\0\0abcd\0\0\0\0abcd")],
+        ..Default::default()
+    }
+}
+
+fn typed() -> ModelInferRequest {
+    let mut message = raw(DataType::Int8);
+    message.raw_input_contents.clear();
+    message.inputs[0].contents = Some(InferTensorContents {
+        bool_contents: vec![true],
+        int_contents: vec![-1, 300],
+        int64_contents: vec![-1],
+        uint_contents: vec![1],
+        uint64_contents: vec![1],
+        fp32_contents: vec![1.5],
+        fp64_contents: vec![1.5],
+        bytes_contents: vec![Bytes::from_static(b"ab")],
+    });
+    message
+}
+
+fn parameters() -> ModelInferRequest {
+    let int = |value| InferParameter {
+        parameter_choice: Some(ParameterChoice::Int64Param(value)),
+    };
+    let region = InferParameter {
+        parameter_choice: Some(ParameterChoice::StringParam("r".to_owned())),
+    };
+    let shared = [
+        ("shared_memory_region".to_owned(), region),
+        ("shared_memory_byte_size".to_owned(), int(8)),
+        ("shared_memory_offset".to_owned(), int(-8)),
+        ("classification".to_owned(), int(3)),
+    ];
+    let mut message = raw(DataType::Fp32);
+    message.inputs[0].parameters = shared.clone().into();
+    message.outputs = vec![InferRequestedOutputTensor {
+        name: "OUTPUT0".to_owned(),
+        parameters: shared.into(),
+    }];
+    message.parameters = [("priority", 1), ("timeout", 1), ("triton_x", 1), ("k", 1)]
+        .map(|(key, value)| (key.to_owned(), int(value)))
+        .into();
+    message
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fuzz run is as long as its caller says"
+)]
+fn fuzz(corpus: &[Vec<u8>], target: impl Fn(&[u8])) {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
+    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut cases = 0_usize;
+    while Instant::now() < end {
+        for _ in 0..ROUND {
+            let body = mutate(corpus, &mut rng);
+            let outcome = catch_unwind(AssertUnwindSafe(|| target(&body)));
+            assert!(outcome.is_ok(), "case {cases}: {}", body.escape_ascii());
+            cases += 1;
+        }
+    }
+    println!("{cases} cases in {seconds} s");
+}
+
+/// One to eight edits: flips, cuts, insertions, and splices with another message.
+fn mutate(corpus: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
+    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
+    let mut body = corpus[pick(rng, corpus.len())].clone();
+    for _ in 0..=pick(rng, 8) {
+        let at = pick(rng, body.len());
+        match pick(rng, 6) {
+            0 if !body.is_empty() => body[at] ^= 1 << pick(rng, 8),
+            1 if !body.is_empty() => body[at] = rng.next_u32() as u8,
+            2 => body.truncate(at),
+            3 => body.insert(at, rng.next_u32() as u8),
+            4 => {
+                let other = &corpus[pick(rng, corpus.len())];
+                let from = pick(rng, other.len());
+                body.splice(at..at, other[from..].iter().copied());
+            }
+            _ => {
+                let end = at + pick(rng, body.len() - at.min(body.len()));
+                body.drain(at..end);
+            }
+        }
+    }
+    body
+}
