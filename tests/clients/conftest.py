@@ -1,0 +1,54 @@
+"""The servers the cases share."""
+
+from pathlib import Path
+from typing import Callable, Sequence
+
+import pytest
+
+import adapters
+from server import BINARY, DIGITS, GOOD, RAGGED, Server
+
+
+def pytest_sessionstart(session) -> None:
+    if not BINARY.exists():
+        pytest.exit(f"{BINARY} is missing: `make build` makes it", returncode=2)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Server:
+    """The one most cases ask: every good model, and no option but ports."""
+    log = tmp_path_factory.mktemp("server") / "log"
+    running = Server(log, [GOOD, DIGITS, RAGGED]).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., Server]:
+    """Starts servers for one test, and stops those that still run when it ends."""
+    started: list[Server] = []
+
+    def start_one(repositories: Sequence[Path], *options: str, path="/v2/health/ready") -> Server:
+        started.append(Server(tmp_path / f"log-{len(started)}", repositories, options))
+        return started[-1].start(path)
+
+    yield start_one
+    for running in started:
+        if running.process.poll() is None:
+            running.stop()
+
+
+@pytest.fixture(scope="session", params=adapters.NAMES)
+def client(request, server):
+    """Each of tritonclient's clients in turn."""
+    connected = adapters.connect(request.param, server)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture(scope="session", params=["http", "grpc"])
+def blocking(request, server):
+    """The two clients that are not asynchronous: enough where only the wire differs."""
+    connected = adapters.connect(request.param, server)
+    yield connected
+    connected.close()

@@ -1,0 +1,145 @@
+"""Starts the real `weir-runtime` on free ports, waits for it and ends it."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable, Optional, Sequence
+
+import psutil
+
+import wire
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BINARY = Path(os.environ.get("WEIR_RUNTIME", ROOT / "target" / "release" / "weir-runtime"))
+
+GOOD = HERE.parent / "models" / "repository"
+BROKEN = HERE.parent / "models" / "broken"
+DIGITS = ROOT / "examples" / "digits" / "weir-examples"
+DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
+RAGGED = ROOT / "examples" / "ragged" / "weir-examples"
+
+# Loading fifty small models takes about a second; a busy two-core machine may take many times that.
+START_DEADLINE = 60.0
+# More than the longest --exit-timeout-secs any test gives.
+STOP_DEADLINE = 45.0
+
+
+def wait_until(condition: Callable[[], object], deadline: float, what: str) -> object:
+    """Polls until `condition` gives something true, and returns that."""
+    end = time.monotonic() + deadline
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline} s: {what}")
+        time.sleep(0.01)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on; held together, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class Server:
+    """One running server. `stop` asserts that it ends as it should."""
+
+    def __init__(self, log: Path, repositories: Sequence[Path], options: Sequence[str] = ()):
+        self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
+        self.http = f"127.0.0.1:{self.http_port}"
+        self.grpc = f"127.0.0.1:{self.grpc_port}"
+        self.log = log
+        self.command = [str(BINARY)]
+        for path in repositories:
+            self.command += ["--model-repository", str(path)]
+        for kind in ("http", "grpc", "metrics"):
+            self.command += [f"--{kind}-address", "127.0.0.1"]
+            self.command += [f"--{kind}-port", str(getattr(self, f"{kind}_port"))]
+        self.command += ["--device", "cpu", *options]
+        self.process: Optional[subprocess.Popen] = None
+
+    def spawn(self) -> "Server":
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT)
+        return self
+
+    def start(self, path: str = "/v2/health/ready") -> "Server":
+        self.spawn()
+        wait_until(lambda: self.answers(path), START_DEADLINE, f"{path} of {self.command}")
+        return self
+
+    def answers(self, path: str) -> bool:
+        code = self.process.poll()
+        if code is not None:
+            raise AssertionError(f"ended at start with {code}:\n{self.log.read_text()[-4000:]}")
+        try:
+            return self.call("GET", path).status == 200
+        except OSError:
+            return False
+
+    def exit_code(self, deadline: float = STOP_DEADLINE) -> int:
+        try:
+            return self.process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"still there after {deadline} s:\n{self.log.read_text()[-4000:]}")
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """SIGTERM; it must have lived until now, end with 0 and not have panicked."""
+        assert self.process.poll() is None, f"died:\n{self.log.read_text()[-4000:]}"
+        self.terminate()
+        code = self.exit_code()
+        text = self.log.read_text(errors="replace")
+        assert code == 0, f"exit code {code}:\n{text[-4000:]}"
+        assert "panicked at" not in text, text[-4000:]
+
+    def kill(self) -> None:
+        """For tests that ended it themselves, or failed to."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def call(self, method: str, path: str, body=None, headers=None, timeout=30.0) -> wire.Reply:
+        return wire.call(self.http_port, method, path, body, headers, timeout)
+
+    def infer(self, model: str, body, headers=None, version="", timeout=60.0) -> wire.Reply:
+        middle = f"/versions/{version}" if version else ""
+        return self.call("POST", f"/v2/models/{model}{middle}/infer", body, headers, timeout)
+
+    def statistics(self, model: str) -> dict:
+        reply = self.call("GET", f"/v2/models/{model}/stats")
+        assert reply.status == 200, reply
+        return reply.json()["model_stats"][0]
+
+    def metrics_text(self) -> str:
+        reply = wire.call(self.metrics_port, "GET", "/metrics")
+        assert reply.status == 200, reply
+        return reply.body.decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of the one series of that name whose labels include these; 0 if there is none."""
+        found = [
+            float(line.rsplit(" ", 1)[1])
+            for line in self.metrics_text().splitlines()
+            if line.startswith((name + "{", name + " "))
+            and all(f'{key}="{value}"' in line for key, value in labels.items())
+        ]
+        assert len(found) <= 1, (name, labels, found)
+        return found[0] if found else 0.0
+
+    def resident_bytes(self) -> int:
+        return psutil.Process(self.process.pid).memory_info().rss
