@@ -51,7 +51,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`ServeError::Invalid`] if the batch as a whole is too large for a tensor.
-    pub fn gather(&self, jobs: &[&Job]) -> Result<Batch, ServeError> {
+    pub fn gather(&self, jobs: &[Job]) -> Result<Batch, ServeError> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let mut columns = Vec::with_capacity(self.signature.inputs.len());
         for (i, config) in self.signature.inputs.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Interface {
             let pad = self.padding.as_ref().map_or(0.0, |padding| padding.value(&config.name));
             columns.push(Column { name, datatype: config.datatype, shape, parts, pad });
         }
-        let info = |job: &&Job| RequestInfo {
+        let info = |job: &Job| RequestInfo {
             rows: job.rows,
             parameters: Arc::clone(&job.parameters),
         };
@@ -74,7 +74,7 @@ impl Interface {
         first: &Shape,
         rows: usize,
         dims: &[i64],
-        jobs: &[&Job],
+        jobs: &[Job],
     ) -> Result<Shape, ServeError> {
         if self.signature.max_batch_size == 0 {
             return Ok(first.clone());

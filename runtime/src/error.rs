@@ -3,8 +3,6 @@
 use weir_batcher::SubmitError;
 use weir_protocol::{Code, Coded};
 
-use crate::backend::ModelError;
-
 /// Why a call was not answered as asked. `Display` is what the client reads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServeError {
@@ -70,6 +68,9 @@ pub enum ServeError {
     /// The model raised an error, panicked, or lost its thread.
     #[error("{0}")]
     Model(String),
+    /// The device had no memory left, even for one request.
+    #[error("{0}")]
+    OutOfMemory(String),
     /// The repository could not do what was asked.
     #[error("{message}")]
     Repository {
@@ -98,7 +99,10 @@ pub enum ServeError {
 impl ServeError {
     /// Wraps a codec's or setting's error with its code.
     pub fn codec(error: &impl Coded) -> Self {
-        Self::Codec { message: error.to_string(), code: error.code() }
+        Self::Codec {
+            message: error.to_string(),
+            code: error.code(),
+        }
     }
 }
 
@@ -107,22 +111,17 @@ impl From<SubmitError> for ServeError {
         let ms = |duration: std::time::Duration| duration.as_millis() as u64;
         match error {
             SubmitError::QueueFull => Self::QueueFull,
-            SubmitError::PredictedWait { predicted, allowed } => {
-                Self::PredictedWait { predicted_ms: ms(predicted), allowed_ms: ms(allowed) }
-            }
+            SubmitError::PredictedWait { predicted, allowed } => Self::PredictedWait {
+                predicted_ms: ms(predicted),
+                allowed_ms: ms(allowed),
+            },
             SubmitError::Expired => Self::QueueTimeout,
-            SubmitError::DeadlineExceeded { waited } => {
-                Self::DeadlineExceeded { waited_ms: ms(waited) }
-            }
+            SubmitError::DeadlineExceeded { waited } => Self::DeadlineExceeded {
+                waited_ms: ms(waited),
+            },
             SubmitError::Draining => Self::Draining,
             SubmitError::Lost => Self::Model("the model's thread ended unexpectedly".to_owned()),
         }
-    }
-}
-
-impl From<&ModelError> for ServeError {
-    fn from(error: &ModelError) -> Self {
-        Self::Model(error.to_string())
     }
 }
 
@@ -140,7 +139,7 @@ impl Coded for ServeError {
             }
             Self::QueueFull | Self::PredictedWait { .. } => Code::Overloaded,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
-            Self::Model(_) => Code::Internal,
+            Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,
             Self::Unimplemented(_) => Code::Unimplemented,
             Self::Restricted(_) => Code::Restricted,
             Self::TooLarge(_) => Code::TooLarge,

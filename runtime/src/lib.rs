@@ -1,7 +1,24 @@
 //! The model server without a model library: repository, engine, V2 server over HTTP and gRPC, and
 //! the echo backend. A [`Backend`] brings the models to life; `weir-runtime-torch` is the real one.
 
+pub mod app;
+pub mod args;
 pub mod backend;
+pub mod batch;
+pub mod config;
 pub mod echo;
+pub mod engine;
+pub mod error;
+pub mod grpc;
+pub mod http;
+pub mod launch;
 pub mod metrics;
+pub mod padding;
+pub mod repository;
+pub mod request;
+pub mod server;
+pub mod settings;
+pub mod shared_memory;
+pub mod socket;
 pub mod statistics;
+mod serving_headers;

@@ -1,17 +1,17 @@
 //! Compares a request with a model's signature. What comes out needs no further check.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{
-    Delivery, InferRequest, Input, Parameters, RequestedOutput, Shape, Source, Tensor, TensorError,
+    Batching, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor, TensorError,
 };
 
 use crate::backend::{Part, Signature, TensorConfig};
 use crate::batch::{Group, Job};
 use crate::error::ServeError;
+use crate::shared_memory::SharedMemory;
 use crate::padding::{Padding, variable_axis};
 
 /// A request that fits its model.
@@ -26,12 +26,27 @@ pub struct Accepted {
 }
 
 /// Reads shared memory for inputs that lie there.
-pub trait SharedMemory {
+pub trait ReadShared: Sync {
     /// Copies a range of a registered region.
     ///
     /// # Errors
     /// [`ServeError`] naming the region when it is unknown or too small.
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError>;
+}
+
+impl ReadShared for SharedMemory {
+    fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
+        self.read(range).map_err(|error| ServeError::codec(&error))
+    }
+}
+
+/// For requests that come from inside.
+pub(crate) struct NoSharedMemory;
+
+impl ReadShared for NoSharedMemory {
+    fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
+        Err(invalid(format!("there is no shared memory region '{}' here", range.region)))
+    }
 }
 
 /// A model as requests see it.
@@ -58,6 +73,15 @@ const RESERVED: [&str; 8] = [
 ];
 
 impl Interface {
+    /// Whether its tensors' first dimension is the batch.
+    #[must_use]
+    pub fn batching(&self) -> Batching {
+        match self.signature.max_batch_size {
+            0 => Batching::None,
+            _ => Batching::FirstDimension,
+        }
+    }
+
     /// Checks names, datatypes, shapes and sizes, and turns the request into a job.
     ///
     /// # Errors
@@ -65,7 +89,7 @@ impl Interface {
     pub fn accept(
         &self,
         request: InferRequest,
-        memory: &dyn SharedMemory,
+        memory: &dyn ReadShared,
     ) -> Result<Accepted, ServeError> {
         let InferRequest { id, parameters, inputs, outputs, default_delivery, .. } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
@@ -76,7 +100,8 @@ impl Interface {
             .zip(&self.signature.inputs)
             .map(|(input, config)| input.map(|input| self.part(input, config, memory)).transpose())
             .collect::<Result<Vec<_>, _>>()?;
-        let (group, length) = self.group(&parts);
+        let length = self.length(&parts);
+        let group = self.group(&parts, length);
         let parameters = Arc::new(model_parameters(parameters));
         Ok(Accepted { job: Job { rows, parts, group, length, parameters }, id, outputs })
     }
@@ -189,7 +214,7 @@ impl Interface {
         &self,
         input: Input,
         config: &TensorConfig,
-        memory: &dyn SharedMemory,
+        memory: &dyn ReadShared,
     ) -> Result<Part, ServeError> {
         let (name, model) = (&input.name, &self.model);
         if input.datatype != config.datatype {
@@ -245,14 +270,13 @@ impl Interface {
         ))
     }
 
-    /// What the job may share a batch with, and the length it has before padding.
-    fn group(&self, parts: &[Option<Part>]) -> (Group, Option<Length>) {
+    /// What a job of those parts may share a batch with.
+    pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
         let fixed = inputs.iter().all(|input| !input.optional && variable_axis(&input.dims).is_none());
         if fixed {
-            return (Group::Fixed, None);
+            return Group::Fixed;
         }
-        let length = self.length(parts);
         let batched = usize::from(self.signature.max_batch_size > 0);
         let mut key = Vec::with_capacity(parts.len() * 4);
         for (part, config) in parts.iter().zip(inputs) {
@@ -262,13 +286,13 @@ impl Interface {
             };
             let dims = part.shape.signed().skip(batched);
             key.push(dims.len() as i64);
-            let axis = length.as_ref().and_then(|_| variable_axis(model_dims(config)));
-            key.extend(dims.enumerate().map(|(i, dim)| match &length {
+            let axis = length.and_then(|_| variable_axis(model_dims(config)));
+            key.extend(dims.enumerate().map(|(i, dim)| match length {
                 Some(length) if Some(i) == axis => length.bucket as i64,
                 _ => dim,
             }));
         }
-        (Group::Dims(key.into()), length)
+        Group::Dims(key.into())
     }
 
     fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
@@ -305,9 +329,26 @@ pub fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
     to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }).collect()
 }
 
+/// Adds a request header as a parameter.
+///
+/// # Errors
+/// [`ServeError::Invalid`] for a header named like a parameter that the server acts on.
+pub(crate) fn forward(
+    parameters: &mut Parameters,
+    name: &str,
+    value: &str,
+) -> Result<(), ServeError> {
+    if RESERVED.contains(&name) {
+        return Err(invalid(format!(
+            "Header '{name}' is reserved for Triton usage and cannot be forwarded."
+        )));
+    }
+    parameters.insert(name.to_owned(), Parameter::String(value.to_owned()));
+    Ok(())
+}
+
 fn model_parameters(mut parameters: Parameters) -> Parameters {
-    let reserved: HashSet<&str> = RESERVED.into_iter().collect();
-    parameters.retain(|key, _| !reserved.contains(key.as_str()));
+    parameters.retain(|key, _| !RESERVED.contains(&key.as_str()));
     parameters
 }
 

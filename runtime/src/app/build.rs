@@ -1,0 +1,75 @@
+//! From the configuration to a server, not yet started.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use weir_ops::telemetry;
+
+use super::Setup;
+use crate::args::{self, AutoComplete, Config, ModelControl};
+use crate::launch::{LaunchOptions, Launcher};
+use crate::repository::{Autocomplete, ControlMode, Options, Readiness, Repository};
+use crate::server::{EXTENSIONS, Identity, Parts, Server};
+use crate::settings::log::{LogSettings, LogStore};
+use crate::settings::trace::TraceStore;
+use crate::shared_memory::SharedMemory;
+
+/// Time for measuring batch sizes, per instance: small models are measured whole within a tenth of
+/// it, large ones up to the sizes that pay, and a cold start waits no longer than for its weights.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+/// The most one load call may upload: as much as a body may hold in Triton.
+const MAX_UPLOAD: usize = i32::MAX as usize;
+
+pub(super) fn server(
+    config: &Config,
+    setup: Setup,
+    log: telemetry::Handle,
+    stop: CancellationToken,
+) -> Result<Server, Box<dyn std::error::Error>> {
+    let launch = LaunchOptions {
+        gpus: (setup.find_gpus)(config.device)?,
+        max_queued: config.max_queue.get(),
+        warm_up: WARM_UP,
+    };
+    let launcher = Launcher::new(setup.backends, launch);
+    let name = config.model_name.clone();
+    let repository = Repository::new(&config.repositories, name, options(config), launcher)?;
+    let apply = move |levels| log.set(levels).map_err(|error| error.to_string());
+    Ok(Server::new(Parts {
+        identity: Identity {
+            name: config.id.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: EXTENSIONS,
+        },
+        repository: Arc::new(repository),
+        memory: SharedMemory::new(config.shared_memory),
+        trace: TraceStore::new(config.trace),
+        log: LogStore::new(LogSettings::at_start(&config.logs), Arc::new(apply)),
+        stop,
+    }))
+}
+
+fn options(config: &Config) -> Options {
+    Options {
+        control: match &config.control {
+            ModelControl::None => ControlMode::None,
+            ModelControl::Explicit { load } => ControlMode::Explicit { load: load.clone() },
+            ModelControl::Poll { every } => ControlMode::Poll(*every),
+        },
+        readiness: match config.readiness {
+            args::Readiness::Strict => Readiness::Strict,
+            args::Readiness::Lenient => Readiness::Lenient,
+        },
+        load_threads: config.load_threads,
+        retries: config.load_retries,
+        autocomplete: match config.auto_complete {
+            AutoComplete::On => Autocomplete::On,
+            AutoComplete::Off => Autocomplete::Off,
+        },
+        config_name: config.config_name.clone(),
+        max_upload: MAX_UPLOAD,
+        retire_limit: config.exit_timeout,
+    }
+}

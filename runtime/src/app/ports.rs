@@ -1,0 +1,157 @@
+//! The ports: bound together, served together.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weir_ops::admin::{Admin, Condition};
+use weir_ops::registry;
+
+use super::metrics;
+use crate::args::{self, Config, Exit, GrpcConfig, HttpConfig};
+use crate::grpc::{self, Compression, GrpcListenOptions, GrpcOptions};
+use crate::http::{self, Http, HttpOptions};
+use crate::server::Server;
+use crate::socket::{self, PortUse};
+
+/// Bound and not yet served.
+pub(super) struct Ports {
+    http: Option<TcpListener>,
+    grpc: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+}
+
+/// Why a port cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PortError {
+    /// Somebody has it.
+    #[error("port {} is taken ({flag}): another process listens on it. Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
+    Taken {
+        /// The flag that sets it.
+        flag: &'static str,
+        /// Where.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot listen on {address} ({flag}): {source}")]
+    Other {
+        /// The flag that sets it.
+        flag: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+impl PortError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Taken { .. } => Exit::PortTaken,
+            Self::Other { .. } => Exit::Failed,
+        }
+    }
+}
+
+impl Ports {
+    pub(super) fn bind(config: &Config) -> Result<Self, PortError> {
+        let http = config.http.as_ref().map(|http| bind("--http-port", http.address, port_use(http.reuse_port)));
+        let grpc = config.grpc.as_ref().map(|grpc| bind("--grpc-port", grpc.address, port_use(grpc.reuse_port)));
+        let metrics = config
+            .metrics
+            .map(|metrics| bind("--metrics-port", metrics.address, PortUse::Exclusive));
+        Ok(Self {
+            http: http.transpose()?,
+            grpc: grpc.transpose()?,
+            metrics: metrics.transpose()?,
+        })
+    }
+
+    /// Serves every port until `stop`.
+    pub(super) fn spawn(
+        self,
+        config: &Config,
+        server: &Arc<Server>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let mut registry = registry::with_process_metrics();
+        if let Some(metrics) = config.metrics {
+            metrics::register(&mut registry, Arc::clone(server), metrics.options);
+        }
+        if let (Some(listener), Some(http)) = (self.http, &config.http) {
+            let http = Http::new(Arc::clone(server), http_options(http, config));
+            tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
+        }
+        if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
+            tasks.spawn(serve_grpc(listener, Arc::clone(server), grpc.clone(), stop.clone()));
+        }
+        if let Some(listener) = self.metrics {
+            let admin = Admin::new(listener, Arc::new(registry), health(server));
+            tasks.spawn(admin.serve(stop.clone()));
+        }
+    }
+}
+
+fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpListener, PortError> {
+    let listener = socket::bind(address, port).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => PortError::Taken { flag, address },
+        _ => PortError::Other { flag, address, source },
+    })?;
+    // The real one, where port 0 asked for any.
+    let bound = listener.local_addr().unwrap_or(address);
+    tracing::info!(%bound, "listening ({flag})");
+    Ok(listener)
+}
+
+fn port_use(reuse: bool) -> PortUse {
+    if reuse { PortUse::Shared } else { PortUse::Exclusive }
+}
+
+fn health(server: &Arc<Server>) -> weir_ops::admin::Health {
+    let server = Arc::clone(server);
+    Arc::new(move || if server.live().is_ok() { Condition::Well } else { Condition::Draining })
+}
+
+fn http_options(http: &HttpConfig, config: &Config) -> HttpOptions {
+    HttpOptions {
+        max_input: http.max_input,
+        max_body: http.max_body,
+        body_idle: http.body_timeout,
+        header_timeout: http.header_timeout,
+        max_connections: config.max_connections.get(),
+        forward: http.forward.clone(),
+        restricted: http.restricted.clone(),
+    }
+}
+
+async fn serve_grpc(
+    listener: TcpListener,
+    server: Arc<Server>,
+    config: GrpcConfig,
+    stop: CancellationToken,
+) {
+    let options = GrpcOptions { forward: config.forward, restricted: config.restricted };
+    let listen = GrpcListenOptions {
+        keepalive_time: Some(config.keepalive_time),
+        keepalive_timeout: config.keepalive_timeout,
+        max_connection_age: config.max_age,
+        max_connection_age_grace: config.max_age_grace,
+        max_message: MAX_MESSAGE,
+        compression: match config.compression {
+            args::Compression::None => Compression::Off,
+            args::Compression::Low | args::Compression::Medium | args::Compression::High => {
+                Compression::Gzip
+            }
+        },
+    };
+    if let Err(error) = grpc::serve(listener, server, options, listen, stop).await {
+        tracing::error!(%error, "the gRPC port failed");
+    }
+}
+
+/// What Triton allows, and all that a gRPC length prefix of a signed reader holds.
+const MAX_MESSAGE: usize = i32::MAX as usize;

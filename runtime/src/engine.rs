@@ -1,0 +1,287 @@
+//! A model version at work: its queue, its instances, its statistics.
+//!
+//! ```text
+//!   infer ──accept──► Job ──submit──► batcher ◄──pull── instance thread ──run──► model
+//!     ▲                                                      │
+//!     └────────────── Share of the batch's Answer ◄──────────┘
+//! ```
+
+mod counting;
+mod instance;
+mod warmup;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weir_batcher::{Batcher, Policy, Terms};
+use weir_protocol::{
+    InferRequest, InferResponse, Parameter, Parameters, RequestedOutput, Tensor, classification,
+};
+
+use crate::backend::{Device, LoadError, Model, Timing};
+use crate::batch::{Job, Share};
+use crate::error::ServeError;
+use crate::request::{Interface, ReadShared};
+use crate::statistics::{Snapshot, Statistics};
+
+pub use warmup::{Sample, WarmUpPlan};
+
+/// What to start an engine with.
+pub struct EngineSpec {
+    /// The model as requests see it.
+    pub interface: Interface,
+    /// The version.
+    pub version: u64,
+    /// How requests are batched.
+    pub policy: Policy,
+    /// One instance per entry.
+    pub devices: Vec<Device>,
+    /// Class labels per output, in the signature's order; empty for outputs without.
+    pub labels: Vec<Vec<String>>,
+    /// What to run before readiness.
+    pub warm_up: WarmUpPlan,
+}
+
+/// A running model version.
+pub struct Engine {
+    interface: Arc<Interface>,
+    version: String,
+    labels: Vec<Vec<String>>,
+    batcher: Batcher<Job, Outcome>,
+    statistics: Arc<Statistics>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    instances: usize,
+}
+
+/// What the batcher brings back for each job.
+type Outcome = Result<Reply, ServeError>;
+
+/// A job's answer and how it came about.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    share: Share,
+    cost: Cost,
+}
+
+/// Where one request's time went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Time in the queue.
+    pub queue: Duration,
+    /// Its batch's time on the instance.
+    pub steps: Timing,
+    /// Rows of its batch.
+    pub batch_rows: usize,
+}
+
+impl Cost {
+    /// Its batch's time on the instance, all steps together.
+    #[must_use]
+    pub fn compute(&self) -> Duration {
+        self.steps.input + self.steps.infer + self.steps.output
+    }
+}
+
+/// A response and what it cost.
+#[derive(Debug)]
+pub struct Inferred {
+    /// What the client gets.
+    pub response: InferResponse,
+    /// For `Server-Timing` and `weir-batch`.
+    pub cost: Cost,
+}
+
+/// What surrounds a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// When an answer is of no use any more.
+    pub deadline: Option<Instant>,
+}
+
+impl Engine {
+    /// Starts the instances' threads and returns when every one is warm. Blocks.
+    ///
+    /// # Errors
+    /// [`LoadError`] of the first instance that cannot be made or warmed up; the others are ended.
+    pub fn start(spec: EngineSpec, model: &Arc<dyn Model>) -> Result<Self, LoadError> {
+        let EngineSpec { interface, version, policy, devices, labels, warm_up } = spec;
+        let statistics = Arc::new(Statistics::new(devices.len()));
+        let engine = Self {
+            interface: Arc::new(interface),
+            version: version.to_string(),
+            labels,
+            batcher: Batcher::new(policy, Arc::new(counting::Counting(Arc::clone(&statistics)))),
+            statistics,
+            threads: Mutex::new(Vec::new()),
+            instances: devices.len(),
+        };
+        match engine.start_instances(model, &devices, &warm_up) {
+            Ok(()) => Ok(engine),
+            Err(error) => {
+                engine.batcher.close();
+                engine.join();
+                Err(error)
+            }
+        }
+    }
+
+    fn start_instances(
+        &self,
+        model: &Arc<dyn Model>,
+        devices: &[Device],
+        warm_up: &WarmUpPlan,
+    ) -> Result<(), LoadError> {
+        let warm_up = Arc::new(warm_up.clone());
+        for (index, &device) in devices.iter().enumerate() {
+            let seat = instance::Seat {
+                index,
+                device,
+                interface: Arc::clone(&self.interface),
+                statistics: Arc::clone(&self.statistics),
+                batcher: self.batcher.clone(),
+            };
+            let thread = seat.start(Arc::clone(model), Arc::clone(&warm_up))?;
+            self.threads.lock().push(thread);
+        }
+        Ok(())
+    }
+
+    /// Answers one request. Dropping the future takes it out of the queue.
+    ///
+    /// # Errors
+    /// [`ServeError`]: what is wrong with the request, why it was refused, or how the model failed.
+    pub async fn infer(
+        &self,
+        request: InferRequest,
+        call: Call,
+        memory: &dyn ReadShared,
+    ) -> Result<Inferred, ServeError> {
+        let terms = terms(&request.parameters, call.deadline)?;
+        let accepted = self.interface.accept(request, memory)?;
+        let reply = self.batcher.submit(accepted.job, terms)?.await??;
+        let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
+        Ok(Inferred { response, cost: reply.cost })
+    }
+
+    fn respond(
+        &self,
+        id: String,
+        outputs: Vec<(usize, RequestedOutput)>,
+        share: &Share,
+    ) -> Result<InferResponse, ServeError> {
+        let mut tensors = Vec::with_capacity(outputs.len());
+        for (index, requested) in outputs {
+            let tensor = share.output(&self.interface, index)?;
+            let tensor = match requested.classes {
+                Some(classes) => self.classify(&tensor, index, classes)?,
+                None => tensor,
+            };
+            tensors.push((tensor, requested.delivery));
+        }
+        Ok(InferResponse {
+            model: self.interface.model.clone(),
+            version: self.version.clone(),
+            id,
+            parameters: share.parameters(),
+            outputs: tensors,
+        })
+    }
+
+    fn classify(
+        &self,
+        tensor: &Tensor,
+        index: usize,
+        classes: std::num::NonZeroUsize,
+    ) -> Result<Tensor, ServeError> {
+        let labels = self.labels.get(index).map_or(&[][..], Vec::as_slice);
+        classification(tensor, self.interface.batching(), classes, labels).map_err(|error| ServeError::codec(&error))
+    }
+
+    /// The model as requests see it.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The version, in decimal.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What it has done so far, and how many requests wait.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { pending: self.batcher.queued() as u64, ..self.statistics.snapshot() }
+    }
+
+    /// What a request that came now would wait, as far as the measured costs tell.
+    #[must_use]
+    pub fn predicted_wait(&self) -> Duration {
+        self.batcher.predicted_wait()
+    }
+
+    /// Requests it can work on at once: a full batch on every instance.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.interface.signature.max_batch_size.max(1) * self.instances
+    }
+
+    /// Takes nothing new, answers what is queued, ends the instances.
+    pub async fn drain(&self) {
+        self.batcher.close();
+        self.batcher.drained().await;
+        let threads = std::mem::take(&mut *self.threads.lock());
+        // Joining blocks; the threads end by themselves once the queue is empty and closed.
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().for_each(|thread| {
+                let _ = thread.join();
+            });
+        });
+        if joined.await.is_err() {
+            tracing::error!(model = self.interface.model, "an instance thread could not be joined");
+        }
+    }
+
+    fn join(&self) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!(model = self.interface.model, "an instance thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Instances that nobody drained end when their queue is closed.
+        self.batcher.close();
+    }
+}
+
+/// Reads `priority` and `timeout` (microseconds); both are unsigned integers.
+fn terms(parameters: &Parameters, deadline: Option<Instant>) -> Result<Terms, ServeError> {
+    let priority = unsigned(parameters, "priority")?.unwrap_or(0);
+    let timeout = unsigned(parameters, "timeout")?.filter(|micros| *micros > 0);
+    Ok(Terms {
+        // Beyond every level there can be, which the policy reads as its default level.
+        priority: u32::try_from(priority).unwrap_or(u32::MAX),
+        timeout: timeout.map(Duration::from_micros),
+        deadline,
+    })
+}
+
+fn unsigned(parameters: &Parameters, key: &str) -> Result<Option<u64>, ServeError> {
+    match parameters.get(key) {
+        None => Ok(None),
+        Some(Parameter::Uint(value)) => Ok(Some(*value)),
+        Some(Parameter::Int(value)) if *value >= 0 => Ok(Some(value.unsigned_abs())),
+        Some(
+            Parameter::Int(_) | Parameter::Bool(_) | Parameter::Double(_) | Parameter::String(_),
+        ) => {
+            Err(ServeError::Invalid(format!("parameter '{key}' must be an unsigned integer")))
+        }
+    }
+}

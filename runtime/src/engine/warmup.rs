@@ -1,0 +1,168 @@
+//! Runs before readiness: the configuration's samples, then every batch size that will be used, so
+//! that no client pays for first runs and the batcher knows what each size costs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weir_batcher::Batcher;
+use weir_protocol::{DataType, Parameters, Shape};
+
+use super::Outcome;
+use crate::backend::{Instance, LoadError, Part, TensorConfig, WarmUp};
+use crate::batch::Job;
+use crate::padding::variable_axis;
+use crate::request::{Interface, Length, model_dims};
+
+/// What to run before a version is ready.
+#[derive(Clone, Debug)]
+pub struct WarmUpPlan {
+    /// From `model_warmup`: must succeed, or the load fails.
+    pub samples: Vec<Sample>,
+    /// Whether to run every batch size as well, as far as `budget` goes.
+    pub sizes: WarmUp,
+    /// Time for the sizes of one instance: enough for small models to be measured whole, and never
+    /// what a cold start waits for.
+    pub budget: Duration,
+}
+
+/// One sample of `model_warmup`.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Its name, for the error.
+    pub name: String,
+    /// How often to run it.
+    pub count: usize,
+    /// What to run.
+    pub job: Arc<Job>,
+}
+
+/// Runs per batch size: the first pays for compilation and allocation, the better of the next two
+/// is the cost.
+const RUNS: usize = 3;
+
+/// A size whose cost per row is this much worse than the best ends the search: on one core,
+/// convolutions fall off the cache somewhere, and what comes after is worse still.
+const HOPELESS: f64 = 1.25;
+
+/// Runs the plan on a new instance.
+pub(super) fn warm_up(
+    plan: &WarmUpPlan,
+    interface: &Interface,
+    instance: &mut dyn Instance,
+    batcher: &Batcher<Job, Outcome>,
+) -> Result<(), LoadError> {
+    for sample in &plan.samples {
+        for _ in 0..sample.count.max(1) {
+            run(interface, instance, &sample.job).map_err(|error| {
+                LoadError::Warmup(format!("warm-up sample '{}' failed: {error}", sample.name))
+            })?;
+        }
+    }
+    if plan.sizes == WarmUp::Helps {
+        measure_sizes(plan.budget, interface, instance, batcher);
+    }
+    Ok(())
+}
+
+fn measure_sizes(
+    budget: Duration,
+    interface: &Interface,
+    instance: &mut dyn Instance,
+    batcher: &Batcher<Job, Outcome>,
+) {
+    let begun = now();
+    for length in lengths(interface) {
+        let mut best = f64::INFINITY;
+        for rows in sizes(interface.signature.max_batch_size) {
+            if begun.elapsed() > budget {
+                return;
+            }
+            let Some(job) = zeros(interface, rows, length) else { return };
+            let Some(elapsed) = measure(interface, instance, &job) else {
+                tracing::debug!(model = interface.model, rows, "zeros make no valid input; not warmed");
+                return;
+            };
+            batcher.record(&job.group, rows, elapsed);
+            let per_row = elapsed.as_secs_f64() / rows as f64;
+            if per_row > best * HOPELESS {
+                break;
+            }
+            best = best.min(per_row);
+        }
+    }
+}
+
+/// The better of the runs after the first; `None` when the model rejects the input.
+fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Option<Duration> {
+    let mut best = None;
+    for i in 0..RUNS {
+        let started = now();
+        run(interface, instance, job).ok()?;
+        let elapsed = started.elapsed();
+        if i > 0 {
+            best = best.map_or(Some(elapsed), |best: Duration| Some(best.min(elapsed)));
+        }
+    }
+    best
+}
+
+fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<(), String> {
+    let batch = interface.gather(std::slice::from_ref(job)).map_err(|error| error.to_string())?;
+    instance.run(&batch).map(drop).map_err(|error| error.to_string())
+}
+
+/// 1, 2, 4, … and the largest; one run for a model without batch dimension.
+fn sizes(max_batch_size: usize) -> Vec<usize> {
+    let max = max_batch_size.max(1);
+    let mut sizes: Vec<usize> =
+        std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size < max).collect();
+    sizes.push(max);
+    sizes
+}
+
+/// The buckets, or one run without padding.
+fn lengths(interface: &Interface) -> Vec<Option<usize>> {
+    match &interface.padding {
+        Some(padding) => padding.buckets.iter().copied().map(Some).collect(),
+        None => vec![None],
+    }
+}
+
+/// A job of zeros; variable dimensions have the bucket's length, else 1.
+fn zeros(interface: &Interface, rows: usize, length: Option<usize>) -> Option<Job> {
+    let inputs = &interface.signature.inputs;
+    let part = |config: &TensorConfig| {
+        if config.optional { Some(None) } else { zero_part(interface, config, rows, length).map(Some) }
+    };
+    let parts = inputs.iter().map(part).collect::<Option<Vec<_>>>()?;
+    let length = length.map(|length| Length { own: length, bucket: length });
+    let group = interface.group(&parts, length);
+    Some(Job { rows, parts, group, length, parameters: Arc::new(Parameters::new()) })
+}
+
+fn zero_part(
+    interface: &Interface,
+    config: &TensorConfig,
+    rows: usize,
+    length: Option<usize>,
+) -> Option<Part> {
+    let dims = model_dims(config);
+    let axis = variable_axis(dims);
+    let batch = (interface.signature.max_batch_size > 0).then_some(rows as i64);
+    let dims = dims.iter().enumerate().map(|(i, &dim)| match (dim < 0, Some(i) == axis, length) {
+        (false, ..) => dim,
+        (true, true, Some(length)) => length as i64,
+        (true, ..) => 1,
+    });
+    let shape = Shape::new(&batch.into_iter().chain(dims).collect::<Vec<_>>()).ok()?;
+    // An empty string is four zero bytes: its length.
+    let size = config.datatype.size().unwrap_or(4);
+    debug_assert!(config.datatype != DataType::Bytes || size == 4);
+    Some(Part { data: Bytes::from(vec![0; shape.elements() * size]), shape })
+}
+
+#[expect(clippy::disallowed_methods, reason = "warm-up measures what each batch size costs")]
+fn now() -> Instant {
+    Instant::now()
+}

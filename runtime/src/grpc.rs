@@ -1,0 +1,148 @@
+//! V2 over gRPC: a codec around [`Server`].
+
+mod edge;
+mod health;
+mod listen;
+mod service;
+mod stream;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use regex::Regex;
+use tonic::metadata::MetadataMap;
+use tonic::{Response, Status};
+use weir_protocol::grpc as codec;
+use weir_protocol::grpc::proto;
+
+use crate::args::Restriction;
+use crate::engine::{Call, Inferred};
+use crate::error::ServeError;
+use crate::server::Server;
+
+pub use listen::{Compression, GrpcListenOptions, serve};
+
+/// What the gRPC interface is configured with.
+#[derive(Clone, Debug, Default)]
+pub struct GrpcOptions {
+    /// Metadata whose names match become request parameters.
+    pub forward: Option<Regex>,
+    /// Groups of calls that want a header.
+    pub restricted: Vec<Restriction>,
+}
+
+/// The gRPC interface.
+#[derive(Clone)]
+pub struct Grpc {
+    server: Arc<Server>,
+    options: Arc<GrpcOptions>,
+}
+
+impl Grpc {
+    /// An interface to `server`.
+    #[must_use]
+    pub fn new(server: Arc<Server>, options: GrpcOptions) -> Self {
+        Self { server, options: Arc::new(options) }
+    }
+
+    /// Answers one `ModelInferRequest`.
+    async fn infer(
+        &self,
+        request: proto::ModelInferRequest,
+        metadata: &MetadataMap,
+        call: Call,
+    ) -> Result<(Inferred, usize), ServeError> {
+        let loaded = self.server.find(&request.model_name, &request.model_version)?;
+        let mut request =
+            codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
+        self.forward(&mut request, metadata)?;
+        let inferred = self.server.infer(&loaded.engine, request, call).await?;
+        Ok((inferred, loaded.engine.capacity()))
+    }
+
+    /// Metadata that `--grpc-header-forward-pattern` names become parameters.
+    fn forward(
+        &self,
+        request: &mut weir_protocol::InferRequest,
+        metadata: &MetadataMap,
+    ) -> Result<(), ServeError> {
+        let Some(pattern) = &self.options.forward else { return Ok(()) };
+        for (name, value) in metadata.clone().into_headers().iter() {
+            let whole = pattern.find(name.as_str()).is_some_and(|m| m.len() == name.as_str().len());
+            if let (true, Ok(value)) = (whole, value.to_str()) {
+                crate::request::forward(&mut request.parameters, name.as_str(), value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When the request came and when its client stops waiting (`grpc-timeout`, `weir-timeout`).
+fn call(metadata: &MetadataMap) -> Result<Call, ServeError> {
+    let received = now();
+    let timeout = metadata.get("grpc-timeout").and_then(|value| parse_timeout(value.to_str().ok()?));
+    let ours = match metadata.get("weir-timeout") {
+        None => None,
+        Some(value) => {
+            let ms = value.to_str().ok().and_then(|value| value.parse().ok());
+            Some(Duration::from_millis(ms.ok_or_else(|| {
+                ServeError::Invalid("metadata 'weir-timeout' must be a number of milliseconds".into())
+            })?))
+        }
+    };
+    let earliest = timeout.into_iter().chain(ours).min();
+    Ok(Call { deadline: earliest.and_then(|after| received.checked_add(after)) })
+}
+
+/// The gRPC wire form: at most eight digits and a unit.
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let amount: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(amount.checked_mul(3600)?)),
+        "M" => Some(Duration::from_secs(amount.checked_mul(60)?)),
+        "S" => Some(Duration::from_secs(amount)),
+        "m" => Some(Duration::from_millis(amount)),
+        "u" => Some(Duration::from_micros(amount)),
+        "n" => Some(Duration::from_nanos(amount)),
+        _ => None,
+    }
+}
+
+fn status(error: &ServeError) -> Status {
+    codec::status(error)
+}
+
+/// A response with what it cost in its trailing metadata.
+fn respond((inferred, capacity): (Inferred, usize)) -> Response<proto::ModelInferResponse> {
+    let trailers = edge::Trailing::of(&inferred.cost, capacity);
+    let mut response = Response::new(codec::encode_response(inferred.response));
+    response.extensions_mut().insert(trailers);
+    response
+}
+
+#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_of_every_unit() {
+        for (text, want) in [
+            ("2S", Some(Duration::from_secs(2))),
+            ("1H", Some(Duration::from_secs(3600))),
+            ("150m", Some(Duration::from_millis(150))),
+            ("99999999n", Some(Duration::from_nanos(99_999_999))),
+            ("S", None),
+            ("", None),
+            ("5x", None),
+            ("5é", None),
+        ] {
+            assert_eq!(parse_timeout(text), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What tonic has no place for: trailing metadata of successful unary calls, and calls closed to
+//! clients without their key.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+
+use super::GrpcOptions;
+use crate::args::{self, ApiGroup};
+use crate::engine::Cost;
+use crate::serving_headers;
+
+/// Metadata for a response's trailers, carried in its extensions.
+#[derive(Clone, Debug)]
+pub(super) struct Trailing(HeaderMap);
+
+impl Trailing {
+    pub(super) fn of(cost: &Cost, capacity: usize) -> Self {
+        let mut headers = HeaderMap::with_capacity(4);
+        let mut insert = |name: &'static str, value: Result<HeaderValue, _>| {
+            if let Ok(value) = value {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        insert("server-timing", HeaderValue::try_from(serving_headers::server_timing(cost)));
+        insert("weir-batch", HeaderValue::try_from(serving_headers::batch(cost)));
+        insert("weir-capacity", Ok(HeaderValue::from(capacity)));
+        Self(headers)
+    }
+}
+
+/// Wraps the routes of the gRPC server.
+#[derive(Clone)]
+pub(super) struct Edge<S> {
+    inner: S,
+    options: Arc<GrpcOptions>,
+}
+
+impl<S> Edge<S> {
+    pub(super) fn new(inner: S, options: Arc<GrpcOptions>) -> Self {
+        Self { inner, options }
+    }
+}
+
+impl<S> Service<Request<Body>> for Edge<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(refusal) = refusal(&self.options, &request) {
+            return Box::pin(async move { Ok(refusal.into_http()) });
+        }
+        let answer = self.inner.call(request);
+        Box::pin(async move { answer.await.map(with_trailers) })
+    }
+}
+
+fn refusal(options: &GrpcOptions, request: &Request<Body>) -> Option<Status> {
+    let group = group(request.uri().path())?;
+    let given = |name: &str| request.headers().get(name)?.to_str().ok();
+    let header = args::missing_key(&options.restricted, group, given)?;
+    Some(Status::unavailable(format!("This protocol is restricted, expecting header '{header}'")))
+}
+
+/// The group a method is in; `None` for services that are never restricted.
+fn group(path: &str) -> Option<ApiGroup> {
+    if path.starts_with("/grpc.health.v1.Health/") {
+        return Some(ApiGroup::Health);
+    }
+    let group = match path.strip_prefix("/inference.GRPCInferenceService/")? {
+        "ServerLive" | "ServerReady" | "ModelReady" => ApiGroup::Health,
+        "ServerMetadata" | "ModelMetadata" => ApiGroup::Metadata,
+        "ModelInfer" | "ModelStreamInfer" => ApiGroup::Inference,
+        "ModelConfig" => ApiGroup::ModelConfig,
+        "ModelStatistics" => ApiGroup::Statistics,
+        "RepositoryIndex" | "RepositoryModelLoad" | "RepositoryModelUnload" => {
+            ApiGroup::ModelRepository
+        }
+        "TraceSetting" => ApiGroup::Trace,
+        "LogSettings" => ApiGroup::Logging,
+        name if name.contains("SharedMemory") => ApiGroup::SharedMemory,
+        _ => return None,
+    };
+    Some(group)
+}
+
+fn with_trailers(mut response: Response<Body>) -> Response<Body> {
+    match response.extensions_mut().remove::<Trailing>() {
+        Some(Trailing(extra)) => {
+            response.map(|inner| Body::new(WithTrailers { inner, extra: Some(extra) }))
+        }
+        None => response,
+    }
+}
+
+/// A body whose trailers carry something more.
+struct WithTrailers {
+    inner: Body,
+    extra: Option<HeaderMap>,
+}
+
+impl HttpBody for WithTrailers {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = match Pin::new(&mut self.inner).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            other => return other,
+        };
+        let frame = match frame.into_trailers() {
+            Ok(mut trailers) => {
+                trailers.extend(self.extra.take().unwrap_or_default());
+                Frame::trailers(trailers)
+            }
+            Err(frame) => frame,
+        };
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

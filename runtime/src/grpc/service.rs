@@ -1,0 +1,295 @@
+//! The rpcs, each a few lines: decode, ask the server, encode.
+
+use tonic::{Request, Response, Status, Streaming};
+use weir_protocol::grpc::proto;
+use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceService;
+
+use super::stream::Responses;
+use super::{Grpc, call, respond, status};
+use crate::error::ServeError;
+use crate::repository::{Dependents, IndexState, Listing, LoadOptions};
+use crate::settings::{log, trace};
+use crate::shared_memory::{RegionStatus, SharedMemory};
+
+/// What every rpc returns.
+type Answer<T> = Result<Response<T>, Status>;
+
+fn answer<T>(result: Result<T, ServeError>) -> Answer<T> {
+    result.map(Response::new).map_err(|error| status(&error))
+}
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Grpc {
+    async fn server_live(
+        &self,
+        _: Request<proto::ServerLiveRequest>,
+    ) -> Answer<proto::ServerLiveResponse> {
+        let live = self.server.live().is_ok();
+        answer(Ok(proto::ServerLiveResponse { live }))
+    }
+
+    async fn server_ready(
+        &self,
+        _: Request<proto::ServerReadyRequest>,
+    ) -> Answer<proto::ServerReadyResponse> {
+        answer(Ok(proto::ServerReadyResponse { ready: self.server.ready() }))
+    }
+
+    async fn model_ready(
+        &self,
+        request: Request<proto::ModelReadyRequest>,
+    ) -> Answer<proto::ModelReadyResponse> {
+        let proto::ModelReadyRequest { name, version } = request.into_inner();
+        let ready = self.server.find(&name, &version).is_ok();
+        answer(Ok(proto::ModelReadyResponse { ready }))
+    }
+
+    async fn server_metadata(
+        &self,
+        _: Request<proto::ServerMetadataRequest>,
+    ) -> Answer<proto::ServerMetadataResponse> {
+        let identity = self.server.identity();
+        answer(Ok(proto::ServerMetadataResponse {
+            name: identity.name.clone(),
+            version: identity.version.clone(),
+            extensions: identity.extensions.iter().map(|&name| name.to_owned()).collect(),
+        }))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<proto::ModelMetadataRequest>,
+    ) -> Answer<proto::ModelMetadataResponse> {
+        let proto::ModelMetadataRequest { name, version } = request.into_inner();
+        answer(self.server.model_metadata(&name, &version).map(|model| {
+            proto::ModelMetadataResponse {
+                name: model.name,
+                versions: model.versions,
+                platform: model.platform,
+                inputs: model.inputs.into_iter().map(tensor_metadata).collect(),
+                outputs: model.outputs.into_iter().map(tensor_metadata).collect(),
+            }
+        }))
+    }
+
+    async fn model_infer(
+        &self,
+        request: Request<proto::ModelInferRequest>,
+    ) -> Answer<proto::ModelInferResponse> {
+        let (metadata, _, request) = request.into_parts();
+        let call = call(&metadata).map_err(|error| status(&error))?;
+        let inferred = self.infer(request, &metadata, call).await;
+        inferred.map(respond).map_err(|error| status(&error))
+    }
+
+    type ModelStreamInferStream = Responses;
+
+    async fn model_stream_infer(
+        &self,
+        request: Request<Streaming<proto::ModelInferRequest>>,
+    ) -> Answer<Responses> {
+        let (metadata, _, requests) = request.into_parts();
+        Ok(Response::new(self.stream(requests, metadata)))
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<proto::ModelConfigRequest>,
+    ) -> Answer<proto::ModelConfigResponse> {
+        let proto::ModelConfigRequest { name, version } = request.into_inner();
+        answer(self.server.find(&name, &version).map(|loaded| proto::ModelConfigResponse {
+            config: Some(loaded.proto().clone()),
+        }))
+    }
+
+    async fn model_statistics(
+        &self,
+        request: Request<proto::ModelStatisticsRequest>,
+    ) -> Answer<proto::ModelStatisticsResponse> {
+        let proto::ModelStatisticsRequest { name, version } = request.into_inner();
+        answer(self.server.statistics(&name, &version).map(|models| {
+            let stats = |(name, version, snapshot): (String, u64, crate::statistics::Snapshot)| {
+                snapshot.to_proto(&name, version)
+            };
+            proto::ModelStatisticsResponse { model_stats: models.into_iter().map(stats).collect() }
+        }))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<proto::RepositoryIndexRequest>,
+    ) -> Answer<proto::RepositoryIndexResponse> {
+        let proto::RepositoryIndexRequest { repository_name, ready } = request.into_inner();
+        let listing = if ready { Listing::Ready } else { Listing::All };
+        answer(unnamed(&repository_name).map(|()| {
+            let models = self.server.index(listing).into_iter().map(|entry| {
+                proto::repository_index_response::ModelIndex {
+                    name: entry.name,
+                    version: entry.version.unwrap_or_default(),
+                    state: entry.state.map_or("", IndexState::as_str).to_owned(),
+                    reason: entry.reason,
+                }
+            });
+            proto::RepositoryIndexResponse { models: models.collect() }
+        }))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<proto::RepositoryModelLoadRequest>,
+    ) -> Answer<proto::RepositoryModelLoadResponse> {
+        let request = request.into_inner();
+        let loaded = match unnamed(&request.repository_name).and_then(|()| load_options(request.parameters)) {
+            Ok(options) => self.server.load(&request.model_name, options).await,
+            Err(error) => Err(error),
+        };
+        answer(loaded.map(|()| proto::RepositoryModelLoadResponse {}))
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<proto::RepositoryModelUnloadRequest>,
+    ) -> Answer<proto::RepositoryModelUnloadResponse> {
+        let request = request.into_inner();
+        let unloaded = match unnamed(&request.repository_name) {
+            Ok(()) => self.server.unload(&request.model_name, Dependents::Keep).await,
+            Err(error) => Err(error),
+        };
+        answer(unloaded.map(|()| proto::RepositoryModelUnloadResponse {}))
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        request: Request<proto::SystemSharedMemoryStatusRequest>,
+    ) -> Answer<proto::SystemSharedMemoryStatusResponse> {
+        let name = request.into_inner().name;
+        let regions = self.server.memory().status(some(&name));
+        answer(regions.map_err(|error| ServeError::codec(&error)).map(|regions| {
+            let regions = regions.iter().map(|region| (region.name.clone(), region.to_proto()));
+            proto::SystemSharedMemoryStatusResponse { regions: regions.collect() }
+        }))
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        request: Request<proto::SystemSharedMemoryRegisterRequest>,
+    ) -> Answer<proto::SystemSharedMemoryRegisterResponse> {
+        let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } =
+            request.into_inner();
+        let region = RegionStatus { name, key, offset, byte_size };
+        let registered = self.server.memory().register(region);
+        let registered = registered.map_err(|error| ServeError::codec(&error));
+        answer(registered.map(|()| proto::SystemSharedMemoryRegisterResponse {}))
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        request: Request<proto::SystemSharedMemoryUnregisterRequest>,
+    ) -> Answer<proto::SystemSharedMemoryUnregisterResponse> {
+        let name = request.into_inner().name;
+        let unregistered = unregister(self.server.memory(), some(&name));
+        answer(unregistered.map(|()| proto::SystemSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        request: Request<proto::CudaSharedMemoryStatusRequest>,
+    ) -> Answer<proto::CudaSharedMemoryStatusResponse> {
+        let none = self.server.memory().status_cuda(some(&request.into_inner().name));
+        let none = none.map_err(|error| ServeError::codec(&error));
+        answer(none.map(|()| proto::CudaSharedMemoryStatusResponse::default()))
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        _: Request<proto::CudaSharedMemoryRegisterRequest>,
+    ) -> Answer<proto::CudaSharedMemoryRegisterResponse> {
+        let refused = self.server.memory().register_cuda();
+        let refused = refused.map_err(|error| ServeError::codec(&error));
+        answer(refused.map(|()| proto::CudaSharedMemoryRegisterResponse {}))
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        request: Request<proto::CudaSharedMemoryUnregisterRequest>,
+    ) -> Answer<proto::CudaSharedMemoryUnregisterResponse> {
+        let none = self.server.memory().status_cuda(some(&request.into_inner().name));
+        let none = none.map_err(|error| ServeError::codec(&error));
+        answer(none.map(|()| proto::CudaSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn trace_setting(
+        &self,
+        request: Request<proto::TraceSettingRequest>,
+    ) -> Answer<proto::TraceSettingResponse> {
+        let request = request.into_inner();
+        let model = Some(request.model_name.clone()).filter(|model| !model.is_empty());
+        if let Some(model) = &model {
+            self.server.find(model, "").map_err(|error| status(&error))?;
+        }
+        let (model, update) = (model.as_deref(), trace::update_from_proto(request));
+        let updated = self.server.trace().update(model, &update);
+        answer(updated.map(|trace| trace.to_proto()).map_err(|error| ServeError::codec(&error)))
+    }
+
+    async fn log_settings(
+        &self,
+        request: Request<proto::LogSettingsRequest>,
+    ) -> Answer<proto::LogSettingsResponse> {
+        let updated = log::update_from_proto(request.into_inner())
+            .and_then(|update| self.server.log().update(&update));
+        answer(updated.map(|log| log.to_proto()).map_err(|error| ServeError::codec(&error)))
+    }
+}
+
+fn tensor_metadata(
+    spec: weir_protocol::TensorSpec,
+) -> proto::model_metadata_response::TensorMetadata {
+    proto::model_metadata_response::TensorMetadata {
+        name: spec.name,
+        datatype: spec.datatype.name().to_owned(),
+        shape: spec.shape,
+    }
+}
+
+/// A name that may be left out; then all are meant.
+fn some(name: &str) -> Option<&str> {
+    Some(name).filter(|name| !name.is_empty())
+}
+
+fn unregister(memory: &SharedMemory, name: Option<&str>) -> Result<(), ServeError> {
+    let unregistered = match name {
+        Some(name) => memory.unregister(name),
+        None => memory.unregister_all(),
+    };
+    unregistered.map_err(|error| ServeError::codec(&error))
+}
+
+/// There is one repository, and it has no name.
+fn unnamed(repository: &str) -> Result<(), ServeError> {
+    if repository.is_empty() {
+        return Ok(());
+    }
+    Err(ServeError::Unimplemented("'repository_name' specification is not supported".to_owned()))
+}
+
+fn load_options(
+    parameters: std::collections::BTreeMap<String, proto::ModelRepositoryParameter>,
+) -> Result<LoadOptions, ServeError> {
+    use proto::model_repository_parameter::ParameterChoice;
+    let mut options = LoadOptions::default();
+    for (key, parameter) in parameters {
+        match (key.as_str(), parameter.parameter_choice) {
+            ("config", Some(ParameterChoice::StringParam(config))) => options.config = Some(config),
+            (file, Some(ParameterChoice::BytesParam(content))) if file.starts_with("file:") => {
+                options.files.push((file["file:".len()..].to_owned(), content));
+            }
+            (_, _) => {
+                return Err(ServeError::Invalid(format!(
+                    "load parameter '{key}' is neither 'config' (string) nor 'file:<version>/<name>' (bytes)"
+                )));
+            }
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,98 @@
+//! `ModelStreamInfer`: many requests on one stream, answered in their order.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt, stream};
+use tonic::metadata::MetadataMap;
+use tonic::{Status, Streaming};
+use weir_protocol::grpc as codec;
+use weir_protocol::grpc::proto;
+
+use super::{Grpc, status};
+use crate::engine::Call;
+use crate::error::ServeError;
+
+/// What a stream sends.
+pub(super) type Responses =
+    Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;
+
+/// Requests of one stream that run at once. Answers keep their order, so more would only let a
+/// fast client fill memory behind one slow request.
+const IN_FLIGHT: usize = 128;
+
+/// What a failed request does to its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnError {
+    /// It is reported in its place and the stream goes on.
+    Report,
+    /// The stream ends with the error's status (metadata `triton_grpc_error: true`).
+    End,
+}
+
+impl Grpc {
+    pub(super) fn stream(
+        &self,
+        requests: Streaming<proto::ModelInferRequest>,
+        metadata: MetadataMap,
+    ) -> Responses {
+        let on_error = match metadata.get("triton_grpc_error").map(|value| value.as_bytes()) {
+            Some(b"true") => OnError::End,
+            _ => OnError::Report,
+        };
+        let grpc = self.clone();
+        let answers = requests
+            .map(move |request| {
+                let (grpc, metadata) = (grpc.clone(), metadata.clone());
+                async move { grpc.stream_one(request?, &metadata, on_error).await }
+            })
+            .buffered(IN_FLIGHT);
+        Box::pin(until_error(answers))
+    }
+
+    async fn stream_one(
+        &self,
+        request: proto::ModelInferRequest,
+        metadata: &MetadataMap,
+        on_error: OnError,
+    ) -> Result<proto::ModelStreamInferResponse, Status> {
+        let (id, model) = (request.id.clone(), request.model_name.clone());
+        // The stream's own deadline is not that of each request on it.
+        let call = Call::default();
+        match self.infer(request, metadata, call).await {
+            Ok((inferred, _)) => {
+                let mut response = codec::encode_response(inferred.response);
+                let last = weir_protocol::Parameter::Bool(true);
+                response
+                    .parameters
+                    .insert("triton_final_response".to_owned(), codec::encode_parameter(last));
+                Ok(proto::ModelStreamInferResponse {
+                    error_message: String::new(),
+                    infer_response: Some(response),
+                })
+            }
+            Err(error) if on_error == OnError::End => Err(status(&error)),
+            Err(error) => Ok(failed(&error, id, model)),
+        }
+    }
+}
+
+fn failed(error: &ServeError, id: String, model: String) -> proto::ModelStreamInferResponse {
+    let response = proto::ModelInferResponse { id, model_name: model, ..Default::default() };
+    proto::ModelStreamInferResponse {
+        error_message: error.to_string(),
+        infer_response: Some(response),
+    }
+}
+
+/// Passes everything up to and including the first error.
+fn until_error<T: Send>(
+    answers: impl Stream<Item = Result<T, Status>> + Send,
+) -> impl Stream<Item = Result<T, Status>> + Send {
+    let boxed = Box::pin(answers);
+    stream::unfold(Some(boxed), |state| async move {
+        let mut answers = state?;
+        let next = answers.next().await?;
+        let rest = next.is_ok().then_some(answers);
+        Some((next, rest))
+    })
+}

@@ -1,0 +1,176 @@
+//! V2 (and V1 `:predict`) over HTTP: a codec around [`Server`], one file per group of calls.
+
+mod body;
+mod compression;
+mod control;
+mod infer;
+mod listen;
+mod respond;
+mod route;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, header};
+use hyper::body::Incoming;
+use regex::Regex;
+
+use crate::args::{self, Restriction};
+use crate::error::ServeError;
+use crate::server::Server;
+use body::{Body, BodyLimits};
+use compression::Coding;
+use route::Route;
+
+pub use listen::serve;
+
+/// What the HTTP interface is configured with.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// Limit of JSON, of tensors written as JSON, and of what compressed bodies unpack to.
+    pub max_input: usize,
+    /// Limit of a body as it travels.
+    pub max_body: usize,
+    /// Longest pause inside a body.
+    pub body_idle: Duration,
+    /// Longest time for a request's head, idle time before it included.
+    pub header_timeout: Duration,
+    /// Connections served at once; more wait to be accepted.
+    pub max_connections: usize,
+    /// Request headers whose names match become request parameters.
+    pub forward: Option<Regex>,
+    /// Groups of calls that want a header.
+    pub restricted: Vec<Restriction>,
+}
+
+/// The HTTP interface.
+pub struct Http {
+    server: Arc<Server>,
+    options: HttpOptions,
+}
+
+/// A request taken apart: what the calls need of it.
+struct Received {
+    headers: HeaderMap,
+    body: Bytes,
+    at: Instant,
+}
+
+type Answer = Result<Response<Body>, ServeError>;
+
+/// A body larger than this is packed, unpacked and parsed off the reactor: at some 200 MB/s it
+/// would hold up every other connection for more than a millisecond.
+const LARGE: usize = 256 * 1024;
+
+impl Http {
+    /// An interface to `server`.
+    #[must_use]
+    pub fn new(server: Arc<Server>, options: HttpOptions) -> Self {
+        Self { server, options }
+    }
+
+    /// Answers one request; every failure becomes a response.
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let at = now();
+        let (parts, body) = request.into_parts();
+        let id = parts.headers.get(respond::REQUEST_ID).cloned();
+        let answer = match Route::parse(&parts.method, parts.uri.path()) {
+            Ok(route) => self.receive(&route, parts.headers, body, at).await,
+            Err(error) => Err(error),
+        };
+        let mut response = answer.unwrap_or_else(|error| respond::error(&error));
+        if let Some(id) = id {
+            response.headers_mut().insert(respond::REQUEST_ID, id);
+        }
+        response
+    }
+
+    async fn receive(
+        &self,
+        route: &Route<'_>,
+        headers: HeaderMap,
+        body: Incoming,
+        at: Instant,
+    ) -> Answer {
+        self.admit(route, &headers)?;
+        let limits = BodyLimits { size: self.options.max_body, idle: self.options.body_idle };
+        let coding = Coding::of_request(text(&headers, header::CONTENT_ENCODING.as_str()))?;
+        let body = body::read(body, limits).await?;
+        let body = self.unpack(coding, body).await?;
+        let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
+        let received = Received { headers, body, at };
+        let response = self.call(route, received).await?;
+        self.pack(preferred, response).await
+    }
+
+    async fn call(&self, route: &Route<'_>, received: Received) -> Answer {
+        match route {
+            Route::Infer(target) => self.infer(target, received).await,
+            Route::Generate(target) => self.generate(target, received, infer::Framing::Plain).await,
+            Route::GenerateStream(target) => {
+                self.generate(target, received, infer::Framing::Events).await
+            }
+            Route::V1Predict(model) => self.predict(model, received).await,
+            Route::Load(model) => self.load(model, &received).await,
+            Route::Unload(model) => self.unload(model, &received).await,
+            other => self.control(other, &received),
+        }
+    }
+
+    /// Refuses calls of a restricted group without its key.
+    fn admit(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<(), ServeError> {
+        let given = |name: &str| text(headers, name);
+        match args::missing_key(&self.options.restricted, route.group(), given) {
+            Some(header) => Err(ServeError::Restricted(format!(
+                "This API is restricted, expecting header '{header}'"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    async fn unpack(&self, coding: Coding, body: Bytes) -> Result<Bytes, ServeError> {
+        let limit = self.options.max_input;
+        match coding {
+            Coding::Identity => Ok(body),
+            // Small bodies can unpack to large ones: always off the reactor.
+            Coding::Gzip | Coding::Deflate => {
+                off_reactor(move || coding.unpack(body, limit)).await?
+            }
+        }
+    }
+
+    async fn pack(&self, coding: Coding, response: Response<Body>) -> Answer {
+        if coding == Coding::Identity || http_body::Body::is_end_stream(response.body()) {
+            return Ok(response);
+        }
+        let (mut parts, body) = response.into_parts();
+        let bytes = body.into_bytes();
+        let packed = if bytes.len() > LARGE {
+            off_reactor(move || coding.pack(&bytes)).await??
+        } else {
+            coding.pack(&bytes)?
+        };
+        let name = http::HeaderValue::from_static(coding.name());
+        parts.headers.insert(header::CONTENT_ENCODING, name);
+        Ok(Response::from_parts(parts, packed.into()))
+    }
+}
+
+async fn off_reactor<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ServeError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| ServeError::Model(format!("the server failed on this request: {error}")))
+}
+
+/// A header's value, if it is text.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
+fn now() -> Instant {
+    Instant::now()
+}

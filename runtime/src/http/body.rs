@@ -1,0 +1,153 @@
+//! Bodies: read with limits and deadlines, written without being put together first.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::error::ServeError;
+
+/// A response body: buffers sent one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    buffers: VecDeque<Bytes>,
+    remaining: u64,
+}
+
+impl Body {
+    pub(crate) fn push(&mut self, buffer: Bytes) {
+        if !buffer.is_empty() {
+            self.remaining += buffer.len() as u64;
+            self.buffers.push_back(buffer);
+        }
+    }
+
+    /// All of it in one buffer; copies only if there are several.
+    pub(crate) fn into_bytes(mut self) -> Bytes {
+        if self.buffers.len() <= 1 {
+            return self.buffers.pop_front().unwrap_or_default();
+        }
+        let mut joined = BytesMut::with_capacity(self.remaining as usize);
+        self.buffers.iter().for_each(|buffer| joined.extend_from_slice(buffer));
+        joined.freeze()
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(buffer: Bytes) -> Self {
+        let mut body = Self::default();
+        body.push(buffer);
+        body
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.buffers.pop_front();
+        self.remaining -= next.as_ref().map_or(0, |buffer| buffer.len() as u64);
+        Poll::Ready(next.map(|buffer| Ok(Frame::data(buffer))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining)
+    }
+}
+
+/// What a request body may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    /// Bytes in all.
+    pub(crate) size: usize,
+    /// Longest pause between two pieces.
+    pub(crate) idle: Duration,
+}
+
+/// Triton's bound on the pieces of a chunked body: each costs the server far more than its sender.
+const MAX_CHUNKS: usize = 65_536;
+
+/// Reads a body whole.
+///
+/// # Errors
+/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken or stalled body.
+pub(crate) async fn read(body: Incoming, limits: BodyLimits) -> Result<Bytes, ServeError> {
+    let announced = http_body::Body::size_hint(&body);
+    if announced.lower() > limits.size as u64 {
+        return Err(too_large(limits));
+    }
+    let exact = announced.exact().map(|size| size as usize);
+    read_frames(body, limits, exact).await
+}
+
+async fn read_frames(
+    mut body: Incoming,
+    limits: BodyLimits,
+    exact: Option<usize>,
+) -> Result<Bytes, ServeError> {
+    let Some(first) = next(&mut body, limits).await? else { return Ok(Bytes::new()) };
+    if exact == Some(first.len()) {
+        return Ok(first);
+    }
+    let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2));
+    joined.extend_from_slice(&first);
+    let mut chunks = 1;
+    while let Some(piece) = next(&mut body, limits).await? {
+        chunks += 1;
+        if joined.len() + piece.len() > limits.size {
+            return Err(too_large(limits));
+        }
+        if exact.is_none() && chunks > MAX_CHUNKS {
+            return Err(ServeError::Invalid(format!(
+                "request body has more than {MAX_CHUNKS} chunks"
+            )));
+        }
+        joined.extend_from_slice(&piece);
+    }
+    Ok(joined.freeze())
+}
+
+async fn next(body: &mut Incoming, limits: BodyLimits) -> Result<Option<Bytes>, ServeError> {
+    loop {
+        let frame = tokio::time::timeout(limits.idle, body.frame()).await.map_err(|_| {
+            ServeError::Invalid(format!(
+                "request body stalled for {} s",
+                limits.idle.as_secs_f32()
+            ))
+        })?;
+        match frame {
+            None => return Ok(None),
+            Some(Err(error)) => {
+                return Err(ServeError::Invalid(format!("request body broke off: {error}")));
+            }
+            // Trailers carry nothing for us.
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+fn too_large(limits: BodyLimits) -> ServeError {
+    ServeError::TooLarge(format!(
+        "request body exceeds the maximum allowed size of {} bytes. Use --http-max-body-size to \
+         increase the limit.",
+        limits.size
+    ))
+}

@@ -1,0 +1,199 @@
+//! Inference: V2 `infer`, Triton's `generate`, V1 `:predict`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use weir_protocol::rest::{self, Limits};
+use weir_protocol::{InferRequest, TensorSpec};
+
+use super::body::Body;
+use super::route::Target;
+use super::{Answer, Http, LARGE, Received, off_reactor, respond, text};
+use crate::engine::{Call, Engine, Inferred};
+use crate::error::ServeError;
+
+/// How a generated response is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// One JSON document.
+    Plain,
+    /// Server-sent events.
+    Events,
+}
+
+const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+const TIMEOUT: &str = "weir-timeout";
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+
+impl Http {
+    pub(super) async fn infer(&self, target: &Target<'_>, received: Received) -> Answer {
+        let loaded = self.server.find(&target.model, target.version)?;
+        let call = call(&received)?;
+        let headers = &received.headers;
+        let request = self.decode(&loaded.engine, target, headers, received.body).await?;
+        let inferred = self.run(&loaded.engine, request, headers, call).await?;
+        let encoded = if output_bytes(&inferred) > LARGE {
+            let response = inferred.response;
+            off_reactor(move || rest::encode_response(&response)).await?
+        } else {
+            rest::encode_response(&inferred.response)
+        };
+        let encoded = encoded.map_err(|error| ServeError::codec(&error))?;
+        let mut body = Body::from(encoded.json);
+        encoded.blobs.into_iter().for_each(|blob| body.push(blob));
+        let content_type = if encoded.header_length.is_some() { OCTETS } else { JSON };
+        let mut response = respond::typed(content_type, body);
+        if let Some(length) = encoded.header_length {
+            response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(length));
+        }
+        respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
+        Ok(response)
+    }
+
+    async fn decode(
+        &self,
+        engine: &Arc<Engine>,
+        target: &Target<'_>,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<InferRequest, ServeError> {
+        let (model, version) = (target.model.as_ref(), target.version);
+        let header_length = match headers.get(HEADER_LENGTH) {
+            None => None,
+            Some(value) => {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                let length = rest::parse_header_length(&value, body.len());
+                Some(length.map_err(|error| ServeError::codec(&error))?)
+            }
+        };
+        let limits = self.limits();
+        let decoded = if header_length == Some(0) {
+            let inputs = inputs(engine);
+            rest::decode_raw(&of(engine, target, &inputs), body, &limits)
+        } else if header_length.unwrap_or(body.len()) > LARGE {
+            let (model, version) = (model.to_owned(), version.to_owned());
+            off_reactor(move || {
+                rest::decode_request(&model, &version, body, header_length, &limits)
+            })
+                .await?
+        } else {
+            rest::decode_request(model, version, body, header_length, &limits)
+        };
+        decoded.map_err(|error| ServeError::codec(&error))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_json: self.options.max_input, ..Limits::DEFAULT }
+    }
+
+    async fn run(
+        &self,
+        engine: &Engine,
+        mut request: InferRequest,
+        headers: &HeaderMap,
+        call: Call,
+    ) -> Result<Inferred, ServeError> {
+        self.forward_headers(&mut request, headers)?;
+        self.server.infer(engine, request, call).await
+    }
+
+    /// Request headers that `--http-header-forward-pattern` names become parameters.
+    fn forward_headers(
+        &self,
+        request: &mut InferRequest,
+        headers: &HeaderMap,
+    ) -> Result<(), ServeError> {
+        let Some(pattern) = &self.options.forward else { return Ok(()) };
+        for (name, value) in headers {
+            if pattern.find(name.as_str()).is_none_or(|found| found.len() != name.as_str().len()) {
+                continue;
+            }
+            let Ok(value) = value.to_str() else { continue };
+            crate::request::forward(&mut request.parameters, name.as_str(), value)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn generate(
+        &self,
+        target: &Target<'_>,
+        received: Received,
+        framing: Framing,
+    ) -> Answer {
+        if received.headers.contains_key(CONTENT_ENCODING) {
+            return Err(ServeError::Invalid(
+                "Unsupported content-encoding, only 'identity' is supported.".to_owned(),
+            ));
+        }
+        let loaded = self.server.find(&target.model, target.version)?;
+        let call = call(&received)?;
+        let specs = inputs(&loaded.engine);
+        let of = of(&loaded.engine, target, &specs);
+        let request = rest::decode_generate(&of, &received.body, &self.limits())
+            .map_err(|error| ServeError::codec(&error))?;
+        let inferred = self.run(&loaded.engine, request, &received.headers, call).await?;
+        let json = rest::encode_generate(&inferred.response)
+            .map_err(|error| ServeError::codec(&error))?;
+        let mut response = match framing {
+            Framing::Plain => respond::json(json),
+            Framing::Events => respond::typed(EVENTS, rest::event(&json).into()),
+        };
+        respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
+        Ok(response)
+    }
+
+    pub(super) async fn predict(&self, model: &str, received: Received) -> Answer {
+        let loaded = self.server.find(model, "")?;
+        let call = call(&received)?;
+        let specs = inputs(&loaded.engine);
+        let target = Target { model: model.into(), version: "" };
+        let of = of(&loaded.engine, &target, &specs);
+        let request = rest::decode_predict(&of, &received.body, &self.limits())
+            .map_err(|error| ServeError::codec(&error))?;
+        let inferred = self.run(&loaded.engine, request, &received.headers, call).await?;
+        let json = rest::encode_predict(&inferred.response)
+            .map_err(|error| ServeError::codec(&error))?;
+        let mut response = respond::json(json);
+        respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
+        Ok(response)
+    }
+}
+
+/// When the request came, and when its client stops waiting (`weir-timeout`, in ms).
+fn call(received: &Received) -> Result<Call, ServeError> {
+    let deadline = match received.headers.get(TIMEOUT) {
+        None => None,
+        Some(_) => {
+            let ms = text(&received.headers, TIMEOUT).and_then(|value| value.parse().ok());
+            let ms = ms.ok_or_else(|| {
+                ServeError::Invalid(format!("header '{TIMEOUT}' must be a number of milliseconds"))
+            })?;
+            received.at.checked_add(Duration::from_millis(ms))
+        }
+    };
+    Ok(Call { deadline })
+}
+
+fn inputs(engine: &Engine) -> Vec<TensorSpec> {
+    let signature = &engine.interface().signature;
+    signature.inputs.iter().map(|input| input.spec(signature.max_batch_size)).collect()
+}
+
+/// The model as bodies without names and types need it.
+fn of<'a>(engine: &Engine, target: &'a Target<'_>, inputs: &'a [TensorSpec]) -> rest::Target<'a> {
+    rest::Target {
+        model: &target.model,
+        version: target.version,
+        inputs,
+        batching: engine.interface().batching(),
+    }
+}
+
+fn output_bytes(inferred: &Inferred) -> usize {
+    inferred.response.outputs.iter().map(|(tensor, _)| tensor.data().len()).sum()
+}

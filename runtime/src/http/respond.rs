@@ -1,0 +1,83 @@
+//! Responses and their headers.
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response};
+use weir_protocol::rest;
+use weir_protocol::{Code, Coded};
+
+use super::body::Body;
+use crate::engine::Cost;
+use crate::error::ServeError;
+use crate::serving_headers;
+
+/// Echoed when the client sends it.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Where the time went; a standard that browsers and proxies show.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Requests the server can work on at once; the gateway's credits come from it.
+pub(super) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
+
+/// The batch a request was part of.
+const BATCH: HeaderName = HeaderName::from_static("weir-batch");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// 200 with a JSON body.
+pub(super) fn json(body: impl Into<Bytes>) -> Response<Body> {
+    typed(JSON, Body::from(body.into()))
+}
+
+/// 200 without a body, as Triton answers changes.
+pub(super) fn done() -> Response<Body> {
+    Response::new(Body::default())
+}
+
+/// 200 with that body.
+pub(super) fn typed(content_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// The one way an error becomes a response.
+pub(super) fn error(error: &ServeError) -> Response<Body> {
+    let code = error.code();
+    let mut response = json(rest::error_body(&error.to_string()));
+    *response.status_mut() = code.http();
+    match code {
+        // One second: a queue that refuses is some batches deep, never minutes.
+        Code::Overloaded => {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Code::Unimplemented => {
+            let codings = HeaderValue::from_static("gzip, deflate");
+            response.headers_mut().insert(ACCEPT_ENCODING, codings);
+        }
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::MethodNotAllowed
+        | Code::TooLarge
+        | Code::AlreadyExists
+        | Code::Restricted
+        | Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::Internal => {}
+    }
+    response
+}
+
+/// Adds what an inference cost.
+pub(super) fn add_cost(response: &mut Response<Body>, cost: &Cost, capacity: usize) {
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::try_from(serving_headers::server_timing(cost)) {
+        headers.insert(SERVER_TIMING, value);
+    }
+    headers.insert(CAPACITY, HeaderValue::from(capacity));
+    if let Ok(value) = HeaderValue::try_from(serving_headers::batch(cost)) {
+        headers.insert(BATCH, value);
+    }
+}

@@ -1,0 +1,273 @@
+//! Which V2 or V1 call a method and a path mean. A function of values: no server behind it.
+
+use std::borrow::Cow;
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use crate::args::ApiGroup;
+use crate::error::ServeError;
+
+/// A model and the version asked for; an empty version means the newest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    pub(crate) model: Cow<'a, str>,
+    pub(crate) version: &'a str,
+}
+
+/// One call of the HTTP interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    /// `GET /v2`
+    ServerMetadata,
+    /// `GET /v2/health/live`
+    Live,
+    /// `GET /v2/health/ready`
+    Ready,
+    /// `GET /v2/models`
+    Models,
+    /// `GET /v2/models/{m}[/versions/{v}]`
+    ModelMetadata(Target<'a>),
+    /// `GET …/ready`
+    ModelReady(Target<'a>),
+    /// `GET …/config`
+    ModelConfig(Target<'a>),
+    /// `POST …/infer`
+    Infer(Target<'a>),
+    /// `POST …/generate`
+    Generate(Target<'a>),
+    /// `POST …/generate_stream`
+    GenerateStream(Target<'a>),
+    /// `GET …/stats`, `GET /v2/models/stats`
+    Statistics(Option<Target<'a>>),
+    /// `GET` and `POST` of `/v2[/models/{m}]/trace/setting`
+    Trace(Access, Option<Cow<'a, str>>),
+    /// `GET` and `POST /v2/logging`
+    Logging(Access),
+    /// `POST /v2/repository/index`
+    Index,
+    /// `POST /v2/repository/models/{m}/load`
+    Load(Cow<'a, str>),
+    /// `POST /v2/repository/models/{m}/unload`
+    Unload(Cow<'a, str>),
+    /// The three above with a repository's name before `models` or `index`.
+    NamedRepository,
+    /// `…/status`, of one region or all
+    RegionStatus(Memory, Option<Cow<'a, str>>),
+    /// `…/region/{n}/register`
+    RegionRegister(Memory, Cow<'a, str>),
+    /// `…/unregister`, of one region or all
+    RegionUnregister(Memory, Option<Cow<'a, str>>),
+    /// `GET /v1/models`
+    V1Models,
+    /// `GET /v1/models/{m}`
+    V1Ready(Cow<'a, str>),
+    /// `POST /v1/models/{m}:predict`
+    V1Predict(Cow<'a, str>),
+}
+
+/// Whether a setting is read or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Update,
+}
+
+/// Which kind of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    System,
+    Cuda,
+}
+
+impl<'a> Route<'a> {
+    /// Reads a request line.
+    ///
+    /// # Errors
+    /// [`ServeError::NotFound`] for a path no call has, [`ServeError::MethodNotAllowed`] for a path
+    /// that exists with another method.
+    pub(crate) fn parse(method: &Method, path: &'a str) -> Result<Self, ServeError> {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let mut segments = [""; MAX_SEGMENTS];
+        let mut count = 0;
+        for segment in path.split('/').skip(1) {
+            *segments.get_mut(count).ok_or_else(not_found)? = segment;
+            count += 1;
+        }
+        match segments.get(..count) {
+            Some(["v2", rest @ ..]) => v2(method, rest),
+            Some(["v1", "models", rest @ ..]) => v1(method, rest),
+            _ => Err(not_found()),
+        }
+    }
+
+    /// The group a restriction names.
+    pub(crate) fn group(&self) -> ApiGroup {
+        match self {
+            Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Ready(_) => ApiGroup::Health,
+            Self::ServerMetadata | Self::Models | Self::ModelMetadata(_) | Self::V1Models => {
+                ApiGroup::Metadata
+            }
+            Self::Infer(_) | Self::Generate(_) | Self::GenerateStream(_) | Self::V1Predict(_) => {
+                ApiGroup::Inference
+            }
+            Self::ModelConfig(_) => ApiGroup::ModelConfig,
+            Self::Statistics(_) => ApiGroup::Statistics,
+            Self::Trace(..) => ApiGroup::Trace,
+            Self::Logging(_) => ApiGroup::Logging,
+            Self::Index | Self::Load(_) | Self::Unload(_) | Self::NamedRepository => {
+                ApiGroup::ModelRepository
+            }
+            Self::RegionStatus(..) | Self::RegionRegister(..) | Self::RegionUnregister(..) => {
+                ApiGroup::SharedMemory
+            }
+        }
+    }
+}
+
+/// The longest path: `v2/repository/{r}/models/{m}/unload`, and one more to tell "too long".
+const MAX_SEGMENTS: usize = 8;
+
+fn v2<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
+    match rest {
+        [] => get(method, Route::ServerMetadata),
+        ["health", "live"] => get(method, Route::Live),
+        ["health", "ready"] => get(method, Route::Ready),
+        ["logging"] => Ok(Route::Logging(access(method)?)),
+        ["trace", "setting"] => Ok(Route::Trace(access(method)?, None)),
+        ["models"] => get(method, Route::Models),
+        ["models", "stats"] => get(method, Route::Statistics(None)),
+        ["models", model, rest @ ..] => of_model(method, model, rest),
+        ["repository", rest @ ..] => repository(method, rest),
+        ["systemsharedmemory", rest @ ..] => region(method, Memory::System, rest),
+        ["cudasharedmemory", rest @ ..] => region(method, Memory::Cuda, rest),
+        _ => Err(not_found()),
+    }
+}
+
+fn of_model<'a>(
+    method: &Method,
+    model: &'a str,
+    rest: &[&'a str],
+) -> Result<Route<'a>, ServeError> {
+    if let ["trace", "setting"] = rest {
+        return Ok(Route::Trace(access(method)?, Some(decoded(model)?)));
+    }
+    let (version, call) = match rest {
+        ["versions", version, call @ ..] if is_number(version) => (*version, call),
+        ["versions", ..] => return Err(not_found()),
+        call => ("", call),
+    };
+    let target = Target { model: decoded(model)?, version };
+    match call {
+        ["infer"] => post(method, Route::Infer(target)),
+        [] => get(method, Route::ModelMetadata(target)),
+        ["ready"] => get(method, Route::ModelReady(target)),
+        ["config"] => get(method, Route::ModelConfig(target)),
+        ["stats"] => get(method, Route::Statistics(Some(target))),
+        ["generate"] => post(method, Route::Generate(target)),
+        ["generate_stream"] => post(method, Route::GenerateStream(target)),
+        _ => Err(not_found()),
+    }
+}
+
+fn repository<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
+    match rest {
+        ["index"] => post(method, Route::Index),
+        ["models", model, "load"] => post(method, Route::Load(decoded(model)?)),
+        ["models", model, "unload"] => post(method, Route::Unload(decoded(model)?)),
+        [_, "index"] | [_, "models", _, "load" | "unload"] => post(method, Route::NamedRepository),
+        _ => Err(not_found()),
+    }
+}
+
+fn region<'a>(method: &Method, kind: Memory, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
+    match rest {
+        ["status"] => get(method, Route::RegionStatus(kind, None)),
+        ["region", name, "status"] => get(method, Route::RegionStatus(kind, Some(decoded(name)?))),
+        ["region", name, "register"] => post(method, Route::RegionRegister(kind, decoded(name)?)),
+        ["unregister"] => post(method, Route::RegionUnregister(kind, None)),
+        ["region", name, "unregister"] => {
+            post(method, Route::RegionUnregister(kind, Some(decoded(name)?)))
+        }
+        _ => Err(not_found()),
+    }
+}
+
+fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
+    match rest {
+        [] => get(method, Route::V1Models),
+        [last] => match last.strip_suffix(":predict") {
+            Some(model) => post(method, Route::V1Predict(decoded(model)?)),
+            None => get(method, Route::V1Ready(decoded(last)?)),
+        },
+        _ => Err(not_found()),
+    }
+}
+
+fn get<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
+    if method == Method::GET { Ok(route) } else { Err(ServeError::MethodNotAllowed) }
+}
+
+fn post<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
+    if method == Method::POST { Ok(route) } else { Err(ServeError::MethodNotAllowed) }
+}
+
+fn access(method: &Method) -> Result<Access, ServeError> {
+    match *method {
+        Method::GET => Ok(Access::Read),
+        Method::POST => Ok(Access::Update),
+        _ => Err(ServeError::MethodNotAllowed),
+    }
+}
+
+/// tritonclient percent-encodes model and region names.
+fn decoded(segment: &str) -> Result<Cow<'_, str>, ServeError> {
+    percent_decode_str(segment)
+        .decode_utf8()
+        .map_err(|_| ServeError::Invalid(format!("name '{segment}' in the path is not UTF-8")))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn not_found() -> ServeError {
+    ServeError::NotFound("Not Found".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(model: &str, version: &'static str) -> Target<'static> {
+        Target { model: model.to_owned().into(), version }
+    }
+
+    fn check(method: Method, path: &str, want: Result<Route<'_>, ServeError>) {
+        assert_eq!(Route::parse(&method, path), want, "{method} {path}");
+    }
+
+    #[test]
+    fn paths_of_models() {
+        check(Method::POST, "/v2/models/m/infer", Ok(Route::Infer(target("m", ""))));
+        check(Method::POST, "/v2/models/m/versions/3/infer", Ok(Route::Infer(target("m", "3"))));
+        check(Method::GET, "/v2/models/a%2Fb.c", Ok(Route::ModelMetadata(target("a/b.c", ""))));
+        check(Method::GET, "/v2/models/m/versions/abc", Err(not_found()));
+        check(Method::GET, "/v2/models/m/infer", Err(ServeError::MethodNotAllowed));
+        check(Method::GET, "/v2/models/stats", Ok(Route::Statistics(None)));
+        check(Method::POST, "/v1/models/m:predict", Ok(Route::V1Predict("m".into())));
+    }
+
+    #[test]
+    fn paths_of_the_server() {
+        check(Method::GET, "/v2", Ok(Route::ServerMetadata));
+        check(Method::GET, "/v2/", Ok(Route::ServerMetadata));
+        check(Method::GET, "/v2/unknown", Err(not_found()));
+        check(Method::POST, "/v2/health/live", Err(ServeError::MethodNotAllowed));
+        check(Method::POST, "/v2/repository/r/index", Ok(Route::NamedRepository));
+        let all = Route::RegionUnregister(Memory::System, None);
+        check(Method::POST, "/v2/systemsharedmemory/unregister", Ok(all));
+        check(Method::GET, "/a/b/c/d/e/f/g/h/i/j", Err(not_found()));
+    }
+}

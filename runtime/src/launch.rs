@@ -1,0 +1,161 @@
+//! From a configured model version to a running engine: backend, weights, signature, policy, warm-up.
+
+mod policy;
+mod samples;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_protocol::grpc::proto;
+
+use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
+use crate::config::ModelConfig;
+use crate::engine::{Engine, EngineSpec, WarmUpPlan};
+use crate::repository::{Launch, VersionSource};
+use crate::request::Interface;
+
+/// Launches model versions on the backends it has.
+pub struct Launcher {
+    backends: Vec<Arc<dyn Backend>>,
+    options: LaunchOptions,
+}
+
+/// What holds for every model.
+#[derive(Clone, Debug)]
+pub struct LaunchOptions {
+    /// GPUs that models may use; none means the processor.
+    pub gpus: Vec<usize>,
+    /// Bound on each model's queue.
+    pub max_queued: usize,
+    /// Time for measuring batch sizes before readiness, per instance.
+    pub warm_up: Duration,
+}
+
+/// A version that serves.
+pub struct Loaded {
+    /// Its engine.
+    pub engine: Arc<Engine>,
+    /// Its configuration, completed.
+    pub config: Arc<ModelConfig>,
+    /// How long loading and warming up took.
+    pub load: Duration,
+}
+
+impl Launcher {
+    /// A launcher that tries `backends` in order.
+    #[must_use]
+    pub fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
+        Self { backends, options }
+    }
+
+    fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, LoadError> {
+        let found = self.backends.iter().find(|backend| backend.names().contains(&name));
+        found.ok_or_else(|| {
+            let known: Vec<&str> =
+                self.backends.iter().flat_map(|b| b.names().first().copied()).collect();
+            LoadError::Config(format!(
+                "there is no backend '{name}'; this server has: {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    fn start(&self, source: &VersionSource, config: ModelConfig) -> Result<Loaded, LoadError> {
+        let started = now();
+        let devices: Vec<Device> =
+            config.instance_groups.iter().flat_map(|group| group.devices()).collect();
+        let model = self.backend(&config.backend)?.load(&model_source(source, &config, &devices))?;
+        let signature = model.signature().clone();
+        let config = config.complete(&signature).map_err(refused)?;
+        let interface =
+            Interface { model: source.name.clone(), signature, padding: config.padding.clone() };
+        let spec = EngineSpec {
+            version: source.version,
+            policy: policy::of(&config, self.options.max_queued),
+            devices,
+            labels: labels(&interface, &source.labels),
+            warm_up: self.warm_up(&config, &interface, model.as_ref(), &source.model_dir)?,
+            interface,
+        };
+        let engine = Arc::new(Engine::start(spec, &model)?);
+        Ok(Loaded { engine, config: Arc::new(config), load: started.elapsed() })
+    }
+
+    fn warm_up(
+        &self,
+        config: &ModelConfig,
+        interface: &Interface,
+        model: &dyn Model,
+        model_dir: &Path,
+    ) -> Result<WarmUpPlan, LoadError> {
+        let sample = |warmup| samples::sample(warmup, interface, model_dir);
+        let samples = config.warmups.iter().map(sample).collect::<Result<Vec<_>, _>>()?;
+        let sizes = match self.options.warm_up {
+            Duration::ZERO => WarmUp::Needless,
+            _ => model.warm_up(),
+        };
+        Ok(WarmUpPlan { samples, sizes, budget: self.options.warm_up })
+    }
+}
+
+impl Launch for Launcher {
+    type Served = Loaded;
+
+    fn launch(&self, source: &VersionSource) -> Result<Loaded, LoadError> {
+        let config = ModelConfig::clone(&source.config);
+        let config = config.place(&self.options.gpus).map_err(refused)?;
+        self.start(source, config)
+    }
+
+    async fn retire(&self, served: Arc<Loaded>) {
+        served.engine.drain().await;
+    }
+
+    fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError> {
+        self.backend(backend).map(|backend| backend.default_filename())
+    }
+}
+
+impl Loaded {
+    /// Its configuration as clients see it.
+    #[must_use]
+    pub fn proto(&self) -> &proto::ModelConfig {
+        &self.config.proto
+    }
+
+    /// `platform` of its configuration, else the backend.
+    #[must_use]
+    pub fn platform(&self) -> &str {
+        let platform = &self.config.proto.platform;
+        if platform.is_empty() { &self.config.backend } else { platform }
+    }
+}
+
+fn model_source(source: &VersionSource, config: &ModelConfig, devices: &[Device]) -> ModelSource {
+    ModelSource {
+        name: source.name.clone(),
+        version: source.version,
+        path: source.path.clone(),
+        inputs: config.inputs.clone(),
+        outputs: config.outputs.clone(),
+        max_batch_size: config.max_batch_size,
+        parameters: config.parameters.clone(),
+        devices: devices.to_vec(),
+    }
+}
+
+fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {
+    let outputs = interface.signature.outputs.iter();
+    outputs.map(|output| named.get(&output.name).cloned().unwrap_or_default()).collect()
+}
+
+fn refused(error: crate::config::ConfigError) -> LoadError {
+    LoadError::Config(error.to_string())
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a model took to load is a metric")]
+fn now() -> Instant {
+    Instant::now()
+}
