@@ -1,0 +1,39 @@
+//! Class labels, from the files that the configuration names.
+
+use std::fs;
+use std::path::Path;
+
+use super::launch::VersionSource;
+use crate::backend::LoadError;
+
+/// A million classes of 64 bytes: more is another file under that name.
+const LONGEST: u64 = 64 << 20;
+
+/// Fills in the labels of every output that has a label file: one label a line.
+///
+/// # Errors
+/// [`LoadError::File`] naming the file.
+pub(super) fn read(mut source: VersionSource) -> Result<VersionSource, LoadError> {
+    for (output, file) in &source.config.label_filenames {
+        let labels = lines(&source.model_dir.join(file))?;
+        source.labels.insert(output.clone(), labels);
+    }
+    Ok(source)
+}
+
+fn lines(path: &Path) -> Result<Vec<String>, LoadError> {
+    let failed = |reason: String| {
+        LoadError::File(format!(
+            "failed to read label file '{}': {reason}",
+            path.display()
+        ))
+    };
+    let length = fs::metadata(path)
+        .map_err(|error| failed(error.to_string()))?
+        .len();
+    if length > LONGEST {
+        return Err(failed(format!("larger than {LONGEST} bytes")));
+    }
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}

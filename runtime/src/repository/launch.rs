@@ -1,0 +1,47 @@
+//! The seam to what runs models: the repository decides when a version comes and goes, a [`Launch`]
+//! does it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::backend::LoadError;
+use crate::config::ModelConfig;
+
+/// Brings one model version to life and puts it to rest.
+pub trait Launch: Send + Sync + 'static {
+    /// A version that answers requests.
+    type Served: Send + Sync + 'static;
+
+    /// Loads and warms up. Blocking: it runs on a loader thread. A panic is a failed load.
+    ///
+    /// # Errors
+    /// [`LoadError`]; its text becomes the version's reason in the index.
+    fn launch(&self, source: &VersionSource) -> Result<Self::Served, LoadError>;
+
+    /// Takes nothing new and answers what was accepted. The repository bounds how long it waits.
+    fn retire(&self, served: Arc<Self::Served>) -> impl Future<Output = ()> + Send;
+
+    /// The file a version directory must hold for that backend (or platform); `None` where it needs none.
+    ///
+    /// # Errors
+    /// There is no such backend; the text names those there are.
+    fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError>;
+}
+
+/// Where a model version lies and how it is configured.
+#[derive(Clone, Debug)]
+pub struct VersionSource {
+    /// The model's name, as clients use it.
+    pub name: String,
+    /// The version.
+    pub version: u64,
+    /// The model's directory: labels and warm-up data lie under it.
+    pub model_dir: PathBuf,
+    /// The model file, or the version's directory for backends without one.
+    pub path: PathBuf,
+    /// The configuration, completed as far as it can be without the model.
+    pub config: Arc<ModelConfig>,
+    /// Class labels by output name, in order of their index.
+    pub labels: BTreeMap<String, Vec<String>>,
+}

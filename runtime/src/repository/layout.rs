@@ -1,0 +1,117 @@
+//! What a path holds. The order of the questions is a contract: a file; a directory with
+//! `config.pbtxt` or numeric children; a directory with `model.pt`; else a directory of models.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::versions;
+
+/// The configuration's file name in a model's directory.
+pub(super) const CONFIG_FILE: &str = "config.pbtxt";
+
+/// The one file of a model directory without versions and configuration.
+pub(super) const BARE_FILE: &str = "model.pt";
+
+/// What a path holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// A model.
+    Model(Layout),
+    /// None of the model layouts: a directory that may have models below it.
+    Directory,
+}
+
+/// How one model's files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// The path is the model file; version 1.
+    File,
+    /// Triton's: a configuration, or a directory per version, or both.
+    Versioned,
+    /// A directory with `model.pt`; version 1.
+    Bare,
+}
+
+/// Asks what a path holds. Symbolic links count as what they point to.
+///
+/// # Errors
+/// A sentence that names the path and why it cannot be read.
+pub(super) fn probe(path: &Path) -> Result<Holding, String> {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if metadata.is_file() {
+        return Ok(Holding::Model(Layout::File));
+    }
+    let children = children(path)?;
+    let holds_file = |name: &str| {
+        children
+            .iter()
+            .any(|child| child.is(name) && child.path.is_file())
+    };
+    if holds_file(CONFIG_FILE) || children.iter().any(Child::is_version) {
+        Ok(Holding::Model(Layout::Versioned))
+    } else if holds_file(BARE_FILE) {
+        Ok(Holding::Model(Layout::Bare))
+    } else {
+        Ok(Holding::Directory)
+    }
+}
+
+/// The version directories of a model's directory, in ascending order.
+///
+/// # Errors
+/// As [`probe`].
+pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> {
+    let numbered = |child: Child| child.version().map(|version| (version, child.path));
+    let mut found: Vec<_> = children(model)?.into_iter().filter_map(numbered).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug)]
+pub(super) struct Child {
+    /// Its name; what is not UTF-8 no client can ask for.
+    pub name: Option<String>,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+impl Child {
+    /// Whether it has that name.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name.as_deref() == Some(name)
+    }
+
+    /// Whether it is a version's directory.
+    pub(super) fn is_version(&self) -> bool {
+        self.version().is_some()
+    }
+
+    fn version(&self) -> Option<u64> {
+        let version = versions::number(self.name.as_deref()?)?;
+        self.path.is_dir().then_some(version)
+    }
+}
+
+/// The entries of a directory, in order of their paths.
+///
+/// # Errors
+/// As [`probe`].
+pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {
+        let entry = entry.map_err(|error| unreadable(directory, &error))?;
+        found.push(Child {
+            name: entry.file_name().into_string().ok(),
+            path: entry.path(),
+        });
+    }
+    found.sort_unstable_by(|left, right| left.path.cmp(&right.path));
+    Ok(found)
+}
+
+/// Says which path cannot be read and why.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("cannot read '{}': {error}", path.display())
+}

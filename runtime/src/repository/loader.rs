@@ -1,0 +1,114 @@
+//! Runs loads on threads of their own, a few at a time, and survives them.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::inspect::Inspected;
+use super::labels;
+use super::launch::{Launch, VersionSource};
+use super::options::Options;
+use crate::backend::LoadError;
+
+/// Loads model versions.
+#[derive(Debug)]
+pub(super) struct Loader<L> {
+    launch: Arc<L>,
+    threads: Semaphore,
+    retries: u32,
+}
+
+impl<L: Launch> Loader<L> {
+    /// A loader with as many threads and retries as the options say.
+    pub(super) fn new(launch: Arc<L>, options: &Options) -> Self {
+        let threads = Semaphore::new(options.load_threads.get());
+        Self {
+            launch,
+            threads,
+            retries: options.retries,
+        }
+    }
+
+    /// Loads one version, waiting for a free thread first.
+    ///
+    /// # Errors
+    /// The reason, for the index and the client.
+    pub(super) async fn load(
+        &self,
+        name: &str,
+        version: u64,
+        from: &Inspected,
+    ) -> Result<L::Served, String> {
+        // The semaphore is never closed, so there is always a permit inside.
+        let _thread = self.threads.acquire().await;
+        let mut attempts_left = self.retries;
+        loop {
+            match self.attempt(name, version, from).await {
+                Err(reason) if attempts_left > 0 => {
+                    attempts_left -= 1;
+                    tracing::warn!(
+                        model = name,
+                        version,
+                        reason,
+                        attempts_left,
+                        "load failed, trying again"
+                    );
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        name: &str,
+        version: u64,
+        from: &Inspected,
+    ) -> Result<L::Served, String> {
+        let Some(fingerprint) = from.versions.get(&version) else {
+            return Err(format!("no version {version}"));
+        };
+        let source = VersionSource {
+            name: name.to_owned(),
+            version,
+            model_dir: from.dir.clone(),
+            path: fingerprint.path.clone(),
+            config: Arc::clone(&from.config),
+            labels: std::collections::BTreeMap::new(),
+        };
+        let launch = Arc::clone(&self.launch);
+        let thread = tokio::task::spawn_blocking(move || launch_guarded(launch.as_ref(), source));
+        thread
+            .await
+            .unwrap_or_else(|_| Err("the server ended while the model loaded".to_owned()))
+    }
+}
+
+/// A panic in a model library is a failed load, not a dead server.
+fn launch_guarded<L: Launch>(launch: &L, source: VersionSource) -> Result<L::Served, String> {
+    let launched = || {
+        let source = labels::read(source)?;
+        if !source.path.exists() {
+            return Err(LoadError::File(format!(
+                "no file '{}'",
+                source.path.display()
+            )));
+        }
+        launch.launch(&source)
+    };
+    match catch_unwind(AssertUnwindSafe(launched)) {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(payload) => Err(format!(
+            "the model library panicked: {}",
+            panic_text(payload.as_ref())
+        )),
+    }
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no reason given")
+}

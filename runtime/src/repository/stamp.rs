@@ -1,0 +1,80 @@
+//! Whether files changed: their sizes and times of modification, not their content.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::layout::{self, Child};
+
+/// Deeper than any model's files lie. A symbolic link that points upwards ends here.
+const DEEPEST: usize = 8;
+
+/// More files than any model has; a repository path that was mistyped as a model has more.
+const MOST_FILES: usize = 10_000;
+
+/// Files as they were when somebody looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp(Vec<(PathBuf, u64, SystemTime)>);
+
+impl Stamp {
+    /// Of one file, or of a directory and all below it.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot be read, or says that it is too much.
+    pub(super) fn of(path: &Path) -> Result<Self, String> {
+        let mut stamp = Self::default();
+        stamp.add(path, DEEPEST)?;
+        Ok(stamp)
+    }
+
+    /// Of a directory's entries but those that `leave_out` names.
+    ///
+    /// # Errors
+    /// As [`Stamp::of`].
+    pub(super) fn beside(
+        directory: &Path,
+        leave_out: impl Fn(&Child) -> bool,
+    ) -> Result<Self, String> {
+        let mut stamp = Self::default();
+        for child in layout::children(directory)?
+            .iter()
+            .filter(|child| !leave_out(child))
+        {
+            stamp.add(&child.path, DEEPEST - 1)?;
+        }
+        Ok(stamp)
+    }
+
+    fn add(&mut self, path: &Path, depth: usize) -> Result<(), String> {
+        // A link to nothing is nobody's model file, and editors leave such links as locks.
+        let Ok(metadata) = fs::metadata(path) else {
+            return Ok(());
+        };
+        if metadata.is_dir() {
+            return self.add_below(path, depth);
+        }
+        let modified = metadata
+            .modified()
+            .map_err(|error| layout::unreadable(path, &error))?;
+        self.0.push((path.to_owned(), metadata.len(), modified));
+        if self.0.len() > MOST_FILES {
+            return Err(format!(
+                "'{}' is one of over {MOST_FILES} files",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    fn add_below(&mut self, directory: &Path, depth: usize) -> Result<(), String> {
+        if depth == 0 {
+            return Err(format!(
+                "'{}' is over {DEEPEST} levels deep",
+                directory.display()
+            ));
+        }
+        layout::children(directory)?
+            .iter()
+            .try_for_each(|child| self.add(&child.path, depth - 1))
+    }
+}

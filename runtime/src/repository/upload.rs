@@ -1,0 +1,188 @@
+//! Models that come with a load call: files written where nothing else lies.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use weir_protocol::Code;
+
+use crate::error::ServeError;
+
+/// What precedes a file's path in the parameter's name.
+const PREFIX: &str = "file:";
+
+/// `NAME_MAX` of Linux, bytes.
+const LONGEST_NAME: usize = 255;
+
+/// More files than a model has; each costs an inode.
+const MOST_FILES: usize = 1000;
+
+/// Writes a model's files into a fresh directory, which lives as long as what is returned.
+///
+/// # Errors
+/// InvalidArgument for paths that lead out or are too long, TooLarge beyond `limit` bytes in all,
+/// Internal where the disk refuses.
+pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, ServeError> {
+    let bytes: usize = files.iter().map(|(_, content)| content.len()).sum();
+    if bytes > limit || files.len() > MOST_FILES {
+        return Err(ServeError::TooLarge(format!(
+            "{} uploaded files of {bytes} bytes exceed the {MOST_FILES} files or {limit} bytes allowed",
+            files.len()
+        )));
+    }
+    let files = checked(files)?;
+    let disk = |error: std::io::Error| {
+        refusal(
+            format!("cannot store the uploaded files: {error}"),
+            Code::Internal,
+        )
+    };
+    let directory = tempfile::Builder::new()
+        .prefix("weir-model-")
+        .tempdir()
+        .map_err(disk)?;
+    for (path, content) in files {
+        place(&directory.path().join(path), content).map_err(disk)?;
+    }
+    Ok(directory)
+}
+
+/// Every path, each once, all within the model's directory.
+fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeError> {
+    let mut seen = BTreeSet::new();
+    let mut checked = Vec::with_capacity(files.len());
+    for (name, content) in files {
+        let path = relative(name)?;
+        if !seen.insert(path.clone()) {
+            return Err(invalid(format!("file '{name}' is given twice")));
+        }
+        checked.push((path, content));
+    }
+    let mut above = seen.iter().flat_map(|path| path.ancestors().skip(1));
+    match above.find(|directory| seen.contains(*directory)) {
+        Some(both) => Err(invalid(format!(
+            "'{}' is both a file and a directory",
+            both.display()
+        ))),
+        None => Ok(checked),
+    }
+}
+
+/// The path below the model's directory that a parameter's name stands for.
+fn relative(name: &str) -> Result<PathBuf, ServeError> {
+    let shown: String = name
+        .chars()
+        .take(LONGEST_NAME)
+        .flat_map(char::escape_debug)
+        .collect();
+    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    if path.as_os_str().is_empty() {
+        return Err(invalid(format!(
+            "invalid file path '{shown}', it names no file"
+        )));
+    }
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(part) if part.len() > LONGEST_NAME => {
+                return Err(invalid(format!(
+                    "invalid file path '{shown}...', a name in it has {} bytes, at most {LONGEST_NAME} are allowed",
+                    part.len()
+                )));
+            }
+            Component::Normal(_) if !name.contains(['\\', '\0']) => clean.push(part),
+            Component::Normal(_)
+            | Component::Prefix(_)
+            | Component::RootDir
+            | Component::CurDir
+            | Component::ParentDir => {
+                return Err(invalid(format!(
+                    "invalid file path '{shown}', file path must not contain path traversal characters"
+                )));
+            }
+        }
+    }
+    Ok(clean)
+}
+
+fn place(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, content)
+}
+
+fn invalid(message: String) -> ServeError {
+    refusal(message, Code::InvalidArgument)
+}
+
+fn refusal(message: String, code: Code) -> ServeError {
+    ServeError::Repository { message, code }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use weir_protocol::{Code, Coded};
+
+    use super::write;
+
+    fn files(names: &[&str]) -> Vec<(String, Bytes)> {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), Bytes::from_static(b"weights")))
+            .collect()
+    }
+
+    fn refused(names: &[&str], words: &str) {
+        let error = write(&files(names), 1000).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn files_lie_where_they_say_and_go_with_the_directory() {
+        let directory = write(&files(&["file:1/model.pt", "labels.txt"]), 14).unwrap();
+        let path = directory.path().to_owned();
+        assert_eq!(std::fs::read(path.join("1/model.pt")).unwrap(), b"weights");
+        assert!(path.join("labels.txt").exists());
+        drop(directory);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn paths_that_lead_out() {
+        for name in [
+            "file:../x",
+            "file:1/../../x",
+            "file:/etc/passwd",
+            "file:./x",
+            "file:1\\x",
+        ] {
+            refused(&[name], "must not contain path traversal characters");
+        }
+    }
+
+    #[test]
+    fn paths_that_are_no_files() {
+        refused(&["file:"], "names no file");
+        refused(&["file:1/x", "1/x"], "given twice");
+        refused(
+            &["file:1", "file:1/model.pt"],
+            "'1' is both a file and a directory",
+        );
+        refused(
+            &[&format!("file:1/{}", "x".repeat(256))],
+            "256 bytes, at most 255",
+        );
+    }
+
+    #[test]
+    fn too_much() {
+        let error = write(&files(&["1/a", "1/b"]), 13).unwrap_err();
+        assert_eq!(error.code(), Code::TooLarge);
+        assert!(error.to_string().contains("14 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Which directory names are versions.
+
+/// The version a directory's name stands for. What is not a number, starts with 0 or exceeds what
+/// Triton's `int64` holds is no version.
+pub(super) fn number(name: &str) -> Option<u64> {
+    let digits = !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
+    let version = digits.then(|| name.parse::<u64>().ok())??;
+    i64::try_from(version).is_ok().then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn names_that_are_versions() {
+        assert_eq!(number("1"), Some(1));
+        assert_eq!(number("9223372036854775807"), Some(i64::MAX as u64));
+        for name in [
+            "",
+            "0",
+            "01",
+            "x",
+            "1x",
+            "+1",
+            "-1",
+            "1.0",
+            " 1",
+            "9223372036854775808",
+            "٣",
+        ] {
+            assert_eq!(number(name), None, "{name}");
+        }
+    }
+}

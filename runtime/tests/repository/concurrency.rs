@@ -1,0 +1,146 @@
+//! Many hands at once.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::task::JoinSet;
+use weir_runtime::repository::{ControlMode, Dependents, LoadOptions};
+
+use crate::fake::{Behaviour, explicit, fresh, index, options, until, until_fake};
+use crate::folder::Folder;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn different_models_load_side_by_side_up_to_the_limit() {
+    let names: Vec<String> = (0..8).map(|i| format!("m{i}")).collect();
+    let folder = Folder::new();
+    for name in &names {
+        folder.write(&format!("{name}/1/model.pt"), "weights");
+    }
+    let mut options = options(ControlMode::None);
+    options.load_threads = NonZeroUsize::new(3).unwrap();
+    let (repository, fake) = fresh(&[folder.path().to_owned()], None, options);
+    for name in &names {
+        fake.on(name, 1, Behaviour::Wait);
+    }
+    let starting = tokio::spawn({
+        let repository = Arc::clone(&repository);
+        async move { repository.start().await }
+    });
+    until(&repository, || {
+        index(&repository)
+            .iter()
+            .all(|line| line.ends_with("LOADING"))
+    })
+    .await;
+    while fake.log().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    for name in &names {
+        fake.release(name, 1);
+    }
+    starting.await.unwrap().unwrap();
+    assert_eq!(fake.most_running(), 3);
+    assert_eq!(repository.serving().len(), 8);
+}
+
+#[tokio::test]
+async fn loads_of_one_model_wait_for_each_other() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, fake) = explicit(&folder, &[]).await;
+    fake.on("m", 1, Behaviour::Wait);
+    let mut loads = JoinSet::new();
+    for _ in 0..5 {
+        let repository = Arc::clone(&repository);
+        loads.spawn(async move { repository.load("m", LoadOptions::default()).await });
+    }
+    until_fake(&fake, "load m 1").await;
+    fake.release("m", 1);
+    for outcome in loads.join_all().await {
+        outcome.unwrap();
+    }
+    assert_eq!(fake.launches(), 1, "the others found nothing changed");
+}
+
+#[tokio::test]
+async fn a_load_goes_on_without_its_caller() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, fake) = explicit(&folder, &[]).await;
+    fake.on("m", 1, Behaviour::Wait);
+    let caller = tokio::spawn({
+        let repository = Arc::clone(&repository);
+        async move { repository.load("m", LoadOptions::default()).await }
+    });
+    until_fake(&fake, "load m 1").await;
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    fake.release("m", 1);
+    until(&repository, || index(&repository) == ["m 1 READY"]).await;
+}
+
+/// What came to life is put to rest exactly once, whatever the order of loads and unloads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_loads_and_unloads_loses_nothing() {
+    let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
+    let (repository, fake) = explicit(&folder, &[]).await;
+    let mut storm = JoinSet::new();
+    for i in 0..200_u64 {
+        let repository = Arc::clone(&repository);
+        let name = if i % 2 == 0 { "a" } else { "b" };
+        if i % 7 == 0 {
+            folder.touch(&format!("{name}/1/model.pt"), 1_000_000_000 + i);
+        }
+        storm.spawn(async move {
+            match i % 3 {
+                0 => repository.unload(name, Dependents::Keep).await,
+                _ => repository.load(name, LoadOptions::default()).await,
+            }
+        });
+    }
+    for outcome in storm.join_all().await {
+        outcome.unwrap();
+    }
+    for name in ["a", "b"] {
+        repository.load(name, LoadOptions::default()).await.unwrap();
+        assert!(repository.find(name, "").is_ok());
+    }
+    repository.retire_all().await;
+    let retired = fake
+        .log()
+        .iter()
+        .filter(|line| line.starts_with("retire"))
+        .count();
+    assert_eq!(retired, fake.launches());
+    assert_eq!(
+        index(&repository),
+        ["a 1 UNAVAILABLE unloaded", "b 1 UNAVAILABLE unloaded"]
+    );
+}
+
+/// A stable version answers every request while another model is reloaded, and while it is itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloads_never_leave_a_gap() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, fake) = explicit(&folder, &["m"]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asking = tokio::task::spawn_blocking({
+        let (repository, stop) = (Arc::clone(&repository), Arc::clone(&stop));
+        move || {
+            let mut answers = 0_usize;
+            while !stop.load(Ordering::SeqCst) {
+                repository.find("m", "").unwrap();
+                repository.find("m", "1").unwrap();
+                answers += 1;
+            }
+            answers
+        }
+    });
+    for i in 0..200 {
+        folder.touch("m/1/model.pt", 1_000_000_000 + i);
+        repository.load("m", LoadOptions::default()).await.unwrap();
+    }
+    stop.store(true, Ordering::SeqCst);
+    assert!(asking.await.unwrap() > 0);
+    assert_eq!(fake.launches(), 201);
+    assert_eq!(repository.find("m", "").unwrap().serial, 200);
+}

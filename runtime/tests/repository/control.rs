@@ -1,0 +1,141 @@
+//! Who may load what, and what they read when they may not.
+
+use std::time::Duration;
+
+use weir_protocol::{Code, Coded};
+use weir_runtime::error::ServeError;
+use weir_runtime::repository::{ControlMode, Dependents, LoadOptions};
+
+use crate::fake::{Fakes, explicit, explicit_mode, fresh, index, options, started};
+use crate::folder::Folder;
+
+async fn load_error(repository: &Fakes, name: &str) -> ServeError {
+    repository
+        .load(name, LoadOptions::default())
+        .await
+        .unwrap_err()
+}
+
+#[tokio::test]
+async fn only_explicit_control_takes_orders() {
+    let folder = Folder::with(&[("m", &[1])]);
+    for control in [
+        ControlMode::None,
+        ControlMode::Poll(Duration::from_secs(15)),
+    ] {
+        let (repository, _) = started(&folder, control).await;
+        let unloaded = repository.unload("m", Dependents::Keep).await.unwrap_err();
+        for error in [load_error(&repository, "m").await, unloaded] {
+            assert_eq!(
+                error.to_string(),
+                "explicit model load / unload is not allowed if polling is enabled"
+            );
+            assert_eq!(error.code(), Code::Unavailable);
+        }
+        assert!(repository.find("m", "").is_ok());
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_named_starts() {
+    let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
+    let (repository, _) = explicit(&folder, &["b"]).await;
+    assert_eq!(index(&repository), ["a - -", "b 1 READY"]);
+    let (repository, _) = explicit(&folder, &["*"]).await;
+    assert_eq!(index(&repository), ["a 1 READY", "b 1 READY"]);
+}
+
+#[tokio::test]
+async fn a_name_to_start_that_is_not_there() {
+    let folder = Folder::with(&[("a", &[1])]);
+    let mode = explicit_mode(&["a", "x"]);
+    let (repository, _) = fresh(&[folder.path().to_owned()], None, options(mode));
+    let failures = repository.start().await.unwrap_err();
+    let expected = "failed to load 'x', failed to poll from model repository";
+    assert_eq!(
+        failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [expected]
+    );
+    assert!(repository.find("a", "").is_ok());
+}
+
+#[tokio::test]
+async fn models_come_and_go() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, fake) = explicit(&folder, &[]).await;
+    repository.load("m", LoadOptions::default()).await.unwrap();
+    assert!(repository.find("m", "").is_ok());
+    repository.unload("m", Dependents::Keep).await.unwrap();
+    assert!(repository.find("m", "").is_err());
+    repository.unload("m", Dependents::Keep).await.unwrap();
+    repository.load("m", LoadOptions::default()).await.unwrap();
+    assert_eq!(fake.launches(), 2);
+}
+
+#[tokio::test]
+async fn a_model_that_appeared_later_can_be_loaded() {
+    let folder = Folder::new();
+    let (repository, _) = explicit(&folder, &[]).await;
+    folder
+        .write("late/1/model.pt", "w")
+        .write("later/1/model.pt", "w");
+    repository
+        .load("late", LoadOptions::default())
+        .await
+        .unwrap();
+    folder.write("last/1/model.pt", "w").remove("later");
+    repository.refresh().await.unwrap();
+    assert_eq!(index(&repository), ["last - -", "late 1 READY"]);
+}
+
+#[tokio::test]
+async fn an_alias_serves_for_control_too() {
+    let folder = Folder::with(&[("digits", &[1])]);
+    let paths = [folder.path().to_owned()];
+    let (repository, _) = fresh(
+        &paths,
+        Some("service"),
+        options(explicit_mode(&["service"])),
+    );
+    repository.start().await.unwrap();
+    repository
+        .unload("service", Dependents::Keep)
+        .await
+        .unwrap();
+    assert!(repository.find("digits", "").is_err());
+    repository
+        .load("service", LoadOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(repository.find("digits", "").unwrap().source.name, "digits");
+}
+
+#[tokio::test]
+async fn models_that_no_repository_holds() {
+    let folder = Folder::new();
+    folder.directory("empty");
+    let (repository, _) = explicit(&folder, &[]).await;
+    for name in ["x", "empty"] {
+        let error = load_error(&repository, name).await;
+        let text = format!("failed to load '{name}', failed to poll from model repository");
+        assert_eq!((error.to_string(), error.code()), (text, Code::NotFound));
+    }
+    let error = repository.unload("x", Dependents::Keep).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(!repository.known("x"));
+}
+
+#[tokio::test]
+async fn names_that_no_model_can_have() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, _) = explicit(&folder, &[]).await;
+    let long = "x".repeat(1000);
+    for name in ["", " ", "..", "a/../b", "../m", "m\0", long.as_str()] {
+        let error = load_error(&repository, name).await;
+        assert_eq!(error.code(), Code::InvalidArgument, "{name:?}");
+        assert_eq!(
+            repository.unload(name, Dependents::Keep).await.unwrap_err(),
+            error
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! What runs models in these tests: remembers what it was asked, and fails, panics or waits on command.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use weir_runtime::backend::LoadError;
+use weir_runtime::repository::{
+    Autocomplete, ControlMode, IndexState, Launch, Listing, Options, Readiness, Repository,
+    VersionSource,
+};
+
+use crate::folder::Folder;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Far more than any of these tests uploads.
+const MAX_UPLOAD: usize = 1 << 20;
+
+pub(crate) type Fakes = Repository<Fake>;
+
+/// What a launch does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Behaviour {
+    Fail(&'static str),
+    FailTimes(usize),
+    Panic,
+    /// Until [`Fake::release`].
+    Wait,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Fake(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    behaviours: Mutex<HashMap<(String, u64), Behaviour>>,
+    released: Condvar,
+    log: Mutex<Vec<String>>,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+    launches: AtomicUsize,
+}
+
+/// A version that "serves".
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub source: VersionSource,
+    pub content: String,
+    /// Counts launches over the whole test.
+    pub serial: usize,
+    /// Requests that it still answers.
+    in_flight: watch::Sender<usize>,
+}
+
+/// A request that a version answers; it ends when dropped.
+pub(crate) struct InFlight(Arc<Live>);
+
+impl Live {
+    pub(crate) fn request(self: &Arc<Self>) -> InFlight {
+        self.in_flight.send_modify(|count| *count += 1);
+        InFlight(Arc::clone(self))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Fake {
+    pub(crate) fn on(&self, name: &str, version: u64, behaviour: Behaviour) {
+        self.0
+            .behaviours
+            .lock()
+            .unwrap()
+            .insert((name.to_owned(), version), behaviour);
+    }
+
+    /// From now on the version loads like any other.
+    pub(crate) fn release(&self, name: &str, version: u64) {
+        self.0
+            .behaviours
+            .lock()
+            .unwrap()
+            .remove(&(name.to_owned(), version));
+        self.0.released.notify_all();
+    }
+
+    /// What happened, in order: "load m 1", "retire m 1".
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.0.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.log().iter().filter(|entry| *entry == line).count()
+    }
+
+    pub(crate) fn most_running(&self) -> usize {
+        self.0.most_running.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn launches(&self) -> usize {
+        self.0.launches.load(Ordering::SeqCst)
+    }
+
+    fn note(&self, what: &str, name: &str, version: u64) {
+        self.0
+            .log
+            .lock()
+            .unwrap()
+            .push(format!("{what} {name} {version}"));
+    }
+
+    fn behave(&self, key: &(String, u64)) -> Result<(), LoadError> {
+        let mut behaviours = self.0.behaviours.lock().unwrap();
+        loop {
+            match behaviours.get(key).copied() {
+                None => return Ok(()),
+                Some(Behaviour::Fail(reason)) => return Err(LoadError::File(reason.to_owned())),
+                Some(Behaviour::FailTimes(0)) => return Ok(()),
+                Some(Behaviour::FailTimes(times)) => {
+                    behaviours.insert(key.clone(), Behaviour::FailTimes(times - 1));
+                    return Err(LoadError::File(format!("{times} to go")));
+                }
+                Some(Behaviour::Panic) => {
+                    drop(behaviours);
+                    panic!("the library is broken");
+                }
+                Some(Behaviour::Wait) => {
+                    let (held, timeout) =
+                        self.0.released.wait_timeout(behaviours, DEADLINE).unwrap();
+                    assert!(!timeout.timed_out(), "nobody released {key:?}");
+                    behaviours = held;
+                }
+            }
+        }
+    }
+}
+
+impl Launch for Fake {
+    type Served = Live;
+
+    fn launch(&self, source: &VersionSource) -> Result<Live, LoadError> {
+        self.note("load", &source.name, source.version);
+        let running = self.0.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most_running.fetch_max(running, Ordering::SeqCst);
+        let behaved = self.behave(&(source.name.clone(), source.version));
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        behaved?;
+        Ok(Live {
+            source: source.clone(),
+            content: std::fs::read_to_string(&source.path).unwrap_or_default(),
+            serial: self.0.launches.fetch_add(1, Ordering::SeqCst),
+            in_flight: watch::Sender::new(0),
+        })
+    }
+
+    async fn retire(&self, served: Arc<Live>) {
+        let mut in_flight = served.in_flight.subscribe();
+        in_flight.wait_for(|count| *count == 0).await.unwrap();
+        self.note("retire", &served.source.name, served.source.version);
+    }
+
+    fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError> {
+        match backend {
+            "pytorch" => Ok(Some("model.pt")),
+            "echo" => Ok(None),
+            other => Err(LoadError::Config(format!(
+                "no backend '{other}', there are echo, pytorch"
+            ))),
+        }
+    }
+}
+
+/// Options as the flags' defaults have them, but for the control mode.
+pub(crate) fn options(control: ControlMode) -> Options {
+    Options {
+        control,
+        readiness: Readiness::Strict,
+        load_threads: NonZeroUsize::new(4).unwrap(),
+        retries: 0,
+        autocomplete: Autocomplete::On,
+        config_name: None,
+        max_upload: MAX_UPLOAD,
+        retire_limit: DEADLINE,
+    }
+}
+
+/// A repository in that mode that has made its initial loads.
+pub(crate) async fn started(folder: &Folder, control: ControlMode) -> (Arc<Fakes>, Fake) {
+    let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(control));
+    repository.start().await.unwrap();
+    (repository, fake)
+}
+
+/// Explicit control, with these models loaded.
+pub(crate) async fn explicit(folder: &Folder, load: &[&str]) -> (Arc<Fakes>, Fake) {
+    started(folder, explicit_mode(load)).await
+}
+
+pub(crate) fn explicit_mode(load: &[&str]) -> ControlMode {
+    ControlMode::Explicit {
+        load: load.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+/// A repository that has loaded nothing yet.
+pub(crate) fn fresh(
+    paths: &[PathBuf],
+    model_name: Option<&str>,
+    options: Options,
+) -> (Arc<Fakes>, Fake) {
+    let fake = Fake::default();
+    let name = model_name.map(str::to_owned);
+    (
+        Arc::new(Repository::new(paths, name, options, fake.clone()).unwrap()),
+        fake,
+    )
+}
+
+/// Waits for the repository to come to a state.
+pub(crate) async fn until(repository: &Fakes, reached: impl Fn() -> bool) {
+    let mut changes = repository.changes();
+    let wait = async {
+        while !reached() {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait)
+        .await
+        .expect("the state was not reached in time");
+}
+
+/// Waits for what the fake does between two changes of state.
+pub(crate) async fn until_fake(fake: &Fake, line: &str) {
+    let wait = async {
+        while fake.count(line) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait)
+        .await
+        .expect("the fake was not asked in time");
+}
+
+/// The index in short: "name version STATE reason", `-` for what is not there.
+pub(crate) fn index(repository: &Fakes) -> Vec<String> {
+    let lines = repository.index(Listing::All).into_iter().map(|entry| {
+        let version = entry.version.unwrap_or_else(|| "-".to_owned());
+        let state = entry.state.map_or("-", IndexState::as_str);
+        format!("{} {version} {state} {}", entry.name, entry.reason)
+            .trim_end()
+            .to_owned()
+    });
+    lines.collect()
+}

@@ -1,0 +1,310 @@
+//! What a path can hold, and how the models in it are called.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use weir_protocol::{Code, Coded};
+use weir_runtime::repository::{Autocomplete, ControlMode, Listing, Repository};
+
+use crate::fake::{Fake, Fakes, fresh, index, options, started};
+use crate::folder::Folder;
+
+async fn single(path: PathBuf, name: Option<&str>) -> (std::sync::Arc<Fakes>, Fake) {
+    let (repository, fake) = fresh(&[path], name, options(ControlMode::None));
+    repository.start().await.unwrap();
+    (repository, fake)
+}
+
+#[tokio::test]
+async fn a_file_is_a_model_called_as_its_stem() {
+    let folder = Folder::new();
+    folder.write("resnet.pt", "weights");
+    let (repository, _) = single(folder.at("resnet.pt"), None).await;
+    let live = repository.find("resnet", "").unwrap();
+    assert_eq!(live.content, "weights");
+    assert_eq!(live.source.path, folder.at("resnet.pt"));
+    assert_eq!(live.source.model_dir, folder.path());
+    assert_eq!(live.source.config.backend, "pytorch");
+    assert_eq!(index(&repository), ["resnet 1 READY"]);
+}
+
+#[tokio::test]
+async fn a_bare_directory_is_a_model() {
+    let folder = Folder::new();
+    folder
+        .write("resnet/model.pt", "weights")
+        .write("resnet/README.md", "");
+    let (repository, _) = single(folder.at("resnet"), None).await;
+    assert_eq!(repository.find("resnet", "1").unwrap().content, "weights");
+}
+
+#[tokio::test]
+async fn a_directory_with_versions_is_a_model() {
+    let folder = Folder::with(&[("resnet", &[1, 2, 10])]);
+    folder
+        .directory("resnet/01")
+        .directory("resnet/0")
+        .directory("resnet/x");
+    folder.write("resnet/77", "a file is no version");
+    let (repository, _) = single(folder.at("resnet"), None).await;
+    assert_eq!(index(&repository), ["resnet 10 READY"]);
+}
+
+#[tokio::test]
+async fn a_configuration_makes_a_model_before_a_bare_file_does() {
+    let folder = Folder::new();
+    folder
+        .write("m/config.pbtxt", "name: \"digits\" backend: \"pytorch\"")
+        .write("m/model.pt", "w");
+    let (repository, _) = single(folder.at("m"), None).await;
+    assert_eq!(
+        repository.find("digits", "").unwrap().source.path,
+        folder.at("m/model.pt")
+    );
+}
+
+#[tokio::test]
+async fn a_model_without_files_needs_only_a_configuration() {
+    let folder = Folder::new();
+    folder.write("echo/config.pbtxt", "backend: \"echo\"");
+    folder
+        .write("other/config.pbtxt", "backend: \"echo\"")
+        .directory("other/3");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(
+        repository.find("echo", "").unwrap().source.path,
+        folder.at("echo")
+    );
+    assert_eq!(
+        repository.find("other", "").unwrap().source.path,
+        folder.at("other/3")
+    );
+}
+
+#[tokio::test]
+async fn any_other_directory_is_a_repository() {
+    let folder = Folder::with(&[("versioned", &[1])]);
+    folder
+        .write("bare/model.pt", "w")
+        .write("README.md", "")
+        .directory("empty");
+    folder
+        .write(".git/1/model.pt", "w")
+        .directory("lost+found/1");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(index(&repository), ["bare 1 READY", "versioned 1 READY"]);
+}
+
+#[tokio::test]
+async fn links_and_dots_lead_where_they_point() {
+    let folder = Folder::with(&[("data/v7", &[1]), ("repo/plain", &[1])]);
+    symlink(folder.at("data/v7"), folder.at("repo/linked")).unwrap();
+    symlink(folder.at("nowhere"), folder.at("repo/broken")).unwrap();
+    symlink(folder.at("repo"), folder.at("repo/plain/upwards")).unwrap();
+    folder
+        .remove("repo/plain")
+        .write("repo/plain/1/model.pt", "w");
+    let path = folder.at("data/../repo/.");
+    let (repository, _) = fresh(&[path], None, options(ControlMode::None));
+    repository.start().await.unwrap();
+    assert_eq!(index(&repository), ["linked 1 READY", "plain 1 READY"]);
+
+    let (repository, _) = single(folder.at("repo/linked/1/.."), None).await;
+    assert!(repository.known("v7"), "{:?}", index(&repository));
+}
+
+#[tokio::test]
+async fn a_single_model_answers_to_both_names() {
+    let folder = Folder::with(&[("models", &[1])]);
+    folder.write(
+        "models/config.pbtxt",
+        "name: \"digits\" backend: \"pytorch\"",
+    );
+    let (repository, _) = single(folder.at("models"), Some("service")).await;
+    assert_eq!(
+        repository.find("service", "").unwrap().source.config.name,
+        "service"
+    );
+    assert_eq!(
+        repository.find("digits", "1").unwrap().source.name,
+        "service"
+    );
+    assert_eq!(index(&repository), ["service 1 READY"]);
+    assert!(!repository.known("models"));
+}
+
+#[tokio::test]
+async fn the_only_model_of_a_repository_answers_to_both_names() {
+    let folder = Folder::with(&[("digits", &[1])]);
+    let (repository, _) = single(folder.path().to_owned(), Some("service")).await;
+    assert_eq!(
+        repository.find("service", "").unwrap().source.name,
+        "digits"
+    );
+    assert_eq!(repository.find("digits", "").unwrap().source.name, "digits");
+    assert_eq!(index(&repository), ["digits 1 READY"]);
+}
+
+#[tokio::test]
+async fn several_repositories_are_one() {
+    let (left, right) = (Folder::with(&[("a", &[1])]), Folder::with(&[("b", &[1])]));
+    let paths = [left.path().to_owned(), right.path().to_owned()];
+    let (repository, _) = fresh(&paths, None, options(ControlMode::None));
+    repository.start().await.unwrap();
+    assert_eq!(index(&repository), ["a 1 READY", "b 1 READY"]);
+}
+
+#[tokio::test]
+async fn a_name_in_two_repositories_is_an_error_that_names_both() {
+    let (left, right) = (
+        Folder::with(&[("a", &[1])]),
+        Folder::with(&[("a", &[1]), ("b", &[1])]),
+    );
+    let paths = [left.path().to_owned(), right.path().to_owned()];
+    let (repository, _) = fresh(&paths, None, options(ControlMode::None));
+    let failures = repository.start().await.unwrap_err();
+    let text = failures[0].to_string();
+    assert!(
+        text.starts_with("load failed for model 'a': model 'a' is in more than one repository")
+    );
+    assert!(text.contains(left.at("a").to_str().unwrap()), "{text}");
+    assert!(text.contains(right.at("a").to_str().unwrap()), "{text}");
+    assert!(repository.find("b", "").is_ok());
+    assert!(!repository.ready());
+}
+
+#[tokio::test]
+async fn paths_that_are_not_there() {
+    let folder = Folder::new();
+    let refused = |path: PathBuf, name: Option<&str>| {
+        let name = name.map(str::to_owned);
+        let error = Repository::new(&[path], name, options(ControlMode::None), Fake::default());
+        error.map(drop).unwrap_err()
+    };
+    let error = refused(folder.at("nowhere"), None);
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    assert!(error.to_string().contains("No such file"), "{error}");
+    assert_eq!(
+        refused(folder.path().to_owned(), Some("a/b")).code(),
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn the_version_policy_chooses() {
+    let policies = [
+        ("latest { num_versions: 2 }", vec!["m 3 READY", "m 9 READY"]),
+        ("all { }", vec!["m 1 READY", "m 3 READY", "m 9 READY"]),
+        ("specific { versions: [1, 4] }", vec!["m 1 READY"]),
+    ];
+    for (policy, expected) in policies {
+        let folder = Folder::with(&[("m", &[1, 3, 9])]);
+        let config = format!("backend: \"pytorch\" version_policy {{ {policy} }}");
+        folder.write("m/config.pbtxt", &config);
+        let (repository, _) = started(&folder, ControlMode::None).await;
+        assert_eq!(index(&repository), expected, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn configurations_that_are_no_use() {
+    let cases = [
+        (
+            "backend: \"tensorflow_x\"",
+            "no backend 'tensorflow_x', there are echo, pytorch",
+        ),
+        (
+            "backend: \"echo\" name: \"other\"",
+            "unexpected directory name 'm' for model 'other'",
+        ),
+        ("bakend: \"echo\"", "bakend"),
+        (
+            "backend: \"pytorch\" version_policy { specific { versions: [7] } }",
+            "at least one version must be available under the version policy of model 'm'",
+        ),
+        (
+            "backend: \"pytorch\" default_model_filename: \"../../x\"",
+            "default_model_filename",
+        ),
+    ];
+    for (config, words) in cases {
+        let folder = Folder::with(&[("m", &[1])]);
+        folder.write("m/config.pbtxt", config);
+        let (repository, fake) = fresh(
+            &[folder.path().to_owned()],
+            None,
+            options(ControlMode::None),
+        );
+        let failures = repository.start().await.unwrap_err();
+        assert!(failures[0].to_string().contains(words), "{failures:?}");
+        assert!(repository.index(Listing::All)[0].reason.contains(words));
+        assert_eq!(fake.launches(), 0);
+    }
+}
+
+#[tokio::test]
+async fn without_completion_a_configuration_is_compulsory() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let mut options = options(ControlMode::None);
+    options.autocomplete = Autocomplete::Off;
+    let (repository, _) = fresh(&[folder.path().to_owned()], None, options);
+    let failures = repository.start().await.unwrap_err();
+    assert!(
+        failures[0].to_string().contains("config.pbtxt"),
+        "{failures:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_named_configuration_comes_first() {
+    let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
+    folder.write("a/config.pbtxt", "backend: \"pytorch\" max_batch_size: 1");
+    folder.write("b/config.pbtxt", "backend: \"pytorch\" max_batch_size: 2");
+    folder.write(
+        "a/configs/large.pbtxt",
+        "backend: \"pytorch\" max_batch_size: 64",
+    );
+    let mut options = options(ControlMode::None);
+    options.config_name = Some("large".to_owned());
+    let (repository, _) = fresh(&[folder.path().to_owned()], None, options);
+    repository.start().await.unwrap();
+    let largest = |name| {
+        repository
+            .find(name, "")
+            .unwrap()
+            .source
+            .config
+            .max_batch_size
+    };
+    assert_eq!((largest("a"), largest("b")), (Some(64), Some(2)));
+}
+
+#[tokio::test]
+async fn labels_come_with_the_source() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let output = "output { name: \"y\" data_type: TYPE_FP32 dims: 3 label_filename: \"y.txt\" }";
+    let input = "input { name: \"x\" data_type: TYPE_FP32 dims: 3 }";
+    folder.write(
+        "m/config.pbtxt",
+        &format!("backend: \"pytorch\" {input} {output}"),
+    );
+    let (repository, _) = fresh(
+        &[folder.path().to_owned()],
+        None,
+        options(ControlMode::None),
+    );
+    let failures = repository.start().await.unwrap_err();
+    assert!(
+        failures[0]
+            .to_string()
+            .contains("failed to read label file"),
+        "{failures:?}"
+    );
+
+    folder.write("m/y.txt", "cat\ndog\nowl\n");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    assert_eq!(
+        repository.find("m", "").unwrap().source.labels["y"],
+        ["cat", "dog", "owl"]
+    );
+}
