@@ -10,6 +10,7 @@
 //! nothing but speed; `docs/model-configuration.md` has the decision for each field.
 
 mod batching;
+mod brackets;
 mod error;
 mod instances;
 mod json;

@@ -50,9 +50,22 @@ pub(super) fn nearest_value(name: &str, written: &str) -> Option<String> {
 }
 
 fn nearest(candidates: impl Iterator<Item = String>, written: &str) -> Option<String> {
+    let written = written.to_lowercase();
     candidates
-        .map(|candidate| (strsim::damerau_levenshtein(&candidate, written), candidate))
-        .filter(|(edits, candidate)| *edits <= MAX_EDITS && *edits < candidate.len())
+        .filter_map(|candidate| edits(&candidate.to_lowercase(), &written).zip(Some(candidate)))
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+/// How far a name is from what was written; `None` for too far.
+fn edits(candidate: &str, written: &str) -> Option<usize> {
+    // `FP32` for `TYPE_FP32`.
+    if written.len() >= 4 && candidate.ends_with(written) {
+        return Some(0);
+    }
+    if candidate.len().abs_diff(written.len()) > MAX_EDITS {
+        return None;
+    }
+    let edits = strsim::damerau_levenshtein(candidate, written);
+    (edits <= MAX_EDITS && edits < candidate.len()).then_some(edits)
 }

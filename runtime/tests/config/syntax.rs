@@ -1,0 +1,119 @@
+//! The two forms a configuration is written in.
+
+use weir_runtime::config::ModelConfig;
+
+use super::{ORIGIN, read, refusal, tensor, usual};
+
+#[test]
+fn every_way_to_write_the_same_means_the_same() {
+    let plain = read(&usual(""));
+    assert_eq!(plain.inputs, [tensor("x", &[-1])]);
+    assert_eq!(plain.outputs, [tensor("y", &[4])]);
+    assert_eq!((plain.name.as_str(), plain.max_batch_size), ("m", Some(8)));
+    let others = [
+        // Messages in angle brackets, colons before them, separators, comments.
+        "# a comment\nbackend: 'echo', max_batch_size: 0x8;
+         input: < name: 'x' data_type: TYPE_FP32 dims: -1 > # another
+         output < name: 'y' data_type: TYPE_FP32 dims: 4 >",
+        "\u{feff}backend:'echo'max_batch_size:8 input[{name:'x'data_type:TYPE_FP32 dims[-1]}]
+         output # why not
+         [ { name: 'y' data_type: TYPE_FP32 dims: 4 } ]",
+        // Lists of messages, repeated scalars, strings in pieces, enums by number.
+        "backend: \"ec\" \"ho\" max_batch_size: 010
+         input: [ { name: \"x\", data_type: 11, dims: [ -1 ] } ]
+         output [ { name: \"\\x79\" data_type: TYPE_FP32 dims: [ 4 ] } ]",
+    ];
+    for text in others {
+        assert_eq!(read(text), plain, "{text}");
+    }
+}
+
+#[test]
+fn json_means_what_text_means() {
+    let json = r#"{"backend": "echo", "max_batch_size": 8,
+        "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["-1"]}],
+        "output": [{"name": "y", "dataType": 11, "dims": [4]}]}"#;
+    assert_eq!(
+        ModelConfig::from_json(json, ORIGIN).unwrap(),
+        read(&usual(""))
+    );
+}
+
+#[test]
+fn syntax_errors_say_where_and_what_was_meant() {
+    let cases = [
+        (
+            "backend: 'echo'\n  max_batchsize: 8",
+            "config.pbtxt:2:3: field 'max_batchsize' not found for message \
+             'inference.ModelConfig'; did you mean 'max_batch_size'?",
+        ),
+        (
+            "input { data_type: FP32 }",
+            "config.pbtxt:1:20: value 'FP32' was not found for enum 'inference.DataType'; did you \
+             mean 'TYPE_FP32'?",
+        ),
+        (
+            "input { data_type: type_strng }",
+            "config.pbtxt:1:20: value 'type_strng' was not found for enum 'inference.DataType'; \
+             did you mean 'TYPE_STRING'?",
+        ),
+        (
+            "zzzzzzzzzzzzzz: 1",
+            "config.pbtxt:1:1: field 'zzzzzzzzzzzzzz' not found for message \
+             'inference.ModelConfig'",
+        ),
+        (
+            "max_batch_size: 'eight'",
+            "config.pbtxt:1:17: expected an integer, but found '\"eight\"'",
+        ),
+        (
+            "input {",
+            "config.pbtxt:1:8: expected '}' or a field name, but reached end of input",
+        ),
+        ("backend: 'é", "config.pbtxt:1:12: expected"),
+        (
+            "dynamic_batching { } sequence_batching { }",
+            "config.pbtxt:1:40: a value is already set for oneof 'scheduling_choice'",
+        ),
+    ];
+    for (text, sentence) in cases {
+        let refusal = refusal(text);
+        assert!(refusal.starts_with(sentence), "{refusal}\n{sentence}");
+    }
+}
+
+#[test]
+fn deep_and_huge_texts_are_refused_before_they_are_parsed() {
+    let deep = "[a/inference.ModelConfig] {".repeat(100_000);
+    assert!(refusal(&deep[..1 << 20]).ends_with("nested deeper than 32 levels"));
+    let huge = format!("name: '{}'", "a".repeat(1 << 20));
+    assert_eq!(refusal(&huge), "config.pbtxt: larger than 1048576 bytes");
+    // Brackets in strings and comments do not count.
+    let quoted = format!("# {0}\nbackend: 'echo' name: \"{0}\"", "{".repeat(100));
+    assert_eq!(read(&quoted).name.len(), 100);
+}
+
+#[test]
+fn json_errors_say_where_and_what_was_meant() {
+    let cases = [
+        (
+            "{\"max_batchsize\": 1}",
+            "config.pbtxt:1:16: unrecognized field name 'max_batchsize'; did you mean \
+             'max_batch_size'?",
+        ),
+        (
+            "{\"name\": 1}",
+            "config.pbtxt:1:10: invalid type: integer `1`, expected a string",
+        ),
+        ("{} x", "config.pbtxt:1:4: trailing characters"),
+        (
+            "[]",
+            "config.pbtxt:1:0: invalid type: sequence, expected a map",
+        ),
+        ("", "config.pbtxt:1:0: EOF while parsing a value"),
+    ];
+    for (json, sentence) in cases {
+        let error = ModelConfig::from_json(json, ORIGIN).unwrap_err();
+        assert_eq!(error.to_string(), sentence);
+    }
+}

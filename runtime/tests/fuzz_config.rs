@@ -1,0 +1,136 @@
+//! Mutated configurations: whatever a repository or a load request holds, it is read or refused,
+//! and what was read is shown, read again and placed without a panic.
+//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use weir_protocol::DataType;
+use weir_runtime::backend::{Signature, TensorConfig};
+use weir_runtime::config::{ModelConfig, Origin, to_json};
+
+/// Long enough to meet every rule many times, short enough for every test run.
+const DEFAULT_SECONDS: u64 = 5;
+
+/// Mutations between two looks at the clock.
+const ROUND: usize = 100;
+
+const ORIGIN: Origin<'_> = Origin {
+    model: "m",
+    file: "f",
+    backend: Some("echo"),
+};
+
+const TEXTS: [&str; 4] = [
+    "name: \"m\" platform: \"pytorch_libtorch\" max_batch_size: 8 # words\n
+     input [ { name: \"x\" data_type: TYPE_FP32 dims: [ 3, -1 ] reshape { shape: [ 1, 3, -1 ] } } ]
+     output [ { name: \"y\" data_type: TYPE_STRING dims: [ 10 ] label_filename: \"l.txt\" } ]",
+    "dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100
+       priority_levels: 2 default_priority_level: 1
+       default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 }
+       priority_queue_policy { key: 2 value: { max_queue_size: 3 } } } max_batch_size: 8
+     input { name: 'x' data_type: TYPE_INT64 dims: -1 } version_policy: { specific { versions: [ 1, 2 ] } }
+     parameters { key: 'PADDING_BUCKETS' value { string_value: '8,16' } }
+     parameters { key: 'PADDING_VALUES' value { string_value: 'x=1.5' } }",
+    "instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] }, < kind: KIND_CPU name: '\\x41\\n' > ]
+     model_warmup [ { name: 'w' batch_size: 1 inputs { key: 'x' value { data_type: TYPE_FP32 dims: [ 2 ] zero_data: true } } } ]
+     optimization { cuda { graphs: true } graph { level: -1 } } metric_tags { key: 'k' value: 'v' }",
+    "model_metrics { metric_control { histogram_options { buckets: [ 0.1, 1e9, .5f, inf, nan ] } } }
+     sequence_batching { direct { minimum_slot_utilization: 0x1F } } runtime: 'a' 'b' backend: \"\\u00e9\"",
+];
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let corpus: Vec<Vec<u8>> = TEXTS.iter().map(|text| text.as_bytes().to_vec()).collect();
+    fuzz(&corpus, |text| {
+        exercise(ModelConfig::from_text(text, ORIGIN).ok());
+    });
+}
+
+#[test]
+fn no_json_makes_the_reader_panic() {
+    let read = |text: &&str| ModelConfig::from_text(text, ORIGIN).ok();
+    let written = TEXTS.iter().filter_map(read);
+    let corpus: Vec<Vec<u8>> = written
+        .map(|config| to_json(&config.proto).unwrap())
+        .collect();
+    assert_eq!(corpus.len(), 3);
+    fuzz(&corpus, |json| {
+        exercise(ModelConfig::from_json(json, ORIGIN).ok());
+    });
+}
+
+/// What the server does with a configuration it accepted.
+fn exercise(config: Option<ModelConfig>) {
+    let Some(config) = config else { return };
+    let json = to_json(&config.proto).unwrap();
+    let again = ModelConfig::from_json(str::from_utf8(&json).unwrap(), ORIGIN);
+    // What is shown can be read.
+    let again = again.unwrap();
+    assert_eq!(again.inputs, config.inputs);
+    let tensor = TensorConfig {
+        name: "x".to_owned(),
+        datatype: DataType::Fp32,
+        dims: vec![-1],
+        reshape: None,
+        optional: false,
+    };
+    let signature = Signature {
+        inputs: vec![tensor.clone()],
+        outputs: vec![tensor],
+        max_batch_size: 4,
+    };
+    let _ = config.clone().complete(&signature);
+    let _ = config.place(&[0, 1]);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fuzz run is as long as its caller says"
+)]
+fn fuzz(corpus: &[Vec<u8>], target: impl Fn(&str)) {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
+    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut cases = 0_usize;
+    while Instant::now() < end {
+        for _ in 0..ROUND {
+            let text = mutate(corpus, &mut rng);
+            let text = String::from_utf8_lossy(&text);
+            let outcome = catch_unwind(AssertUnwindSafe(|| target(&text)));
+            assert!(outcome.is_ok(), "case {cases}: {text:?}");
+            cases += 1;
+        }
+    }
+    println!("{cases} cases in {seconds} s");
+}
+
+/// One to four edits: bytes changed, cut or put in, and pieces of other texts.
+fn mutate(corpus: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
+    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
+    let mut text = corpus[pick(rng, corpus.len())].clone();
+    for _ in 0..=pick(rng, 4) {
+        let at = pick(rng, text.len());
+        match pick(rng, 6) {
+            0 if !text.is_empty() => text[at] = rng.next_u32() as u8 & 0x7f,
+            1 if !text.is_empty() => text[at] = b"{}[]<>:,;#'\"\\-0123456789.\n"[pick(rng, 26)],
+            2 => text.insert(at, rng.next_u32() as u8),
+            3 => {
+                let other = &corpus[pick(rng, corpus.len())];
+                let from = pick(rng, other.len());
+                let to = from + pick(rng, other.len() - from);
+                text.splice(at..at, other[from..to].iter().copied());
+            }
+            _ => {
+                let end = at + pick(rng, (text.len() - at).min(16));
+                text.drain(at..end);
+            }
+        }
+    }
+    text
+}
