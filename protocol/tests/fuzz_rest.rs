@@ -1,0 +1,90 @@
+//! A deterministic fuzzer of the HTTP bodies: a seeded generator mutates a corpus, every decoder must
+//! answer without panic or delay, and whatever decodes must survive being encoded and decoded again.
+//!
+//! Runs for `WEIR_FUZZ_SECONDS` (5 where unset); a finding prints the input that caused it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "fuzz/corpus.rs"]
+mod corpus;
+#[path = "fuzz/targets.rs"]
+mod targets;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use corpus::{Corpus, Rng};
+use targets::TARGETS;
+
+/// No input here has more than a few kilobytes; a decoder that needs this long is not linear.
+const TOO_SLOW: Duration = Duration::from_secs(2);
+
+#[test]
+fn every_body_is_answered() {
+    let budget = seconds();
+    let (report, finished) = std::sync::mpsc::sync_channel(1);
+    // A thread of its own, so that an endless loop fails the test instead of hanging it.
+    let runner = std::thread::spawn(move || {
+        let runs = run(budget);
+        let _ = report.send(());
+        runs
+    });
+    if finished
+        .recv_timeout(budget + Duration::from_secs(60))
+        .is_err()
+        && !runner.is_finished()
+    {
+        panic!("a decoder hangs");
+    }
+    match runner.join() {
+        Ok(runs) => println!("{runs} inputs, no finding"),
+        Err(finding) => std::panic::resume_unwind(finding),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long to fuzz is the caller's choice"
+)]
+fn seconds() -> Duration {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS");
+    Duration::from_secs(seconds.map_or(5, |text| text.parse().unwrap()))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "bounds the run and times each input"
+)]
+fn run(budget: Duration) -> u64 {
+    let mut rng = Rng::new(0x5eed_0f3e_1234_5678);
+    let mut corpora: Vec<Corpus> = TARGETS
+        .iter()
+        .map(|target| Corpus::new(target.seeds))
+        .collect();
+    let begin = Instant::now();
+    let mut runs = 0;
+    while begin.elapsed() < budget {
+        for (target, corpus) in TARGETS.iter().zip(&mut corpora) {
+            let input = corpus.mutate(&mut rng);
+            let start = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| (target.check)(&input)));
+            let shown = || String::from_utf8_lossy(&input).escape_debug().to_string();
+            match outcome {
+                Ok(outcome) => corpus.learn(input.clone(), &outcome),
+                Err(_) => panic!("{}: {} (bytes {input:?})", target.name, shown()),
+            }
+            let took = start.elapsed();
+            assert!(
+                took < TOO_SLOW,
+                "{} took {took:?}: {}",
+                target.name,
+                shown()
+            );
+            runs += 1;
+        }
+    }
+    runs
+}

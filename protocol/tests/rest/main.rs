@@ -1,0 +1,60 @@
+//! The HTTP bodies: what is taken, what is refused and with which words.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod bodies;
+mod classification;
+mod generate;
+mod predict;
+mod raw;
+mod request;
+mod response;
+mod round_trip;
+
+use bytes::Bytes;
+use weir_protocol::rest::{Limits, RestError, Target, decode_request};
+use weir_protocol::{Batching, DataType, InferRequest, Source, TensorSpec};
+
+/// Decodes a body that is all JSON.
+fn decode(json: &str) -> Result<InferRequest, RestError> {
+    decode_request(
+        "m",
+        "",
+        Bytes::copy_from_slice(json.as_bytes()),
+        None,
+        &Limits::DEFAULT,
+    )
+}
+
+/// Checks that a body is refused with these words.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, RestError>, words: &str) {
+    assert_eq!(result.unwrap_err().to_string(), words);
+}
+
+fn inline(source: &Source) -> &[u8] {
+    match source {
+        Source::Inline(data) => data,
+        Source::Shared(range) => panic!("in shared memory: {range:?}"),
+    }
+}
+
+fn spec(name: &str, datatype: DataType, shape: &[i64]) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        datatype,
+        shape: shape.to_vec(),
+    }
+}
+
+fn batching(inputs: &[TensorSpec]) -> Target<'_> {
+    Target {
+        model: "m",
+        version: "",
+        inputs,
+        batching: Batching::FirstDimension,
+    }
+}
