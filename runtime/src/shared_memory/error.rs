@@ -1,0 +1,80 @@
+//! Why shared memory was not registered, read or written; the texts are Triton's where it has one.
+
+use weir_protocol::{Code, Coded};
+
+/// Why a call on shared memory failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedMemoryError {
+    /// The server does not let clients register memory.
+    #[error(
+        "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+    )]
+    Disabled,
+    /// CUDA memory.
+    #[error("CUDA shared memory is not supported: register system shared memory")]
+    Cuda,
+    /// No region of that name.
+    #[error("Unable to find shared memory region: '{0}'")]
+    Unknown(String),
+    /// The name is taken.
+    #[error("shared memory region '{0}' already in manager")]
+    Registered(String),
+    /// Regions need a name to be addressed by.
+    #[error("shared memory region name cannot be empty")]
+    NoName,
+    /// The key is not the name of an object, or one clients may not touch.
+    #[error("invalid shared memory key '{key}' for region '{name}': {why}")]
+    Key {
+        /// The region.
+        name: String,
+        /// As given.
+        key: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The object is missing or may not be opened.
+    #[error("Unable to open shared memory region: '{name}'")]
+    Open {
+        /// The region.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A range that leaves the region, or a region that leaves its object.
+    #[error("Invalid offset + byte size for shared memory region: '{0}'")]
+    Range(String),
+    /// As many regions are registered as may be.
+    #[error(
+        "cannot register shared memory region '{name}': {limit} regions are registered already"
+    )]
+    Full {
+        /// The region.
+        name: String,
+        /// `--max-shm-regions`.
+        limit: usize,
+    },
+    /// Reading or writing failed: the object was truncated since.
+    #[error("cannot access shared memory region '{name}': {source}")]
+    Access {
+        /// The region.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl Coded for SharedMemoryError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Disabled | Self::Cuda => Code::Unimplemented,
+            Self::Unknown(_) => Code::NotFound,
+            Self::Registered(_) => Code::AlreadyExists,
+            Self::NoName
+            | Self::Key { .. }
+            | Self::Open { .. }
+            | Self::Range(_)
+            | Self::Access { .. } => Code::InvalidArgument,
+            Self::Full { .. } => Code::Overloaded,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The registered regions.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use serde_json::{Value, json};
+use weir_protocol::SharedRange;
+use weir_protocol::grpc::proto;
+
+use super::SharedMemoryError as Error;
+
+/// Regions of Triton's Python backend, which live beside the clients' and are none of their business.
+const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
+
+/// `NAME_MAX` of Linux: longer names exist in no file system it has.
+const MAX_KEY: usize = 255;
+
+/// Neither a link nor a pipe planted in the directory leads elsewhere or blocks.
+const OPEN_FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
+/// The regions clients registered.
+#[derive(Debug)]
+pub struct SharedMemory {
+    /// `None` where clients may not register any.
+    limit: Option<NonZeroUsize>,
+    directory: PathBuf,
+    regions: RwLock<BTreeMap<String, Arc<Region>>>,
+}
+
+/// A region as the status calls show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionStatus {
+    /// Its registered name.
+    pub name: String,
+    /// The object's name, as given.
+    pub key: String,
+    /// Where in the object it begins, in bytes.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub byte_size: u64,
+}
+
+#[derive(Debug)]
+struct Region {
+    status: RegionStatus,
+    file: File,
+}
+
+impl SharedMemory {
+    /// No regions yet; at most `limit`, or none ever where clients may not register any.
+    #[must_use]
+    pub fn new(limit: Option<NonZeroUsize>) -> Self {
+        Self::in_directory(limit, PathBuf::from("/dev/shm"))
+    }
+
+    pub(super) fn in_directory(limit: Option<NonZeroUsize>, directory: PathBuf) -> Self {
+        Self {
+            limit,
+            directory,
+            regions: RwLock::default(),
+        }
+    }
+
+    /// Opens an object and remembers the range of it as a region.
+    ///
+    /// # Errors
+    /// [`Error`] when shared memory is off, the name taken, the key no object of ours to open, the range
+    /// not in the object, or the table full.
+    pub fn register(&self, region: RegionStatus) -> Result<(), Error> {
+        let limit = self.limit.ok_or(Error::Disabled)?.get();
+        let name = region.name.clone();
+        if name.is_empty() {
+            return Err(Error::NoName);
+        }
+        let file = self.open(&region)?;
+        let mut regions = self.regions.write();
+        if regions.contains_key(&name) {
+            return Err(Error::Registered(name));
+        }
+        if regions.len() >= limit {
+            return Err(Error::Full { name, limit });
+        }
+        let status = region;
+        regions.insert(name, Arc::new(Region { status, file }));
+        Ok(())
+    }
+
+    /// Forgets a region. Requests that use it now go on with it.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`] when shared memory is off. A name nobody registered is no error, as in Triton.
+    pub fn unregister(&self, name: &str) -> Result<(), Error> {
+        self.enabled()?;
+        self.regions.write().remove(name);
+        Ok(())
+    }
+
+    /// Forgets all regions.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`] when shared memory is off.
+    pub fn unregister_all(&self) -> Result<(), Error> {
+        self.enabled()?;
+        self.regions.write().clear();
+        Ok(())
+    }
+
+    /// The region of that name, or all of them.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`] when shared memory is off, [`Error::Unknown`] for a name nobody registered.
+    pub fn status(&self, name: Option<&str>) -> Result<Vec<RegionStatus>, Error> {
+        self.enabled()?;
+        match name {
+            Some(name) => Ok(vec![self.region(name)?.status.clone()]),
+            None => {
+                let regions = self.regions.read();
+                Ok(regions
+                    .values()
+                    .map(|region| region.status.clone())
+                    .collect())
+            }
+        }
+    }
+
+    /// Refuses CUDA memory.
+    ///
+    /// # Errors
+    /// Always: [`Error::Disabled`] or [`Error::Cuda`].
+    pub fn register_cuda(&self) -> Result<(), Error> {
+        self.enabled()?;
+        Err(Error::Cuda)
+    }
+
+    /// Answers the status and unregister calls of CUDA memory, of which there is never any.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`], or [`Error::Unknown`] for a name.
+    pub fn status_cuda(&self, name: Option<&str>) -> Result<(), Error> {
+        self.enabled()?;
+        name.map_or(Ok(()), |name| Err(Error::Unknown(name.to_owned())))
+    }
+
+    /// Copies a range out of a region. Blocks for a copy in memory.
+    ///
+    /// # Errors
+    /// [`Error`] when the region is unknown, the range leaves it, or the object shrank.
+    pub fn read(&self, range: &SharedRange) -> Result<Bytes, Error> {
+        let region = self.usable(&range.region)?;
+        let (start, size) = region.place(range.offset, range.size)?;
+        // The object may have been truncated since; then there is no reason to take memory for it.
+        region.check_object(start, size)?;
+        let mut data = vec![0; usize::try_from(size).map_err(|_| region.range())?];
+        let read = region.file.read_exact_at(&mut data, start);
+        read.map_err(|source| region.access(source))?;
+        Ok(data.into())
+    }
+
+    /// Copies `data` into a region from the range's offset on. Blocks for a copy in memory.
+    ///
+    /// # Errors
+    /// [`Error`] when the region is unknown, the data leaves it, or the object shrank.
+    pub fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
+        let region = self.usable(&range.region)?;
+        let (start, size) = region.place(range.offset, data.len() as u64)?;
+        // Writing past its end would grow the object.
+        region.check_object(start, size)?;
+        let written = region.file.write_all_at(data, start);
+        written.map_err(|source| region.access(source))
+    }
+
+    fn enabled(&self) -> Result<(), Error> {
+        self.limit.map(|_| ()).ok_or(Error::Disabled)
+    }
+
+    fn usable(&self, name: &str) -> Result<Arc<Region>, Error> {
+        self.enabled()?;
+        self.region(name)
+    }
+
+    fn region(&self, name: &str) -> Result<Arc<Region>, Error> {
+        let found = self.regions.read().get(name).cloned();
+        found.ok_or_else(|| Error::Unknown(name.to_owned()))
+    }
+
+    fn open(&self, region: &RegionStatus) -> Result<File, Error> {
+        let object = object_name(region)?;
+        let failed = |source| Error::Open {
+            name: region.name.clone(),
+            source,
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(OPEN_FLAGS);
+        let file = options.open(self.directory.join(object)).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let end = region.offset.checked_add(region.byte_size);
+        if !metadata.is_file() || end.is_none_or(|end| end > metadata.len()) {
+            return Err(Error::Range(region.name.clone()));
+        }
+        Ok(file)
+    }
+}
+
+impl Region {
+    /// Start in the object and size of a range of the region.
+    fn place(&self, offset: u64, size: u64) -> Result<(u64, u64), Error> {
+        let end = offset.checked_add(size);
+        if end.is_none_or(|end| end > self.status.byte_size) {
+            return Err(self.range());
+        }
+        Ok((self.status.offset + offset, size))
+    }
+
+    fn check_object(&self, start: u64, size: u64) -> Result<(), Error> {
+        let length = self
+            .file
+            .metadata()
+            .map_err(|source| self.access(source))?
+            .len();
+        if start + size > length {
+            return Err(self.range());
+        }
+        Ok(())
+    }
+
+    fn range(&self) -> Error {
+        Error::Range(self.status.name.clone())
+    }
+
+    fn access(&self, source: std::io::Error) -> Error {
+        Error::Access {
+            name: self.status.name.clone(),
+            source,
+        }
+    }
+}
+
+impl RegionStatus {
+    /// As HTTP shows it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "key": self.key,
+            "offset": self.offset,
+            "byte_size": self.byte_size,
+        })
+    }
+
+    /// As gRPC shows it.
+    #[must_use]
+    pub fn to_proto(&self) -> proto::system_shared_memory_status_response::RegionStatus {
+        proto::system_shared_memory_status_response::RegionStatus {
+            name: self.name.clone(),
+            key: self.key.clone(),
+            offset: self.offset,
+            byte_size: self.byte_size,
+        }
+    }
+}
+
+/// The file's name for a key as given to `shm_open`: one leading slash is allowed, no other.
+fn object_name(region: &RegionStatus) -> Result<&str, Error> {
+    let key = &region.key;
+    let wrong = |why| {
+        Err(Error::Key {
+            name: region.name.clone(),
+            key: key.clone(),
+            why,
+        })
+    };
+    let object = key.strip_prefix('/').unwrap_or(key);
+    if object.is_empty() || object == "." || object == ".." {
+        wrong("it names no object")
+    } else if object.contains(['/', '\0']) {
+        wrong("it must not contain path separators")
+    } else if object.len() > MAX_KEY {
+        wrong("it is longer than 255 bytes")
+    } else if object.starts_with(RESERVED_PREFIX) {
+        wrong("the prefix 'triton_python_backend_shm_region_' is reserved")
+    } else {
+        Ok(object)
+    }
+}
