@@ -1,0 +1,323 @@
+"""Ten thousand requests with random faults, then a good one: answered, and memory as before."""
+
+import gzip
+import http.client
+import json
+import random
+import socket
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+import wire
+from server import DIGITS, GOOD, RAGGED, Server
+from test_grpc import message
+from wire import HEADER_LENGTH, request, tensor
+
+SEED = 20240817
+FAULTS = 10_000
+# Enough of each kind to fill allocator arenas and caches before memory is measured.
+WARM_UP = 1_500
+LIMITS = ["--http-max-input-size=8388608"]
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory):
+    running = Server(tmp_path_factory.mktemp("victim") / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
+    yield running
+    running.stop()
+
+
+def good(server) -> None:
+    answer = server.infer("add_sub", wire.add_sub())
+    assert answer.outputs()["OUTPUT0"]["data"] == list(range(1, 17))
+
+
+def http_bytes(body: bytes, headers: dict, model="add_sub", length=None) -> bytes:
+    fields = {"Host": "x", "Connection": "close", "Content-Length": length or len(body), **headers}
+    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return head.encode("latin-1") + b"\r\n" + body
+
+
+# Each fault takes a source of luck and gives bytes to send and whether to hang up without reading.
+
+
+def truncated(luck):
+    body = json.dumps(wire.add_sub()).encode()
+    return http_bytes(body[: luck.randrange(len(body))], {}), False
+
+
+def shorter_than_announced(luck):
+    body = json.dumps(wire.add_sub()).encode()
+    return http_bytes(body, {}, length=len(body) + luck.randrange(1, 10_000)), True
+
+
+def flipped_bytes(luck):
+    body = bytearray(json.dumps(wire.add_sub()).encode())
+    for _ in range(luck.randrange(1, 6)):
+        body[luck.randrange(len(body))] = luck.randrange(256)
+    return http_bytes(bytes(body), {}), False
+
+
+def noise(luck):
+    return http_bytes(luck.randbytes(luck.randrange(2000)), {}), False
+
+
+def noise_without_http(luck):
+    return luck.randbytes(luck.randrange(1, 500)), False
+
+
+def lying_header_length(luck):
+    body, _ = wire.binary(request(tensor("INPUT0", "FP32", [1, 4], binary_data_size=16)), bytes(16))
+    length = luck.choice([0, -1, 1, len(body), len(body) + 1, 2**31, 2**63, 2**64, "x", "1 2", ""])
+    return http_bytes(body, {HEADER_LENGTH: length}, "identity_fp32"), False
+
+
+def lying_binary_size(luck):
+    size = luck.choice([0, 1, 15, 17, 2**31, 2**32, 2**63 - 1, -1, "16"])
+    header = request(tensor("INPUT0", "FP32", [1, 4]))
+    header["inputs"][0]["parameters"] = {"binary_data_size": size}
+    body, headers = wire.binary(header, bytes(16))
+    return http_bytes(body, headers, "identity_fp32"), False
+
+
+def odd_shape(luck):
+    pool = [-1, 0, 1, 16, 17, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64, 10**30, 1.5, "16", None]
+    shape = [luck.choice(pool) for _ in range(luck.randrange(6))]
+    body = json.dumps(request(tensor("INPUT0", "FP32", shape, [1] * luck.randrange(20)))).encode()
+    return http_bytes(body, {}, luck.choice(["add_sub", "var2", "identity_fp32", "nobatch"])), False
+
+
+def odd_tensor(luck):
+    row = tensor("INPUT0", "FP32", [1, 4], [1, 2, 3, 4])
+    odd = [None, True, 7, -1.5, "x", [], {}, "\u0000", "INPUT1", "BYTES", "FP16", "BOOL"]
+    row[luck.choice(list(row))] = luck.choice(odd)
+    return http_bytes(json.dumps(request(row)).encode(), {}, "fail"), False
+
+
+def wrong_inputs(luck):
+    rows = [tensor(luck.choice(["INPUT0", "INPUT1", "X"]), "FP32", [1, 16], [0] * 16)
+            for _ in range(luck.randrange(5))]
+    return http_bytes(json.dumps(request(*rows)).encode(), {}), False
+
+
+def wrong_outputs(luck):
+    rows = [{"name": luck.choice(["OUTPUT0", "OUTPUT1", "X", ""]),
+             "parameters": {"classification": luck.choice([-1, 0, 1, 2**40, "x"])}}
+            for _ in range(luck.randrange(1, 4))]
+    return http_bytes(json.dumps({**wire.add_sub(), "outputs": rows}).encode(), {}), False
+
+
+def unknown_model(luck):
+    name = luck.choice(["nope", "..", "%2e%2e%2fetc", "%00", "a" * 3000, "%ff", "add_sub%2f1", ""])
+    return http_bytes(json.dumps(wire.add_sub()).encode(), {}, name), False
+
+
+def unknown_version(luck):
+    version = luck.choice(["9", "x", "-1", str(2**64), "01"])
+    return http_bytes(json.dumps(wire.add_sub()).encode(), {}, f"add_sub/versions/{version}"), False
+
+
+def deep(luck):
+    depth = luck.choice([90, 101, 5000, 100_000])
+    return http_bytes(b'{"inputs":' + b"[" * depth + b"]" * depth + b"}", {}), False
+
+
+def invalid_utf8(luck):
+    name = luck.choice([b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\\ud800"])
+    return http_bytes(b'{"id":"' + name + b'","inputs":[]}', {}), False
+
+
+def bad_strings(luck):
+    blob = struct.pack("<I", luck.choice([0, 1, 5, 2**31, 2**32 - 1])) + luck.randbytes(luck.randrange(8))
+    header = request(tensor("INPUT0", "BYTES", [luck.randrange(4)], binary_data_size=len(blob)))
+    body, headers = wire.binary(header, blob)
+    return http_bytes(body, headers, "identity_str"), False
+
+
+# 64 MiB of blanks in 64 KiB: eight times what the server was told to take.
+BOMBS = {"gzip": gzip.compress(b" " * (64 << 20), 9), "deflate": zlib.compress(b" " * (64 << 20), 9)}
+
+
+def bomb(luck):
+    coding = luck.choice(list(BOMBS))
+    return http_bytes(BOMBS[coding], {"Content-Encoding": coding}), False
+
+
+def broken_compression(luck):
+    body = bytearray(gzip.compress(json.dumps(wire.add_sub()).encode()))
+    body[luck.randrange(len(body))] ^= 1 << luck.randrange(8)
+    return http_bytes(bytes(body[: luck.randrange(1, len(body) + 1)]), {"Content-Encoding": "gzip"}), False
+
+
+def model_raises(luck):
+    body = json.dumps(request(tensor("INPUT0", "FP32", [1, 4], [-1, 1, 1, 1]))).encode()
+    return http_bytes(body, {}, "fail"), False
+
+
+def hangs_up(luck):
+    """A good request whose sender does not wait for the answer."""
+    body = json.dumps(request(tensor("INPUT0", "INT32", [1, 1], [1]))).encode()
+    return http_bytes(body, {}, luck.choice(["dyn_plain", "echo_now"])), True
+
+
+def broken_chunks(luck):
+    head = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    size = luck.choice([b"zz", b"-1", b"ffffffffffffffffff", b"5", b""])
+    return head + size + b"\r\nabc\r\n", luck.random() < 0.5
+
+
+def control_noise(luck):
+    path = luck.choice(["repository/index", "repository/models/x/load", "logging", "trace/setting",
+                        "systemsharedmemory/region/x/register", "models/add_sub/generate"])
+    body = luck.choice([b"{", b"[]", b'{"ready":7}', b'{"parameters":{"config":7}}', luck.randbytes(50)])
+    head = f"POST /v2/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body, False
+
+
+KINDS = [
+    truncated, shorter_than_announced, flipped_bytes, noise, noise_without_http, lying_header_length,
+    lying_binary_size, odd_shape, odd_tensor, wrong_inputs, wrong_outputs, unknown_model,
+    unknown_version, deep, invalid_utf8, bad_strings, broken_compression, model_raises, hangs_up,
+    broken_chunks, control_noise,
+]
+# Dearer for the server than the rest by a thousand times; one in so many is one of them.
+BOMB_EVERY = 100
+
+
+def send(server, seed: int) -> str:
+    luck = random.Random(seed)
+    kind = bomb if seed % BOMB_EVERY == 0 else luck.choice(KINDS)
+    data, hang_up = kind(luck)
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as connection:
+        try:
+            connection.sendall(data)
+            if hang_up:
+                return kind.__name__
+            connection.shutdown(socket.SHUT_WR)
+            answer = connection.recv(65536)
+        except (BrokenPipeError, ConnectionResetError):
+            return kind.__name__
+        assert not answer.startswith(b"HTTP/1.1 5") or kind in (model_raises, odd_tensor, control_noise), (
+            kind.__name__, seed, answer[:500]
+        )
+        return kind.__name__
+
+
+def storm(server, seeds: range) -> set:
+    with ThreadPoolExecutor(8) as pool:
+        return set(pool.map(lambda seed: send(server, seed), seeds, chunksize=50))
+
+
+def test_ten_thousand_faults_then_a_good_request(victim):
+    storm(victim, range(SEED, SEED + WARM_UP))
+    before = victim.resident_bytes()
+    seen = storm(victim, range(SEED + WARM_UP, SEED + WARM_UP + FAULTS))
+    assert seen == {kind.__name__ for kind in KINDS} | {"bomb"}
+    good(victim)
+    after = victim.resident_bytes()
+    assert after <= before * 1.10, (before, after)
+
+
+@pytest.mark.parametrize("coding", BOMBS)
+def test_bomb_is_refused_without_inflating_it(victim, coding):
+    before = victim.resident_bytes()
+    reply = victim.infer("add_sub", BOMBS[coding], {"Content-Encoding": coding})
+    assert reply.status in (400, 413)
+    assert "8388608" in reply.error() or "size" in reply.error()
+    assert victim.resident_bytes() < before + (32 << 20)
+    good(victim)
+
+
+def test_grpc_bomb(tmp_path):
+    """300 MiB of zeros that travel as 300 KiB are no valid message, and leave no memory behind."""
+    server = Server(tmp_path / "log", [GOOD], LIMITS).start()
+    before = server.resident_bytes()
+    with grpc.insecure_channel(server.grpc, compression=grpc.Compression.Gzip,
+                               options=[("grpc.max_send_message_length", -1)]) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError):
+            call(bytes(300 << 20), timeout=60)
+    assert server.resident_bytes() < before + (1 << 30)
+    good(server)
+    server.stop()
+
+
+def test_hundred_slow_clients_do_not_stop_a_fast_one(victim):
+    slow = []
+    for _ in range(100):
+        connection = socket.create_connection(("127.0.0.1", victim.http_port))
+        connection.sendall(b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n{")
+        slow.append(connection)
+    for _ in range(20):
+        good(victim)
+    for connection in slow:
+        connection.close()
+    good(victim)
+
+
+def test_headers_that_never_end_are_cut_off(tmp_path):
+    server = Server(tmp_path / "log", [DIGITS], ["--http-read-timeout-secs=1"])
+    try:
+        server.start()
+        with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as connection:
+            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nA: ")
+            connection.recv(1000)
+            assert connection.recv(1000) == b""
+        server.stop()
+    finally:
+        server.kill()
+
+
+def test_half_closed_connection_gets_its_answer(victim):
+    body = json.dumps(wire.add_sub()).encode()
+    answer = wire.raw(victim.http_port, http_bytes(body, {}), half_close=True)
+    assert wire.status_of(answer) == 200
+    assert b'"OUTPUT0"' in answer
+
+
+def test_dropped_connections_leave_the_queue(victim):
+    """40 batches of 50 ms are asked for by clients who hang up; a request after them does not wait 2 s."""
+    import time
+
+    body = json.dumps(request(tensor("INPUT0", "INT32", [8, 1], [1] * 8))).encode()
+    for _ in range(40):
+        with socket.create_connection(("127.0.0.1", victim.http_port)) as connection:
+            connection.sendall(http_bytes(body, {}, "dyn_plain"))
+    started = time.monotonic()
+    assert victim.infer("dyn_plain", request(tensor("INPUT0", "INT32", [1, 1], [3]))).status == 200
+    assert time.monotonic() - started < 1
+    good(victim)
+
+
+def test_grpc_noise(victim):
+    luck = random.Random(SEED)
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", victim.grpc_port), timeout=5) as connection:
+            preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" if luck.random() < 0.7 else b""
+            connection.sendall(preface + luck.randbytes(luck.randrange(200)))
+    with grpc.insecure_channel(victim.grpc) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        valid = message("add_sub", ("INPUT0", "FP32", [1, 16]), raw=[bytes(64)]).SerializeToString()
+        for _ in range(500):
+            data = bytearray(valid)
+            for _ in range(luck.randrange(1, 5)):
+                data[luck.randrange(len(data))] = luck.randrange(256)
+            with pytest.raises(grpc.RpcError):
+                call(bytes(data), timeout=5)
+    good(victim)
+
+
+def test_body_over_the_limit(victim):
+    big = json.dumps(request(tensor("INPUT0", "FP32", [1, 3_000_000], [1] * 3_000_000))).encode()
+    try:
+        reply = victim.infer("identity_fp32", big)
+    except (BrokenPipeError, ConnectionResetError, http.client.HTTPException):
+        reply = None  # Refused before all of it was sent.
+    if reply is not None:
+        assert reply.status in (400, 413) and "8388608" in reply.error()
+    good(victim)

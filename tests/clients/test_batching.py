@@ -1,0 +1,348 @@
+"""Batches form under load, never for a lone caller; queue limits, timeouts, priorities, order."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc_client
+import tritonclient.http as http_client
+from tritonclient.grpc import service_pb2_grpc
+
+import samples
+from server import wait_until
+from test_grpc import message
+from wire import request, tensor
+
+# Absolute; the sum of 512 products may be added in another order for another batch size.
+TOLERANCE = 1e-5
+
+
+def number(value: int, **parameters) -> dict:
+    more = {"parameters": parameters} if parameters else {}
+    return request(tensor("INPUT0", "INT32", [1, 1], [value]), **more)
+
+
+def together(server, model: str, bodies: list) -> list:
+    """Sends all bodies at once, each on its own connection; answers in the order of the bodies."""
+    barrier = threading.Barrier(len(bodies))
+
+    def ask(body):
+        barrier.wait()
+        return server.infer(model, body)
+
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        return list(pool.map(ask, bodies))
+
+
+class Change:
+    """What a model's statistics gained since this was made."""
+
+    def __init__(self, server, model: str):
+        self.server, self.model = server, model
+        self.before = server.statistics(model)
+
+    def of(self, key: str) -> int:
+        return self.server.statistics(self.model)[key] - self.before[key]
+
+    def batches(self) -> dict[int, int]:
+        """Executions by batch size."""
+        sizes = counts(self.server.statistics(self.model))
+        for size, count in counts(self.before).items():
+            sizes[size] -= count
+        return {size: count for size, count in sizes.items() if count}
+
+
+def counts(statistics: dict) -> dict[int, int]:
+    return {row["batch_size"]: row["compute_infer"]["count"] for row in statistics["batch_stats"]}
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_32_clients_on_digits_are_batched_and_get_their_own_answers(server, protocol):
+    library, url = {"http": (http_client, server.http), "grpc": (grpc_client, server.grpc)}[protocol]
+    images = [image for image, _ in samples.digits().values()]
+    setup = library.InferenceServerClient(url)
+
+    def ask(client, image):
+        row = library.InferInput("image", [1, 1, 8, 8], "FP32")
+        row.set_data_from_numpy(image)
+        return client.infer("digits", [row]).as_numpy("logits")
+
+    alone = [ask(setup, image) for image in images]
+    change = Change(server, "digits")
+    worst = run_clients(library, url, ask, images, alone)
+    executed, inferred = change.of("execution_count"), change.of("inference_count")
+    assert inferred == 32 * 60
+    assert worst <= TOLERANCE
+    assert inferred / executed >= 8, (inferred, executed, change.batches())
+
+
+def run_clients(library, url, ask, images, alone) -> float:
+    """32 clients of 60 requests each; the greatest difference from the answers given alone."""
+    barrier = threading.Barrier(32)
+
+    def work(n: int) -> float:
+        client = library.InferenceServerClient(url)
+        barrier.wait()
+        return max(
+            float(np.abs(ask(client, images[i % 20]) - alone[i % 20]).max()) for i in range(n, n + 60)
+        )
+
+    with ThreadPoolExecutor(32) as pool:
+        return max(pool.map(work, range(32)))
+
+
+def test_lone_client_waits_for_nobody(server):
+    image, _ = next(iter(samples.digits().values()))
+    row = tensor("image", "FP32", [1, 1, 8, 8], image.flatten().tolist())
+    change = Change(server, "digits")
+    queued = change.before["inference_stats"]["queue"]["ns"]
+    for _ in range(50):
+        assert server.infer("digits", request(row)).status == 200
+    assert change.batches() == {1: 50}
+    waited = server.statistics("digits")["inference_stats"]["queue"]["ns"] - queued
+    # On an idle device the wait is a hand-over between threads: microseconds; a busy machine adds some.
+    assert waited / 50 < 2_000_000
+
+
+def test_what_waits_while_the_device_is_busy_runs_as_one_batch(server):
+    change = Change(server, "dyn_plain")
+    answers = together(server, "dyn_plain", [number(n) for n in range(17)])
+    assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] for n in range(17)]
+    assert change.of("inference_count") == 17
+    # The first runs alone or nearly so; what comes meanwhile fits in two or three batches of 8.
+    assert change.of("execution_count") <= 5, change.batches()
+
+
+def test_batches_never_exceed_the_limit(server):
+    change = Change(server, "dyn_plain")
+    body = request(tensor("INPUT0", "INT32", [3, 1], [1, 2, 3]))
+    answers = together(server, "dyn_plain", [body] * 12)
+    assert all(a.outputs()["OUTPUT0"]["data"] == [1, 2, 3] for a in answers)
+    assert change.of("inference_count") == 36
+    assert max(change.batches()) <= 8
+
+
+def test_requests_of_different_shape_do_not_share_a_batch_but_are_both_answered(server):
+    bodies = [
+        request(tensor("INPUT0", "INT32", [1, 1 + n % 2], [n] * (1 + n % 2))) for n in range(16)
+    ]
+    change = Change(server, "dyn_shapes")
+    answers = together(server, "dyn_shapes", bodies)
+    assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] * (1 + n % 2) for n in range(16)]
+    # Grouped by shape whatever their order: far from one execution a request.
+    assert change.of("execution_count") <= 7, change.batches()
+
+
+def test_lengths_in_one_bucket_share_a_batch(server):
+    def body(length: int) -> dict:
+        return request(
+            tensor("tokens", "INT64", [1, length], [1] * length),
+            tensor("mask", "FP32", [1, length], [1] * length),
+        )
+
+    lengths = [5, 6, 7, 8] * 8
+    expected = server.infer("ragged", body(1)).outputs()["embedding"]["data"]
+    answers = together(server, "ragged", [body(length) for length in lengths])
+    for length, answer in zip(lengths, answers):
+        outputs = answer.outputs()
+        assert outputs["per_token"]["shape"] == [1, length, 4]
+        np.testing.assert_allclose(outputs["embedding"]["data"], expected, atol=TOLERANCE)
+
+
+def test_delay_gathers_what_comes_within_it(server):
+    change = Change(server, "dyn_delay")
+    answers = together(server, "dyn_delay", [number(n) for n in range(4)])
+    assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] for n in range(4)]
+    assert change.batches() == {4: 1}
+
+
+def test_delay_ends_when_the_batch_is_full(server):
+    started = time.monotonic()
+    change = Change(server, "dyn_delay")
+    together(server, "dyn_delay", [number(n) for n in range(8)])
+    assert change.batches() == {8: 1}
+    assert time.monotonic() - started < 0.4
+
+
+def test_lone_request_waits_out_a_configured_delay(server):
+    started = time.monotonic()
+    assert server.infer("dyn_delay", number(1)).status == 200
+    assert 0.35 < time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_preferred_size_goes_at_once(server, count):
+    change = Change(server, "dyn_pref")
+    rows = request(tensor("INPUT0", "INT32", [count, 1], list(range(count))))
+    started = time.monotonic()
+    assert server.infer("dyn_pref", rows).outputs()["OUTPUT0"]["data"] == list(range(count))
+    assert time.monotonic() - started < 1.5
+    assert change.batches() == {count: 1}
+
+
+def test_size_that_is_not_preferred_waits_for_the_delay(server):
+    change = Change(server, "dyn_pref")
+    started = time.monotonic()
+    bodies = [number(1), request(tensor("INPUT0", "INT32", [3, 1], [1, 2, 3]))]
+    assert all(a.status == 200 for a in together(server, "dyn_pref", bodies))
+    assert time.monotonic() - started > 1.8
+    assert change.batches() == {4: 1}
+
+
+def test_full_queue_refuses_at_once(server):
+    """2 run, 2 may be prepared, 8 wait: of 24, at least 12 are answered and some refused."""
+    started = time.monotonic()
+    barrier = threading.Barrier(24)
+
+    def ask(n: int):
+        barrier.wait()
+        reply = server.infer("dyn_queue", number(n))
+        return n, reply, time.monotonic() - started
+
+    with ThreadPoolExecutor(24) as pool:
+        results = list(pool.map(ask, range(24)))
+    good = [(n, reply) for n, reply, _ in results if reply.status == 200]
+    bad = [(reply, seconds) for _, reply, seconds in results if reply.status != 200]
+    assert all(reply.outputs()["OUTPUT0"]["data"] == [n] for n, reply in good)
+    assert 9 <= len(good) <= 14
+    for reply, seconds in bad:
+        assert reply.status == 503
+        assert "Exceeds maximum queue size" in reply.error()
+        assert int(reply.headers["retry-after"]) >= 0
+        assert seconds < 1
+
+
+def test_full_queue_over_grpc_is_resource_exhausted(server):
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        body = message("dyn_queue", ("INPUT0", "INT32", [1, 1], {"int_contents": [1]}))
+        calls = [stub.ModelInfer.future(body) for _ in range(24)]
+        codes = [call.code() for call in calls]
+        details = {call.details() for call in calls if call.code() != grpc.StatusCode.OK}
+    assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert all("Exceeds maximum queue size" in text for text in details)
+
+
+def test_queue_timeout_rejects_promptly(server):
+    started = time.monotonic()
+    ends = []
+
+    def ask(n: int):
+        reply = server.infer("dyn_timeout", number(n))
+        ends.append((reply.status, time.monotonic() - started))
+        return reply
+
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(ask, range(8)))
+    assert all("Request timeout expired" in r.error() for r in replies if r.status != 200)
+    assert {r.status for r in replies} == {200, 503}
+    # 100 ms of waiting allowed; Triton would notice up to 500 ms later.
+    assert all(seconds < 0.4 for status, seconds in ends if status == 503), ends
+
+
+def test_queue_timeout_over_grpc_is_unavailable(server):
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        body = message("dyn_timeout", ("INPUT0", "INT32", [1, 1], {"int_contents": [1]}))
+        calls = [stub.ModelInfer.future(body) for _ in range(6)]
+        refused = [call for call in calls if call.code() != grpc.StatusCode.OK]
+        assert refused
+        for call in refused:
+            assert call.code() == grpc.StatusCode.UNAVAILABLE
+            assert "Request timeout expired" in call.details()
+
+
+def test_timeout_of_a_request_shortens_the_default_but_does_not_stretch_it(server):
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(server.infer, "dyn_timeout", number(0))
+        wait_until(lambda: server.metric("nv_inference_pending_request_count", model="dyn_timeout") == 0
+                   or True, 1, "sent")
+        time.sleep(0.05)
+        filler = pool.submit(server.infer, "dyn_timeout", number(1))
+        started = time.monotonic()
+        short = pool.submit(server.infer, "dyn_timeout", number(2, timeout=20_000)).result()
+        short_took = time.monotonic() - started
+        long = pool.submit(server.infer, "dyn_timeout", number(3, timeout=60_000_000)).result()
+        assert first.result().status == 200
+        filler.result()
+    assert short.status == 503 and "Request timeout expired" in short.error()
+    assert short_took < 0.09
+    assert long.status == 503 and "Request timeout expired" in long.error()
+
+
+def test_timeout_action_delay_serves_late_instead(server):
+    replies = together(server, "dyn_timeout_delay", [number(n) for n in range(4)])
+    assert [r.outputs()["OUTPUT0"]["data"] for r in replies] == [[n] for n in range(4)]
+
+
+def test_timeout_of_a_request_needs_no_configured_policy(server):
+    with ThreadPoolExecutor(12) as pool:
+        busy = [pool.submit(server.infer, "slow", request(tensor("INPUT0", "INT32", [8, 1], [1] * 8)))
+                for _ in range(3)]
+        time.sleep(0.1)
+        started = time.monotonic()
+        reply = server.infer("slow", number(2, timeout=50_000))
+        assert time.monotonic() - started < 0.4
+        assert reply.status == 503 and "Request timeout expired" in reply.error()
+        assert all(future.result().status == 200 for future in busy)
+
+
+def test_higher_priority_overtakes(server):
+    """A queue of level 3, then one of level 1: the latter is answered among the first."""
+    order, lock = [], threading.Lock()
+
+    def ask(n: int, priority: int):
+        reply = server.infer("dyn_priority", number(n, priority=priority))
+        with lock:
+            order.append(n)
+        return reply.status
+
+    with ThreadPoolExecutor(12) as pool:
+        low = []
+        for n in range(8):
+            low.append(pool.submit(ask, n, 3))
+        time.sleep(0.15)
+        high = pool.submit(ask, 100, 1)
+        assert high.result() == 200
+        assert all(future.result() == 200 for future in low)
+    assert order.index(100) <= 4, order
+
+
+def test_priority_out_of_range_means_the_default(server):
+    assert server.infer("dyn_priority", number(1, priority=99)).outputs()["OUTPUT0"]["data"] == [1]
+    assert server.infer("dyn_priority", number(1, priority=0)).outputs()["OUTPUT0"]["data"] == [1]
+
+
+def test_order_is_preserved_over_two_instances(server):
+    """One connection's requests, sent without waiting, are answered in the order they were sent."""
+    finished = []
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        calls = []
+        for n in range(30):
+            body = message("dyn_order", ("INPUT0", "INT32", [1, 1], {"int_contents": [n]}), id=str(n))
+            calls.append(stub.ModelInfer.future(body))
+        answers = [call.result() for call in calls]
+        finished = [int(np.frombuffer(a.raw_output_contents[0], "<i4")[0]) for a in answers]
+    assert finished == list(range(30))
+
+
+def test_bad_request_harms_no_neighbour_in_its_batch(server):
+    good = request(tensor("INPUT0", "FP32", [1, 4], [1, 2, 3, 4]))
+    bad = request(tensor("INPUT0", "FP32", [1, 4], [1, -2, 3, 4]))
+    replies = together(server, "fail", [good, bad, good, good])
+    assert [reply.status for reply in replies] == [200, 500, 200, 200]
+    assert "negative input is not allowed" in replies[1].error()
+    assert all(r.outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8] for r in replies if r.status == 200)
+
+
+def test_two_instances_work_at_once(server):
+    change = Change(server, "dyn_order")
+    started = time.monotonic()
+    together(server, "dyn_order", [number(n) for n in range(20)])
+    # 20 batches of 20 ms: 0.4 s on one instance, half of that on two; time enough for a busy machine.
+    assert change.of("execution_count") == 20
+    assert time.monotonic() - started < 0.39

@@ -1,0 +1,223 @@
+"""What flags change: size limits, restricted interfaces, forwarded headers, shared memory, ids."""
+
+import json
+import uuid
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc_client
+import tritonclient.http as http_client
+import tritonclient.utils.shared_memory as shm
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc
+
+import wire
+from server import GOOD, Server
+from test_batching import number
+from test_grpc import code_of
+from wire import HEADER_LENGTH, request, tensor
+
+KEY = "admin-key"
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """One server with every option of this file, because they do not disturb each other."""
+    options = [
+        "--id=mine",
+        "--http-max-input-size=1048576",
+        "--http-header-forward-pattern=my_header.*",
+        "--grpc-header-forward-pattern=my_header.*",
+        f"--http-restricted-api=model-repository,statistics:{KEY}=secret",
+        f"--grpc-restricted-protocol=model-repository,statistics:{KEY}=secret",
+        "--allow-client-shm=true",
+    ]
+    running = Server(tmp_path_factory.mktemp("limited") / "log", [GOOD], options).start()
+    yield running
+    running.stop()
+
+
+def test_server_name(limited):
+    assert limited.call("GET", "/v2").json()["name"] == "mine"
+
+
+def test_json_over_the_limit(limited):
+    body = json.dumps(request(tensor("INPUT0", "FP32", [1, 1], [1]))).encode() + b" " * (1 << 20)
+    reply = limited.infer("identity_fp32", body)
+    assert reply.status in (400, 413)
+    assert "1048576" in reply.error()
+    assert "--http-max-input-size" in reply.error()
+
+
+def test_json_tensor_that_expands_over_the_limit(limited):
+    """Two characters a number on the wire, eight bytes each as FP64."""
+    body = request(tensor("INPUT0", "FP64", [1, 200_000], [1] * 200_000))
+    reply = limited.infer("identity_fp64", json.dumps(body, separators=(",", ":")).encode())
+    assert reply.status in (400, 413)
+    assert "1048576" in reply.error()
+
+
+def test_raw_request_over_the_limit(limited):
+    reply = limited.infer("identity_fp32", bytes(2 << 20), {HEADER_LENGTH: "0"})
+    assert reply.status in (400, 413)
+    assert "1048576" in reply.error()
+
+
+def test_binary_tensors_are_not_limited_by_it(limited):
+    sent = np.arange(1 << 20, dtype=np.float32)
+    header = request(
+        tensor("INPUT0", "FP32", [1, sent.size], binary_data_size=sent.nbytes),
+        parameters={"binary_data_output": True},
+    )
+    reply = limited.infer("identity_fp32", *wire.binary(header, sent.tobytes()))
+    assert reply.split()[1] == sent.tobytes()
+
+
+def test_forwarded_headers_become_parameters(limited):
+    reply = limited.infer("echo_parameters", number(1), {"my_header_a": "x", "other": "y"})
+    parameters = reply.json()["parameters"]
+    assert parameters.get("my_header_a") == "x"
+    assert "other" not in parameters
+
+
+def test_forwarded_metadata_becomes_parameters(limited):
+    with grpc.insecure_channel(limited.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        from test_grpc import message
+
+        body = message("echo_parameters", ("INPUT0", "INT32", [1, 1], {"int_contents": [1]}))
+        answer = stub.ModelInfer(body, metadata=[("my_header_b", "z")])
+    assert answer.parameters["my_header_b"].string_param == "z"
+
+
+@pytest.mark.parametrize(
+    "method, path", [("POST", "/v2/repository/index"), ("GET", "/v2/models/stats")]
+)
+def test_restricted_over_http(limited, method, path):
+    refused = limited.call(method, path, b"" if method == "POST" else None)
+    assert refused.status == 403
+    assert refused.error() == f"This API is restricted, expecting header '{KEY}'"
+    wrong = limited.call(method, path, b"" if method == "POST" else None, {KEY: "wrong"})
+    assert wrong.status == 403
+    right = limited.call(method, path, b"" if method == "POST" else None, {KEY: "secret"})
+    assert right.status == 200
+
+
+def test_not_restricted_over_http(limited):
+    assert limited.call("GET", "/v2/health/ready").status == 200
+    assert limited.infer("add_sub", wire.add_sub()).status == 200
+
+
+def test_restricted_over_grpc(limited):
+    with grpc.insecure_channel(limited.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        code, details = code_of(lambda: stub.RepositoryIndex(pb.RepositoryIndexRequest()))
+        assert code == grpc.StatusCode.UNAVAILABLE
+        assert "This protocol is restricted, expecting header 'triton-grpc-protocol-" in details
+        metadata = [(f"triton-grpc-protocol-{KEY}", "secret")]
+        answer = stub.RepositoryIndex(pb.RepositoryIndexRequest(), metadata=metadata)
+        assert len(answer.models) > 10
+        assert stub.ServerLive(pb.ServerLiveRequest()).live
+
+
+LIBRARIES = {"http": http_client, "grpc": grpc_client}
+
+
+@pytest.fixture(params=LIBRARIES)
+def wired(request, limited):
+    library = LIBRARIES[request.param]
+    with library.InferenceServerClient(getattr(limited, request.param)) as client:
+        yield library, client
+        client.unregister_system_shared_memory()
+
+
+@pytest.fixture
+def region():
+    """128 bytes of shared memory and its key."""
+    key = f"/weir-test-{uuid.uuid4().hex}"
+    handle = shm.create_shared_memory_region("region", key, 128)
+    yield handle, key
+    shm.destroy_shared_memory_region(handle)
+
+
+def test_tensors_in_shared_memory(wired, region):
+    library, client = wired
+    handle, key = region
+    sent = np.arange(16, dtype=np.float32)[None]
+    shm.set_shared_memory_region(handle, [sent])
+    client.register_system_shared_memory("region", key, 128)
+    rows = [library.InferInput(name, [1, 16], "FP32") for name in ("INPUT0", "INPUT1")]
+    for row in rows:
+        row.set_shared_memory("region", 64)
+    output = library.InferRequestedOutput("OUTPUT0")
+    output.set_shared_memory("region", 64, 64)
+    client.infer("add_sub", rows, outputs=[output])
+    got = shm.get_contents_as_numpy(handle, np.float32, [1, 16], offset=64)
+    np.testing.assert_array_equal(got, sent * 2)
+
+
+def test_status_and_unregister(wired, region):
+    _, client = wired
+    client.register_system_shared_memory("region", region[1], 64, offset=32)
+    status = client.get_system_shared_memory_status()
+    if isinstance(status, list):
+        (row,) = status
+        found = (row["name"], row["key"], row["offset"], row["byte_size"])
+    else:
+        row = status.regions["region"]
+        found = (row.name, row.key, row.offset, row.byte_size)
+    assert found == ("region", region[1], 32, 64)
+    client.unregister_system_shared_memory("region")
+    status = client.get_system_shared_memory_status()
+    assert (status if isinstance(status, list) else list(status.regions)) == []
+
+
+def refused(call, *args, **kwargs) -> str:
+    from tritonclient.utils import InferenceServerException
+
+    with pytest.raises(InferenceServerException) as raised:
+        call(*args, **kwargs)
+    return raised.value.message()
+
+
+def test_registering_twice(wired, region):
+    _, client = wired
+    client.register_system_shared_memory("region", region[1], 128)
+    text = refused(client.register_system_shared_memory, "region", region[1], 128)
+    assert "shared memory region 'region' already in manager" in text
+
+
+def test_registering_what_is_not_there(wired):
+    _, client = wired
+    assert refused(client.register_system_shared_memory, "region", "/weir-no-such-key", 128)
+    assert refused(client.register_system_shared_memory, "region", "/../../etc/passwd", 128)
+
+
+def test_registering_more_than_there_is(wired, region):
+    _, client = wired
+    assert refused(client.register_system_shared_memory, "region", region[1], 1 << 40)
+    assert refused(client.register_system_shared_memory, "region", region[1], 128, offset=1)
+
+
+def test_region_that_is_unknown_too_small_or_out_of_bounds(wired, region):
+    library, client = wired
+    row = library.InferInput("INPUT0", [1, 16], "FP32")
+    row.set_shared_memory("region", 64)
+    text = refused(client.infer, "identity_fp32", [row])
+    assert "Unable to find shared memory region: 'region'" in text
+    client.register_system_shared_memory("region", region[1], 128)
+    row.set_shared_memory("region", 64, offset=100)
+    assert "Invalid offset + byte size for shared memory region: 'region'" in refused(
+        client.infer, "identity_fp32", [row]
+    )
+    row.set_shared_memory("region", 64)
+    output = library.InferRequestedOutput("OUTPUT0")
+    output.set_shared_memory("region", 32, 64)
+    text = refused(client.infer, "identity_fp32", [row], outputs=[output])
+    assert "(32 bytes) should be at least 64 bytes to hold the results" in text
+
+
+def test_cuda_shared_memory_is_refused(wired):
+    _, client = wired
+    assert refused(client.register_cuda_shared_memory, "region", b"x" * 64, 0, 64)

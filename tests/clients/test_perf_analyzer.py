@@ -1,0 +1,87 @@
+"""NVIDIA's perf_analyzer runs unchanged, over both wires and in both forms."""
+
+import csv
+import platform
+import subprocess
+
+import pytest
+
+from server import ROOT
+
+TOOL = ROOT / ".venv" / "perf_analyzer" / "bin" / "perf_analyzer"
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the perf_analyzer binary exists for x86_64 only"
+)
+
+
+def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple[str, list[dict]]:
+    """Runs it briefly; its report and the rows of its CSV."""
+    assert TOOL.exists(), "run scripts/clients.sh first"
+    report = tmp_path / "report.csv"
+    command = [TOOL, "-m", model, "-i", protocol, "-u", server.http if protocol == "http" else server.grpc]
+    # Two windows of 200 ms that need not agree: this shows that it works, not how fast anything is.
+    command += ["-p", "200", "-r", "2", "-s", "999", "-f", report, "--verbose-csv", *options]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    output = run.stdout + run.stderr
+    assert run.returncode == 0, output
+    with report.open() as rows:
+        return output, list(csv.DictReader(rows))
+
+
+def check(output: str, rows: list[dict], count: int = 1) -> None:
+    """It ended with throughput and with the server's own statistics."""
+    assert len(rows) == count, output
+    for row in rows:
+        assert float(row["Inferences/Second"]) > 0
+        # These come from the statistics of the server.
+        assert float(row["Server Compute Infer"]) >= 0 and float(row["Server Queue"]) >= 0
+    assert "Server:" in output and "Inference count:" in output
+
+
+@pytest.mark.parametrize("form", ["binary", "json"])
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_concurrency_range(server, tmp_path, protocol, form):
+    options = ["--concurrency-range", "1:3:2"]
+    if form == "json":
+        options += ["--input-tensor-format", "json", "--output-tensor-format", "json"]
+    if protocol == "grpc" and form == "json":
+        pytest.skip("perf_analyzer has no JSON form over gRPC")
+    check(*analyze(server, tmp_path, "digits", protocol, *options), count=2)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize(
+    "model, options",
+    [
+        ("add_sub", ["-b", "4"]),
+        ("add_sub", ["--async"]),
+        ("add_sub", ["--input-data", "zero"]),
+        ("identity_fp32", ["--shape", "INPUT0:100"]),
+        ("identity_str", ["--shape", "INPUT0:3", "--string-length", "20"]),
+        ("two_versions", ["-x", "2"]),
+        ("simple", ["--request-rate-range", "100:200:100"]),
+    ],
+)
+def test_options(server, tmp_path, protocol, model, options):
+    count = 2 if "--request-rate-range" in options else 1
+    check(*analyze(server, tmp_path, model, protocol, *options), count=count)
+
+
+def test_streaming(server, tmp_path):
+    output, rows = analyze(server, tmp_path, "simple", "grpc", "--streaming", "--async")
+    assert len(rows) == 1 and float(rows[0]["Inferences/Second"]) > 0, output
+
+
+def test_input_data_from_a_file(server, tmp_path):
+    data = tmp_path / "data.json"
+    data.write_text('{"data": [{"INPUT0": [1, 2, 3]}]}')
+    options = ["--input-data", str(data), "--shape", "INPUT0:3"]
+    check(*analyze(server, tmp_path, "identity_int32", "http", *options))
+
+
+def test_metrics_url(server, tmp_path):
+    """--collect-metrics reads nv_gpu_* where there is a GPU; without one it must still end well."""
+    url = f"127.0.0.1:{server.metrics_port}/metrics"
+    options = ["--collect-metrics", "--metrics-url", url, "--metrics-interval", "100"]
+    check(*analyze(server, tmp_path, "add_sub", "grpc", *options))

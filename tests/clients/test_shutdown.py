@@ -1,0 +1,186 @@
+"""SIGTERM: what was accepted is answered, what comes later is refused, and the exit code is 0."""
+
+import http.client
+import json
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2_grpc
+
+from server import DIGITS, GOOD, Server, wait_until
+from test_batching import number
+from test_grpc import message
+from wire import request, tensor
+
+EIGHT = request(tensor("INPUT0", "INT32", [8, 1], [7] * 8))
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A server that the test ends."""
+    running = Server(tmp_path / "log", [GOOD, DIGITS]).start()
+    yield running
+    running.kill()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_idle_server_ends_at_once_with_0(fresh, stop):
+    started = time.monotonic()
+    fresh.process.send_signal(stop)
+    assert fresh.exit_code() == 0
+    assert time.monotonic() - started < 5
+
+
+def test_open_but_idle_connections_do_not_hold_it(fresh):
+    connections = [socket.create_connection(("127.0.0.1", fresh.http_port)) for _ in range(5)]
+    connections += [socket.create_connection(("127.0.0.1", fresh.grpc_port)) for _ in range(5)]
+    kept = http.client.HTTPConnection("127.0.0.1", fresh.http_port)
+    kept.request("GET", "/v2")
+    kept.getresponse().read()
+    started = time.monotonic()
+    fresh.terminate()
+    assert fresh.exit_code() == 0
+    assert time.monotonic() - started < 15
+    for connection in connections:
+        connection.close()
+
+
+def test_eight_in_flight_are_answered(fresh):
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(8)]
+        waits = lambda: fresh.metric("nv_inference_pending_request_count", model="slow") >= 6  # noqa: E731
+        wait_until(waits, 5, "all eight have arrived")
+        fresh.terminate()
+        answers = [future.result() for future in running]
+    assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[7] * 8] * 8
+    assert fresh.exit_code() == 0
+
+
+def test_grpc_in_flight_is_answered(fresh):
+    body = message("slow", ("INPUT0", "INT32", [1, 1], {"int_contents": [5]}))
+    with grpc.insecure_channel(fresh.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        running = [stub.ModelInfer.future(body) for _ in range(4)]
+        success = lambda: fresh.metric("nv_inference_pending_request_count", model="slow")  # noqa: E731
+        wait_until(lambda: success() >= 1, 5, "they have arrived")
+        fresh.terminate()
+        answers = [call.result() for call in running]
+    assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0"] * 4
+    assert fresh.exit_code() == 0
+
+
+def test_under_load_every_accepted_request_is_answered(fresh):
+    """Clients hammer while SIGTERM comes: an answer, or a refusal before the body was taken; never
+    a connection that ends in the middle of a request that was accepted."""
+    outcomes, lock = [], threading.Lock()
+
+    def hammer(n: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", fresh.http_port, timeout=20)
+        for i in range(10_000):
+            outcome = ask(connection, n * 10_000 + i)
+            with lock:
+                outcomes.append(outcome)
+            if outcome in ("refused", "closed while idle"):
+                return
+
+    with ThreadPoolExecutor(16) as pool:
+        workers = [pool.submit(hammer, n) for n in range(16)]
+        wait_until(lambda: len(outcomes) > 500, 30, "load")
+        fresh.terminate()
+        for worker in workers:
+            worker.result()
+    assert fresh.exit_code() == 0
+    assert outcomes.count("answered") > 500
+    assert set(outcomes) <= {"answered", "refused", "closed while idle"}, set(outcomes)
+
+
+def ask(connection: http.client.HTTPConnection, n: int) -> str:
+    body = json.dumps(number(n))
+    try:
+        connection.request("POST", "/v2/models/echo_now/infer", body)
+    except (ConnectionRefusedError, BrokenPipeError, ConnectionResetError):
+        return "refused"
+    try:
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    except (http.client.RemoteDisconnected, ConnectionResetError):
+        # A kept connection may be closed between requests; HTTP lets a client try again elsewhere
+        # because not a byte of an answer came.
+        return "closed while idle"
+    if response.status == 503:
+        return "refused"
+    return "answered" if answer["outputs"][0]["data"] == [n] else f"wrong {answer}"
+
+
+def test_new_connections_are_refused_while_draining(fresh):
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(6)]
+        waits = lambda: fresh.metric("nv_inference_pending_request_count", model="slow") >= 4  # noqa: E731
+        wait_until(waits, 5, "they wait")
+        fresh.terminate()
+
+        def refused() -> bool:
+            try:
+                return fresh.infer("echo_now", number(1), timeout=2).status == 503
+            except OSError:
+                return True
+
+        wait_until(refused, 5, "new requests are refused")
+        assert all(future.result().status == 200 for future in running)
+    assert fresh.exit_code() == 0
+
+
+def test_readiness_goes_first(tmp_path):
+    """With a delay before refusing, a load balancer sees 503 while requests are still served."""
+    server = Server(tmp_path / "log", [GOOD], ["--drain-delay-secs=2"]).start()
+    server.terminate()
+    wait_until(lambda: server.call("GET", "/v2/health/ready").status == 503, 2, "not ready")
+    assert server.infer("echo_now", number(3)).outputs()["OUTPUT0"]["data"] == [3]
+    assert server.exit_code() == 0
+
+
+def test_exit_timeout_shorter_than_the_work(tmp_path):
+    server = Server(tmp_path / "log", [GOOD], ["--exit-timeout-secs=1"]).start()
+    with ThreadPoolExecutor(12) as pool:
+        for _ in range(12):
+            pool.submit(quietly, server)
+        waits = lambda: server.metric("nv_inference_pending_request_count", model="slow") >= 8  # noqa: E731
+        wait_until(waits, 5, "they wait")
+        started = time.monotonic()
+        server.terminate()
+        code = server.exit_code()
+    assert time.monotonic() - started < 4
+    # Work was left undone, and the exit code says so.
+    assert code == 1
+
+
+def quietly(server) -> None:
+    try:
+        server.infer("slow", EIGHT)
+    except (OSError, http.client.HTTPException):
+        pass
+
+
+@pytest.mark.parametrize("port", ["http", "grpc", "metrics"])
+def test_port_taken(tmp_path, port):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number_taken = taken.getsockname()[1]
+        server = Server(tmp_path / "log", [DIGITS])
+        flag = server.command.index(f"--{port}-port")
+        server.command[flag + 1] = str(number_taken)
+        assert server.spawn().exit_code(30) == 3
+    assert str(number_taken) in server.log.read_text()
+
+
+@pytest.mark.parametrize("options", [["--no-such-flag"], ["--http-port=many"], ["--model-control-mode=odd"]])
+def test_wrong_usage(tmp_path, options):
+    server = Server(tmp_path / "log", [DIGITS], options).spawn()
+    assert server.exit_code(10) == 2
+    assert options[0].split("=")[0] in server.log.read_text()
