@@ -1,9 +1,10 @@
 //! The flags of `weir-runtime`: Triton's names and defaults, and a few of ours.
 //!
 //! Three kinds of Triton flag: those with an effect here; those whose absence nobody would notice, accepted
-//! and logged once ([`accepted`]); those whose absence would change what the user gets, refused by name.
+//! and logged once; those whose absence would change what the user gets, refused by name.
 //! `docs/flags.md` is generated from [`command`].
 
+mod build;
 mod config;
 mod device;
 mod grpc;
@@ -101,7 +102,7 @@ where
     let matches = command().try_get_matches_from(argv)?;
     let args = Args::from_arg_matches(&matches)?;
     let known = known::given(&matches);
-    config::build(args, known).map_err(ArgsError::Faults)
+    build::build(args, known).map_err(ArgsError::Faults)
 }
 
 impl ArgsError {

@@ -1,6 +1,8 @@
 //! Pages generated from the code: `docs/flags.md` and `docs/metrics.md`. `UPDATE=1 cargo test -p
 //! weir-runtime --test docs` rewrites them.
 
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use weir_runtime::args;
 use weir_runtime::metrics::{self, GpuSample, ModelSample, Options, Pool, Sources};
-use weir_runtime::statistics::Statistics;
+use weir_runtime::statistics::{Reason, Refusal, Statistics};
 
 fn check(page: &str, expected: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,7 +42,7 @@ has the flag. Booleans may be written `true`, `1`, `false` or `0`.
         if heading != Some(arg.get_help_heading()) {
             heading = Some(arg.get_help_heading());
             let title = arg.get_help_heading().unwrap_or("General");
-            write!(page, "\n## {title}\n\n{}\n", intro(title)).unwrap();
+            write!(page, "\n## {title}\n\n{}", intro(title)).unwrap();
             page.push_str("| flag | default | meaning |\n|---|---|---|\n");
         }
         let row = row(arg);
@@ -52,57 +54,63 @@ has the flag. Booleans may be written `true`, `1`, `false` or `0`.
 fn intro(title: &str) -> &'static str {
     match title {
         "Accepted without effect" => {
-            "Flags of Triton that change nothing a user could see; each is logged once.\n"
+            "Flags of Triton that change nothing a user could see; each is logged once.\n\n"
         }
         "Refused" => {
             "Flags of Triton that would change what a user gets, and are not honoured: an error, unless the \
-             value is `false`, `0` or `off`.\n"
+             value is `false`, `0` or `off`.\n\n"
         }
         _ => "",
     }
 }
 
 fn row(arg: &clap::Arg) -> String {
-    let names = arg.get_value_names().unwrap_or_default();
-    let value = if arg.get_action().takes_values() {
-        names.iter().map(|name| format!(" {name}")).collect()
-    } else {
-        String::new()
-    };
-    let choices: Vec<String> = if arg.is_hide_possible_values_set() {
-        Vec::new()
-    } else {
-        let values = arg.get_possible_values();
-        values
-            .iter()
-            .map(|value| format!("`{}`", value.get_name()))
-            .collect()
-    };
-    let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    if !choices.is_empty() && arg.get_action().takes_values() {
-        write!(help, ": {}", choices.join(", ")).unwrap();
-    }
-    let defaults: Vec<_> = arg
-        .get_default_values()
-        .iter()
-        .filter_map(|value| value.to_str())
-        .collect();
-    let default = if arg.get_action().takes_values() {
-        defaults.join(" ")
-    } else {
-        String::new()
-    };
     let long = arg.get_long().unwrap_or_default();
-    let aliases: String = arg
-        .get_aliases()
-        .unwrap_or_default()
+    let aliases = arg.get_aliases().unwrap_or_default();
+    let aliases: String = aliases
         .iter()
         .map(|alias| format!(", `--{alias}`"))
         .collect();
+    let mut value = String::new();
+    let mut default = String::new();
+    let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    // A switch has default and choices too, but nobody may write them.
+    if arg.get_action().takes_values() {
+        value = names(arg);
+        default = defaults(arg);
+        help.push_str(&choices(arg));
+    }
     format!(
         "| `--{long}{value}`{aliases} | {default} | {} |\n",
         help.replace('|', "\\|")
     )
+}
+
+fn names(arg: &clap::Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    names.iter().map(|name| format!(" {name}")).collect()
+}
+
+fn defaults(arg: &clap::Arg) -> String {
+    let values = arg.get_default_values().iter();
+    let values: Vec<_> = values
+        .filter_map(|value| value.to_str())
+        .map(|value| format!("`{value}`"))
+        .collect();
+    values.join(" ")
+}
+
+fn choices(arg: &clap::Arg) -> String {
+    let values = arg.get_possible_values();
+    let values: Vec<_> = values
+        .iter()
+        .map(|value| format!("`{}`", value.get_name()))
+        .collect();
+    if values.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", values.join(", "))
+    }
 }
 
 #[derive(Debug)]
@@ -157,10 +165,13 @@ Series of a model carry `model`, `version` and the model's `metric_tags`; those 
 where one is. `nv_inference_first_response_histogram_ms` appears with `--metrics-config
 histogram_latencies=true`.
 
+Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, or the word for the error.
+
 | name | type | labels | meaning |
 |---|---|---|---|
 "
-    .to_owned();
+    .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
+    .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label)));
     let mut help = "";
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -175,6 +186,10 @@ histogram_latencies=true`.
         }
     }
     check("metrics.md", &page);
+}
+
+fn quoted<const N: usize>(words: [&str; N]) -> String {
+    words.map(|word| format!("`{word}`")).join(", ")
 }
 
 /// Label names of the family's first sample, `le` aside.
