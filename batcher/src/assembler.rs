@@ -1,6 +1,8 @@
 //! The policy as a value: no clock, no channel, no task, no thread.
 
+mod admission;
 mod backlog;
+mod choice;
 mod entry;
 mod groups;
 mod types;
@@ -10,12 +12,11 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use crate::cut::{Patience, Rule, cut};
-use crate::forecast::cleared_after;
-use crate::{Item, Policy, SubmitError, Terms, TimeoutAction};
+use crate::{Item, Policy, Terms};
 use backlog::Backlog;
+use choice::Ripe;
 use entry::{Entry, Rank, later};
-use groups::{Groups, Lot};
+use groups::Groups;
 pub use types::{Batch, Due, Id, Lapsed, Member, Next, Refused};
 
 /// A queue that knows which of its items should run together next.
@@ -194,81 +195,6 @@ impl<T: Item> Assembler<T> {
         taken.map(Entry::member).collect()
     }
 
-    fn wait_on(&self, level: u32, now: Instant) -> Duration {
-        let left = |running: &Running| running.until.saturating_duration_since(now);
-        let mut busy: Vec<Duration> = self.running.iter().map(left).collect();
-        // A device with a batch prepared counts once, by the later one.
-        busy.sort_unstable_by(|a, b| b.cmp(a));
-        busy.resize(self.devices.max(1), Duration::ZERO);
-        cleared_after(&mut busy, self.backlog.up_to(level))
-    }
-
-    fn objection(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
-        if self.stage == Stage::Draining {
-            return Some(SubmitError::Draining);
-        }
-        let most = self.policy.queue_policy(level).max_queue_size;
-        let level_full = most > 0 && self.backlog.queued(level) >= most;
-        if level_full || self.entries.len() >= self.policy.max_queued {
-            return Some(SubmitError::QueueFull);
-        }
-        if terms.deadline.is_some_and(|deadline| deadline <= now) {
-            let waited = Duration::ZERO;
-            return Some(SubmitError::DeadlineExceeded { waited });
-        }
-        let allowed = self.allowed(level, terms, now)?;
-        let predicted = self.wait_on(level, now);
-        (predicted > allowed).then_some(SubmitError::PredictedWait { predicted, allowed })
-    }
-
-    /// How long the item may wait at most; `None` for as long as it takes.
-    fn allowed(&self, level: u32, terms: &Terms, now: Instant) -> Option<Duration> {
-        let rules = self.policy.queue_policy(level);
-        let timeout = match rules.timeout_action {
-            TimeoutAction::Reject => rules.timeout(terms.timeout),
-            TimeoutAction::Delay => None, // late is not lost
-        };
-        let deadline = terms.deadline.map(|deadline| deadline - now);
-        let limits = [timeout, deadline, self.policy.max_predicted_wait];
-        limits.into_iter().flatten().min()
-    }
-
-    fn enter(&mut self, item: T, level: u32, terms: &Terms, now: Instant) -> Id {
-        let rules = self.policy.queue_policy(level);
-        let weight = item.weight().max(1);
-        let group = self.groups.find(&item.group());
-        let slot = self.entries.vacant_key();
-        let id = Id {
-            seq: self.admitted,
-            slot,
-        };
-        let entry = Entry {
-            item,
-            id,
-            rank: Rank::new(now, self.policy.ageing, level - 1, &mut self.ranked),
-            group,
-            level,
-            weight,
-            cost: self.groups.cost(group, weight),
-            arrived: now,
-            timeout: rules
-                .timeout(terms.timeout)
-                .map(|timeout| later(now, timeout)),
-            action: rules.timeout_action,
-            deadline: terms.deadline,
-        };
-        if let Some(alarm) = entry.alarm() {
-            self.alarms.insert((alarm, id));
-        }
-        self.backlog.add(level, entry.cost);
-        let lot = self.groups.add(group, entry.rank, slot, weight);
-        if !self.policy.delay.is_zero() {
-            lot.arrivals.insert(id.seq, now);
-        }
-        self.entries.insert(entry);
-        id
-    }
-
     /// Takes an entry out of everything that knows it.
     fn take(&mut self, slot: usize) -> Option<Entry<T>> {
         let entry = self.entries.try_remove(slot)?;
@@ -316,97 +242,4 @@ impl<T: Item> Assembler<T> {
         self.groups.add(entry.group, rank, slot, entry.weight);
         entry.rank = rank;
     }
-
-    fn ripe(&self, now: Instant) -> Ripe {
-        let Some(first) = self.groups.first() else {
-            return Ripe::Nothing;
-        };
-        if self.policy.delay.is_zero() || self.stage == Stage::Draining {
-            return Ripe::Group(first);
-        }
-        let mut soonest = self.alarms.first().map(|(at, _)| *at);
-        for group in self.groups.in_order() {
-            let lot = self.groups.lot(group);
-            let overdue = lot.oldest().map(|oldest| later(oldest, self.policy.delay));
-            if overdue.is_none_or(|at| at <= now) || self.count(lot, Patience::Wait).is_some() {
-                return Ripe::Group(group);
-            }
-            soonest = soonest.into_iter().chain(overdue).min();
-        }
-        soonest.map_or(Ripe::Nothing, Ripe::At)
-    }
-
-    /// How many items of a group to run with this patience, its curve permitting.
-    fn count(&self, lot: &Lot<T::Group>, patience: Patience) -> Option<usize> {
-        let most = self.policy.max_weight;
-        let limit = match patience {
-            // What to wait for is the best size of all, not the best of what is there.
-            Patience::Wait => lot.curve.choose(most),
-            Patience::Now | Patience::Overdue => lot.curve.choose(most.min(lot.weight)),
-        };
-        self.cut(lot, limit, patience)
-    }
-
-    fn cut(&self, lot: &Lot<T::Group>, limit: usize, patience: Patience) -> Option<usize> {
-        let preferred = &self.policy.preferred;
-        let rule = Rule {
-            limit,
-            preferred,
-            patience,
-        };
-        let weights = lot.line.values().map(|&slot| self.entries[slot].weight);
-        cut(weights, &rule)
-    }
-
-    fn patience(&self, lot: &Lot<T::Group>, now: Instant) -> Patience {
-        if self.stage == Stage::Draining {
-            return Patience::Overdue;
-        }
-        if self.policy.delay.is_zero() {
-            return Patience::Now;
-        }
-        let due = lot.oldest().map(|oldest| later(oldest, self.policy.delay));
-        if due.is_none_or(|due| due <= now) {
-            Patience::Overdue
-        } else {
-            Patience::Wait
-        }
-    }
-
-    fn form(&mut self, group: usize, now: Instant) -> Batch<T> {
-        let patience = self.patience(self.groups.lot(group), now);
-        let lot = self.groups.lot_mut(group);
-        let limit = lot.curve.pick(self.policy.max_weight.min(lot.weight));
-        let lot = self.groups.lot(group);
-        let count = self.cut(lot, limit, patience).unwrap_or(1);
-        let key = lot.key.clone();
-        let slots: Vec<usize> = lot.line.values().copied().take(count).collect();
-        let mut weight = 0;
-        let mut members = Vec::with_capacity(count);
-        for entry in slots.into_iter().filter_map(|slot| self.take(slot)) {
-            weight += entry.weight;
-            members.push(entry.member());
-        }
-        let expected = self.groups.expected(group, weight);
-        self.batches += 1;
-        let number = self.batches;
-        self.running.push(Running {
-            batch: number,
-            until: later(now, expected),
-        });
-        Batch {
-            number,
-            group: key,
-            weight,
-            expected,
-            members,
-            formed: now,
-        }
-    }
-}
-
-enum Ripe {
-    Group(usize),
-    At(Instant),
-    Nothing,
 }

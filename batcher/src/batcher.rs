@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-use crate::ticket::{Claims, Limits};
+use crate::ticket::{Claim, Claims};
 use crate::work::Seat;
 use crate::{
     Assembler, Due, Id, Item, Lapsed, Observer, Ordering, Policy, Puller, Sequence, SubmitError,
@@ -118,34 +118,17 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
     pub fn submit(&self, item: I, terms: Terms) -> Result<Ticket<O>, SubmitError> {
         let shared = &self.handle.shared;
         let (reply, answer) = oneshot::channel();
-        let mut state = shared.state.lock();
-        let now = clock::now();
-        let admitted = state.assembler.admit(Queued { item, reply }, terms, now);
-        let lapsed = state.assembler.expire(now);
-        let wake = admitted.is_ok() && state.wants_waking(now);
-        let queued = state.assembler.queued();
-        let end = admitted
-            .as_ref()
-            .ok()
-            .and_then(|&id| state.assembler.expires_at(id));
-        drop(state);
-        if wake {
-            shared.due.notify_one();
-        }
+        let (admitted, lapsed) = shared.admit(Queued { item, reply }, terms);
         shared.lapse(lapsed);
         match admitted {
-            Ok(id) => {
-                shared.observer.admitted(queued);
+            Ok(admitted) => {
+                shared.observer.admitted(admitted.queued);
                 let claims: Arc<dyn Claims> = Arc::clone(shared) as _;
-                let limits = Limits {
-                    end,
-                    deadline: terms.deadline,
-                };
-                Ok(Ticket::new(claims, answer, id, now, limits))
+                Ok(Ticket::new(claims, answer, admitted.claim))
             }
-            Err(refused) => {
-                shared.observer.refused(&refused.error);
-                Err(refused.error)
+            Err(error) => {
+                shared.observer.refused(&error);
+                Err(error)
             }
         }
     }
@@ -254,7 +237,46 @@ impl<I: Item, O: Send + 'static> Claims for Shared<I, O> {
     }
 }
 
+/// An item that was queued.
+struct Admitted {
+    claim: Claim,
+    /// How many are queued now.
+    queued: usize,
+}
+
 impl<I: Item, O: Send + 'static> Shared<I, O> {
+    /// The queue's part of a submission, and the items that were found to be over on the way.
+    fn admit(
+        &self,
+        item: Queued<I, O>,
+        terms: Terms,
+    ) -> (Result<Admitted, SubmitError>, Vec<Lapsed<Queued<I, O>>>) {
+        let mut state = self.state.lock();
+        let now = clock::now();
+        let id = match state.assembler.admit(item, terms, now) {
+            Ok(id) => id,
+            Err(refused) => {
+                let lapsed = state.assembler.expire(now);
+                drop(state);
+                return (Err(refused.error), lapsed);
+            }
+        };
+        let lapsed = state.assembler.expire(now);
+        let claim = Claim {
+            id,
+            submitted: now,
+            end: state.assembler.expires_at(id),
+            deadline: terms.deadline,
+        };
+        let queued = state.assembler.queued();
+        let wake = state.wants_waking(now);
+        drop(state);
+        if wake {
+            self.due.notify_one();
+        }
+        (Ok(Admitted { claim, queued }), lapsed)
+    }
+
     /// Answers items whose time is over.
     pub(crate) fn lapse(&self, lapsed: Vec<Lapsed<Queued<I, O>>>) {
         if lapsed.is_empty() {

@@ -19,9 +19,7 @@ use crate::{Id, SubmitError, clock};
 pub struct Ticket<O> {
     claims: Arc<dyn Claims>,
     answer: oneshot::Receiver<Result<O, SubmitError>>,
-    id: Id,
-    submitted: Instant,
-    limits: Limits,
+    claim: Claim,
     /// Made on the first poll that has to wait for it: most items have no timeout.
     timer: Option<Pin<Box<Sleep>>>,
     fate: Fate,
@@ -37,8 +35,10 @@ pub(crate) trait Claims: Send + Sync {
     fn late(&self, error: &SubmitError);
 }
 
-/// The times that end a wait.
-pub(crate) struct Limits {
+/// What a ticket stands for.
+pub(crate) struct Claim {
+    pub(crate) id: Id,
+    pub(crate) submitted: Instant,
     /// When to look whether its time is over.
     pub(crate) end: Option<Instant>,
     pub(crate) deadline: Option<Instant>,
@@ -54,16 +54,12 @@ impl<O> Ticket<O> {
     pub(crate) fn new(
         claims: Arc<dyn Claims>,
         answer: oneshot::Receiver<Result<O, SubmitError>>,
-        id: Id,
-        submitted: Instant,
-        limits: Limits,
+        claim: Claim,
     ) -> Self {
         Self {
             claims,
             answer,
-            id,
-            submitted,
-            limits,
+            claim,
             timer: None,
             fate: Fate::Open,
         }
@@ -76,7 +72,7 @@ impl<O> Ticket<O> {
 
     /// Ready when the next time limit is over; never where there is none.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(end) = self.limits.end else {
+        let Some(end) = self.claim.end else {
             return Poll::Pending;
         };
         let timer = self
@@ -91,9 +87,9 @@ impl<O> Ticket<O> {
         let now = clock::now();
         self.claims.expire(now);
         self.timer = None;
-        self.limits.end = self.limits.deadline.filter(|deadline| *deadline > now);
-        let waited = now.saturating_duration_since(self.submitted);
-        let over = self.limits.deadline.is_some_and(|deadline| deadline <= now);
+        self.claim.end = self.claim.deadline.filter(|deadline| *deadline > now);
+        let waited = now.saturating_duration_since(self.claim.submitted);
+        let over = self.claim.deadline.is_some_and(|deadline| deadline <= now);
         over.then_some(SubmitError::DeadlineExceeded { waited })
     }
 
@@ -125,7 +121,7 @@ impl<O> Future for Ticket<O> {
 impl<O> Drop for Ticket<O> {
     fn drop(&mut self) {
         match self.fate {
-            Fate::Open => self.claims.forget(self.id),
+            Fate::Open => self.claims.forget(self.claim.id),
             Fate::Settled => {}
         }
     }

@@ -1,0 +1,94 @@
+//! Who gets in, and where they stand.
+
+use std::time::{Duration, Instant};
+
+use super::entry::{Entry, Rank, later};
+use super::{Assembler, Id, Running, Stage};
+use crate::forecast::cleared_after;
+use crate::{Item, SubmitError, Terms, TimeoutAction};
+
+impl<T: Item> Assembler<T> {
+    /// How long an item of that level would wait for a device.
+    pub(super) fn wait_on(&self, level: u32, now: Instant) -> Duration {
+        let left = |running: &Running| running.until.saturating_duration_since(now);
+        let mut busy: Vec<Duration> = self.running.iter().map(left).collect();
+        // A device with a batch prepared counts once, by the later one.
+        busy.sort_unstable_by(|a, b| b.cmp(a));
+        busy.resize(self.devices.max(1), Duration::ZERO);
+        cleared_after(&mut busy, self.backlog.up_to(level))
+    }
+
+    /// Why the item may not be queued, if it may not.
+    pub(super) fn objection(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
+        if self.stage == Stage::Draining {
+            return Some(SubmitError::Draining);
+        }
+        let most = self.policy.queue_policy(level).max_queue_size;
+        let level_full = most > 0 && self.backlog.queued(level) >= most;
+        if level_full || self.entries.len() >= self.policy.max_queued {
+            return Some(SubmitError::QueueFull);
+        }
+        if terms.deadline.is_some_and(|deadline| deadline <= now) {
+            let waited = Duration::ZERO;
+            return Some(SubmitError::DeadlineExceeded { waited });
+        }
+        let allowed = self.allowed(level, terms, now)?;
+        let predicted = self.wait_on(level, now);
+        (predicted > allowed).then_some(SubmitError::PredictedWait { predicted, allowed })
+    }
+
+    /// How long the item may wait at most; `None` for as long as it takes.
+    fn allowed(&self, level: u32, terms: &Terms, now: Instant) -> Option<Duration> {
+        let rules = self.policy.queue_policy(level);
+        let timeout = match rules.timeout_action {
+            TimeoutAction::Reject => rules.timeout(terms.timeout),
+            TimeoutAction::Delay => None, // late is not lost
+        };
+        let deadline = terms.deadline.map(|deadline| deadline - now);
+        let limits = [timeout, deadline, self.policy.max_predicted_wait];
+        limits.into_iter().flatten().min()
+    }
+
+    /// Queues the item, unconditionally.
+    pub(super) fn enter(&mut self, item: T, level: u32, terms: &Terms, now: Instant) -> Id {
+        let group = self.groups.find(&item.group());
+        let entry = self.entry(item, group, level, (terms, now));
+        let id = entry.id;
+        self.alarms.extend(entry.alarm().map(|alarm| (alarm, id)));
+        self.backlog.add(level, entry.cost);
+        let lot = self.groups.add(group, entry.rank, id.slot, entry.weight);
+        if !self.policy.delay.is_zero() {
+            lot.arrivals.insert(id.seq, now);
+        }
+        self.entries.insert(entry);
+        id
+    }
+
+    fn entry(
+        &mut self,
+        item: T,
+        group: usize,
+        level: u32,
+        (terms, now): (&Terms, Instant),
+    ) -> Entry<T> {
+        let rules = self.policy.queue_policy(level);
+        let timeout = rules.timeout(terms.timeout);
+        let weight = item.weight().max(1);
+        Entry {
+            item,
+            id: Id {
+                seq: self.admitted,
+                slot: self.entries.vacant_key(),
+            },
+            rank: Rank::new(now, self.policy.ageing, level - 1, &mut self.ranked),
+            group,
+            level,
+            weight,
+            cost: self.groups.cost(group, weight),
+            arrived: now,
+            timeout: timeout.map(|timeout| later(now, timeout)),
+            action: rules.timeout_action,
+            deadline: terms.deadline,
+        }
+    }
+}
