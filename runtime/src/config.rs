@@ -61,7 +61,7 @@ pub struct ModelConfig {
     pub label_filenames: BTreeMap<String, String>,
     /// Where the model runs and how often; at least one.
     pub instance_groups: Vec<InstanceGroup>,
-    /// How requests may share a batch; `None` means one by one, in the order they came.
+    /// Triton's knobs for sharing a batch; `None` where the configuration has no `dynamic_batching`.
     pub batching: Option<Batching>,
     /// What is run before the model is ready.
     pub warmups: Vec<Warmup>,
@@ -85,7 +85,7 @@ pub struct Origin<'a> {
 }
 
 impl ModelConfig {
-    /// Reads a `config.pbtxt`.
+    /// Reads a `config.pbtxt`; empty text stands for a model that has none.
     ///
     /// # Errors
     /// [`ConfigError`]: with line and column where the text is wrong, with Triton's sentence where
@@ -100,19 +100,6 @@ impl ModelConfig {
     /// As [`ModelConfig::from_text`].
     pub fn from_json(json: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
         Self::given(json::parse(json, origin.file)?, origin)
-    }
-
-    /// The configuration of a model that has none.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when `backend` is one that weir refuses.
-    pub fn minimal(name: &str, backend: &str) -> Result<Self, ConfigError> {
-        let origin = Origin {
-            model: name,
-            file: "",
-            backend: Some(backend),
-        };
-        Self::given(proto::ModelConfig::default(), origin)
     }
 
     /// Fills in what the configuration left to be found out: inputs, outputs, the largest batch.

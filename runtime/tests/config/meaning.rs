@@ -53,7 +53,6 @@ fn the_backend_is_found_wherever_it_is_said() {
         ..ORIGIN
     };
     assert_eq!(ModelConfig::from_text("", guessed).unwrap(), pytorch);
-    assert_eq!(ModelConfig::minimal("m", "pytorch").unwrap(), pytorch);
     assert_eq!(read("backend: 'onnxruntime'").backend, "onnxruntime");
     assert_eq!(
         refusal("name: 'n'"),
@@ -69,7 +68,7 @@ fn the_backend_is_found_wherever_it_is_said() {
 
 #[test]
 fn what_is_left_open_is_filled_from_the_signature() {
-    let open = ModelConfig::minimal("m", "echo").unwrap();
+    let open = read("backend: 'echo'");
     assert_eq!((open.max_batch_size, open.inputs.len()), (None, 0));
     let whole = open.complete(&signature()).unwrap();
     assert_eq!(whole.max_batch_size, Some(16));

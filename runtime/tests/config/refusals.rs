@@ -11,7 +11,6 @@ fn hints_pass() {
            input_pinned_memory { enable: false } gather_kernel_buffer_threshold: 1 }
          instance_group { kind: KIND_CPU profile: 'p' host_policy: 'h'
            rate_limiter { resources { name: 'r' count: 1 } priority: 2 } }
-         response_cache { enable: true }
          model_metrics { metric_control { metric_identifier { family: 'f' } histogram_options { buckets: [ 1, 2.5 ] } } }
          model_transaction_policy { decoupled: false }
          runtime: 'libtriton_pytorch.so'",
@@ -37,6 +36,7 @@ fn unsupported_features_are_refused_by_name() {
         ("platform: 'ensemble'", "platform 'ensemble'"),
         ("platform: 'torch_aoti'", "platform 'torch_aoti'"),
         ("runtime: 'model.py'", "runtime 'model.py'"),
+        ("response_cache { enable: true }", "response_cache.enable"),
         ("batch_input { }", "batch_input"),
         ("batch_output { }", "batch_output"),
         (
