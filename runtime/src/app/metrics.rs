@@ -28,7 +28,10 @@ impl Sources for Models {
             ModelSample {
                 name: one.model,
                 version: one.version,
-                tags: tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+                tags: tags
+                    .iter()
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect(),
                 snapshot: one.served.engine.snapshot(),
                 predicted_wait: one.served.engine.predicted_wait(),
                 load: one.served.load,

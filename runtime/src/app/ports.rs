@@ -58,8 +58,14 @@ impl PortError {
 
 impl Ports {
     pub(super) fn bind(config: &Config) -> Result<Self, PortError> {
-        let http = config.http.as_ref().map(|http| bind("--http-port", http.address, port_use(http.reuse_port)));
-        let grpc = config.grpc.as_ref().map(|grpc| bind("--grpc-port", grpc.address, port_use(grpc.reuse_port)));
+        let http = config
+            .http
+            .as_ref()
+            .map(|http| bind("--http-port", http.address, port_use(http.reuse_port)));
+        let grpc = config
+            .grpc
+            .as_ref()
+            .map(|grpc| bind("--grpc-port", grpc.address, port_use(grpc.reuse_port)));
         let metrics = config
             .metrics
             .map(|metrics| bind("--metrics-port", metrics.address, PortUse::Exclusive));
@@ -87,7 +93,12 @@ impl Ports {
             tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
-            tasks.spawn(serve_grpc(listener, Arc::clone(server), grpc.clone(), stop.clone()));
+            tasks.spawn(serve_grpc(
+                listener,
+                Arc::clone(server),
+                grpc.clone(),
+                stop.clone(),
+            ));
         }
         if let Some(listener) = self.metrics {
             let admin = Admin::new(listener, Arc::new(registry), health(server));
@@ -99,7 +110,11 @@ impl Ports {
 fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpListener, PortError> {
     let listener = socket::bind(address, port).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => PortError::Taken { flag, address },
-        _ => PortError::Other { flag, address, source },
+        _ => PortError::Other {
+            flag,
+            address,
+            source,
+        },
     })?;
     // The real one, where port 0 asked for any.
     let bound = listener.local_addr().unwrap_or(address);
@@ -108,12 +123,22 @@ fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpLis
 }
 
 fn port_use(reuse: bool) -> PortUse {
-    if reuse { PortUse::Shared } else { PortUse::Exclusive }
+    if reuse {
+        PortUse::Shared
+    } else {
+        PortUse::Exclusive
+    }
 }
 
 fn health(server: &Arc<Server>) -> weir_ops::admin::Health {
     let server = Arc::clone(server);
-    Arc::new(move || if server.live().is_ok() { Condition::Well } else { Condition::Draining })
+    Arc::new(move || {
+        if server.live().is_ok() {
+            Condition::Well
+        } else {
+            Condition::Draining
+        }
+    })
 }
 
 fn http_options(http: &HttpConfig, config: &Config) -> HttpOptions {
@@ -134,7 +159,10 @@ async fn serve_grpc(
     config: GrpcConfig,
     stop: CancellationToken,
 ) {
-    let options = GrpcOptions { forward: config.forward, restricted: config.restricted };
+    let options = GrpcOptions {
+        forward: config.forward,
+        restricted: config.restricted,
+    };
     let listen = GrpcListenOptions {
         keepalive_time: Some(config.keepalive_time),
         keepalive_timeout: config.keepalive_timeout,
