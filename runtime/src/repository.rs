@@ -19,6 +19,7 @@ mod launch;
 mod layout;
 mod listing;
 mod loader;
+mod looks;
 mod model;
 mod names;
 mod options;

@@ -125,14 +125,17 @@ impl<S> Board<S> {
         self.models.values_mut().map(Arc::make_mut)
     }
 
+    /// Whether a look at the repository paths found nothing new.
+    pub(super) fn knows(&self, catalog: &Catalog) -> bool {
+        let known = |name: &String| self.models.contains_key(name.as_str());
+        let belongs =
+            |model: &Model<S>| !model.is_untouched() || catalog.contains_key(model.name());
+        self.aliases == aliases(catalog) && catalog.keys().all(known) && self.models().all(belongs)
+    }
+
     /// Makes known what a look at the repository paths found.
     pub(super) fn learn(&mut self, catalog: &Catalog) {
-        let alias =
-            |(name, alias): (&String, &String)| (alias.as_str().into(), name.as_str().into());
-        let aliases = catalog
-            .iter()
-            .filter_map(|(name, found)| Some((name, found.alias.as_ref()?)));
-        self.aliases = aliases.map(alias).collect();
+        self.aliases = aliases(catalog);
         for name in catalog.keys() {
             if !self.models.contains_key(name.as_str()) {
                 self.model_mut(name);
@@ -149,6 +152,15 @@ impl<S> Board<S> {
             Phase::Exiting => ServeError::Exiting,
         }
     }
+}
+
+/// Other names to the names they stand for.
+fn aliases(catalog: &Catalog) -> HashMap<Arc<str>, Arc<str>> {
+    let models = catalog.values();
+    let aliased = models.filter_map(|found| Some((found.alias.as_deref()?, found.name.as_str())));
+    aliased
+        .map(|(alias, name)| (alias.into(), name.into()))
+        .collect()
 }
 
 fn find_version<'a, S>(

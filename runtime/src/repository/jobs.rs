@@ -10,16 +10,13 @@ use tokio_util::task::TaskTracker;
 
 use super::board::{Phase, Published};
 use super::changes::Retry;
-use super::inspect::{ConfigSource, Inspected, Inspector};
+use super::inspect::Inspected;
 use super::launch::Launch;
-use super::layout::Layout;
-use super::listing::{self, Catalog, Naming, Place};
 use super::loader::Loader;
 use super::model::{Leaving, News, Resting};
 use super::options::{LoadOptions, Options, Places};
 use super::refusal::{self, Failure};
 use super::turns::Turns;
-use super::upload;
 use crate::error::ServeError;
 
 /// What all tasks of a repository share.
@@ -28,8 +25,8 @@ pub(super) struct Jobs<L: Launch> {
     pub(super) options: Options,
     pub(super) turns: Turns,
     pub(super) tasks: TaskTracker,
-    places: Arc<Places>,
-    launch: Arc<L>,
+    pub(super) places: Arc<Places>,
+    pub(super) launch: Arc<L>,
     loader: Loader<L>,
 }
 
@@ -143,27 +140,24 @@ impl<L: Launch> Jobs<L> {
                 let replaced = self
                     .board
                     .edit(|board| board.model_mut(name).succeed(version, found, served));
-                replaced
-                    .into_iter()
-                    .for_each(|leaving| self.retire(leaving));
-                tracing::info!(
-                    model = name,
-                    version,
-                    ms = started.elapsed().as_millis(),
-                    "ready"
-                );
+                self.retire_all_of(replaced);
+                let ms = started.elapsed().as_millis();
+                tracing::info!(model = name, version, ms, "ready");
                 Ok(())
             }
-            Err(reason) => {
-                tracing::error!(model = name, version, reason, "load failed");
-                self.board
-                    .edit(|board| board.model_mut(name).fail(version, found, reason.clone()));
-                Err(Failure::Version {
-                    model: name.to_owned(),
-                    version,
-                    reason,
-                })
-            }
+            Err(reason) => Err(self.fail(name, version, found, reason)),
+        }
+    }
+
+    fn fail(&self, name: &str, version: u64, found: &Inspected, reason: String) -> Failure {
+        tracing::error!(model = name, version, reason, "load failed");
+        let model = name.to_owned();
+        self.board
+            .edit(|board| board.model_mut(name).fail(version, found, reason.clone()));
+        Failure::Version {
+            model,
+            version,
+            reason,
         }
     }
 
@@ -185,161 +179,51 @@ impl<L: Launch> Jobs<L> {
     /// Takes versions out of service and retires them in the background.
     pub(super) fn rest(self: &Arc<Self>, name: &str, which: Resting<'_>) {
         let leaving = self.board.edit(|board| board.model_mut(name).rest(which));
-        leaving.into_iter().for_each(|leaving| self.retire(leaving));
+        self.retire_all_of(leaving);
     }
 
     fn rest_everything(self: &Arc<Self>) {
         let leaving: Vec<_> = self.board.edit(|board| {
-            board
-                .models_mut()
-                .flat_map(|model| model.rest(Resting::All))
-                .collect()
+            let models = board.models_mut();
+            models.flat_map(|model| model.rest(Resting::All)).collect()
         });
-        leaving.into_iter().for_each(|leaving| self.retire(leaving));
+        self.retire_all_of(leaving);
     }
 
-    fn retire(self: &Arc<Self>, leaving: Leaving<L::Served>) {
-        let jobs = Arc::clone(self);
-        self.tasks.spawn(async move {
-            let Leaving {
-                model,
-                version,
-                served,
-            } = leaving;
-            let drained = AssertUnwindSafe(jobs.launch.retire(Arc::clone(&served))).catch_unwind();
-            match timeout(jobs.options.retire_limit, drained).await {
-                Ok(Ok(())) => tracing::info!(model = &*model, version, "retired"),
-                Ok(Err(_)) => {
-                    tracing::error!(model = &*model, version, "panicked while it retired")
-                }
-                Err(_) => {
-                    tracing::warn!(model = &*model, version, "still busy, no longer waited for")
-                }
-            }
-            jobs.board
-                .edit(|board| board.model_mut(&model).rested(version, &served));
-        });
-    }
-
-    /// Which models there are now. The board learns of them.
-    ///
-    /// # Errors
-    /// A path cannot be read.
-    pub(super) async fn list(&self) -> Result<Catalog, String> {
-        let places = Arc::clone(&self.places);
-        let catalog = blocking(move || listing::list(&places)).await?;
-        self.board.edit(|board| board.learn(&catalog));
-        Ok(catalog)
-    }
-
-    /// What the place of one model offers now.
-    ///
-    /// # Errors
-    /// The reason, for the index and the client.
-    pub(super) async fn look(
-        &self,
-        name: &str,
-        place: Place,
-        source: ConfigSource,
-    ) -> Result<Inspected, String> {
-        let (places, launch) = (Arc::clone(&self.places), Arc::clone(&self.launch));
-        let name = name.to_owned();
-        blocking(move || {
-            let default_filename = &|backend: &str| launch.default_filename(backend);
-            Inspector {
-                places: &places,
-                default_filename,
-            }
-            .inspect(&name, &place, source)
-        })
-        .await
-    }
-
-    async fn look_as_asked(
-        &self,
-        name: &str,
-        options: LoadOptions,
-    ) -> Result<Inspected, ServeError> {
-        let LoadOptions { config, files } = options;
-        match config {
-            Some(config) if !files.is_empty() => self.look_at_upload(name, config, files).await,
-            None if !files.is_empty() => Err(refusal::files_without_config(name)),
-            Some(config) => {
-                self.look_in_repository(name, ConfigSource::Given(config))
-                    .await
-            }
-            None => self.look_in_repository(name, ConfigSource::File).await,
+    fn retire_all_of(self: &Arc<Self>, leaving: impl IntoIterator<Item = Leaving<L::Served>>) {
+        for leaving in leaving {
+            let jobs = Arc::clone(self);
+            self.tasks.spawn(async move { jobs.retire(leaving).await });
         }
     }
 
-    async fn look_in_repository(
-        &self,
-        name: &str,
-        source: ConfigSource,
-    ) -> Result<Inspected, ServeError> {
-        let mut catalog = self
-            .list()
-            .await
-            .map_err(|reason| refusal::unreadable(name, &reason))?;
-        let found = catalog.remove(name).ok_or_else(|| refusal::absent(name))?;
-        let from_file = matches!(source, ConfigSource::File);
-        let looked = match found.place {
-            Ok(place) => self.look(name, place, source).await,
-            Err(reason) => Err(reason),
-        };
-        looked.map_err(|reason| {
-            // What a client sent is the client's fault; what lies on the disk is the model's.
-            let failure = if from_file {
-                self.suffer(name, reason)
-            } else {
-                Failure::Model {
-                    model: name.to_owned(),
-                    reason,
-                }
-            };
-            refusal::load_failed(name, &[failure])
-        })
+    async fn retire(&self, leaving: Leaving<L::Served>) {
+        let Leaving {
+            model,
+            version,
+            served,
+        } = leaving;
+        let drained = AssertUnwindSafe(self.launch.retire(Arc::clone(&served))).catch_unwind();
+        match timeout(self.options.retire_limit, drained).await {
+            Ok(Ok(())) => tracing::info!(model = &*model, version, "retired"),
+            Ok(Err(_)) => tracing::error!(model = &*model, version, "retiring panicked"),
+            Err(_) => tracing::warn!(model = &*model, version, "still busy, not waited for"),
+        }
+        self.board
+            .edit(|board| board.model_mut(&model).rested(version, &served));
+        // Freeing weights takes its time, which requests on this thread should not wait for. An
+        // error says that the runtime ends, which drops it too.
+        let _ = tokio::task::spawn_blocking(move || drop(served)).await;
     }
 
-    async fn look_at_upload(
-        &self,
-        name: &str,
-        config: String,
-        files: Vec<(String, bytes::Bytes)>,
-    ) -> Result<Inspected, ServeError> {
-        let limit = self.options.max_upload;
-        let written = tokio::task::spawn_blocking(move || upload::write(&files, limit)).await;
-        let scratch = written.unwrap_or(Err(ServeError::Exiting))?;
-        let path = scratch.path().to_owned();
-        let place = Place {
-            path,
-            layout: Layout::Versioned,
-            naming: Naming::Directory,
-        };
-        let looked = self.look(name, place, ConfigSource::Given(config)).await;
-        let failed = |reason| Failure::Model {
-            model: name.to_owned(),
-            reason,
-        };
-        let looked = looked.map_err(|reason| refusal::load_failed(name, &[failed(reason)]))?;
-        Ok(Inspected {
-            scratch: Some(Arc::new(scratch)),
-            ..looked
-        })
-    }
-
+    /// Refuses work once the end began.
+    ///
+    /// # Errors
+    /// [`ServeError::Exiting`].
     pub(super) fn check_running(&self) -> Result<(), ServeError> {
         match self.board.load().phase {
             Phase::Starting | Phase::Started => Ok(()),
             Phase::Exiting => Err(ServeError::Exiting),
         }
     }
-}
-
-/// Runs what waits for the disk off the reactor.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(format!("the repository could not be read: {error}")))
 }

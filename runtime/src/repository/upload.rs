@@ -15,6 +15,10 @@ const PREFIX: &str = "file:";
 
 /// `NAME_MAX` of Linux, bytes.
 const LONGEST_NAME: usize = 255;
+const LONGER_THAN_A_NAME: usize = LONGEST_NAME + 1;
+
+/// A quarter of Linux's `PATH_MAX`, which counts the directory we put before it too; bytes.
+const LONGEST_PATH: usize = 1024;
 
 /// More files than a model has; each costs an inode.
 const MOST_FILES: usize = 1000;
@@ -72,39 +76,29 @@ fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeErr
 
 /// The path below the model's directory that a parameter's name stands for.
 fn relative(name: &str) -> Result<PathBuf, ServeError> {
+    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
     let shown: String = name
         .chars()
         .take(LONGEST_NAME)
         .flat_map(char::escape_debug)
         .collect();
-    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let refuse = |why: String| Err(invalid(format!("invalid file path '{shown}', {why}")));
     if path.as_os_str().is_empty() {
-        return Err(invalid(format!(
-            "invalid file path '{shown}', it names no file"
-        )));
+        return refuse("it names no file".to_owned());
     }
-    let mut clean = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(part) if part.len() > LONGEST_NAME => {
-                return Err(invalid(format!(
-                    "invalid file path '{shown}...', a name in it has {} bytes, at most {LONGEST_NAME} are allowed",
-                    part.len()
-                )));
-            }
-            Component::Normal(_) if !name.contains(['\\', '\0']) => clean.push(part),
-            Component::Normal(_)
-            | Component::Prefix(_)
-            | Component::RootDir
-            | Component::CurDir
-            | Component::ParentDir => {
-                return Err(invalid(format!(
-                    "invalid file path '{shown}', file path must not contain path traversal characters"
-                )));
-            }
-        }
+    if path.as_os_str().len() > LONGEST_PATH {
+        return refuse(format!("it is longer than {LONGEST_PATH} bytes"));
     }
-    Ok(clean)
+    let mut parts = path.components();
+    if name.contains(['\\', '\0']) || !parts.all(|part| matches!(part, Component::Normal(_))) {
+        return refuse("file path must not contain path traversal characters".to_owned());
+    }
+    match path.components().map(|part| part.as_os_str().len()).max() {
+        Some(length @ LONGER_THAN_A_NAME..) => refuse(format!(
+            "a name in it has {length} bytes, at most {LONGEST_NAME} are allowed"
+        )),
+        Some(_) | None => Ok(path.components().collect()),
+    }
 }
 
 fn place(path: &Path, content: &[u8]) -> std::io::Result<()> {

@@ -122,9 +122,8 @@ impl Fake {
         let mut behaviours = self.0.behaviours.lock().unwrap();
         loop {
             match behaviours.get(key).copied() {
-                None => return Ok(()),
+                None | Some(Behaviour::FailTimes(0)) => return Ok(()),
                 Some(Behaviour::Fail(reason)) => return Err(LoadError::File(reason.to_owned())),
-                Some(Behaviour::FailTimes(0)) => return Ok(()),
                 Some(Behaviour::FailTimes(times)) => {
                     behaviours.insert(key.clone(), Behaviour::FailTimes(times - 1));
                     return Err(LoadError::File(format!("{times} to go")));
