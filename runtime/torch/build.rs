@@ -4,7 +4,13 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 4] = ["weir_torch.h", "error.h", "module.cc", "tensor.cc"];
+const SHIM: [&str; 5] = [
+    "weir_torch.h",
+    "error.h",
+    "module.cc",
+    "process.cc",
+    "tensor.cc",
+];
 
 fn main() {
     let libtorch = libtorch();

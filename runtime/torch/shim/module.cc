@@ -287,7 +287,3 @@ WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is
     *is_script = reader.hasRecord("constants.pkl") && reader.hasRecord("data.pkl");
   });
 }
-
-void weir_set_jit_executor(int32_t profiling) {
-  torch::jit::getExecutorMode() = profiling != 0;
-}

@@ -1,7 +1,4 @@
 #include <ATen/ATen.h>
-#include <dlfcn.h>
-
-#include <cstdlib>
 
 #include "error.h"
 
@@ -43,14 +40,12 @@ WeirStatus weir_tensor_to_cuda(const at::Tensor* tensor, int32_t device, at::Ten
   });
 }
 
-char* weir_open_library(const char* name) {
-  if (::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
-    return nullptr;
-  }
-  const char* complaint = ::dlerror();
-  return weir::text(complaint == nullptr ? "the loader gave no reason" : complaint);
+WeirView weir_tensor_view(const at::Tensor* tensor) {
+  auto sizes = tensor->sizes();
+  auto type = static_cast<int32_t>(tensor->scalar_type());
+  return {{sizes.data(), sizes.size(), type}, tensor->data_ptr(), tensor->nbytes()};
 }
 
-void weir_text_free(char* text) {
-  std::free(text);
+void weir_tensor_free(at::Tensor* tensor) {
+  delete tensor;
 }

@@ -1,6 +1,6 @@
-// What the libtorch backend needs and tch does not bind: a module with its schema and example inputs,
-// a forward call under inference mode that frees its arguments when the model raises, strings that may
-// hold NUL, and tensors of every element type that own or borrow their bytes.
+// What the backend needs of libtorch, and no more: a module with its schema and example inputs, a
+// forward call under inference mode, strings that may hold NUL, tensors of every element type that own
+// or borrow their bytes, and the few switches Triton's parameters turn.
 //
 // Every function catches all C++ exceptions. One that can fail returns a WeirStatus and, when that is
 // not WEIR_OK, puts a text into *error that the caller frees with weir_text_free.
@@ -94,6 +94,12 @@ WeirOutput weir_answer_take(WeirAnswer* answer, size_t index);
 // Sums the sizes that an archive's directory claims, and tells whether it holds what TorchScript needs.
 WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is_script, char** error);
 
+struct WeirView {
+  WeirShape shape;
+  void* data;
+  size_t bytes;
+};
+
 // A tensor in the processor's memory with uninitialised elements.
 WeirStatus weir_tensor_empty(WeirShape shape, at::Tensor** tensor, char** error);
 // A tensor over bytes that `release(owner)` frees when the last tensor on them is gone.
@@ -107,8 +113,22 @@ WeirStatus weir_tensor_borrow(
 // A copy on the CUDA device of that index.
 WeirStatus weir_tensor_to_cuda(const at::Tensor* tensor, int32_t device, at::Tensor** copy, char** error);
 
-// Chooses between the JIT's profiling executor and its old one, for the whole process.
-void weir_set_jit_executor(int32_t profiling);
+// Shape and memory of a contiguous tensor; lives as long as the tensor.
+WeirView weir_tensor_view(const at::Tensor* tensor);
+void weir_tensor_free(at::Tensor* tensor);
+
+// Threads of one operation, for operations that this thread starts.
+WeirStatus weir_set_intra_op_threads(int32_t count, char** error);
+// Threads for operations side by side, for the whole process; fails once the pool runs.
+WeirStatus weir_set_inter_op_threads(int32_t count, char** error);
+// Switches of the whole process.
+void weir_set_jit_executor(int32_t enabled);
+void weir_set_jit_profiling(int32_t enabled);
+void weir_set_tensor_fuser(int32_t enabled);
+void weir_set_cudnn(int32_t enabled);
+
+// How many CUDA devices are visible; libtorch_cuda must be open.
+WeirStatus weir_cuda_devices(int32_t* count, char** error);
 
 // Opens a shared library for good, its symbols visible to all; null, or the loader's complaint.
 char* weir_open_library(const char* name);

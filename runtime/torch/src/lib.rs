@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The libtorch backend: TorchScript files become [`Model`](weir_runtime::backend::Model)s.
+//!
+//! ```text
+//!   model.pt ──file──► module (weights, once per device) ──infer / binding──► plan (signature)
+//!   Batch ──gather──► tensors ──runner──► forward ──instance──► Answer
+//! ```
+//!
+//! libtorch is reached through the C++ shim in `shim/` alone. A request's bytes are copied once, into
+//! their place in the batch tensor, or not at all where one request is the batch; outputs are handed
+//! on where libtorch wrote them.
+
+mod binding;
+mod cuda;
+mod element;
+mod fault;
+mod ffi;
+mod file;
+mod gather;
+mod infer;
+mod instance;
+mod model;
+mod module;
+mod process;
+mod runner;
+mod settings;
+mod stopwatch;
+mod tensor;
+
+pub use cuda::{DeviceRequest, devices};
+pub use model::TorchBackend;

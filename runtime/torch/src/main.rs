@@ -24,9 +24,11 @@ fn find_gpus(choice: DeviceChoice) -> Result<Vec<usize>, LoadError> {
         DeviceChoice::Only(Device::Cpu) => DeviceRequest::Cpu,
         DeviceChoice::Only(Device::Cuda(index)) => DeviceRequest::Cuda(index),
     };
-    let gpus = devices(request)?.into_iter().filter_map(|device| match device {
-        Device::Cpu => None,
-        Device::Cuda(index) => Some(index),
-    });
+    let gpus = devices(request)?
+        .into_iter()
+        .filter_map(|device| match device {
+            Device::Cpu => None,
+            Device::Cuda(index) => Some(index),
+        });
     Ok(gpus.collect())
 }

@@ -1,0 +1,50 @@
+// Switches and libraries that belong to the whole process.
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <torch/csrc/jit/passes/tensorexpr_fuser.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <cstdlib>
+
+#include "error.h"
+
+WeirStatus weir_set_intra_op_threads(int32_t count, char** error) {
+  return weir::guarded(error, [&] { at::set_num_threads(count); });
+}
+
+WeirStatus weir_set_inter_op_threads(int32_t count, char** error) {
+  return weir::guarded(error, [&] { at::set_num_interop_threads(count); });
+}
+
+void weir_set_jit_executor(int32_t enabled) {
+  torch::jit::getExecutorMode() = enabled != 0;
+}
+
+void weir_set_jit_profiling(int32_t enabled) {
+  torch::jit::getProfilingMode() = enabled != 0;
+}
+
+void weir_set_tensor_fuser(int32_t enabled) {
+  torch::jit::setTensorExprFuserEnabled(enabled != 0);
+}
+
+void weir_set_cudnn(int32_t enabled) {
+  at::globalContext().setUserEnabledCuDNN(enabled != 0);
+}
+
+WeirStatus weir_cuda_devices(int32_t* count, char** error) {
+  return weir::guarded(error, [&] { *count = at::detail::getCUDAHooks().deviceCount(); });
+}
+
+char* weir_open_library(const char* name) {
+  if (::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
+    return nullptr;
+  }
+  const char* complaint = ::dlerror();
+  return weir::text(complaint == nullptr ? "the loader gave no reason" : complaint);
+}
+
+void weir_text_free(char* text) {
+  std::free(text);
+}

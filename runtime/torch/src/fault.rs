@@ -1,0 +1,106 @@
+//! What libtorch threw, and the part of its text that is for people.
+
+#![expect(unsafe_code, reason = "takes over the shim's error texts")]
+
+use std::ffi::{CStr, c_char};
+
+use weir_runtime::backend::{LoadError, ModelError};
+
+use crate::ffi;
+
+/// A call into libtorch that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    /// An exception; the text is its `what()` without the C++ backtrace.
+    #[error("{0}")]
+    Raised(String),
+    /// No memory was left, on the device or here.
+    #[error("{0}")]
+    OutOfMemory(String),
+}
+
+/// How libtorch says that memory ran out where the interpreter has turned the exception into text.
+const OUT_OF_MEMORY: [&str; 3] = ["out of memory", "can't allocate memory", "std::bad_alloc"];
+
+/// Ends each line of a TorchScript traceback that shows where it stopped; the message comes after.
+const HERE: &str = "<--- HERE";
+
+impl Fault {
+    /// The outcome of a shim function. `error` is the text it left, if any; it is freed.
+    pub(crate) fn check(status: i32, error: *mut c_char) -> Result<(), Self> {
+        if status == ffi::OK {
+            return Ok(());
+        }
+        let text = reason(&take(error).unwrap_or_default());
+        let no_memory =
+            status == ffi::OUT_OF_MEMORY || OUT_OF_MEMORY.iter().any(|said| text.contains(said));
+        Err(if no_memory {
+            Self::OutOfMemory(text)
+        } else {
+            Self::Raised(text)
+        })
+    }
+
+    /// As a batch's failure, in Triton's words.
+    pub(crate) fn of_run(self) -> ModelError {
+        match self {
+            Self::Raised(text) => ModelError::Failed(format!("PyTorch execute failure: {text}")),
+            Self::OutOfMemory(text) => ModelError::OutOfMemory(text),
+        }
+    }
+
+    /// As the failure to load what `what` names, such as a model file.
+    pub(crate) fn of_load(self, what: &str) -> LoadError {
+        match self {
+            Self::Raised(text) => LoadError::File(format!("failed to load {what}: {text}")),
+            Self::OutOfMemory(text) => {
+                LoadError::Device(format!("no memory left to load {what}: {text}"))
+            }
+        }
+    }
+}
+
+/// Copies and frees a text of the shim; `None` for null.
+pub(crate) fn take(text: *mut c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the shim's texts are null or NUL-terminated, and nobody else holds this one.
+    unsafe {
+        let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+        ffi::weir_text_free(text);
+        Some(copy)
+    }
+}
+
+/// The message alone, in one line: neither the model's source, which the interpreter quotes, nor a
+/// C++ backtrace.
+fn reason(text: &str) -> String {
+    let text = text.rfind(HERE).map_or(text, |at| &text[at + HERE.len()..]);
+    let text = text.split("\nException raised from").next().unwrap_or(text);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.join(" ").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_message_of_a_torchscript_traceback() {
+        let text = "The following operation failed in the TorchScript interpreter.\n\
+                    Traceback of TorchScript, serialized code (most recent call last):\n  \
+                    File \"code/m.py\", line 9, in forward\n    \
+                    ops.prim.RaiseException(\"no\")\n    ~~~~~~ <--- HERE\n\n\
+                    Traceback of TorchScript, original code (most recent call last):\n  \
+                    File \"m.py\", line 3, in forward\n    raise\n    ~~~~~ <--- HERE\n\
+                    ValueError: the first element\nis negative\n";
+        assert_eq!(reason(text), "ValueError: the first element is negative");
+    }
+
+    #[test]
+    fn drops_a_backtrace() {
+        let text = "bad thing\nException raised from f at x.cpp:3 (most recent call first):\nframe";
+        assert_eq!(reason(text), "bad thing");
+    }
+}

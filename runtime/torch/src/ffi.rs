@@ -1,0 +1,149 @@
+//! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module` and `process`
+//! call them; each wraps what it calls so that nothing unsafe is left to its callers.
+
+#![expect(
+    unsafe_code,
+    reason = "declares foreign functions; the SAFETY notes are at their calls"
+)]
+
+use std::ffi::{c_char, c_void};
+
+/// `WEIR_OK`.
+pub(crate) const OK: i32 = 0;
+/// `WEIR_OUT_OF_MEMORY`.
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
+
+/// An `at::Tensor`.
+#[repr(C)]
+pub(crate) struct RawTensor {
+    opaque: [u8; 0],
+}
+
+/// A `WeirModule`.
+#[repr(C)]
+pub(crate) struct RawModule {
+    opaque: [u8; 0],
+}
+
+/// A `WeirAnswer`.
+#[repr(C)]
+pub(crate) struct RawAnswer {
+    opaque: [u8; 0],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawShape {
+    pub(crate) sizes: *const i64,
+    pub(crate) rank: usize,
+    pub(crate) element_type: i32,
+}
+
+#[repr(C)]
+pub(crate) struct RawArgument {
+    pub(crate) name: *const c_char,
+    pub(crate) type_text: *const c_char,
+    pub(crate) kind: i32,
+    pub(crate) has_default: i32,
+    pub(crate) written_to: i32,
+    pub(crate) example: RawShape,
+}
+
+#[repr(C)]
+pub(crate) struct RawValue {
+    pub(crate) key: *const c_char,
+    pub(crate) tensor: *const RawTensor,
+    pub(crate) strings: *const u8,
+    pub(crate) strings_size: usize,
+    pub(crate) given: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawRun {
+    pub(crate) inference_mode: i32,
+    pub(crate) optimize: i32,
+    pub(crate) empty_cache: i32,
+}
+
+#[repr(C)]
+pub(crate) struct RawOutput {
+    pub(crate) tensor: *mut RawTensor,
+    pub(crate) strings: *const u8,
+    pub(crate) strings_size: usize,
+    pub(crate) strings_count: usize,
+}
+
+#[repr(C)]
+pub(crate) struct RawView {
+    pub(crate) shape: RawShape,
+    pub(crate) data: *mut c_void,
+    pub(crate) bytes: usize,
+}
+
+unsafe extern "C" {
+    pub(crate) fn weir_module_load(
+        path: *const c_char,
+        device: i32,
+        module: *mut *mut RawModule,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_module_free(module: *mut RawModule);
+    pub(crate) fn weir_module_arguments(
+        module: *const RawModule,
+        arguments: *mut *const RawArgument,
+        count: *mut usize,
+    );
+    pub(crate) fn weir_module_parameters(
+        module: *const RawModule,
+        shapes: *mut *const RawShape,
+        count: *mut usize,
+    );
+    pub(crate) fn weir_module_run(
+        module: *mut RawModule,
+        values: *const RawValue,
+        count: usize,
+        options: RawRun,
+        answer: *mut *mut RawAnswer,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_answer_free(answer: *mut RawAnswer);
+    pub(crate) fn weir_answer_count(answer: *const RawAnswer) -> usize;
+    pub(crate) fn weir_answer_take(answer: *mut RawAnswer, index: usize) -> RawOutput;
+    pub(crate) fn weir_archive_inspect(
+        path: *const c_char,
+        claimed: *mut u64,
+        is_script: *mut i32,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_empty(
+        shape: RawShape,
+        tensor: *mut *mut RawTensor,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_borrow(
+        data: *const c_void,
+        shape: RawShape,
+        owner: *mut c_void,
+        release: extern "C" fn(*mut c_void),
+        tensor: *mut *mut RawTensor,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_to_cuda(
+        tensor: *const RawTensor,
+        device: i32,
+        copy: *mut *mut RawTensor,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_view(tensor: *const RawTensor) -> RawView;
+    pub(crate) fn weir_tensor_free(tensor: *mut RawTensor);
+    pub(crate) fn weir_set_intra_op_threads(count: i32, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_set_inter_op_threads(count: i32, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_set_jit_executor(enabled: i32);
+    pub(crate) fn weir_set_jit_profiling(enabled: i32);
+    pub(crate) fn weir_set_tensor_fuser(enabled: i32);
+    pub(crate) fn weir_set_cudnn(enabled: i32);
+    pub(crate) fn weir_cuda_devices(count: *mut i32, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_open_library(name: *const c_char) -> *mut c_char;
+    pub(crate) fn weir_text_free(text: *mut c_char);
+}

@@ -1,0 +1,198 @@
+//! Requests' data into their places in the batch tensor.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Bytes, BytesMut};
+use weir_runtime::backend::{Column, Part};
+
+use crate::element;
+
+/// Checks that the parts fit the column: as many rows at most, no dimension larger, every byte there.
+pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> {
+    let whole = column.shape.dims();
+    let mut rows = 0;
+    for part in &column.parts {
+        let dims = part.shape.dims();
+        let fits = dims.len() == whole.len()
+            && dims
+                .iter()
+                .zip(whole)
+                .skip(1)
+                .all(|(dim, most)| dim <= most)
+            && part.data.len() == part.shape.elements() * element_size;
+        if !fits {
+            return Err(format!(
+                "input '{}' of shape {} with {} bytes does not fit a batch of shape {}",
+                column.name,
+                part.shape,
+                part.data.len(),
+                column.shape
+            ));
+        }
+        rows += rows_of(dims);
+    }
+    if rows > rows_of(whole) {
+        let name = &column.name;
+        return Err(format!(
+            "input '{name}' has {rows} rows for a batch of shape {}",
+            column.shape
+        ));
+    }
+    Ok(())
+}
+
+/// The part's bytes, where they are the whole column as it stands.
+pub(crate) fn alone(column: &Column) -> Option<&Bytes> {
+    match column.parts.as_slice() {
+        [part] if part.shape == column.shape => Some(&part.data),
+        _ => None,
+    }
+}
+
+/// Writes every byte of the batch tensor: the parts one after the other, padding around them. The
+/// column has passed [`check`].
+pub(crate) fn gather(column: &Column, element_size: usize, mut out: &mut [MaybeUninit<u8>]) {
+    let whole = column.shape.dims();
+    let inner = whole.get(1..).unwrap_or(&[]);
+    let row = inner.iter().product::<usize>() * element_size;
+    let pad = element::encode(column.datatype, column.pad);
+    for part in &column.parts {
+        let rows = rows_of(part.shape.dims());
+        let (slot, rest) = out.split_at_mut(rows * row);
+        place_part(slot, inner, part, &pad);
+        out = rest;
+    }
+    fill(out, &pad);
+}
+
+/// BYTES elements of all parts, one after the other; padding has no meaning for them.
+pub(crate) fn strings(column: &Column) -> Bytes {
+    if let [part] = column.parts.as_slice() {
+        return part.data.clone();
+    }
+    let size = column.parts.iter().map(|part| part.data.len()).sum();
+    let mut all = BytesMut::with_capacity(size);
+    for part in &column.parts {
+        all.extend_from_slice(&part.data);
+    }
+    all.freeze()
+}
+
+/// A tensor without dimensions is one row.
+fn rows_of(dims: &[usize]) -> usize {
+    dims.first().copied().unwrap_or(1)
+}
+
+fn place_part(slot: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad: &[u8]) {
+    let own = part.shape.dims().get(1..).unwrap_or(&[]);
+    if own == inner {
+        slot.write_copy_of_slice(&part.data);
+        return;
+    }
+    fill(slot, pad);
+    let rows = rows_of(part.shape.dims());
+    let (Some(to), Some(from)) = (
+        slot.len().checked_div(rows),
+        part.data.len().checked_div(rows),
+    ) else {
+        return;
+    };
+    if from == 0 {
+        return;
+    }
+    for (slot, data) in slot.chunks_exact_mut(to).zip(part.data.chunks_exact(from)) {
+        place(slot, inner, data, own);
+    }
+}
+
+/// Copies a smaller block into the corner of a larger one. Both have the same rank and are not empty.
+fn place(slot: &mut [MaybeUninit<u8>], whole: &[usize], data: &[u8], own: &[usize]) {
+    let same_inside = whole.get(1..) == own.get(1..);
+    if same_inside {
+        slot[..data.len()].write_copy_of_slice(data);
+        return;
+    }
+    let (to, from) = (slot.len() / whole[0], data.len() / own[0]);
+    for (slot, data) in slot.chunks_exact_mut(to).zip(data.chunks_exact(from)) {
+        place(slot, &whole[1..], data, &own[1..]);
+    }
+}
+
+fn fill(slot: &mut [MaybeUninit<u8>], pad: &[u8]) {
+    for element in slot.chunks_exact_mut(pad.len().max(1)) {
+        element.write_copy_of_slice(pad);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_protocol::{DataType, Shape};
+
+    use super::*;
+
+    fn column(shape: &[i64], parts: &[(&[i64], &[u8])]) -> Column {
+        let parts = parts.iter().map(|(shape, data)| Part {
+            shape: Shape::new(shape).unwrap(),
+            data: Bytes::copy_from_slice(data),
+        });
+        Column {
+            name: Arc::from("x"),
+            datatype: DataType::Uint8,
+            shape: Shape::new(shape).unwrap(),
+            parts: parts.collect(),
+            pad: 9.0,
+        }
+    }
+
+    fn gathered(column: &Column) -> Vec<u8> {
+        check(column, 1).unwrap();
+        // Stale bytes that must all be gone afterwards.
+        let mut out = vec![MaybeUninit::new(77); column.shape.elements()];
+        gather(column, 1, &mut out);
+        let bytes = out.iter().map(|byte| {
+            // SAFETY: `vec!` initialised every element.
+            #[expect(unsafe_code, reason = "reads what the test wrote")]
+            unsafe {
+                byte.assume_init()
+            }
+        });
+        bytes.collect()
+    }
+
+    #[test]
+    fn equal_parts_lie_one_after_the_other() {
+        let column = column(&[3, 2], &[(&[1, 2], &[1, 2]), (&[2, 2], &[3, 4, 5, 6])]);
+        assert_eq!(gathered(&column), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn smaller_parts_are_padded_in_every_dimension() {
+        let column = column(&[2, 2, 3], &[(&[1, 1, 2], &[1, 2]), (&[1, 2, 1], &[3, 4])]);
+        assert_eq!(gathered(&column), [1, 2, 9, 9, 9, 9, 3, 9, 9, 4, 9, 9]);
+    }
+
+    #[test]
+    fn missing_rows_and_empty_parts_are_padding() {
+        let column = column(&[3, 2], &[(&[1, 0], &[]), (&[1, 2], &[1, 2])]);
+        assert_eq!(gathered(&column), [9, 9, 1, 2, 9, 9]);
+    }
+
+    #[test]
+    fn a_scalar_is_one_row() {
+        assert_eq!(gathered(&column(&[], &[(&[], &[4])])), [4]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for parts in [
+            &[(&[1_i64, 3][..], &[1_u8, 2, 3][..])][..],
+            &[(&[1, 2], &[1])],
+            &[(&[2], &[1, 2])],
+            &[(&[2, 2], &[1, 2, 3, 4]), (&[2, 2], &[1, 2, 3, 4])],
+        ] {
+            assert!(check(&column(&[3, 2], parts), 1).is_err(), "{parts:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Runs batches: the signature's inputs in, its outputs out.
+
+use std::sync::Arc;
+
+use weir_protocol::{DataType, Tensor};
+use weir_runtime::backend::{Answer, Batch, Column, Instance, ModelError, Signature, TensorConfig};
+
+use crate::binding::Binding;
+use crate::element;
+use crate::runner::{Outcome, Runner};
+use crate::stopwatch::Stopwatch;
+
+/// A signature and how it maps to `forward`.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) signature: Signature,
+    pub(crate) binding: Binding,
+    /// By output of the signature: its index among the model's outputs.
+    pub(crate) outputs: Vec<usize>,
+}
+
+/// A model on one thread of one device.
+#[derive(Debug)]
+pub(crate) struct TorchInstance {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) runner: Runner,
+}
+
+impl Instance for TorchInstance {
+    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+        let inputs = &self.plan.signature.inputs;
+        let columns: Vec<Option<&Column>> = inputs
+            .iter()
+            .map(|input| {
+                batch
+                    .columns
+                    .iter()
+                    .find(|column| *column.name == *input.name)
+            })
+            .collect();
+        let (outcomes, mut timing) = self.runner.run(&self.plan.binding, &columns)?;
+        let mut stopwatch = Stopwatch::start();
+        let outputs = self.plan.name(&outcomes, batch.rows)?;
+        timing.output = stopwatch.lap();
+        Ok(Answer {
+            outputs,
+            parameters: Vec::new(),
+            timing,
+        })
+    }
+}
+
+impl Plan {
+    /// Picks the signature's outputs and checks them against it.
+    fn name(&self, outcomes: &[Outcome], rows: usize) -> Result<Vec<Tensor>, ModelError> {
+        let rows = (self.signature.max_batch_size > 0).then_some(rows);
+        let outputs = self.signature.outputs.iter().zip(&self.outputs);
+        outputs
+            .map(|(output, &index)| {
+                let outcome = outcomes.get(index).ok_or_else(|| {
+                    ModelError::Failed(format!(
+                        "The output {} in the model configuration refers to an output index which \
+                         doesn't exist. This model has {} outputs",
+                        output.name,
+                        outcomes.len()
+                    ))
+                })?;
+                name_one(output, outcome.clone(), rows)
+            })
+            .collect()
+    }
+}
+
+fn name_one(
+    output: &TensorConfig,
+    mut outcome: Outcome,
+    rows: Option<usize>,
+) -> Result<Tensor, ModelError> {
+    check_type(output, outcome.datatype)?;
+    if let (DataType::Bytes, Some(rows)) = (output.datatype, rows) {
+        split_rows(&mut outcome.sizes, rows as i64);
+    }
+    check_rows(output, &outcome.sizes, rows)?;
+    let shape = outcome.shape()?;
+    Tensor::new(output.name.clone(), output.datatype, shape, outcome.data)
+        .map_err(|error| ModelError::Failed(format!("output '{}': {error}", output.name)))
+}
+
+fn check_type(output: &TensorConfig, datatype: Option<DataType>) -> Result<(), ModelError> {
+    if datatype == Some(output.datatype) {
+        return Ok(());
+    }
+    let provided = datatype.map_or("TYPE_INVALID".to_owned(), element::config_name);
+    Err(ModelError::Failed(format!(
+        "configuration expects datatype {} for output '{}', model provides {provided}",
+        element::config_name(output.datatype),
+        output.name,
+    )))
+}
+
+/// A list of strings has no rows of its own: equally many of them are each row's.
+fn split_rows(sizes: &mut Vec<i64>, rows: i64) {
+    if let [count] = sizes[..]
+        && rows > 0
+        && count % rows == 0
+    {
+        *sizes = vec![rows, count / rows];
+    }
+}
+
+fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Result<(), ModelError> {
+    let name = &output.name;
+    let Some(&first) = sizes.first() else {
+        return Err(ModelError::Failed(format!(
+            "output '{name}' is a scalar which is not supported."
+        )));
+    };
+    match rows {
+        Some(rows) if rows as i64 != first => Err(ModelError::Failed(format!(
+            "output '{name}' has {first} rows for a batch of {rows}"
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}

@@ -1,0 +1,323 @@
+//! A loaded TorchScript module: what it takes, and running it.
+
+#![expect(unsafe_code, reason = "owns libtorch's modules")]
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use bytes::Bytes;
+use weir_runtime::backend::Device;
+
+use crate::fault::Fault;
+use crate::ffi::{self, RawAnswer, RawArgument, RawModule, RawRun, RawShape, RawValue};
+use crate::tensor::{Tensor, sizes_of};
+
+/// Weights and code on one device, shared by all instances there.
+#[derive(Debug)]
+pub(crate) struct Module {
+    raw: *mut RawModule,
+    arguments: Vec<Argument>,
+}
+
+// SAFETY: the shim's functions on a module are const but for `run`, and running a TorchScript method
+// from several threads at once is supported: each run has its own interpreter state.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+/// One argument of `forward`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Argument {
+    /// Its name in the model's source.
+    pub(crate) name: String,
+    /// Its type as TorchScript writes it, such as `Optional[Tensor]`.
+    pub(crate) type_text: String,
+    pub(crate) kind: Kind,
+    /// Whether a call may leave it out.
+    pub(crate) optional: bool,
+    /// Whether running may change it in place.
+    pub(crate) written_to: bool,
+    /// What the module was traced with, where it was.
+    pub(crate) example: Option<Example>,
+}
+
+/// What an argument may be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A tensor, or nothing where the argument is optional.
+    Tensor,
+    /// `List[str]`.
+    Strings,
+    /// `Dict[str, Tensor]`.
+    TensorDict,
+    /// Nothing we could send.
+    Other,
+}
+
+/// Element type (`c10::ScalarType`) and sizes of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Example {
+    pub(crate) element_type: i32,
+    pub(crate) sizes: Vec<i64>,
+}
+
+/// One value of a call.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// Leaves an optional argument out.
+    Absent,
+    Tensor(Tensor),
+    /// Elements, each after its length as a little-endian `u32`.
+    Strings(Bytes),
+}
+
+/// The values of a call.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// One for each argument, in order.
+    Positional(Vec<Value>),
+    /// Entries of the only argument.
+    Dict(Vec<(CString, Value)>),
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunOptions {
+    /// Inference mode; else only gradients are off.
+    pub(crate) inference_mode: bool,
+    /// The JIT's optimised execution.
+    pub(crate) optimize: bool,
+    /// Give cached device memory back after each run.
+    pub(crate) empty_cache: bool,
+}
+
+/// One output of a run.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Contiguous, in the processor's memory.
+    Tensor(Tensor),
+    /// Elements as in [`Value::Strings`], and how many.
+    Strings { data: Bytes, count: usize },
+}
+
+impl Module {
+    /// Loads a TorchScript file onto a device.
+    pub(crate) fn load(path: &Path, device: Device) -> Result<Self, Fault> {
+        let path = c_path(path)?;
+        let device = match device {
+            Device::Cpu => -1,
+            Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
+        };
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `path` is NUL-terminated, and both results are places to write to.
+        let status = unsafe { ffi::weir_module_load(path.as_ptr(), device, &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        let arguments = arguments(raw);
+        Ok(Self { raw, arguments })
+    }
+
+    /// The arguments of `forward`, without `self`.
+    pub(crate) fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
+    /// The parameters in the order they were registered: usually that in which data meets them.
+    pub(crate) fn parameters(&self) -> Vec<Example> {
+        let (mut first, mut count) = (ptr::null(), 0);
+        // SAFETY: the array lives as long as the module; it is copied at once.
+        unsafe {
+            ffi::weir_module_parameters(self.raw, &mut first, &mut count);
+            slice(first, count)
+                .iter()
+                .filter_map(|shape| example(*shape))
+                .collect()
+        }
+    }
+
+    /// Calls `forward`.
+    pub(crate) fn run(&self, values: &Values, options: RunOptions) -> Result<Vec<Output>, Fault> {
+        let raw_values: Vec<RawValue> = match values {
+            Values::Positional(values) => {
+                values.iter().map(|value| raw_value(None, value)).collect()
+            }
+            Values::Dict(entries) => entries
+                .iter()
+                .map(|(key, value)| raw_value(Some(key), value))
+                .collect(),
+        };
+        let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: what `raw_values` points into outlives the call, which keeps nothing of it but
+        // counted references to the tensors.
+        let status = unsafe {
+            ffi::weir_module_run(
+                self.raw,
+                raw_values.as_ptr(),
+                raw_values.len(),
+                raw_run(options),
+                &mut answer,
+                &mut error,
+            )
+        };
+        Fault::check(status, error)?;
+        Ok(outputs(answer))
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: we own it, and nothing uses it after this.
+        unsafe { ffi::weir_module_free(self.raw) }
+    }
+}
+
+/// What an archive's directory says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Archive {
+    /// The sum of the sizes of its records, unpacked.
+    pub(crate) claimed: u64,
+    /// Whether it holds what TorchScript needs, and not only tensors.
+    pub(crate) is_script: bool,
+}
+
+impl Archive {
+    /// Reads the directory of a zip archive, and nothing else of it.
+    pub(crate) fn inspect(path: &Path) -> Result<Self, Fault> {
+        let path = c_path(path)?;
+        let (mut claimed, mut is_script, mut error) = (0, 0, ptr::null_mut());
+        // SAFETY: `path` is NUL-terminated, and the results are places to write to.
+        let status = unsafe {
+            ffi::weir_archive_inspect(path.as_ptr(), &mut claimed, &mut is_script, &mut error)
+        };
+        Fault::check(status, error)?;
+        Ok(Self {
+            claimed,
+            is_script: is_script != 0,
+        })
+    }
+}
+
+fn c_path(path: &Path) -> Result<CString, Fault> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Fault::Raised(format!("the path {path:?} holds a NUL")))
+}
+
+fn arguments(module: *const RawModule) -> Vec<Argument> {
+    let (mut first, mut count) = (ptr::null(), 0);
+    // SAFETY: the module is alive, and so is all its arguments point to; it is copied at once.
+    unsafe {
+        ffi::weir_module_arguments(module, &mut first, &mut count);
+        slice(first, count)
+            .iter()
+            .map(|raw| argument(raw))
+            .collect()
+    }
+}
+
+/// # Safety
+/// What `raw` points to must be alive.
+unsafe fn argument(raw: &RawArgument) -> Argument {
+    // SAFETY: the caller says that it is alive; the shim's texts are NUL-terminated.
+    let (name, type_text, example) = unsafe {
+        (
+            CStr::from_ptr(raw.name).to_string_lossy().into_owned(),
+            CStr::from_ptr(raw.type_text).to_string_lossy().into_owned(),
+            example(raw.example),
+        )
+    };
+    // The numbers are `WeirKind`'s.
+    let (kind, optional) = match raw.kind {
+        0 => (Kind::Tensor, false),
+        1 => (Kind::Tensor, true),
+        2 => (Kind::Strings, false),
+        3 => (Kind::TensorDict, false),
+        _ => (Kind::Other, false),
+    };
+    Argument {
+        name,
+        type_text,
+        kind,
+        optional: optional || raw.has_default != 0,
+        written_to: raw.written_to != 0,
+        example,
+    }
+}
+
+/// # Safety
+/// What `shape` points to must be alive.
+unsafe fn example(shape: RawShape) -> Option<Example> {
+    // SAFETY: the caller says that it is alive.
+    (shape.element_type >= 0).then(|| Example {
+        element_type: shape.element_type,
+        sizes: unsafe { sizes_of(shape) },
+    })
+}
+
+/// # Safety
+/// `first` must point to `count` live elements, or `count` be 0.
+unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller says so.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
+    let mut raw = RawValue {
+        key: key.map_or(ptr::null(), |key| key.as_ptr()),
+        tensor: ptr::null(),
+        strings: ptr::null(),
+        strings_size: 0,
+        given: 1,
+    };
+    match value {
+        Value::Absent => raw.given = 0,
+        Value::Tensor(tensor) => raw.tensor = tensor.as_raw(),
+        Value::Strings(data) => {
+            raw.strings = data.as_ptr();
+            raw.strings_size = data.len();
+        }
+    }
+    raw
+}
+
+fn raw_run(options: RunOptions) -> RawRun {
+    let RunOptions {
+        inference_mode,
+        optimize,
+        empty_cache,
+    } = options;
+    RawRun {
+        inference_mode: inference_mode.into(),
+        optimize: optimize.into(),
+        empty_cache: empty_cache.into(),
+    }
+}
+
+fn outputs(answer: *mut RawAnswer) -> Vec<Output> {
+    // SAFETY: the answer is ours; its tensors are taken once, its strings copied before it is freed.
+    unsafe {
+        let count = ffi::weir_answer_count(answer);
+        let outputs = (0..count).map(|index| output(answer, index)).collect();
+        ffi::weir_answer_free(answer);
+        outputs
+    }
+}
+
+/// # Safety
+/// The answer must be alive, `index` below its count and not taken before.
+unsafe fn output(answer: *mut RawAnswer, index: usize) -> Output {
+    // SAFETY: the caller says so; the strings are copied before the answer can go.
+    unsafe {
+        let raw = ffi::weir_answer_take(answer, index);
+        match Tensor::from_raw(raw.tensor) {
+            Some(tensor) => Output::Tensor(tensor),
+            None => Output::Strings {
+                data: Bytes::copy_from_slice(slice(raw.strings, raw.strings_size)),
+                count: raw.strings_count,
+            },
+        }
+    }
+}

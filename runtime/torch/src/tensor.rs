@@ -1,0 +1,170 @@
+//! Tensors in libtorch's hands. An owner frees its tensor; bytes go in and out without a copy.
+
+#![expect(unsafe_code, reason = "owns libtorch's tensors")]
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use bytes::Bytes;
+
+use crate::fault::Fault;
+use crate::ffi::{self, RawShape, RawTensor};
+
+/// A tensor that libtorch counts references to.
+#[derive(Debug)]
+pub(crate) struct Tensor {
+    raw: *mut RawTensor,
+}
+
+// SAFETY: libtorch's reference counts are atomic, and a `Tensor` is used by one thread at a time.
+unsafe impl Send for Tensor {}
+
+impl Tensor {
+    /// A tensor in the processor's memory. `fill` must write every byte; it gets them all, row-major.
+    pub(crate) fn filled(
+        element_type: i32,
+        sizes: &[i64],
+        fill: impl FnOnce(&mut [MaybeUninit<u8>]),
+    ) -> Result<Self, Fault> {
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `sizes` outlives the call, and both results are places to write to.
+        let status =
+            unsafe { ffi::weir_tensor_empty(shape(element_type, sizes), &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        let tensor = Self { raw };
+        let (data, size) = tensor.memory();
+        if size > 0 {
+            // SAFETY: the tensor was just made, is contiguous and has `size` bytes; nobody else has it.
+            fill(unsafe { std::slice::from_raw_parts_mut(data.cast(), size) });
+        }
+        Ok(tensor)
+    }
+
+    /// A tensor over `data`, which lives until the last tensor on it is gone, the model's outputs
+    /// included. The model must not write to it. `None` where `data` does not fit or is not aligned.
+    pub(crate) fn borrowed(
+        element_type: i32,
+        sizes: &[i64],
+        element_size: usize,
+        data: &Bytes,
+    ) -> Result<Option<Self>, Fault> {
+        let elements: i64 = sizes.iter().product();
+        let aligned = data.as_ptr().align_offset(element_size) == 0;
+        if !aligned || data.is_empty() || data.len() != elements as usize * element_size {
+            return Ok(None);
+        }
+        let owner = Box::into_raw(Box::new(data.clone()));
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the boxed `Bytes` keeps `data` in place until the tensor's deleter calls `release`,
+        // once. Were no tensor to come of it, the box would leak: safe, and only for lack of memory.
+        let status = unsafe {
+            ffi::weir_tensor_borrow(
+                data.as_ptr().cast(),
+                shape(element_type, sizes),
+                owner.cast(),
+                release,
+                &mut raw,
+                &mut error,
+            )
+        };
+        Fault::check(status, error)?;
+        Ok(Some(Self { raw }))
+    }
+
+    /// Takes over a tensor that the shim gave away; `None` for null.
+    pub(crate) fn from_raw(raw: *mut RawTensor) -> Option<Self> {
+        (!raw.is_null()).then_some(Self { raw })
+    }
+
+    /// The shim's tensor, still ours.
+    pub(crate) fn as_raw(&self) -> *const RawTensor {
+        self.raw
+    }
+
+    /// A copy on the CUDA device of that index.
+    pub(crate) fn to_cuda(&self, device: usize) -> Result<Self, Fault> {
+        let device = i32::try_from(device).unwrap_or(i32::MAX);
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `self.raw` is a live tensor.
+        let status = unsafe { ffi::weir_tensor_to_cuda(self.raw, device, &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        Ok(Self { raw })
+    }
+
+    /// `c10::ScalarType`.
+    pub(crate) fn element_type(&self) -> i32 {
+        // SAFETY: `self.raw` is a live tensor.
+        unsafe { ffi::weir_tensor_view(self.raw) }
+            .shape
+            .element_type
+    }
+
+    /// Its dimensions; none for a scalar.
+    pub(crate) fn sizes(&self) -> Vec<i64> {
+        // SAFETY: `self.raw` is a live tensor, and the sizes are copied before it can go.
+        unsafe {
+            let view = ffi::weir_tensor_view(self.raw);
+            sizes_of(view.shape)
+        }
+    }
+
+    /// Its elements as bytes, without copying; the tensor lives as long as they do. For contiguous
+    /// tensors in the processor's memory, which the shim's outputs are.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Memory(self))
+    }
+
+    fn memory(&self) -> (*mut u8, usize) {
+        // SAFETY: `self.raw` is a live tensor.
+        let view = unsafe { ffi::weir_tensor_view(self.raw) };
+        (view.data.cast(), view.bytes)
+    }
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        // SAFETY: we own it, and nothing uses it after this.
+        unsafe { ffi::weir_tensor_free(self.raw) }
+    }
+}
+
+/// The bytes of a contiguous tensor in the processor's memory.
+struct Memory(Tensor);
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        let (data, size) = self.0.memory();
+        if size == 0 {
+            return &[];
+        }
+        // SAFETY: the memory is the tensor's, which lives as long as `self`; outputs are not written.
+        unsafe { std::slice::from_raw_parts(data, size) }
+    }
+}
+
+/// Copies the sizes a shape points to.
+///
+/// # Safety
+/// What the shape points to must be alive.
+pub(crate) unsafe fn sizes_of(shape: RawShape) -> Vec<i64> {
+    if shape.rank == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the caller says that it is alive, and `rank` is its length.
+    unsafe { std::slice::from_raw_parts(shape.sizes, shape.rank) }.to_vec()
+}
+
+fn shape(element_type: i32, sizes: &[i64]) -> RawShape {
+    RawShape {
+        sizes: sizes.as_ptr(),
+        rank: sizes.len(),
+        element_type,
+    }
+}
+
+/// Frees what [`Tensor::borrowed`] boxed.
+extern "C" fn release(owner: *mut c_void) {
+    // SAFETY: it is the box that `borrowed` made, and libtorch calls a deleter once.
+    drop(unsafe { Box::from_raw(owner.cast::<Bytes>()) });
+}

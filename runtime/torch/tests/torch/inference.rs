@@ -1,0 +1,125 @@
+//! What is found out of models without configuration.
+
+use weir_protocol::DataType;
+use weir_runtime::backend::{LoadError, Signature, TensorConfig};
+
+use crate::fixture::*;
+
+type Row<'a> = (&'a str, DataType, &'a [i64]);
+
+fn check(name: &str, max_batch_size: usize, inputs: &[Row<'_>], outputs: &[Row<'_>]) {
+    let expected = |rows: &[Row<'_>]| -> Vec<TensorConfig> {
+        rows.iter()
+            .map(|(name, datatype, dims)| tensor(name, *datatype, dims))
+            .collect()
+    };
+    let expected = Signature {
+        inputs: expected(inputs),
+        outputs: expected(outputs),
+        max_batch_size,
+    };
+    assert_eq!(*load(&bare(name)).signature(), expected, "{name}");
+}
+
+const F: DataType = DataType::Fp32;
+
+#[test]
+fn a_traced_model_tells_its_example() {
+    check(
+        "conv_traced",
+        32,
+        &[("input", F, &[1, 8, 8])],
+        &[("OUTPUT__0", F, &[10])],
+    );
+    check(
+        "masked_mean_traced",
+        32,
+        &[("x", F, &[-1]), ("mask", DataType::Int64, &[-1])],
+        &[("OUTPUT__0", F, &[1])],
+    );
+}
+
+#[test]
+fn weights_tell_what_a_scripted_model_takes() {
+    check("mlp", 32, &[("input", F, &[16])], &[("OUTPUT__0", F, &[4])]);
+    check(
+        "embedding",
+        32,
+        &[("ids", DataType::Int64, &[-1])],
+        &[("OUTPUT__0", F, &[4])],
+    );
+}
+
+#[test]
+fn without_weights_the_simplest_that_works_is_taken() {
+    let any: &[i64] = &[-1];
+    check(
+        "add_sub",
+        32,
+        &[("a", F, any), ("b", F, any)],
+        &[("OUTPUT__0", F, any), ("OUTPUT__1", F, any)],
+    );
+    check(
+        "outputs",
+        32,
+        &[("x", F, any)],
+        &[
+            ("OUTPUT__0", F, any),
+            ("OUTPUT__1", DataType::Int64, any),
+            ("OUTPUT__2", DataType::Bool, any),
+        ],
+    );
+    check(
+        "transpose",
+        32,
+        &[("x", F, &[-1, -1])],
+        &[("OUTPUT__0", F, &[-1, -1])],
+    );
+    check(
+        "strings",
+        32,
+        &[("texts", DataType::Bytes, &[1])],
+        &[("OUTPUT__0", DataType::Bytes, &[1])],
+    );
+}
+
+#[test]
+fn a_model_whose_rows_depend_on_each_other_is_not_batched() {
+    check(
+        "batch_mean",
+        0,
+        &[("x", F, &[-1, -1])],
+        &[("OUTPUT__0", F, &[-1, -1])],
+    );
+}
+
+#[test]
+fn what_the_configuration_says_stands() {
+    let mut source = bare("mlp");
+    source.inputs = vec![tensor("input", F, &[16])];
+    source.max_batch_size = Some(5);
+    let model = load(&source);
+    assert_eq!(model.signature().max_batch_size, 5);
+    assert_eq!(model.signature().outputs, [tensor("OUTPUT__0", F, &[4])]);
+
+    let mut source = bare("add_sub");
+    source.outputs = vec![tensor("sum", F, &[-1]), tensor("difference", F, &[-1])];
+    let outputs = load(&source).signature().outputs.clone();
+    assert_eq!(outputs[1].name, "difference");
+}
+
+#[test]
+fn what_cannot_be_known_is_asked_for() {
+    for (name, said) in [
+        ("dict_input", "Dict[str, Tensor]"),
+        ("scalar", "scalar which is not supported"),
+    ] {
+        let error = refusal(&bare(name));
+        assert!(matches!(error, LoadError::Config(_)), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(said) && text.contains("config.pbtxt"),
+            "{text}"
+        );
+    }
+}

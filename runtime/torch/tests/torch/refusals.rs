@@ -1,0 +1,154 @@
+//! Files and configurations that must be refused, with a reason.
+
+use std::io::Write;
+
+use weir_protocol::DataType;
+use weir_runtime::backend::{LoadError, ModelError, ModelSource};
+
+use crate::fixture::*;
+
+const F: DataType = DataType::Fp32;
+
+/// Loads these bytes as a model file and returns the refusal.
+fn refused(bytes: &[u8]) -> String {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let source = ModelSource {
+        path: file.path().to_owned(),
+        ..bare("m")
+    };
+    let error = refusal(&source);
+    assert!(matches!(error, LoadError::File(_)), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&*file.path().to_string_lossy()),
+        "names no file: {text}"
+    );
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn what_is_no_archive_is_refused() {
+    assert!(refused(b"").contains("is empty"));
+    assert!(refused(b"P").contains("not TorchScript"));
+    assert!(refused(b"hello, this is no model").contains("not TorchScript"));
+    assert!(refused(b"\x80\x02}q\x00.").contains("Python pickle"));
+    assert!(refused(&[0; 4096]).contains("not TorchScript"));
+    assert!(refused(b"PK\x03\x04").contains("damaged"));
+}
+
+#[test]
+fn a_truncated_archive_is_refused_wherever_it_ends() {
+    let whole = std::fs::read(path("mlp")).unwrap();
+    for eighth in 1..8 {
+        refused(&whole[..whole.len() * eighth / 8]);
+    }
+    refused(&whole[..whole.len() - 1]);
+}
+
+#[test]
+fn an_archive_without_code_is_refused() {
+    let bytes = std::fs::read(path("state_dict")).unwrap();
+    assert!(refused(&bytes).contains("torch.jit.save"));
+}
+
+/// Bytes changed anywhere must never end the process; some still load.
+#[test]
+fn damaged_archives_never_crash() {
+    let whole = std::fs::read(path("add_sub")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for at in (0..whole.len()).step_by(13) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x55;
+        let path = folder.path().join("model.pt");
+        std::fs::write(&path, bytes).unwrap();
+        let source = ModelSource { path, ..bare("m") };
+        let loaded =
+            weir_runtime::backend::Backend::load(&weir_runtime_torch::TorchBackend, &source);
+        if let Err(error) = loaded {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+/// A directory entry that claims to unpack to terabytes.
+#[test]
+fn an_archive_that_claims_too_much_is_refused() {
+    let mut bytes = std::fs::read(path("add_sub")).unwrap();
+    let entry = bytes
+        .windows(4)
+        .position(|window| window == b"PK\x01\x02")
+        .unwrap();
+    // The uncompressed size, at offset 24 of a central directory entry; 0xffff_ffff would mean zip64.
+    bytes[entry + 24..entry + 28].copy_from_slice(&0xf000_0000_u32.to_le_bytes());
+    refused(&bytes);
+}
+
+#[test]
+fn directories_and_absent_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, said) in [
+        (folder.path().to_owned(), "is a directory"),
+        (folder.path().join("none.pt"), "does not exist"),
+    ] {
+        let text = refusal(&ModelSource { path, ..bare("m") }).to_string();
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
+fn configuration_and_model_must_agree() {
+    let f = |name| tensor(name, F, &[2]);
+    let text = |source| {
+        let error = refusal(&source);
+        assert!(matches!(error, LoadError::Config(_)), "{error}");
+        error.to_string()
+    };
+    assert_eq!(
+        text(configured("add_sub", 8, vec![f("a")], vec![f("y")])),
+        "unable to load model 'add_sub', configuration expects 1 inputs, model provides 2"
+    );
+    let strings = tensor("x", DataType::Bytes, &[1]);
+    assert!(text(configured("identity", 8, vec![strings], vec![f("y")])).contains("TYPE_STRING"));
+    let mut source = bare("mlp");
+    source
+        .parameters
+        .insert("INFERENCE_MODE".to_owned(), "maybe".to_owned());
+    assert!(text(source).contains("INFERENCE_MODE"));
+}
+
+#[test]
+fn outputs_that_disagree_fail_the_run_in_tritons_words() {
+    let f = |name| tensor(name, F, &[2]);
+    let failure = |model: &str, outputs| {
+        let source = configured(model, 8, vec![f("x")], outputs);
+        let request = whole("x", F, &[1, 2], floats(&[1.0, 2.0]));
+        match run(&mut *instance(&source), vec![request]) {
+            Err(ModelError::Failed(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        failure("identity", vec![tensor("y", DataType::Int64, &[2])]),
+        "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32"
+    );
+    assert_eq!(
+        failure("identity", vec![f("OUTPUT__1")]),
+        "The output OUTPUT__1 in the model configuration refers to an output index which doesn't exist. \
+         This model has 1 outputs"
+    );
+    assert_eq!(
+        failure("scalar", vec![f("y")]),
+        "output 'y' is a scalar which is not supported."
+    );
+}
+
+#[test]
+fn data_that_does_not_fit_is_refused_before_libtorch_sees_it() {
+    let f = |name| tensor(name, F, &[2]);
+    let mut instance = instance(&configured("identity", 8, vec![f("x")], vec![f("y")]));
+    let request = whole("x", F, &[1, 2], floats(&[1.0]));
+    let error = run(&mut *instance, vec![request]).unwrap_err().to_string();
+    assert!(error.contains("input 'x'"), "{error}");
+}
