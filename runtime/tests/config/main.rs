@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
 mod meaning;
+mod page;
 mod refusals;
 mod syntax;
 
