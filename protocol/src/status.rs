@@ -73,6 +73,29 @@ impl Code {
         }
     }
 
+    /// The code nearest to a gRPC status that somebody else chose; `None` for success.
+    #[must_use]
+    pub const fn of_grpc(status: tonic::Code) -> Option<Self> {
+        match status {
+            tonic::Code::Ok => None,
+            tonic::Code::InvalidArgument
+            | tonic::Code::OutOfRange
+            | tonic::Code::FailedPrecondition => Some(Self::InvalidArgument),
+            tonic::Code::NotFound => Some(Self::NotFound),
+            tonic::Code::AlreadyExists => Some(Self::AlreadyExists),
+            tonic::Code::PermissionDenied | tonic::Code::Unauthenticated => Some(Self::Restricted),
+            tonic::Code::Unavailable => Some(Self::Unavailable),
+            tonic::Code::ResourceExhausted => Some(Self::Overloaded),
+            tonic::Code::DeadlineExceeded => Some(Self::DeadlineExceeded),
+            tonic::Code::Cancelled => Some(Self::Cancelled),
+            tonic::Code::Unimplemented => Some(Self::Unimplemented),
+            tonic::Code::Internal
+            | tonic::Code::Unknown
+            | tonic::Code::Aborted
+            | tonic::Code::DataLoss => Some(Self::Internal),
+        }
+    }
+
     /// The word for metric labels and logs.
     #[must_use]
     pub const fn label(self) -> &'static str {

@@ -59,14 +59,27 @@ impl Interface {
             let Some(first) = parts.first() else { continue };
             let shape = self.column_shape(&first.shape, rows, model_dims(config), jobs)?;
             let name: Arc<str> = config.name.as_str().into();
-            let pad = self.padding.as_ref().map_or(0.0, |padding| padding.value(&config.name));
-            columns.push(Column { name, datatype: config.datatype, shape, parts, pad });
+            let pad = self
+                .padding
+                .as_ref()
+                .map_or(0.0, |padding| padding.value(&config.name));
+            columns.push(Column {
+                name,
+                datatype: config.datatype,
+                shape,
+                parts,
+                pad,
+            });
         }
         let info = |job: &Job| RequestInfo {
             rows: job.rows,
             parameters: Arc::clone(&job.parameters),
         };
-        Ok(Batch { rows, columns, requests: jobs.iter().map(info).collect() })
+        Ok(Batch {
+            rows,
+            columns,
+            requests: jobs.iter().map(info).collect(),
+        })
     }
 
     fn column_shape(
@@ -81,7 +94,10 @@ impl Interface {
         }
         let mut shape: Vec<i64> = first.signed().collect();
         shape[0] = rows as i64;
-        let bucket = jobs.first().and_then(|job| job.length).map(|length| length.bucket as i64);
+        let bucket = jobs
+            .first()
+            .and_then(|job| job.length)
+            .map(|length| length.bucket as i64);
         if let (Some(bucket), Some(axis)) = (bucket, variable_axis(dims)) {
             shape[axis + 1] = bucket;
         }
@@ -110,7 +126,11 @@ impl Share {
     /// Response parameters the model gave for this request.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.answer.parameters.get(self.index).cloned().unwrap_or_default()
+        self.answer
+            .parameters
+            .get(self.index)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Cuts this request's rows out of output `index`, as the client is to see it.
@@ -141,7 +161,8 @@ impl Share {
             shape.truncate(skip);
             shape.extend(client);
         }
-        let broken = |error: String| ServeError::Model(format!("output '{}': {error}", config.name));
+        let broken =
+            |error: String| ServeError::Model(format!("output '{}': {error}", config.name));
         let shape = Shape::new(&shape).map_err(|error| broken(error.to_string()))?;
         Tensor::new(config.name.clone(), output.datatype(), shape, data)
             .map_err(|error| broken(error.to_string()))
@@ -159,7 +180,10 @@ impl Share {
         let mut shape: Vec<i64> = dims.signed().collect();
         shape[0] = self.rows as i64;
         let per_row = dims.elements() / self.batch_rows.max(1);
-        let (from, to) = (self.first_row * per_row, (self.first_row + self.rows) * per_row);
+        let (from, to) = (
+            self.first_row * per_row,
+            (self.first_row + self.rows) * per_row,
+        );
         let data = match output.datatype().size() {
             Some(size) => output.data().slice(from * size..to * size),
             None => cut_strings(output.data(), from, to),
@@ -176,15 +200,23 @@ fn cut_strings(data: &Bytes, from: usize, to: usize) -> Bytes {
         if element == from {
             start = at;
         }
-        let Some(length) = data.get(at..).and_then(|rest| rest.first_chunk::<4>()) else { break };
+        let Some(length) = data.get(at..).and_then(|rest| rest.first_chunk::<4>()) else {
+            break;
+        };
         at += 4 + u32::from_le_bytes(*length) as usize;
     }
-    if from == to { Bytes::new() } else { data.slice(start..at.min(data.len())) }
+    if from == to {
+        Bytes::new()
+    } else {
+        data.slice(start..at.min(data.len()))
+    }
 }
 
 /// Keeps the first `keep` of an axis. Strided, so it copies; BYTES tensors are never padded.
 fn trim(data: &Bytes, datatype: DataType, shape: &[i64], (axis, keep): (usize, usize)) -> Bytes {
-    let Some(size) = datatype.size() else { return data.clone() };
+    let Some(size) = datatype.size() else {
+        return data.clone();
+    };
     let product = |dims: &[i64]| dims.iter().map(|dim| *dim as usize).product::<usize>();
     let inner = product(&shape[axis + 1..]) * size;
     let (stride, kept) = (shape[axis] as usize * inner, keep * inner);

@@ -106,13 +106,23 @@ impl Engine {
     /// # Errors
     /// [`LoadError`] of the first instance that cannot be made or warmed up; the others are ended.
     pub fn start(spec: EngineSpec, model: &Arc<dyn Model>) -> Result<Self, LoadError> {
-        let EngineSpec { interface, version, policy, devices, labels, warm_up } = spec;
+        let EngineSpec {
+            interface,
+            version,
+            policy,
+            devices,
+            labels,
+            warm_up,
+        } = spec;
         let statistics = Arc::new(Statistics::new(devices.len()));
         let engine = Self {
             interface: Arc::new(interface),
             version: version.to_string(),
             labels,
-            batcher: Batcher::new(policy, Arc::new(counting::Counting(Arc::clone(&statistics)))),
+            batcher: Batcher::new(
+                policy,
+                Arc::new(counting::Counting(Arc::clone(&statistics))),
+            ),
             statistics,
             threads: Mutex::new(Vec::new()),
             instances: devices.len(),
@@ -162,7 +172,10 @@ impl Engine {
         let accepted = self.interface.accept(request, memory)?;
         let reply = self.batcher.submit(accepted.job, terms)?.await??;
         let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
-        Ok(Inferred { response, cost: reply.cost })
+        Ok(Inferred {
+            response,
+            cost: reply.cost,
+        })
     }
 
     fn respond(
@@ -196,7 +209,8 @@ impl Engine {
         classes: std::num::NonZeroUsize,
     ) -> Result<Tensor, ServeError> {
         let labels = self.labels.get(index).map_or(&[][..], Vec::as_slice);
-        classification(tensor, self.interface.batching(), classes, labels).map_err(|error| ServeError::codec(&error))
+        classification(tensor, self.interface.batching(), classes, labels)
+            .map_err(|error| ServeError::codec(&error))
     }
 
     /// The model as requests see it.
@@ -214,7 +228,10 @@ impl Engine {
     /// What it has done so far, and how many requests wait.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { pending: self.batcher.queued() as u64, ..self.statistics.snapshot() }
+        Snapshot {
+            pending: self.batcher.queued() as u64,
+            ..self.statistics.snapshot()
+        }
     }
 
     /// What a request that came now would wait, as far as the measured costs tell.
@@ -241,7 +258,10 @@ impl Engine {
             });
         });
         if joined.await.is_err() {
-            tracing::error!(model = self.interface.model, "an instance thread could not be joined");
+            tracing::error!(
+                model = self.interface.model,
+                "an instance thread could not be joined"
+            );
         }
     }
 
@@ -280,8 +300,8 @@ fn unsigned(parameters: &Parameters, key: &str) -> Result<Option<u64>, ServeErro
         Some(Parameter::Int(value)) if *value >= 0 => Ok(Some(value.unsigned_abs())),
         Some(
             Parameter::Int(_) | Parameter::Bool(_) | Parameter::Double(_) | Parameter::String(_),
-        ) => {
-            Err(ServeError::Invalid(format!("parameter '{key}' must be an unsigned integer")))
-        }
+        ) => Err(ServeError::Invalid(format!(
+            "parameter '{key}' must be an unsigned integer"
+        ))),
     }
 }

@@ -42,7 +42,10 @@ impl Grpc {
     /// An interface to `server`.
     #[must_use]
     pub fn new(server: Arc<Server>, options: GrpcOptions) -> Self {
-        Self { server, options: Arc::new(options) }
+        Self {
+            server,
+            options: Arc::new(options),
+        }
     }
 
     /// Answers one `ModelInferRequest`.
@@ -52,7 +55,9 @@ impl Grpc {
         metadata: &MetadataMap,
         call: Call,
     ) -> Result<(Inferred, usize), ServeError> {
-        let loaded = self.server.find(&request.model_name, &request.model_version)?;
+        let loaded = self
+            .server
+            .find(&request.model_name, &request.model_version)?;
         let mut request =
             codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
         self.forward(&mut request, metadata)?;
@@ -66,9 +71,13 @@ impl Grpc {
         request: &mut weir_protocol::InferRequest,
         metadata: &MetadataMap,
     ) -> Result<(), ServeError> {
-        let Some(pattern) = &self.options.forward else { return Ok(()) };
+        let Some(pattern) = &self.options.forward else {
+            return Ok(());
+        };
         for (name, value) in metadata.clone().into_headers().iter() {
-            let whole = pattern.find(name.as_str()).is_some_and(|m| m.len() == name.as_str().len());
+            let whole = pattern
+                .find(name.as_str())
+                .is_some_and(|m| m.len() == name.as_str().len());
             if let (true, Ok(value)) = (whole, value.to_str()) {
                 crate::request::forward(&mut request.parameters, name.as_str(), value)?;
             }
@@ -80,18 +89,24 @@ impl Grpc {
 /// When the request came and when its client stops waiting (`grpc-timeout`, `weir-timeout`).
 fn call(metadata: &MetadataMap) -> Result<Call, ServeError> {
     let received = now();
-    let timeout = metadata.get("grpc-timeout").and_then(|value| parse_timeout(value.to_str().ok()?));
+    let timeout = metadata
+        .get("grpc-timeout")
+        .and_then(|value| parse_timeout(value.to_str().ok()?));
     let ours = match metadata.get("weir-timeout") {
         None => None,
         Some(value) => {
             let ms = value.to_str().ok().and_then(|value| value.parse().ok());
             Some(Duration::from_millis(ms.ok_or_else(|| {
-                ServeError::Invalid("metadata 'weir-timeout' must be a number of milliseconds".into())
+                ServeError::Invalid(
+                    "metadata 'weir-timeout' must be a number of milliseconds".into(),
+                )
             })?))
         }
     };
     let earliest = timeout.into_iter().chain(ours).min();
-    Ok(Call { deadline: earliest.and_then(|after| received.checked_add(after)) })
+    Ok(Call {
+        deadline: earliest.and_then(|after| received.checked_add(after)),
+    })
 }
 
 /// The gRPC wire form: at most eight digits and a unit.
@@ -121,7 +136,10 @@ fn respond((inferred, capacity): (Inferred, usize)) -> Response<proto::ModelInfe
     response
 }
 
-#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a request's deadline counts from its arrival"
+)]
 fn now() -> Instant {
     Instant::now()
 }

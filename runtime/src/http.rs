@@ -15,9 +15,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use regex::Regex;
+use weir_protocol::Coded;
 
 use crate::args::{self, Restriction};
 use crate::error::ServeError;
+use crate::metrics::{Protocol, Requests};
 use crate::server::Server;
 use body::{Body, BodyLimits};
 use compression::Coding;
@@ -48,6 +50,7 @@ pub struct HttpOptions {
 pub struct Http {
     server: Arc<Server>,
     options: HttpOptions,
+    requests: Requests,
 }
 
 /// A request taken apart: what the calls need of it.
@@ -66,19 +69,26 @@ const LARGE: usize = 256 * 1024;
 impl Http {
     /// An interface to `server`.
     #[must_use]
-    pub fn new(server: Arc<Server>, options: HttpOptions) -> Self {
-        Self { server, options }
+    pub fn new(server: Arc<Server>, options: HttpOptions, requests: Requests) -> Self {
+        Self {
+            server,
+            options,
+            requests,
+        }
     }
 
     /// Answers one request; every failure becomes a response.
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let at = now();
+        // Dropped with this future when the client leaves, it counts as cancelled.
+        let in_flight = self.requests.begin(Protocol::Http);
         let (parts, body) = request.into_parts();
         let id = parts.headers.get(respond::REQUEST_ID).cloned();
         let answer = match Route::parse(&parts.method, parts.uri.path()) {
             Ok(route) => self.receive(&route, parts.headers, body, at).await,
             Err(error) => Err(error),
         };
+        in_flight.finish(answer.as_ref().err().map(Coded::code));
         let mut response = answer.unwrap_or_else(|error| respond::error(&error));
         if let Some(id) = id {
             response.headers_mut().insert(respond::REQUEST_ID, id);
@@ -94,7 +104,10 @@ impl Http {
         at: Instant,
     ) -> Answer {
         self.admit(route, &headers)?;
-        let limits = BodyLimits { size: self.options.max_body, idle: self.options.body_idle };
+        let limits = BodyLimits {
+            size: self.options.max_body,
+            idle: self.options.body_idle,
+        };
         let coding = Coding::of_request(text(&headers, header::CONTENT_ENCODING.as_str()))?;
         let body = body::read(body, limits).await?;
         let body = self.unpack(coding, body).await?;
@@ -109,7 +122,8 @@ impl Http {
             Route::Infer(target) => self.infer(target, received).await,
             Route::Generate(target) => self.generate(target, received, infer::Framing::Plain).await,
             Route::GenerateStream(target) => {
-                self.generate(target, received, infer::Framing::Events).await
+                self.generate(target, received, infer::Framing::Events)
+                    .await
             }
             Route::V1Predict(model) => self.predict(model, received).await,
             Route::Load(model) => self.load(model, &received).await,
@@ -170,7 +184,10 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a request's deadline counts from its arrival")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a request's deadline counts from its arrival"
+)]
 fn now() -> Instant {
     Instant::now()
 }

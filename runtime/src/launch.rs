@@ -51,10 +51,16 @@ impl Launcher {
     }
 
     fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, LoadError> {
-        let found = self.backends.iter().find(|backend| backend.names().contains(&name));
+        let found = self
+            .backends
+            .iter()
+            .find(|backend| backend.names().contains(&name));
         found.ok_or_else(|| {
-            let known: Vec<&str> =
-                self.backends.iter().flat_map(|b| b.names().first().copied()).collect();
+            let known: Vec<&str> = self
+                .backends
+                .iter()
+                .flat_map(|b| b.names().first().copied())
+                .collect();
             LoadError::Config(format!(
                 "there is no backend '{name}'; this server has: {}",
                 known.join(", ")
@@ -64,13 +70,21 @@ impl Launcher {
 
     fn start(&self, source: &VersionSource, config: ModelConfig) -> Result<Loaded, LoadError> {
         let started = now();
-        let devices: Vec<Device> =
-            config.instance_groups.iter().flat_map(|group| group.devices()).collect();
-        let model = self.backend(&config.backend)?.load(&model_source(source, &config, &devices))?;
+        let devices: Vec<Device> = config
+            .instance_groups
+            .iter()
+            .flat_map(|group| group.devices())
+            .collect();
+        let model = self
+            .backend(&config.backend)?
+            .load(&model_source(source, &config, &devices))?;
         let signature = model.signature().clone();
         let config = config.complete(&signature).map_err(refused)?;
-        let interface =
-            Interface { model: source.name.clone(), signature, padding: config.padding.clone() };
+        let interface = Interface {
+            model: source.name.clone(),
+            signature,
+            padding: config.padding.clone(),
+        };
         let spec = EngineSpec {
             version: source.version,
             policy: policy::of(&config, self.options.max_queued),
@@ -80,7 +94,11 @@ impl Launcher {
             interface,
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
-        Ok(Loaded { engine, config: Arc::new(config), load: started.elapsed() })
+        Ok(Loaded {
+            engine,
+            config: Arc::new(config),
+            load: started.elapsed(),
+        })
     }
 
     fn warm_up(
@@ -91,12 +109,20 @@ impl Launcher {
         model_dir: &Path,
     ) -> Result<WarmUpPlan, LoadError> {
         let sample = |warmup| samples::sample(warmup, interface, model_dir);
-        let samples = config.warmups.iter().map(sample).collect::<Result<Vec<_>, _>>()?;
+        let samples = config
+            .warmups
+            .iter()
+            .map(sample)
+            .collect::<Result<Vec<_>, _>>()?;
         let sizes = match self.options.warm_up {
             Duration::ZERO => WarmUp::Needless,
             _ => model.warm_up(),
         };
-        Ok(WarmUpPlan { samples, sizes, budget: self.options.warm_up })
+        Ok(WarmUpPlan {
+            samples,
+            sizes,
+            budget: self.options.warm_up,
+        })
     }
 }
 
@@ -114,7 +140,8 @@ impl Launch for Launcher {
     }
 
     fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError> {
-        self.backend(backend).map(|backend| backend.default_filename())
+        self.backend(backend)
+            .map(|backend| backend.default_filename())
     }
 }
 
@@ -129,7 +156,11 @@ impl Loaded {
     #[must_use]
     pub fn platform(&self) -> &str {
         let platform = &self.config.proto.platform;
-        if platform.is_empty() { &self.config.backend } else { platform }
+        if platform.is_empty() {
+            &self.config.backend
+        } else {
+            platform
+        }
     }
 }
 
@@ -148,14 +179,19 @@ fn model_source(source: &VersionSource, config: &ModelConfig, devices: &[Device]
 
 fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {
     let outputs = interface.signature.outputs.iter();
-    outputs.map(|output| named.get(&output.name).cloned().unwrap_or_default()).collect()
+    outputs
+        .map(|output| named.get(&output.name).cloned().unwrap_or_default())
+        .collect()
 }
 
 fn refused(error: crate::config::ConfigError) -> LoadError {
     LoadError::Config(error.to_string())
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a model took to load is a metric")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a model took to load is a metric"
+)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{
-    Batching, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor, TensorError,
+    Batching, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source,
+    Tensor, TensorError,
 };
 
 use crate::backend::{Part, Signature, TensorConfig};
 use crate::batch::{Group, Job};
 use crate::error::ServeError;
-use crate::shared_memory::SharedMemory;
 use crate::padding::{Padding, variable_axis};
+use crate::shared_memory::SharedMemory;
 
 /// A request that fits its model.
 #[derive(Debug)]
@@ -45,7 +46,10 @@ pub(crate) struct NoSharedMemory;
 
 impl ReadShared for NoSharedMemory {
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
-        Err(invalid(format!("there is no shared memory region '{}' here", range.region)))
+        Err(invalid(format!(
+            "there is no shared memory region '{}' here",
+            range.region
+        )))
     }
 }
 
@@ -91,19 +95,40 @@ impl Interface {
         request: InferRequest,
         memory: &dyn ReadShared,
     ) -> Result<Accepted, ServeError> {
-        let InferRequest { id, parameters, inputs, outputs, default_delivery, .. } = request;
+        let InferRequest {
+            id,
+            parameters,
+            inputs,
+            outputs,
+            default_delivery,
+            ..
+        } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
         let slots = self.match_inputs(inputs)?;
         let rows = self.rows(&slots)?;
         let parts = slots
             .into_iter()
             .zip(&self.signature.inputs)
-            .map(|(input, config)| input.map(|input| self.part(input, config, memory)).transpose())
+            .map(|(input, config)| {
+                input
+                    .map(|input| self.part(input, config, memory))
+                    .transpose()
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let length = self.length(&parts);
         let group = self.group(&parts, length);
         let parameters = Arc::new(model_parameters(parameters));
-        Ok(Accepted { job: Job { rows, parts, group, length, parameters }, id, outputs })
+        Ok(Accepted {
+            job: Job {
+                rows,
+                parts,
+                group,
+                length,
+                parameters,
+            },
+            id,
+            outputs,
+        })
     }
 
     fn choose_outputs(
@@ -115,7 +140,14 @@ impl Interface {
         if requested.is_empty() {
             let all = outputs.iter().enumerate().map(|(i, output)| {
                 let delivery = default.clone();
-                (i, RequestedOutput { name: output.name.clone(), delivery, classes: None })
+                (
+                    i,
+                    RequestedOutput {
+                        name: output.name.clone(),
+                        delivery,
+                        classes: None,
+                    },
+                )
             });
             return Ok(all.collect());
         }
@@ -123,7 +155,9 @@ impl Interface {
             let index = outputs.iter().position(|known| known.name == output.name);
             index.map(|i| (i, output.clone())).ok_or_else(|| {
                 let (name, model) = (&output.name, &self.model);
-                invalid(format!("unexpected inference output '{name}' for model '{model}'"))
+                invalid(format!(
+                    "unexpected inference output '{name}' for model '{model}'"
+                ))
             })
         };
         requested.into_iter().map(find).collect()
@@ -141,13 +175,15 @@ impl Interface {
                 )));
             };
             if slots[slot].is_some() {
-                return Err(invalid(format!("input '{}' already exists in request", input.name)));
+                return Err(invalid(format!(
+                    "input '{}' already exists in request",
+                    input.name
+                )));
             }
             slots[slot] = Some(input);
         }
-        let missing = |(slot, config): &(&Option<Input>, &TensorConfig)| {
-            slot.is_none() && !config.optional
-        };
+        let missing =
+            |(slot, config): &(&Option<Input>, &TensorConfig)| slot.is_none() && !config.optional;
         if slots.iter().zip(known).any(|pair| missing(&pair)) {
             return Err(self.missing_inputs(&slots));
         }
@@ -160,14 +196,24 @@ impl Interface {
             let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
             format!("[{}]", names.join(","))
         };
-        let got: Vec<&str> = slots.iter().flatten().map(|input| input.name.as_str()).collect();
-        let missing = known.iter().zip(slots).filter(|(c, slot)| slot.is_none() && !c.optional);
+        let got: Vec<&str> = slots
+            .iter()
+            .flatten()
+            .map(|input| input.name.as_str())
+            .collect();
+        let missing = known
+            .iter()
+            .zip(slots)
+            .filter(|(c, slot)| slot.is_none() && !c.optional);
         let missing: Vec<&str> = missing.map(|(config, _)| config.name.as_str()).collect();
         let required = known.iter().filter(|config| !config.optional).count();
         let expected = if required == known.len() {
             format!("expected {required} inputs")
         } else {
-            format!("expected number of inputs between {required} and {}", known.len())
+            format!(
+                "expected number of inputs between {required} and {}",
+                known.len()
+            )
         };
         invalid(format!(
             "{expected} but got {} inputs for model '{}'. Got input(s) {}, but missing required \
@@ -202,7 +248,9 @@ impl Interface {
             rows = Some(first);
         }
         match rows.unwrap_or(1) {
-            0 => Err(invalid(format!("inference request batch-size must be >= 1 for '{model}'"))),
+            0 => Err(invalid(format!(
+                "inference request batch-size must be >= 1 for '{model}'"
+            ))),
             rows if rows > max => Err(invalid(format!(
                 "inference request batch-size must be <= {max} for '{model}'"
             ))),
@@ -230,7 +278,10 @@ impl Interface {
         };
         let tensor = Tensor::new(String::new(), input.datatype, input.shape, data)
             .map_err(|error| size_error(&error, name, model))?;
-        Ok(Part { shape, data: tensor.data().clone() })
+        Ok(Part {
+            shape,
+            data: tensor.data().clone(),
+        })
     }
 
     /// The shape the model takes: the request's own, or its reshape.
@@ -238,7 +289,10 @@ impl Interface {
         let batched = usize::from(self.signature.max_batch_size > 0);
         let dims: Vec<i64> = input.shape.signed().skip(batched).collect();
         let fits = dims.len() == config.dims.len()
-            && dims.iter().zip(&config.dims).all(|(got, want)| *want < 0 || got == want);
+            && dims
+                .iter()
+                .zip(&config.dims)
+                .all(|(got, want)| *want < 0 || got == want);
         if !fits {
             return Err(self.unexpected_shape(input, config));
         }
@@ -273,7 +327,9 @@ impl Interface {
     /// What a job of those parts may share a batch with.
     pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
-        let fixed = inputs.iter().all(|input| !input.optional && variable_axis(&input.dims).is_none());
+        let fixed = inputs
+            .iter()
+            .all(|input| !input.optional && variable_axis(&input.dims).is_none());
         if fixed {
             return Group::Fixed;
         }
@@ -298,12 +354,18 @@ impl Interface {
     fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
         let padding = self.padding.as_ref()?;
         let batched = usize::from(self.signature.max_batch_size > 0);
-        let lengths = parts.iter().zip(&self.signature.inputs).filter_map(|(part, config)| {
-            let axis = variable_axis(model_dims(config))?;
-            part.as_ref()?.shape.dims().get(axis + batched).copied()
-        });
+        let lengths = parts
+            .iter()
+            .zip(&self.signature.inputs)
+            .filter_map(|(part, config)| {
+                let axis = variable_axis(model_dims(config))?;
+                part.as_ref()?.shape.dims().get(axis + batched).copied()
+            });
         let own = lengths.max()?;
-        Some(Length { own, bucket: padding.bucket(own)? })
+        Some(Length {
+            own,
+            bucket: padding.bucket(own)?,
+        })
     }
 }
 
@@ -325,8 +387,20 @@ pub fn model_dims(config: &TensorConfig) -> &[i64] {
 /// Maps concrete `dims` of the form `from` to the form `to`: the sizes of the variable dimensions
 /// carry over in order.
 pub fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
-    let mut variable = dims.iter().zip(from).filter(|(_, want)| **want < 0).map(|(got, _)| *got);
-    to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }).collect()
+    let mut variable = dims
+        .iter()
+        .zip(from)
+        .filter(|(_, want)| **want < 0)
+        .map(|(got, _)| *got);
+    to.iter()
+        .map(|&dim| {
+            if dim < 0 {
+                variable.next().unwrap_or(1)
+            } else {
+                dim
+            }
+        })
+        .collect()
 }
 
 /// Adds a request header as a parameter.

@@ -101,9 +101,24 @@ impl Server {
     /// A server over a repository, not yet ready.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { identity, repository, memory, trace, log, stop } = parts;
+        let Parts {
+            identity,
+            repository,
+            memory,
+            trace,
+            log,
+            stop,
+        } = parts;
         let phase = ArcSwap::from_pointee(Phase::Starting);
-        Self { identity, repository, memory, trace, log, phase, stop }
+        Self {
+            identity,
+            repository,
+            memory,
+            trace,
+            log,
+            phase,
+            stop,
+        }
     }
 
     /// Moves on in its life.
@@ -176,7 +191,9 @@ impl Server {
                 range.size
             )));
         }
-        self.memory.write(range, output.data()).map_err(|error| ServeError::codec(&error))
+        self.memory
+            .write(range, output.data())
+            .map_err(|error| ServeError::codec(&error))
     }
 
     /// What a model takes and gives.
@@ -187,12 +204,18 @@ impl Server {
         let loaded = self.find(model, version)?;
         let interface = loaded.engine.interface();
         let specs = |tensors: &[crate::backend::TensorConfig]| {
-            tensors.iter().map(|t| t.spec(interface.signature.max_batch_size)).collect()
+            tensors
+                .iter()
+                .map(|t| t.spec(interface.signature.max_batch_size))
+                .collect()
         };
         let versions = self.repository.model(model)?;
         Ok(ModelMetadata {
             name: interface.model.clone(),
-            versions: versions.iter().map(|(number, _)| number.to_string()).collect(),
+            versions: versions
+                .iter()
+                .map(|(number, _)| number.to_string())
+                .collect(),
             platform: loaded.platform().to_owned(),
             inputs: specs(&interface.signature.inputs),
             outputs: specs(&interface.signature.outputs),
@@ -202,8 +225,12 @@ impl Server {
     /// Names of the models that answer, in order.
     #[must_use]
     pub fn models(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.repository.serving().into_iter().map(|serving| serving.model).collect();
+        let mut names: Vec<String> = self
+            .repository
+            .serving()
+            .into_iter()
+            .map(|serving| serving.model)
+            .collect();
         names.dedup();
         names
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{self, ModelSample, Options, Sources};
+use crate::metrics::{self, ModelSample, Options, Requests, Sources};
 use crate::server::Server;
 
 /// Adds the server's metrics to the process's registry.
-pub(super) fn register(registry: &mut Registry, server: Arc<Server>, options: Options) {
-    metrics::register(registry, Arc::new(Models(server)), options);
+pub(super) fn register(registry: &mut Registry, server: Arc<Server>, options: Options) -> Requests {
+    metrics::register(registry, Arc::new(Models(server)), options)
 }
 
 struct Models(Arc<Server>);

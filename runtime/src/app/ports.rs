@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::TryFutureExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,7 +13,7 @@ use weir_ops::registry;
 
 use super::metrics;
 use crate::args::{self, Config, Exit, GrpcConfig, HttpConfig};
-use crate::grpc::{self, Compression, GrpcListenOptions, GrpcOptions};
+use crate::grpc::{self, Compression, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
 use crate::server::Server;
 use crate::socket::{self, PortUse};
@@ -85,20 +86,31 @@ impl Ports {
         stop: &CancellationToken,
     ) {
         let mut registry = registry::with_process_metrics();
-        if let Some(metrics) = config.metrics {
-            metrics::register(&mut registry, Arc::clone(server), metrics.options);
-        }
+        let optional = config
+            .metrics
+            .map(|metrics| metrics.options)
+            .unwrap_or_default();
+        let requests = metrics::register(&mut registry, Arc::clone(server), optional);
         if let (Some(listener), Some(http)) = (self.http, &config.http) {
-            let http = Http::new(Arc::clone(server), http_options(http, config));
+            let http = Http::new(
+                Arc::clone(server),
+                http_options(http, config),
+                requests.clone(),
+            );
             tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
-            tasks.spawn(serve_grpc(
+            let front = Grpc::new(Arc::clone(server), grpc_options(grpc));
+            let serving = grpc::serve(
                 listener,
-                Arc::clone(server),
-                grpc.clone(),
+                front,
+                requests,
+                listen_options(grpc),
                 stop.clone(),
-            ));
+            );
+            tasks.spawn(
+                serving.inspect_err(|error| tracing::error!(%error, "the gRPC port failed")),
+            );
         }
         if let Some(listener) = self.metrics {
             let admin = Admin::new(listener, Arc::new(registry), health(server));
@@ -153,31 +165,26 @@ fn http_options(http: &HttpConfig, config: &Config) -> HttpOptions {
     }
 }
 
-async fn serve_grpc(
-    listener: TcpListener,
-    server: Arc<Server>,
-    config: GrpcConfig,
-    stop: CancellationToken,
-) {
-    let options = GrpcOptions {
-        forward: config.forward,
-        restricted: config.restricted,
-    };
-    let listen = GrpcListenOptions {
-        keepalive_time: Some(config.keepalive_time),
-        keepalive_timeout: config.keepalive_timeout,
-        max_connection_age: config.max_age,
-        max_connection_age_grace: config.max_age_grace,
+fn grpc_options(grpc: &GrpcConfig) -> GrpcOptions {
+    GrpcOptions {
+        forward: grpc.forward.clone(),
+        restricted: grpc.restricted.clone(),
+    }
+}
+
+fn listen_options(grpc: &GrpcConfig) -> GrpcListenOptions {
+    GrpcListenOptions {
+        keepalive_time: Some(grpc.keepalive_time),
+        keepalive_timeout: grpc.keepalive_timeout,
+        max_connection_age: grpc.max_age,
+        max_connection_age_grace: grpc.max_age_grace,
         max_message: MAX_MESSAGE,
-        compression: match config.compression {
+        compression: match grpc.compression {
             args::Compression::None => Compression::Off,
             args::Compression::Low | args::Compression::Medium | args::Compression::High => {
                 Compression::Gzip
             }
         },
-    };
-    if let Err(error) = grpc::serve(listener, server, options, listen, stop).await {
-        tracing::error!(%error, "the gRPC port failed");
     }
 }
 

@@ -62,7 +62,11 @@ impl Seat {
             Ok(instance) => {
                 let _ = ready.send(Ok(()));
                 let puller = self.batcher.puller();
-                Runner { seat: self, instance }.serve(puller);
+                Runner {
+                    seat: self,
+                    instance,
+                }
+                .serve(puller);
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
@@ -80,8 +84,10 @@ impl Runner {
     fn serve(&mut self, mut puller: Puller<Job, Outcome>) {
         while let Some(work) = puller.pull() {
             let started = work.started();
-            let waits: Vec<Duration> =
-                work.arrivals().map(|arrival| started.saturating_duration_since(arrival)).collect();
+            let waits: Vec<Duration> = work
+                .arrivals()
+                .map(|arrival| started.saturating_duration_since(arrival))
+                .collect();
             let outcomes = self.run(work.items(), &waits);
             // What a failing batch took says nothing of others of its size.
             let telling = outcomes.iter().all(Result::is_ok);
@@ -134,8 +140,13 @@ impl Runner {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let compute = answer.timing;
         let spent = compute.input + compute.infer + compute.output;
-        let requests: Vec<RequestRecord> =
-            waits.iter().map(|&queue| RequestRecord { queue, total: queue + spent }).collect();
+        let requests: Vec<RequestRecord> = waits
+            .iter()
+            .map(|&queue| RequestRecord {
+                queue,
+                total: queue + spent,
+            })
+            .collect();
         self.seat.statistics.record_batch(&BatchRecord {
             instance: self.seat.index,
             rows,
@@ -158,7 +169,14 @@ impl Runner {
                 length: job.length,
             };
             first_row += job.rows;
-            Ok(Reply { share, cost: Cost { queue, steps: compute, batch_rows: rows } })
+            Ok(Reply {
+                share,
+                cost: Cost {
+                    queue,
+                    steps: compute,
+                    batch_rows: rows,
+                },
+            })
         };
         jobs.iter().zip(waits).enumerate().map(share).collect()
     }
@@ -170,8 +188,13 @@ impl Runner {
         spent: Duration,
         outcome: statistics::Outcome,
     ) {
-        let requests: Vec<RequestRecord> =
-            waits.iter().map(|&queue| RequestRecord { queue, total: queue + spent }).collect();
+        let requests: Vec<RequestRecord> = waits
+            .iter()
+            .map(|&queue| RequestRecord {
+                queue,
+                total: queue + spent,
+            })
+            .collect();
         self.seat.statistics.record_batch(&BatchRecord {
             instance: self.seat.index,
             rows: jobs.iter().map(|job| job.rows).sum(),
@@ -196,15 +219,24 @@ impl From<ModelError> for ServeError {
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }
 
-#[expect(clippy::disallowed_methods, reason = "an instance's thread owns the clock of its batches")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an instance's thread owns the clock of its batches"
+)]
 fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "statistics carry the wall-clock time of a batch")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "statistics carry the wall-clock time of a batch"
+)]
 fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
 }

@@ -78,9 +78,15 @@ fn measure_sizes(
             if begun.elapsed() > budget {
                 return;
             }
-            let Some(job) = zeros(interface, rows, length) else { return };
+            let Some(job) = zeros(interface, rows, length) else {
+                return;
+            };
             let Some(elapsed) = measure(interface, instance, &job) else {
-                tracing::debug!(model = interface.model, rows, "zeros make no valid input; not warmed");
+                tracing::debug!(
+                    model = interface.model,
+                    rows,
+                    "zeros make no valid input; not warmed"
+                );
                 return;
             };
             batcher.record(&job.group, rows, elapsed);
@@ -108,15 +114,21 @@ fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Opt
 }
 
 fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<(), String> {
-    let batch = interface.gather(std::slice::from_ref(job)).map_err(|error| error.to_string())?;
-    instance.run(&batch).map(drop).map_err(|error| error.to_string())
+    let batch = interface
+        .gather(std::slice::from_ref(job))
+        .map_err(|error| error.to_string())?;
+    instance
+        .run(&batch)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// 1, 2, 4, … and the largest; one run for a model without batch dimension.
 fn sizes(max_batch_size: usize) -> Vec<usize> {
     let max = max_batch_size.max(1);
-    let mut sizes: Vec<usize> =
-        std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size < max).collect();
+    let mut sizes: Vec<usize> = std::iter::successors(Some(1), |size| Some(size * 2))
+        .take_while(|size| *size < max)
+        .collect();
     sizes.push(max);
     sizes
 }
@@ -133,12 +145,25 @@ fn lengths(interface: &Interface) -> Vec<Option<usize>> {
 fn zeros(interface: &Interface, rows: usize, length: Option<usize>) -> Option<Job> {
     let inputs = &interface.signature.inputs;
     let part = |config: &TensorConfig| {
-        if config.optional { Some(None) } else { zero_part(interface, config, rows, length).map(Some) }
+        if config.optional {
+            Some(None)
+        } else {
+            zero_part(interface, config, rows, length).map(Some)
+        }
     };
     let parts = inputs.iter().map(part).collect::<Option<Vec<_>>>()?;
-    let length = length.map(|length| Length { own: length, bucket: length });
+    let length = length.map(|length| Length {
+        own: length,
+        bucket: length,
+    });
     let group = interface.group(&parts, length);
-    Some(Job { rows, parts, group, length, parameters: Arc::new(Parameters::new()) })
+    Some(Job {
+        rows,
+        parts,
+        group,
+        length,
+        parameters: Arc::new(Parameters::new()),
+    })
 }
 
 fn zero_part(
@@ -150,19 +175,28 @@ fn zero_part(
     let dims = model_dims(config);
     let axis = variable_axis(dims);
     let batch = (interface.signature.max_batch_size > 0).then_some(rows as i64);
-    let dims = dims.iter().enumerate().map(|(i, &dim)| match (dim < 0, Some(i) == axis, length) {
-        (false, ..) => dim,
-        (true, true, Some(length)) => length as i64,
-        (true, ..) => 1,
-    });
+    let dims = dims
+        .iter()
+        .enumerate()
+        .map(|(i, &dim)| match (dim < 0, Some(i) == axis, length) {
+            (false, ..) => dim,
+            (true, true, Some(length)) => length as i64,
+            (true, ..) => 1,
+        });
     let shape = Shape::new(&batch.into_iter().chain(dims).collect::<Vec<_>>()).ok()?;
     // An empty string is four zero bytes: its length.
     let size = config.datatype.size().unwrap_or(4);
     debug_assert!(config.datatype != DataType::Bytes || size == 4);
-    Some(Part { data: Bytes::from(vec![0; shape.elements() * size]), shape })
+    Some(Part {
+        data: Bytes::from(vec![0; shape.elements() * size]),
+        shape,
+    })
 }
 
-#[expect(clippy::disallowed_methods, reason = "warm-up measures what each batch size costs")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "warm-up measures what each batch size costs"
+)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -11,10 +11,12 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
+use weir_protocol::Code;
 
 use super::GrpcOptions;
 use crate::args::{self, ApiGroup};
 use crate::engine::Cost;
+use crate::metrics::{Protocol, Requests};
 use crate::serving_headers;
 
 /// Metadata for a response's trailers, carried in its extensions.
@@ -29,8 +31,14 @@ impl Trailing {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
-        insert("server-timing", HeaderValue::try_from(serving_headers::server_timing(cost)));
-        insert("weir-batch", HeaderValue::try_from(serving_headers::batch(cost)));
+        insert(
+            "server-timing",
+            HeaderValue::try_from(serving_headers::server_timing(cost)),
+        );
+        insert(
+            "weir-batch",
+            HeaderValue::try_from(serving_headers::batch(cost)),
+        );
         insert("weir-capacity", Ok(HeaderValue::from(capacity)));
         Self(headers)
     }
@@ -41,11 +49,16 @@ impl Trailing {
 pub(super) struct Edge<S> {
     inner: S,
     options: Arc<GrpcOptions>,
+    requests: Requests,
 }
 
 impl<S> Edge<S> {
-    pub(super) fn new(inner: S, options: Arc<GrpcOptions>) -> Self {
-        Self { inner, options }
+    pub(super) fn new(inner: S, options: Arc<GrpcOptions>, requests: Requests) -> Self {
+        Self {
+            inner,
+            options,
+            requests,
+        }
     }
 }
 
@@ -66,8 +79,13 @@ where
         if let Some(refusal) = refusal(&self.options, &request) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
+        let in_flight = self.requests.begin(Protocol::Grpc);
         let answer = self.inner.call(request);
-        Box::pin(async move { answer.await.map(with_trailers) })
+        Box::pin(async move {
+            let response = answer.await?;
+            in_flight.finish(failure(&response));
+            Ok(with_trailers(response))
+        })
     }
 }
 
@@ -75,7 +93,9 @@ fn refusal(options: &GrpcOptions, request: &Request<Body>) -> Option<Status> {
     let group = group(request.uri().path())?;
     let given = |name: &str| request.headers().get(name)?.to_str().ok();
     let header = args::missing_key(&options.restricted, group, given)?;
-    Some(Status::unavailable(format!("This protocol is restricted, expecting header '{header}'")))
+    Some(Status::unavailable(format!(
+        "This protocol is restricted, expecting header '{header}'"
+    )))
 }
 
 /// The group a method is in; `None` for services that are never restricted.
@@ -100,11 +120,20 @@ fn group(path: &str) -> Option<ApiGroup> {
     Some(group)
 }
 
+/// How a call failed, if it did; a failed one says so in its headers.
+fn failure(response: &Response<Body>) -> Option<Code> {
+    let status = response.headers().get("grpc-status")?;
+    Code::of_grpc(tonic::Code::from_bytes(status.as_bytes()))
+}
+
 fn with_trailers(mut response: Response<Body>) -> Response<Body> {
     match response.extensions_mut().remove::<Trailing>() {
-        Some(Trailing(extra)) => {
-            response.map(|inner| Body::new(WithTrailers { inner, extra: Some(extra) }))
-        }
+        Some(Trailing(extra)) => response.map(|inner| {
+            Body::new(WithTrailers {
+                inner,
+                extra: Some(extra),
+            })
+        }),
         None => response,
     }
 }

@@ -52,6 +52,12 @@ impl Health for Readiness {
 }
 
 fn serving(server: &Server) -> HealthCheckResponse {
-    let status = if server.ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
-    HealthCheckResponse { status: status.into() }
+    let status = if server.ready() {
+        ServingStatus::Serving
+    } else {
+        ServingStatus::NotServing
+    };
+    HealthCheckResponse {
+        status: status.into(),
+    }
 }

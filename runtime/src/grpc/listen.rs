@@ -13,10 +13,10 @@ use tower::layer::layer_fn;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
+use super::Grpc;
 use super::edge::Edge;
 use super::health::Readiness;
-use super::{Grpc, GrpcOptions};
-use crate::server::Server;
+use crate::metrics::Requests;
 
 /// How the gRPC port behaves.
 #[derive(Clone, Copy, Debug)]
@@ -59,13 +59,12 @@ const MAX_STREAMS: u32 = 1024;
 /// tonic's, when the port fails.
 pub async fn serve(
     listener: TcpListener,
-    server: Arc<Server>,
-    options: GrpcOptions,
+    grpc: Grpc,
+    requests: Requests,
     listen: GrpcListenOptions,
     stop: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
-    let grpc = Grpc::new(Arc::clone(&server), options);
-    let edge_options = Arc::clone(&grpc.options);
+    let (server, edge_options) = (Arc::clone(&grpc.server), Arc::clone(&grpc.options));
     let mut service = GrpcInferenceServiceServer::new(grpc)
         .max_decoding_message_size(listen.max_message)
         .max_encoding_message_size(listen.max_message)
@@ -74,7 +73,7 @@ pub async fn serve(
     if listen.compression == Compression::Gzip {
         service = service.send_compressed(CompressionEncoding::Gzip);
     }
-    let edge = layer_fn(move |inner| Edge::new(inner, Arc::clone(&edge_options)));
+    let edge = layer_fn(move |inner| Edge::new(inner, Arc::clone(&edge_options), requests.clone()));
     let mut transport = Transport::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

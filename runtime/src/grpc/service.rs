@@ -32,7 +32,9 @@ impl GrpcInferenceService for Grpc {
         &self,
         _: Request<proto::ServerReadyRequest>,
     ) -> Answer<proto::ServerReadyResponse> {
-        answer(Ok(proto::ServerReadyResponse { ready: self.server.ready() }))
+        answer(Ok(proto::ServerReadyResponse {
+            ready: self.server.ready(),
+        }))
     }
 
     async fn model_ready(
@@ -52,7 +54,11 @@ impl GrpcInferenceService for Grpc {
         answer(Ok(proto::ServerMetadataResponse {
             name: identity.name.clone(),
             version: identity.version.clone(),
-            extensions: identity.extensions.iter().map(|&name| name.to_owned()).collect(),
+            extensions: identity
+                .extensions
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
         }))
     }
 
@@ -97,9 +103,13 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelConfigRequest>,
     ) -> Answer<proto::ModelConfigResponse> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
-        answer(self.server.find(&name, &version).map(|loaded| proto::ModelConfigResponse {
-            config: Some(loaded.proto().clone()),
-        }))
+        answer(
+            self.server
+                .find(&name, &version)
+                .map(|loaded| proto::ModelConfigResponse {
+                    config: Some(loaded.proto().clone()),
+                }),
+        )
     }
 
     async fn model_statistics(
@@ -111,7 +121,9 @@ impl GrpcInferenceService for Grpc {
             let stats = |(name, version, snapshot): (String, u64, crate::statistics::Snapshot)| {
                 snapshot.to_proto(&name, version)
             };
-            proto::ModelStatisticsResponse { model_stats: models.into_iter().map(stats).collect() }
+            proto::ModelStatisticsResponse {
+                model_stats: models.into_iter().map(stats).collect(),
+            }
         }))
     }
 
@@ -119,7 +131,10 @@ impl GrpcInferenceService for Grpc {
         &self,
         request: Request<proto::RepositoryIndexRequest>,
     ) -> Answer<proto::RepositoryIndexResponse> {
-        let proto::RepositoryIndexRequest { repository_name, ready } = request.into_inner();
+        let proto::RepositoryIndexRequest {
+            repository_name,
+            ready,
+        } = request.into_inner();
         let listing = if ready { Listing::Ready } else { Listing::All };
         answer(unnamed(&repository_name).map(|()| {
             let models = self.server.index(listing).into_iter().map(|entry| {
@@ -130,7 +145,9 @@ impl GrpcInferenceService for Grpc {
                     reason: entry.reason,
                 }
             });
-            proto::RepositoryIndexResponse { models: models.collect() }
+            proto::RepositoryIndexResponse {
+                models: models.collect(),
+            }
         }))
     }
 
@@ -139,7 +156,9 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> Answer<proto::RepositoryModelLoadResponse> {
         let request = request.into_inner();
-        let loaded = match unnamed(&request.repository_name).and_then(|()| load_options(request.parameters)) {
+        let loaded = match unnamed(&request.repository_name)
+            .and_then(|()| load_options(request.parameters))
+        {
             Ok(options) => self.server.load(&request.model_name, options).await,
             Err(error) => Err(error),
         };
@@ -152,7 +171,11 @@ impl GrpcInferenceService for Grpc {
     ) -> Answer<proto::RepositoryModelUnloadResponse> {
         let request = request.into_inner();
         let unloaded = match unnamed(&request.repository_name) {
-            Ok(()) => self.server.unload(&request.model_name, Dependents::Keep).await,
+            Ok(()) => {
+                self.server
+                    .unload(&request.model_name, Dependents::Keep)
+                    .await
+            }
             Err(error) => Err(error),
         };
         answer(unloaded.map(|()| proto::RepositoryModelUnloadResponse {}))
@@ -164,19 +187,36 @@ impl GrpcInferenceService for Grpc {
     ) -> Answer<proto::SystemSharedMemoryStatusResponse> {
         let name = request.into_inner().name;
         let regions = self.server.memory().status(some(&name));
-        answer(regions.map_err(|error| ServeError::codec(&error)).map(|regions| {
-            let regions = regions.iter().map(|region| (region.name.clone(), region.to_proto()));
-            proto::SystemSharedMemoryStatusResponse { regions: regions.collect() }
-        }))
+        answer(
+            regions
+                .map_err(|error| ServeError::codec(&error))
+                .map(|regions| {
+                    let regions = regions
+                        .iter()
+                        .map(|region| (region.name.clone(), region.to_proto()));
+                    proto::SystemSharedMemoryStatusResponse {
+                        regions: regions.collect(),
+                    }
+                }),
+        )
     }
 
     async fn system_shared_memory_register(
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> Answer<proto::SystemSharedMemoryRegisterResponse> {
-        let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } =
-            request.into_inner();
-        let region = RegionStatus { name, key, offset, byte_size };
+        let proto::SystemSharedMemoryRegisterRequest {
+            name,
+            key,
+            offset,
+            byte_size,
+        } = request.into_inner();
+        let region = RegionStatus {
+            name,
+            key,
+            offset,
+            byte_size,
+        };
         let registered = self.server.memory().register(region);
         let registered = registered.map_err(|error| ServeError::codec(&error));
         answer(registered.map(|()| proto::SystemSharedMemoryRegisterResponse {}))
@@ -195,7 +235,10 @@ impl GrpcInferenceService for Grpc {
         &self,
         request: Request<proto::CudaSharedMemoryStatusRequest>,
     ) -> Answer<proto::CudaSharedMemoryStatusResponse> {
-        let none = self.server.memory().status_cuda(some(&request.into_inner().name));
+        let none = self
+            .server
+            .memory()
+            .status_cuda(some(&request.into_inner().name));
         let none = none.map_err(|error| ServeError::codec(&error));
         answer(none.map(|()| proto::CudaSharedMemoryStatusResponse::default()))
     }
@@ -213,7 +256,10 @@ impl GrpcInferenceService for Grpc {
         &self,
         request: Request<proto::CudaSharedMemoryUnregisterRequest>,
     ) -> Answer<proto::CudaSharedMemoryUnregisterResponse> {
-        let none = self.server.memory().status_cuda(some(&request.into_inner().name));
+        let none = self
+            .server
+            .memory()
+            .status_cuda(some(&request.into_inner().name));
         let none = none.map_err(|error| ServeError::codec(&error));
         answer(none.map(|()| proto::CudaSharedMemoryUnregisterResponse {}))
     }
@@ -225,11 +271,17 @@ impl GrpcInferenceService for Grpc {
         let request = request.into_inner();
         let model = Some(request.model_name.clone()).filter(|model| !model.is_empty());
         if let Some(model) = &model {
-            self.server.find(model, "").map_err(|error| status(&error))?;
+            self.server
+                .find(model, "")
+                .map_err(|error| status(&error))?;
         }
         let (model, update) = (model.as_deref(), trace::update_from_proto(request));
         let updated = self.server.trace().update(model, &update);
-        answer(updated.map(|trace| trace.to_proto()).map_err(|error| ServeError::codec(&error)))
+        answer(
+            updated
+                .map(|trace| trace.to_proto())
+                .map_err(|error| ServeError::codec(&error)),
+        )
     }
 
     async fn log_settings(
@@ -238,7 +290,11 @@ impl GrpcInferenceService for Grpc {
     ) -> Answer<proto::LogSettingsResponse> {
         let updated = log::update_from_proto(request.into_inner())
             .and_then(|update| self.server.log().update(&update));
-        answer(updated.map(|log| log.to_proto()).map_err(|error| ServeError::codec(&error)))
+        answer(
+            updated
+                .map(|log| log.to_proto())
+                .map_err(|error| ServeError::codec(&error)),
+        )
     }
 }
 
@@ -270,7 +326,9 @@ fn unnamed(repository: &str) -> Result<(), ServeError> {
     if repository.is_empty() {
         return Ok(());
     }
-    Err(ServeError::Unimplemented("'repository_name' specification is not supported".to_owned()))
+    Err(ServeError::Unimplemented(
+        "'repository_name' specification is not supported".to_owned(),
+    ))
 }
 
 fn load_options(
@@ -282,7 +340,9 @@ fn load_options(
         match (key.as_str(), parameter.parameter_choice) {
             ("config", Some(ParameterChoice::StringParam(config))) => options.config = Some(config),
             (file, Some(ParameterChoice::BytesParam(content))) if file.starts_with("file:") => {
-                options.files.push((file["file:".len()..].to_owned(), content));
+                options
+                    .files
+                    .push((file["file:".len()..].to_owned(), content));
             }
             (_, _) => {
                 return Err(ServeError::Invalid(format!(

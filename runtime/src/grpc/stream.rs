@@ -35,7 +35,10 @@ impl Grpc {
         requests: Streaming<proto::ModelInferRequest>,
         metadata: MetadataMap,
     ) -> Responses {
-        let on_error = match metadata.get("triton_grpc_error").map(|value| value.as_bytes()) {
+        let on_error = match metadata
+            .get("triton_grpc_error")
+            .map(|value| value.as_bytes())
+        {
             Some(b"true") => OnError::End,
             _ => OnError::Report,
         };
@@ -62,9 +65,10 @@ impl Grpc {
             Ok((inferred, _)) => {
                 let mut response = codec::encode_response(inferred.response);
                 let last = weir_protocol::Parameter::Bool(true);
-                response
-                    .parameters
-                    .insert("triton_final_response".to_owned(), codec::encode_parameter(last));
+                response.parameters.insert(
+                    "triton_final_response".to_owned(),
+                    codec::encode_parameter(last),
+                );
                 Ok(proto::ModelStreamInferResponse {
                     error_message: String::new(),
                     infer_response: Some(response),
@@ -77,7 +81,11 @@ impl Grpc {
 }
 
 fn failed(error: &ServeError, id: String, model: String) -> proto::ModelStreamInferResponse {
-    let response = proto::ModelInferResponse { id, model_name: model, ..Default::default() };
+    let response = proto::ModelInferResponse {
+        id,
+        model_name: model,
+        ..Default::default()
+    };
     proto::ModelStreamInferResponse {
         error_message: error.to_string(),
         infer_response: Some(response),

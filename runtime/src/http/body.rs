@@ -34,7 +34,9 @@ impl Body {
             return self.buffers.pop_front().unwrap_or_default();
         }
         let mut joined = BytesMut::with_capacity(self.remaining as usize);
-        self.buffers.iter().for_each(|buffer| joined.extend_from_slice(buffer));
+        self.buffers
+            .iter()
+            .for_each(|buffer| joined.extend_from_slice(buffer));
         joined.freeze()
     }
 }
@@ -99,7 +101,9 @@ async fn read_frames(
     limits: BodyLimits,
     exact: Option<usize>,
 ) -> Result<Bytes, ServeError> {
-    let Some(first) = next(&mut body, limits).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next(&mut body, limits).await? else {
+        return Ok(Bytes::new());
+    };
     if exact == Some(first.len()) {
         return Ok(first);
     }
@@ -123,16 +127,20 @@ async fn read_frames(
 
 async fn next(body: &mut Incoming, limits: BodyLimits) -> Result<Option<Bytes>, ServeError> {
     loop {
-        let frame = tokio::time::timeout(limits.idle, body.frame()).await.map_err(|_| {
-            ServeError::Invalid(format!(
-                "request body stalled for {} s",
-                limits.idle.as_secs_f32()
-            ))
-        })?;
+        let frame = tokio::time::timeout(limits.idle, body.frame())
+            .await
+            .map_err(|_| {
+                ServeError::Invalid(format!(
+                    "request body stalled for {} s",
+                    limits.idle.as_secs_f32()
+                ))
+            })?;
         match frame {
             None => return Ok(None),
             Some(Err(error)) => {
-                return Err(ServeError::Invalid(format!("request body broke off: {error}")));
+                return Err(ServeError::Invalid(format!(
+                    "request body broke off: {error}"
+                )));
             }
             // Trailers carry nothing for us.
             Some(Ok(frame)) => {

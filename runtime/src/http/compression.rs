@@ -27,7 +27,9 @@ impl Coding {
             None | Some("" | "identity") => Ok(Self::Identity),
             Some("gzip") => Ok(Self::Gzip),
             Some("deflate") => Ok(Self::Deflate),
-            Some(_) => Err(ServeError::Unimplemented("Unsupported compression type".to_owned())),
+            Some(_) => Err(ServeError::Unimplemented(
+                "Unsupported compression type".to_owned(),
+            )),
         }
     }
 
@@ -43,7 +45,9 @@ impl Coding {
                 Some("identity") => Self::Identity,
                 _ => continue,
             };
-            let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok());
+            let weight = parts
+                .find_map(|part| part.strip_prefix("q="))
+                .map_or(Some(1.0), |q| q.parse().ok());
             // An unreadable weight is no offer.
             if weight.is_some_and(|weight: f32| weight > best.1) {
                 best = (coding, weight.unwrap_or_default());
@@ -98,7 +102,9 @@ fn read_up_to(decoder: impl Read, limit: usize) -> Result<Bytes, ServeError> {
     let mut unpacked = Vec::new();
     let read = decoder.take(limit as u64 + 1).read_to_end(&mut unpacked);
     if let Err(error) = read {
-        return Err(ServeError::Invalid(format!("cannot decompress the request body: {error}")));
+        return Err(ServeError::Invalid(format!(
+            "cannot decompress the request body: {error}"
+        )));
     }
     if unpacked.len() > limit {
         return Err(ServeError::Invalid(format!(
@@ -135,7 +141,11 @@ mod tests {
             assert_eq!(coding.unpack(packed.clone(), 100_000).unwrap(), body);
             if coding != Coding::Identity {
                 assert!(coding.unpack(packed.clone(), 99_999).is_err());
-                assert!(coding.unpack(packed.slice(..packed.len() / 2), 100_000).is_err());
+                assert!(
+                    coding
+                        .unpack(packed.slice(..packed.len() / 2), 100_000)
+                        .is_err()
+                );
             }
         }
     }

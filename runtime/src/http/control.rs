@@ -19,9 +19,10 @@ impl Http {
             Route::Live => self.live(),
             Route::Ready => self.ready(),
             Route::ModelReady(target) => self.model_ready(target),
-            Route::V1Ready(model) => {
-                self.model_ready(&Target { model: model.clone(), version: "" })
-            }
+            Route::V1Ready(model) => self.model_ready(&Target {
+                model: model.clone(),
+                version: "",
+            }),
             Route::ServerMetadata => Ok(self.server_metadata()),
             Route::Models | Route::V1Models => Ok(json(rest::model_list(&self.server.models()))),
             Route::ModelMetadata(target) => self.model_metadata(target),
@@ -40,11 +41,14 @@ impl Http {
             Route::RegionStatus(Memory::Cuda, region)
             | Route::RegionUnregister(Memory::Cuda, region) => {
                 let none = self.server.memory().status_cuda(region.as_deref());
-                none.map(|()| json("[]")).map_err(|error| ServeError::codec(&error))
+                none.map(|()| json("[]"))
+                    .map_err(|error| ServeError::codec(&error))
             }
             Route::RegionRegister(Memory::Cuda, _) => {
                 let refused = self.server.memory().register_cuda();
-                refused.map(|()| done()).map_err(|error| ServeError::codec(&error))
+                refused
+                    .map(|()| done())
+                    .map_err(|error| ServeError::codec(&error))
             }
             Route::NamedRepository => Err(ServeError::Unimplemented(
                 "'repository_name' specification is not supported".to_owned(),
@@ -75,7 +79,9 @@ impl Http {
     fn model_ready(&self, target: &Target<'_>) -> Answer {
         let loaded = self.server.find(&target.model, target.version)?;
         let mut response = json(rest::model_ready(&target.model, Health::Up));
-        response.headers_mut().insert(CAPACITY, loaded.engine.capacity().into());
+        response
+            .headers_mut()
+            .insert(CAPACITY, loaded.engine.capacity().into());
         Ok(response)
     }
 
@@ -110,14 +116,20 @@ impl Http {
         let (model, version) = target.map_or(("", ""), |target| (&target.model, target.version));
         let models = self.server.statistics(model, version)?;
         let body = statistics_body(
-            models.iter().map(|(name, version, snapshot)| (name.as_str(), *version, snapshot.clone())),
+            models
+                .iter()
+                .map(|(name, version, snapshot)| (name.as_str(), *version, snapshot.clone())),
         );
         Ok(json(body.to_string()))
     }
 
     fn index(&self, body: &Bytes) -> Answer {
         let request = rest::decode_index(body).map_err(|error| ServeError::codec(&error))?;
-        let listing = if request.ready { Listing::Ready } else { Listing::All };
+        let listing = if request.ready {
+            Listing::Ready
+        } else {
+            Listing::All
+        };
         let entries: Vec<rest::IndexEntry> = self
             .server
             .index(listing)
@@ -135,15 +147,21 @@ impl Http {
     pub(super) async fn load(&self, model: &str, received: &Received) -> Answer {
         let request =
             rest::decode_load(&received.body).map_err(|error| ServeError::codec(&error))?;
-        let options = LoadOptions { config: request.config, files: request.files };
+        let options = LoadOptions {
+            config: request.config,
+            files: request.files,
+        };
         self.server.load(model, options).await.map(|()| done())
     }
 
     pub(super) async fn unload(&self, model: &str, received: &Received) -> Answer {
         let request =
             rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
-        let dependents =
-            if request.unload_dependents { Dependents::Unload } else { Dependents::Keep };
+        let dependents = if request.unload_dependents {
+            Dependents::Unload
+        } else {
+            Dependents::Keep
+        };
         self.server.unload(model, dependents).await.map(|()| done())
     }
 
@@ -183,10 +201,21 @@ impl Http {
         let given: Registration = serde_json::from_slice(body).map_err(|error| {
             ServeError::Invalid(format!("failed to parse the request JSON buffer: {error}"))
         })?;
-        let Registration { key, offset, byte_size } = given;
-        let region = RegionStatus { name: name.to_owned(), key, offset, byte_size };
+        let Registration {
+            key,
+            offset,
+            byte_size,
+        } = given;
+        let region = RegionStatus {
+            name: name.to_owned(),
+            key,
+            offset,
+            byte_size,
+        };
         let registered = self.server.memory().register(region);
-        registered.map(|()| done()).map_err(|error| ServeError::codec(&error))
+        registered
+            .map(|()| done())
+            .map_err(|error| ServeError::codec(&error))
     }
 
     fn region_unregister(&self, region: Option<&str>) -> Answer {
@@ -195,7 +224,9 @@ impl Http {
             Some(name) => memory.unregister(name),
             None => memory.unregister_all(),
         };
-        unregistered.map(|()| done()).map_err(|error| ServeError::codec(&error))
+        unregistered
+            .map(|()| done())
+            .map_err(|error| ServeError::codec(&error))
     }
 }
 

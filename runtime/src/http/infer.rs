@@ -35,7 +35,9 @@ impl Http {
         let loaded = self.server.find(&target.model, target.version)?;
         let call = call(&received)?;
         let headers = &received.headers;
-        let request = self.decode(&loaded.engine, target, headers, received.body).await?;
+        let request = self
+            .decode(&loaded.engine, target, headers, received.body)
+            .await?;
         let inferred = self.run(&loaded.engine, request, headers, call).await?;
         let encoded = if output_bytes(&inferred) > LARGE {
             let response = inferred.response;
@@ -46,10 +48,16 @@ impl Http {
         let encoded = encoded.map_err(|error| ServeError::codec(&error))?;
         let mut body = Body::from(encoded.json);
         encoded.blobs.into_iter().for_each(|blob| body.push(blob));
-        let content_type = if encoded.header_length.is_some() { OCTETS } else { JSON };
+        let content_type = if encoded.header_length.is_some() {
+            OCTETS
+        } else {
+            JSON
+        };
         let mut response = respond::typed(content_type, body);
         if let Some(length) = encoded.header_length {
-            response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(length));
+            response
+                .headers_mut()
+                .insert(HEADER_LENGTH, HeaderValue::from(length));
         }
         respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
         Ok(response)
@@ -80,7 +88,7 @@ impl Http {
             off_reactor(move || {
                 rest::decode_request(&model, &version, body, header_length, &limits)
             })
-                .await?
+            .await?
         } else {
             rest::decode_request(model, version, body, header_length, &limits)
         };
@@ -88,7 +96,10 @@ impl Http {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_json: self.options.max_input, ..Limits::DEFAULT }
+        Limits {
+            max_json: self.options.max_input,
+            ..Limits::DEFAULT
+        }
     }
 
     async fn run(
@@ -108,9 +119,14 @@ impl Http {
         request: &mut InferRequest,
         headers: &HeaderMap,
     ) -> Result<(), ServeError> {
-        let Some(pattern) = &self.options.forward else { return Ok(()) };
+        let Some(pattern) = &self.options.forward else {
+            return Ok(());
+        };
         for (name, value) in headers {
-            if pattern.find(name.as_str()).is_none_or(|found| found.len() != name.as_str().len()) {
+            if pattern
+                .find(name.as_str())
+                .is_none_or(|found| found.len() != name.as_str().len())
+            {
                 continue;
             }
             let Ok(value) = value.to_str() else { continue };
@@ -136,9 +152,11 @@ impl Http {
         let of = of(&loaded.engine, target, &specs);
         let request = rest::decode_generate(&of, &received.body, &self.limits())
             .map_err(|error| ServeError::codec(&error))?;
-        let inferred = self.run(&loaded.engine, request, &received.headers, call).await?;
-        let json = rest::encode_generate(&inferred.response)
-            .map_err(|error| ServeError::codec(&error))?;
+        let inferred = self
+            .run(&loaded.engine, request, &received.headers, call)
+            .await?;
+        let json =
+            rest::encode_generate(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = match framing {
             Framing::Plain => respond::json(json),
             Framing::Events => respond::typed(EVENTS, rest::event(&json).into()),
@@ -151,13 +169,18 @@ impl Http {
         let loaded = self.server.find(model, "")?;
         let call = call(&received)?;
         let specs = inputs(&loaded.engine);
-        let target = Target { model: model.into(), version: "" };
+        let target = Target {
+            model: model.into(),
+            version: "",
+        };
         let of = of(&loaded.engine, &target, &specs);
         let request = rest::decode_predict(&of, &received.body, &self.limits())
             .map_err(|error| ServeError::codec(&error))?;
-        let inferred = self.run(&loaded.engine, request, &received.headers, call).await?;
-        let json = rest::encode_predict(&inferred.response)
-            .map_err(|error| ServeError::codec(&error))?;
+        let inferred = self
+            .run(&loaded.engine, request, &received.headers, call)
+            .await?;
+        let json =
+            rest::encode_predict(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = respond::json(json);
         respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
         Ok(response)
@@ -171,7 +194,9 @@ fn call(received: &Received) -> Result<Call, ServeError> {
         Some(_) => {
             let ms = text(&received.headers, TIMEOUT).and_then(|value| value.parse().ok());
             let ms = ms.ok_or_else(|| {
-                ServeError::Invalid(format!("header '{TIMEOUT}' must be a number of milliseconds"))
+                ServeError::Invalid(format!(
+                    "header '{TIMEOUT}' must be a number of milliseconds"
+                ))
             })?;
             received.at.checked_add(Duration::from_millis(ms))
         }
@@ -181,7 +206,11 @@ fn call(received: &Received) -> Result<Call, ServeError> {
 
 fn inputs(engine: &Engine) -> Vec<TensorSpec> {
     let signature = &engine.interface().signature;
-    signature.inputs.iter().map(|input| input.spec(signature.max_batch_size)).collect()
+    signature
+        .inputs
+        .iter()
+        .map(|input| input.spec(signature.max_batch_size))
+        .collect()
 }
 
 /// The model as bodies without names and types need it.
@@ -195,5 +224,10 @@ fn of<'a>(engine: &Engine, target: &'a Target<'_>, inputs: &'a [TensorSpec]) -> 
 }
 
 fn output_bytes(inferred: &Inferred) -> usize {
-    inferred.response.outputs.iter().map(|(tensor, _)| tensor.data().len()).sum()
+    inferred
+        .response
+        .outputs
+        .iter()
+        .map(|(tensor, _)| tensor.data().len())
+        .sum()
 }

@@ -22,7 +22,9 @@ pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationTok
             () = stop.cancelled() => break,
             accepted = accept(&listener, &places) => accepted,
         };
-        let Some((stream, place)) = accepted else { continue };
+        let Some((stream, place)) = accepted else {
+            continue;
+        };
         connections.spawn(converse(stream, Arc::clone(&http), stop.clone(), place));
     }
     drop(listener);
@@ -65,8 +67,14 @@ async fn converse(
         async move { Ok::<_, std::convert::Infallible>(http.answer(request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

@@ -50,7 +50,9 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     match code {
         // One second: a queue that refuses is some batches deep, never minutes.
         Code::Overloaded => {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         Code::Unimplemented => {
             let codings = HeaderValue::from_static("gzip, deflate");

@@ -158,7 +158,10 @@ fn of_model<'a>(
         ["versions", ..] => return Err(not_found()),
         call => ("", call),
     };
-    let target = Target { model: decoded(model)?, version };
+    let target = Target {
+        model: decoded(model)?,
+        version,
+    };
     match call {
         ["infer"] => post(method, Route::Infer(target)),
         [] => get(method, Route::ModelMetadata(target)),
@@ -206,11 +209,19 @@ fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
 }
 
 fn get<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
-    if method == Method::GET { Ok(route) } else { Err(ServeError::MethodNotAllowed) }
+    if method == Method::GET {
+        Ok(route)
+    } else {
+        Err(ServeError::MethodNotAllowed)
+    }
 }
 
 fn post<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
-    if method == Method::POST { Ok(route) } else { Err(ServeError::MethodNotAllowed) }
+    if method == Method::POST {
+        Ok(route)
+    } else {
+        Err(ServeError::MethodNotAllowed)
+    }
 }
 
 fn access(method: &Method) -> Result<Access, ServeError> {
@@ -241,7 +252,10 @@ mod tests {
     use super::*;
 
     fn target(model: &str, version: &'static str) -> Target<'static> {
-        Target { model: model.to_owned().into(), version }
+        Target {
+            model: model.to_owned().into(),
+            version,
+        }
     }
 
     fn check(method: Method, path: &str, want: Result<Route<'_>, ServeError>) {
@@ -250,13 +264,33 @@ mod tests {
 
     #[test]
     fn paths_of_models() {
-        check(Method::POST, "/v2/models/m/infer", Ok(Route::Infer(target("m", ""))));
-        check(Method::POST, "/v2/models/m/versions/3/infer", Ok(Route::Infer(target("m", "3"))));
-        check(Method::GET, "/v2/models/a%2Fb.c", Ok(Route::ModelMetadata(target("a/b.c", ""))));
+        check(
+            Method::POST,
+            "/v2/models/m/infer",
+            Ok(Route::Infer(target("m", ""))),
+        );
+        check(
+            Method::POST,
+            "/v2/models/m/versions/3/infer",
+            Ok(Route::Infer(target("m", "3"))),
+        );
+        check(
+            Method::GET,
+            "/v2/models/a%2Fb.c",
+            Ok(Route::ModelMetadata(target("a/b.c", ""))),
+        );
         check(Method::GET, "/v2/models/m/versions/abc", Err(not_found()));
-        check(Method::GET, "/v2/models/m/infer", Err(ServeError::MethodNotAllowed));
+        check(
+            Method::GET,
+            "/v2/models/m/infer",
+            Err(ServeError::MethodNotAllowed),
+        );
         check(Method::GET, "/v2/models/stats", Ok(Route::Statistics(None)));
-        check(Method::POST, "/v1/models/m:predict", Ok(Route::V1Predict("m".into())));
+        check(
+            Method::POST,
+            "/v1/models/m:predict",
+            Ok(Route::V1Predict("m".into())),
+        );
     }
 
     #[test]
@@ -264,8 +298,16 @@ mod tests {
         check(Method::GET, "/v2", Ok(Route::ServerMetadata));
         check(Method::GET, "/v2/", Ok(Route::ServerMetadata));
         check(Method::GET, "/v2/unknown", Err(not_found()));
-        check(Method::POST, "/v2/health/live", Err(ServeError::MethodNotAllowed));
-        check(Method::POST, "/v2/repository/r/index", Ok(Route::NamedRepository));
+        check(
+            Method::POST,
+            "/v2/health/live",
+            Err(ServeError::MethodNotAllowed),
+        );
+        check(
+            Method::POST,
+            "/v2/repository/r/index",
+            Ok(Route::NamedRepository),
+        );
         let all = Route::RegionUnregister(Memory::System, None);
         check(Method::POST, "/v2/systemsharedmemory/unregister", Ok(all));
         check(Method::GET, "/a/b/c/d/e/f/g/h/i/j", Err(not_found()));

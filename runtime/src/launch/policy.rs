@@ -32,7 +32,9 @@ fn with(plain: Policy, batching: &Batching) -> Policy {
         levels: level(batching.priority_levels.max(1)),
         default_level: level(batching.default_priority_level.max(1)),
         default_queue_policy: queue(&batching.queue),
-        level_policies: levels.map(|(number, policy)| (level(*number), queue(policy))).collect(),
+        level_policies: levels
+            .map(|(number, policy)| (level(*number), queue(policy)))
+            .collect(),
         ..plain
     }
 }

@@ -20,9 +20,8 @@ pub(super) fn sample(
     interface: &Interface,
     model_dir: &Path,
 ) -> Result<Sample, LoadError> {
-    let failed = |what: String| {
-        LoadError::Warmup(format!("warm-up sample '{}' {what}", warmup.name))
-    };
+    let failed =
+        |what: String| LoadError::Warmup(format!("warm-up sample '{}' {what}", warmup.name));
     let mut inputs = Vec::with_capacity(warmup.inputs.len());
     for (name, input) in &warmup.inputs {
         let input = self::input(name, input, warmup.batch_size, model_dir);
@@ -40,7 +39,11 @@ pub(super) fn sample(
     let accepted = interface
         .accept(request, &NoSharedMemory)
         .map_err(|error| failed(format!("does not fit the model: {error}")))?;
-    Ok(Sample { name: warmup.name.clone(), count: warmup.count, job: Arc::new(accepted.job) })
+    Ok(Sample {
+        name: warmup.name.clone(),
+        count: warmup.count,
+        job: Arc::new(accepted.job),
+    })
 }
 
 fn input(
@@ -55,7 +58,12 @@ fn input(
     let row = row(given, model_dir)?;
     let data = Bytes::from(row.repeat(batch_size.max(1)));
     let source = Source::Inline(data);
-    Ok(Input { name: name.to_owned(), datatype: given.datatype, shape, source })
+    Ok(Input {
+        name: name.to_owned(),
+        datatype: given.datatype,
+        shape,
+        source,
+    })
 }
 
 /// One row's bytes.
@@ -87,5 +95,8 @@ fn random(datatype: DataType, elements: usize) -> Vec<u8> {
         DataType::Bytes => &[1, 0, 0, 0, b'1'],
     };
     let zero = vec![0; datatype.size().unwrap_or(4)];
-    (0..elements).flat_map(|i| if i % 3 == 0 { one } else { &zero[..] }).copied().collect()
+    (0..elements)
+        .flat_map(|i| if i % 3 == 0 { one } else { &zero[..] })
+        .copied()
+        .collect()
 }
