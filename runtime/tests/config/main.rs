@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
+mod committed;
 mod meaning;
 mod page;
 mod refusals;
