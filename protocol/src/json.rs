@@ -9,6 +9,7 @@
 mod error;
 mod number;
 mod reader;
+mod skip;
 mod text;
 mod write;
 

@@ -13,9 +13,9 @@ use super::{MAX_DEPTH, text};
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
-    text: &'a [u8],
-    at: usize,
-    depth: usize,
+    pub(super) text: &'a [u8],
+    pub(super) at: usize,
+    pub(super) depth: usize,
     /// Whether a container was just begun, so that no comma is due.
     fresh: bool,
 }
@@ -271,46 +271,6 @@ impl<'a> Reader<'a> {
         convert(&number).ok_or(JsonError::OutOfRange(start..self.at))
     }
 
-    /// Steps over a value of any kind, checking it all the same.
-    pub(crate) fn skip(&mut self) -> Result<(), JsonError> {
-        let outside = self.depth;
-        let mut objects: u128 = 0;
-        loop {
-            match self.kind()? {
-                Kind::Object => {
-                    self.begin_object()?;
-                    objects |= 1 << self.depth;
-                }
-                Kind::Array => {
-                    self.begin_array()?;
-                    objects &= !(1 << self.depth);
-                }
-                Kind::String => drop(self.string()?),
-                Kind::Number => drop(self.number()?),
-                Kind::Bool => drop(self.boolean()?),
-                Kind::Null => {
-                    if !self.null() {
-                        return Err(self.syntax(what::VALUE));
-                    }
-                }
-            }
-            // Climb out of everything that ends here, then stand before the next value.
-            loop {
-                if self.depth == outside {
-                    return Ok(());
-                }
-                let more = if objects >> self.depth & 1 == 1 {
-                    self.key()?.is_some()
-                } else {
-                    self.element()?
-                };
-                if more {
-                    break;
-                }
-            }
-        }
-    }
-
     #[inline(always)]
     fn convert<T>(
         &mut self,
@@ -360,25 +320,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Another type, or no value at all?
-    #[cold]
-    fn other_than(&mut self, expected: Expected) -> JsonError {
-        // What looks like the type asked for and was not taken as it is misspelt.
-        let misspelt = match self.kind() {
-            Ok(Kind::Bool) => expected == Expected::Bool,
-            Ok(Kind::Number) => expected == Expected::Number,
-            Ok(Kind::Object | Kind::Array | Kind::String | Kind::Null) => false,
-            Err(error) => return error,
-        };
-        if misspelt {
-            return self.syntax(what::VALUE);
-        }
-        match self.clone().skip() {
-            Ok(()) => JsonError::Mismatch(expected),
-            Err(error) => error,
-        }
-    }
-
     fn enter(&mut self) -> Result<(), JsonError> {
         if self.depth == MAX_DEPTH {
             return Err(JsonError::TooDeep);
@@ -395,7 +336,7 @@ impl<'a> Reader<'a> {
         self.fresh = false;
     }
 
-    fn syntax(&self, what: &'static str) -> JsonError {
+    pub(super) fn syntax(&self, what: &'static str) -> JsonError {
         JsonError::Syntax {
             what,
             offset: self.at,

@@ -62,6 +62,10 @@ fn faults_are_found_where_they_are() {
         6,
     );
     broken("{", "Missing a comma or } after an object member.", 1);
+}
+
+#[test]
+fn faults_of_strings_and_numbers_are_found_where_they_are() {
     broken("\"abc", "Missing a closing quotation mark in string.", 4);
     broken("\"\\x\"", "Invalid escape character in string.", 1);
     broken(

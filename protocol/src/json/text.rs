@@ -20,6 +20,19 @@ pub(super) fn run(text: &[u8], at: usize) -> Result<(&str, usize), JsonError> {
     }
 }
 
+/// The place after the string whose content begins at `at`, without a look at that content.
+pub(super) fn end(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
+    while let Some(rest) = text.get(at..)
+        && let Some(length) = memchr::memchr2(b'"', b'\\', rest)
+    {
+        if rest[length] == b'"' {
+            return Ok(at + length + 1);
+        }
+        at += length + 2;
+    }
+    Err(syntax(what::QUOTE, text.len()))
+}
+
 /// Reads the escape whose backslash is at `at`; returns the character and the place after it.
 pub(super) fn escape(text: &[u8], at: usize) -> Result<(char, usize), JsonError> {
     let plain = match text.get(at + 1) {

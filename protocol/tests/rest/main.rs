@@ -5,8 +5,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod blobs;
 mod bodies;
 mod classification;
+mod data;
 mod generate;
 mod predict;
 mod raw;
@@ -57,4 +59,36 @@ fn batching(inputs: &[TensorSpec]) -> Target<'_> {
         inputs,
         batching: Batching::FirstDimension,
     }
+}
+
+/// A request with one input of these members.
+fn with_input(members: &str) -> String {
+    format!("{{\"inputs\":[{{{members}}}]}}")
+}
+
+/// A request whose input has this datatype, shape and data.
+fn with_data(datatype: &str, shape: &str, data: &str) -> String {
+    with_input(&format!(
+        "\"name\":\"x\",\"datatype\":\"{datatype}\",\"shape\":{shape},\"data\":{data}"
+    ))
+}
+
+/// A request with one good input and these members besides.
+fn with_members(members: &str) -> String {
+    let input = "{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1],\"data\":[1]}";
+    format!("{{\"inputs\":[{input}],{members}}}")
+}
+
+fn with_output(members: &str) -> String {
+    with_members(&format!("\"outputs\":[{{{members}}}]"))
+}
+
+#[track_caller]
+fn refuses(json: &str, words: &str) {
+    refused(decode(json), words);
+}
+
+#[track_caller]
+fn refuses_data(datatype: &str, shape: &str, data: &str, words: &str) {
+    refuses(&with_data(datatype, shape, data), words);
 }

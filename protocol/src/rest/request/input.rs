@@ -122,7 +122,7 @@ impl Draft<'_> {
             return Ok(Data::Read(wanted.array(reader, shape.elements())?));
         }
         let mark = reader.mark();
-        reader.skip().field("data")?;
+        reader.leap().field("data")?;
         Ok(Data::At(mark))
     }
 

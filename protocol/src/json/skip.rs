@@ -1,0 +1,92 @@
+//! Steps over values nobody reads now.
+
+use super::error::{Expected, JsonError, what};
+use super::reader::{Kind, Reader};
+use super::{MAX_DEPTH, text};
+
+impl Reader<'_> {
+    /// Steps over a value of any kind, checking it all the same.
+    pub(crate) fn skip(&mut self) -> Result<(), JsonError> {
+        let outside = self.depth;
+        let mut objects: u128 = 0;
+        loop {
+            match self.kind()? {
+                Kind::Object => {
+                    self.begin_object()?;
+                    objects |= 1 << self.depth;
+                }
+                Kind::Array => {
+                    self.begin_array()?;
+                    objects &= !(1 << self.depth);
+                }
+                Kind::String => drop(self.string()?),
+                Kind::Number => drop(self.number()?),
+                Kind::Bool => drop(self.boolean()?),
+                Kind::Null => {
+                    if !self.null() {
+                        return Err(self.syntax(what::VALUE));
+                    }
+                }
+            }
+            // Climb out of everything that ends here, then stand before the next value.
+            loop {
+                if self.depth == outside {
+                    return Ok(());
+                }
+                let more = if objects >> self.depth & 1 == 1 {
+                    self.key()?.is_some()
+                } else {
+                    self.element()?
+                };
+                if more {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Steps over an array by its brackets alone, for a caller who will come back to read it: only
+    /// then is it known to be JSON. Other values are checked at once.
+    pub(crate) fn leap(&mut self) -> Result<(), JsonError> {
+        if !self.at_array() {
+            return self.skip();
+        }
+        let mut depth = self.depth;
+        let mut at = self.at;
+        while let Some(byte) = self.text.get(at) {
+            at += 1;
+            match byte {
+                b'[' | b'{' if depth == MAX_DEPTH => return Err(JsonError::TooDeep),
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' if depth == self.depth + 1 => {
+                    self.at = at;
+                    return Ok(());
+                }
+                b']' | b'}' => depth -= 1,
+                b'"' => at = text::end(self.text, at)?,
+                _ => {}
+            }
+        }
+        self.at = self.text.len();
+        Err(self.syntax(what::ARRAY))
+    }
+
+    /// Another type, or no value at all?
+    #[cold]
+    pub(super) fn other_than(&mut self, expected: Expected) -> JsonError {
+        // What looks like the type asked for and was not taken as it is misspelt.
+        let misspelt = match self.kind() {
+            Ok(Kind::Bool) => expected == Expected::Bool,
+            Ok(Kind::Number) => expected == Expected::Number,
+            Ok(Kind::Object | Kind::Array | Kind::String | Kind::Null) => false,
+            Err(error) => return error,
+        };
+        if misspelt {
+            return self.syntax(what::VALUE);
+        }
+        match self.clone().skip() {
+            Ok(()) => JsonError::Mismatch(expected),
+            Err(error) => error,
+        }
+    }
+}
