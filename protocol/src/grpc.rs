@@ -11,7 +11,7 @@ mod request;
 mod response;
 
 pub use error::GrpcError;
-pub use parameters::{decode_parameter, encode_parameter};
+pub use parameters::encode_parameter;
 pub use peek::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 pub use request::decode_request;
 pub use response::encode_response;

@@ -18,8 +18,7 @@ const CLASSES: &str = "classification";
 const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
 
 /// The value, if there is one.
-#[must_use]
-pub fn decode_parameter(given: InferParameter) -> Option<Parameter> {
+fn decode_parameter(given: InferParameter) -> Option<Parameter> {
     Some(match given.parameter_choice? {
         ParameterChoice::BoolParam(value) => Parameter::Bool(value),
         ParameterChoice::Int64Param(value) => Parameter::Int(value),
