@@ -197,13 +197,19 @@ impl<T: Item> Assembler<T> {
 
     /// Takes an entry out of everything that knows it.
     fn take(&mut self, slot: usize) -> Option<Entry<T>> {
+        let entry = self.unlist(slot)?;
+        let lot = self.groups.remove(entry.group, entry.rank, entry.weight);
+        lot.arrivals.remove(&entry.id.seq);
+        Some(entry)
+    }
+
+    /// Takes an entry out of everything but its group.
+    fn unlist(&mut self, slot: usize) -> Option<Entry<T>> {
         let entry = self.entries.try_remove(slot)?;
         if let Some(alarm) = entry.alarm() {
             self.alarms.remove(&(alarm, entry.id));
         }
         self.backlog.subtract(entry.level, entry.cost);
-        let lot = self.groups.remove(entry.group, entry.rank, entry.weight);
-        lot.arrivals.remove(&entry.id.seq);
         Some(entry)
     }
 

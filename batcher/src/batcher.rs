@@ -196,6 +196,17 @@ impl<I: Item, O: Send + 'static> State<I, O> {
         }
     }
 
+    fn admitted(&self, id: Id, submitted: Instant, deadline: Option<Instant>) -> Admitted {
+        let claim = Claim {
+            id,
+            submitted,
+            end: self.assembler.expires_at(id),
+            deadline,
+        };
+        let queued = self.assembler.queued();
+        Admitted { claim, queued }
+    }
+
     /// Whether a sleeping puller has to be woken for what is due; remembers that it is.
     pub(crate) fn wants_waking(&mut self, now: Instant) -> bool {
         if self.asleep == 0 || self.waking == Waking::UnderWay {
@@ -253,28 +264,16 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
     ) -> (Result<Admitted, SubmitError>, Vec<Lapsed<Queued<I, O>>>) {
         let mut state = self.state.lock();
         let now = clock::now();
-        let id = match state.assembler.admit(item, terms, now) {
-            Ok(id) => id,
-            Err(refused) => {
-                let lapsed = state.assembler.expire(now);
-                drop(state);
-                return (Err(refused.error), lapsed);
-            }
-        };
+        let admitted = state.assembler.admit(item, terms, now);
+        let admitted = admitted.map(|id| state.admitted(id, now, terms.deadline));
         let lapsed = state.assembler.expire(now);
-        let claim = Claim {
-            id,
-            submitted: now,
-            end: state.assembler.expires_at(id),
-            deadline: terms.deadline,
-        };
-        let queued = state.assembler.queued();
-        let wake = state.wants_waking(now);
+        let wake = admitted.is_ok() && state.wants_waking(now);
         drop(state);
         if wake {
             self.due.notify_one();
         }
-        (Ok(Admitted { claim, queued }), lapsed)
+        // A refused item is dropped here, not under the lock.
+        (admitted.map_err(|refused| refused.error), lapsed)
     }
 
     /// Answers items whose time is over.

@@ -83,7 +83,7 @@ impl Curve {
     }
 
     /// The weight up to `most` with the best estimated time per row; the smallest of those within
-    /// [`TOLERANCE`]. `most` itself while nothing was measured.
+    /// two per cent of it. `most` itself while nothing was measured.
     #[must_use]
     pub fn choose(&self, most: usize) -> usize {
         let Some(whole) = self.nanos(most) else {

@@ -69,15 +69,15 @@ impl<I: Item, O: Send + 'static> Puller<I, O> {
                 Next::Idle => Pause::Long,
                 Next::WaitUntil(at) => Pause::Until(at),
             };
-            if lapsed.is_empty() {
-                match pause {
-                    Pause::Over => return None,
-                    Pause::Long => self.sleep(&mut state, None),
-                    Pause::Until(at) => self.sleep(&mut state, Some(at)),
-                }
-            } else {
+            if !lapsed.is_empty() {
                 // What comes while the lock is open must be looked at before sleeping.
                 MutexGuard::unlocked(&mut state, || self.shared.lapse(lapsed));
+                continue;
+            }
+            match pause {
+                Pause::Over => return None,
+                Pause::Long => self.sleep(&mut state, None),
+                Pause::Until(at) => self.sleep(&mut state, Some(at)),
             }
         }
     }

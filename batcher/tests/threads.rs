@@ -324,3 +324,16 @@ async fn answers_leave_in_the_order_of_admission() {
     left.pull().expect("is due").answer(vec![4]);
     assert_eq!(within(fourth).await, Ok(4));
 }
+
+#[test]
+fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
+    let (batcher, _) = batcher(Policy::new(8));
+    let mut puller = batcher.puller();
+    let ticket = batcher.submit(job(0), Terms::default());
+    let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
+    let free_at = tokio::time::Instant::now().into_std() + span;
+    let work = puller.pull_ahead(free_at, prepare).expect("is due");
+    assert!(work.started() >= free_at - prepare);
+    work.answer(vec![0]);
+    drop(ticket);
+}

@@ -74,12 +74,11 @@ impl<T: Item> Assembler<T> {
         let rules = self.policy.queue_policy(level);
         let timeout = rules.timeout(terms.timeout);
         let weight = item.weight().max(1);
+        let (seq, slot) = (self.admitted, self.entries.vacant_key());
+        let id = Id { seq, slot };
         Entry {
             item,
-            id: Id {
-                seq: self.admitted,
-                slot: self.entries.vacant_key(),
-            },
+            id,
             rank: Rank::new(now, self.policy.ageing, level - 1, &mut self.ranked),
             group,
             level,

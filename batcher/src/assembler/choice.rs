@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::entry::later;
 use super::groups::Lot;
-use super::{Assembler, Batch, Running, Stage};
+use super::{Assembler, Batch, Member, Running, Stage};
 use crate::Item;
 use crate::cut::{Patience, Rule, cut};
 
@@ -37,24 +37,34 @@ impl<T: Item> Assembler<T> {
     /// Takes the next batch of a group out of the queue.
     pub(super) fn form(&mut self, group: usize, now: Instant) -> Batch<T> {
         let count = self.count(group, now);
-        let lot = self.groups.lot(group);
-        let key = lot.key.clone();
-        let slots: Vec<usize> = lot.line.values().copied().take(count).collect();
-        let mut weight = 0;
-        let mut members = Vec::with_capacity(count);
-        for entry in slots.into_iter().filter_map(|slot| self.take(slot)) {
-            weight += entry.weight;
-            members.push(entry.member());
-        }
+        let (weight, members) = self.leave(group, count);
         let expected = self.groups.expected(group, weight);
         Batch {
             number: self.run(later(now, expected)),
-            group: key,
+            group: self.groups.lot(group).key.clone(),
             weight,
             expected,
             members,
             formed: now,
         }
+    }
+
+    /// Takes the first so many of a group out of the queue.
+    fn leave(&mut self, group: usize, count: usize) -> (usize, Vec<Member<T>>) {
+        let slots = self.groups.pop(group, count);
+        let mut weight = 0;
+        let mut members = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Some(entry) = self.unlist(slot) else {
+                continue;
+            };
+            weight += entry.weight;
+            let lot = self.groups.lot_mut(group);
+            lot.weight -= entry.weight;
+            lot.arrivals.remove(&entry.id.seq);
+            members.push(entry.member());
+        }
+        (weight, members)
     }
 
     /// Numbers a batch that will be done by then.

@@ -140,6 +140,19 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         lot
     }
 
+    /// Takes the slots of the first so many out of the line, at the cost of one change of its head.
+    /// Their weights and arrivals are the caller's to take out.
+    pub(super) fn pop(&mut self, group: usize, count: usize) -> Vec<usize> {
+        let lot = &mut self.lots[group];
+        if let Some(head) = lot.head() {
+            self.heads.remove(&(head, group));
+        }
+        let popped = std::iter::from_fn(|| lot.line.pop_first());
+        let slots = popped.take(count).map(|(_, slot)| slot).collect();
+        self.heads.extend(lot.head().map(|head| (head, group)));
+        slots
+    }
+
     /// Nanoseconds of a device that an item of this weight will probably take.
     pub(super) fn cost(&self, group: usize, weight: usize) -> u64 {
         let row = self.lots[group].curve.row().or(self.pace);
