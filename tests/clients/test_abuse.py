@@ -261,7 +261,7 @@ def test_hundred_slow_clients_do_not_stop_a_fast_one(victim):
 
 
 def test_headers_that_never_end_are_cut_off(tmp_path):
-    server = Server(tmp_path / "log", [DIGITS], ["--http-read-timeout-secs=1"])
+    server = Server(tmp_path / "log", [DIGITS], ["--http-header-timeout-secs=1"])
     try:
         server.start()
         with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as connection:

@@ -121,8 +121,8 @@ FLOATS = {"fp32_contents": [0.0] * 16}
         ),
         (
             message("add_sub", ROW, OTHER, raw=[FULL, FULL], model_version="abc"),
-            INVALID,
-            "abc",
+            NOT_FOUND,
+            "version abc is not found",
         ),
         (
             message("add_sub", ROW, OTHER, raw=[FULL, FULL], model_version="9"),

@@ -50,20 +50,21 @@ def test_body_that_is_not_json(server, body):
     "body, text",
     [
         ({}, "Unable to parse 'inputs'"),
-        ([], "inputs"),
-        ("text", "inputs"),
+        ([], "object"),
+        ("text", "object"),
         ({"inputs": {}}, "inputs"),
         ({"inputs": None}, "inputs"),
         ({"inputs": [1]}, "inputs"),
-        ({"inputs": [{}]}, "name"),
+        ({"inputs": [{}]}, ""),
+        ({"inputs": [{"shape": [1], "datatype": "FP32", "data": [1]}]}, "name"),
         ({"inputs": [{"name": 1}]}, "name"),
-        ({"inputs": [{"name": "INPUT0", "datatype": "FP32"}]}, "shape"),
-        ({"inputs": [{"name": "INPUT0", "shape": [1, 16]}]}, "datatype"),
+        ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "data": [1]}]}, "shape"),
+        ({"inputs": [{"name": "INPUT0", "shape": [1, 1], "data": [1]}]}, "datatype"),
         ({"inputs": [{"name": "INPUT0", "shape": "1", "datatype": "FP32"}]}, "shape"),
         ({"inputs": [{"name": "INPUT0", "shape": [1.5], "datatype": "FP32"}]}, "shape"),
         ({"inputs": [{"name": "INPUT0", "shape": ["1"], "datatype": "FP32"}]}, "shape"),
-        ({"inputs": [{"name": "INPUT0", "shape": [1, 16], "datatype": "FP33"}]}, "datatype"),
-        ({"inputs": [{"name": "INPUT0", "shape": [1, 16], "datatype": "fp32"}]}, "datatype"),
+        ({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP33", "data": [1]}]}, "FP33"),
+        ({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "fp32", "data": [1]}]}, "fp32"),
         ({"inputs": [{"name": "INPUT0", "shape": [1, 16], "datatype": 7}]}, "datatype"),
         ({**wire.add_sub(), "outputs": {}}, "outputs"),
         ({**wire.add_sub(), "outputs": [{}]}, "name"),
@@ -98,7 +99,7 @@ def test_dimensions_that_overflow(server, shape, text):
 def test_huge_shape_with_little_data_allocates_nothing(server):
     before = server.resident_bytes()
     body = request(tensor("INPUT0", "FP64", [1, 2**40], [1.0]))
-    refused(server, "identity_fp64", body, "Shape does not match true shape of 'data' field")
+    refused(server, "identity_fp64", body, "exceeds the maximum allowed value of 67108864 bytes")
     assert server.resident_bytes() < before + (64 << 20)
 
 

@@ -1,129 +1,120 @@
 """The KServe SDK's REST and gRPC clients."""
 
-import asyncio
+import json
+import subprocess
+import sys
 
-import httpx
 import numpy as np
 import pytest
-from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest
-from kserve.inference_client import RESTConfig
 
 import samples
+from server import HERE
 
 
-def rest(server, work, protocol="v2"):
-    """Runs `work(client, url)` on a REST client."""
+@pytest.fixture(scope="module")
+def ask():
+    """Calls a function of kserve_worker.py; gives its `["ok", result]` or `["error", …]`."""
+    worker = subprocess.Popen(
+        [sys.executable, "-W", "ignore", HERE / "kserve_worker.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
-    async def run():
-        async with InferenceRESTClient(RESTConfig(protocol=protocol)) as client:
-            return await work(client, f"http://{server.http}")
+    def call(*line):
+        worker.stdin.write(json.dumps(line) + "\n")
+        worker.stdin.flush()
+        return json.loads(worker.stdout.readline())
 
-    return asyncio.run(run())
-
-
-def over_grpc(server, work):
-    async def run():
-        async with InferenceGRPCClient(server.grpc) as client:
-            return await work(client)
-
-    return asyncio.run(run())
-
-
-def add_sub(binary: bool) -> InferRequest:
-    rows = [InferInput(name, [1, 16], "FP32") for name in ("INPUT0", "INPUT1")]
-    rows[0].set_data_from_numpy(np.arange(16, dtype=np.float32)[None], binary_data=binary)
-    rows[1].set_data_from_numpy(np.ones((1, 16), dtype=np.float32), binary_data=binary)
-    return InferRequest("add_sub", rows, request_id="sdk-1")
+    yield call
+    worker.stdin.close()
+    assert worker.wait(20) == 0
+    worker.stdout.close()
 
 
-def test_rest_live_and_ready(server):
-    assert rest(server, lambda client, url: client.is_server_live(url)) is True
-    assert rest(server, lambda client, url: client.is_server_ready(url)) is True
+@pytest.fixture
+def url(server):
+    return f"http://{server.http}"
+
+
+ADD_SUB = [["INPUT0", "FP32", [list(range(16))]], ["INPUT1", "FP32", [[1] * 16]]]
+SUMS = {"OUTPUT0": list(range(1, 17)), "OUTPUT1": list(range(-1, 15))}
+
+
+@pytest.mark.parametrize("method", ["is_server_live", "is_server_ready"])
+def test_rest_health(ask, url, method):
+    assert ask("rest_state", url, "v2", method) == ["ok", True]
 
 
 @pytest.mark.parametrize("model, ready", [("add_sub", True), ("digits", True), ("nope", False)])
-def test_rest_model_ready(server, model, ready):
-    work = lambda client, url: client.is_model_ready(url, model)  # noqa: E731
-    try:
-        assert bool(rest(server, work)) is ready
-    except httpx.HTTPStatusError as error:
-        assert not ready and error.response.status_code == 404
+def test_rest_model_ready(ask, url, model, ready):
+    assert ask("rest_state", url, "v2", "is_model_ready", model) == ["ok", ready]
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_rest_infer(server, binary):
-    answer = rest(server, lambda client, url: client.infer(url, add_sub(binary), model_name="add_sub"))
-    assert answer.id == "sdk-1" and answer.model_name == "add_sub"
-    np.testing.assert_array_equal(
-        answer.get_output_by_name("OUTPUT0").as_numpy().reshape(-1), np.arange(1, 17)
-    )
-    np.testing.assert_array_equal(
-        answer.get_output_by_name("OUTPUT1").as_numpy().reshape(-1), np.arange(-1, 15)
-    )
+def test_rest_infer(ask, url, binary):
+    expected = {"id": "sdk-1", "model": "add_sub", "outputs": SUMS}
+    assert ask("rest_infer", url, "add_sub", ADD_SUB, binary) == ["ok", expected]
 
 
-def test_rest_infer_of_a_dict(server):
-    image, label = samples.digits()["digit-7-a"]
+@pytest.mark.parametrize("binary", [True, False])
+def test_rest_strings(ask, url, binary):
+    rows = [["INPUT0", "BYTES", ["one", "zw\u00f6lf"]]]
+    state, result = ask("rest_infer", url, "identity_str", rows, binary)
+    assert (state, result["outputs"]) == ("ok", {"OUTPUT0": ["one", "zw\u00f6lf"]})
+
+
+@pytest.mark.parametrize("name", ["digit-7-a", "digit-1-b"])
+def test_rest_infer_of_a_dict(ask, url, name):
+    image, label = samples.digits()[name]
     row = {"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image.flatten().tolist()}
-    answer = rest(server, lambda client, url: client.infer(url, {"inputs": [row]}, model_name="digits"))
-    assert answer.get_output_by_name("digit").as_numpy().tolist() == [[label]]
+    state, result = ask("rest_infer_dict", url, "v2", "digits", {"inputs": [row]})
+    assert (state, result["outputs"]["digit"]) == ("ok", [label])
 
 
-def test_rest_error_carries_our_sentence(server):
-    with pytest.raises(httpx.HTTPStatusError) as raised:
-        rest(server, lambda client, url: client.infer(url, add_sub(True), model_name="nope"))
-    assert raised.value.response.status_code == 404
-    assert "Request for unknown model: 'nope' is not found" in str(raised.value)
+def test_rest_error_carries_our_sentence(ask, url):
+    state, kind, text = ask("rest_infer", url, "nope", ADD_SUB, True)
+    assert (state, kind) == ("error", "HTTPStatusError")
+    assert "Request for unknown model: 'nope' is not found" in text and "404" in text
 
 
-def test_rest_strings(server):
-    row = InferInput("INPUT0", [2], "BYTES")
-    row.set_data_from_numpy(np.array([b"one", "zw\u00f6lf".encode()], dtype=np.object_), binary_data=True)
-    request = InferRequest("identity_str", [row])
-    answer = rest(server, lambda client, url: client.infer(url, request, model_name="identity_str"))
-    got = answer.get_output_by_name("OUTPUT0").as_numpy().tolist()
-    assert [e.encode() if isinstance(e, str) else e for e in got] == [b"one", "zw\u00f6lf".encode()]
-
-
-def test_grpc_live_and_ready(server):
-    assert over_grpc(server, lambda client: client.is_server_live()) is True
-    assert over_grpc(server, lambda client: client.is_server_ready()) is True
+@pytest.mark.parametrize("method", ["is_server_live", "is_server_ready"])
+def test_grpc_health(ask, server, method):
+    assert ask("grpc_state", server.grpc, method) == ["ok", True]
 
 
 @pytest.mark.parametrize("model, ready", [("add_sub", True), ("digits", True), ("nope", False)])
-def test_grpc_model_ready(server, model, ready):
-    assert over_grpc(server, lambda client: client.is_model_ready(model)) is ready
+def test_grpc_model_ready(ask, server, model, ready):
+    assert ask("grpc_state", server.grpc, "is_model_ready", model) == ["ok", ready]
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_grpc_infer(server, binary):
-    answer = over_grpc(server, lambda client: client.infer(add_sub(binary)))
-    np.testing.assert_array_equal(
-        answer.get_output_by_name("OUTPUT0").as_numpy().reshape(-1), np.arange(1, 17)
-    )
+def test_grpc_infer(ask, server, binary):
+    state, result = ask("grpc_infer", server.grpc, "add_sub", ADD_SUB, binary)
+    assert (state, result["outputs"]) == ("ok", SUMS)
 
 
-def test_grpc_digits(server):
+def test_grpc_digits(ask, server):
     for image, label in list(samples.digits().values())[:5]:
-        row = InferInput("image", [1, 1, 8, 8], "FP32")
-        row.set_data_from_numpy(image, binary_data=True)
-        request = InferRequest("digits", [row])
-        answer = over_grpc(server, lambda client, request=request: client.infer(request))
-        assert answer.get_output_by_name("digit").as_numpy().reshape(-1).tolist() == [label]
+        rows = [["image", "FP32", image.tolist()]]
+        state, result = ask("grpc_infer", server.grpc, "digits", rows, True)
+        assert (state, result["outputs"]["digit"]) == ("ok", [label])
 
 
-def test_v1_predict(server):
+def test_grpc_error(ask, server):
+    state, kind, text = ask("grpc_infer", server.grpc, "nope", ADD_SUB, True)
+    assert state == "error" and "Request for unknown model: 'nope' is not found" in text, kind
+
+
+def test_v1_predict(ask, url):
     image, label = samples.digits()["digit-3-b"]
-    answer = rest(
-        server,
-        lambda client, url: client.infer(url, {"instances": image.tolist()}, model_name="digits"),
-        protocol="v1",
-    )
-    (prediction,) = answer["predictions"]
+    body = {"instances": image.tolist()}
+    state, result = ask("rest_infer_dict", url, "v1", "digits", body)
+    assert state == "ok", result
+    (prediction,) = result["predictions"]
     assert prediction["digit"] in (label, [label])
     assert int(np.argmax(prediction["logits"])) == label
 
 
-def test_v1_model_ready(server):
-    work = lambda client, url: client.is_model_ready(url, "digits")  # noqa: E731
-    assert rest(server, work, protocol="v1") is True
+def test_v1_model_ready(ask, url):
+    assert ask("rest_state", url, "v1", "is_model_ready", "digits") == ["ok", True]

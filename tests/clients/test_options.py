@@ -211,6 +211,7 @@ def test_region_that_is_unknown_too_small_or_out_of_bounds(wired, region):
     assert "Invalid offset + byte size for shared memory region: 'region'" in refused(
         client.infer, "identity_fp32", [row]
     )
+    row = library.InferInput("INPUT0", [1, 16], "FP32")
     row.set_shared_memory("region", 64)
     output = library.InferRequestedOutput("OUTPUT0")
     output.set_shared_memory("region", 32, 64)

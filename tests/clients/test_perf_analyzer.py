@@ -20,8 +20,8 @@ def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple
     assert TOOL.exists(), "run scripts/clients.sh first"
     report = tmp_path / "report.csv"
     command = [TOOL, "-m", model, "-i", protocol, "-u", server.http if protocol == "http" else server.grpc]
-    # Two windows of 200 ms that need not agree: this shows that it works, not how fast anything is.
-    command += ["-p", "200", "-r", "2", "-s", "999", "-f", report, "--verbose-csv", *options]
+    # The three windows it insists on, short and free to differ: this shows that it works, not how fast.
+    command += ["-p", "200", "-r", "3", "-s", "999", "-f", report, "--verbose-csv", *options]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     output = run.stdout + run.stderr
     assert run.returncode == 0, output
@@ -39,14 +39,12 @@ def check(output: str, rows: list[dict], count: int = 1) -> None:
     assert "Server:" in output and "Inference count:" in output
 
 
-@pytest.mark.parametrize("form", ["binary", "json"])
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
+# Over gRPC there is no JSON.
+@pytest.mark.parametrize("protocol, form", [("http", "binary"), ("http", "json"), ("grpc", "binary")])
 def test_concurrency_range(server, tmp_path, protocol, form):
     options = ["--concurrency-range", "1:3:2"]
     if form == "json":
         options += ["--input-tensor-format", "json", "--output-tensor-format", "json"]
-    if protocol == "grpc" and form == "json":
-        pytest.skip("perf_analyzer has no JSON form over gRPC")
     check(*analyze(server, tmp_path, "digits", protocol, *options), count=2)
 
 

@@ -264,26 +264,10 @@ def test_unload_lets_running_requests_finish(explicit):
     assert load(explicit, "slow").status == 200
     with ThreadPoolExecutor() as pool:
         running = pool.submit(explicit.infer, "slow", ONE)
-        wait_until(lambda: pending(explicit, "slow"), 5, "the request is there")
+        explicit.in_flight(1)
         assert unload(explicit, "slow").status == 200
         assert explicit.infer("slow", ONE).status in (400, 404, 503)
         assert running.result().outputs()["OUTPUT0"]["data"] == [10]
-
-
-def pending(server, model: str) -> bool:
-    """Whether a request is waiting or has just begun; the model takes half a second for it."""
-    text = server.metrics_text()
-    return any(
-        line.startswith("weir_runtime_in_flight") and f'model="{model}"' in line and not line.endswith(" 0")
-        for line in text.splitlines()
-    ) or server.metric("nv_inference_pending_request_count", model=model) > 0 or busy(text, model)
-
-
-def busy(text: str, model: str) -> bool:
-    return any(
-        line.startswith("weir_runtime_instance_busy") and f'model="{model}"' in line and line.endswith(" 1")
-        for line in text.splitlines()
-    )
 
 
 def test_reload_under_load_fails_no_request(explicit, repository):
@@ -356,7 +340,7 @@ def broken(tmp_path_factory):
         ("bad_count", "configuration expects 2 inputs, model provides 1"),
         ("bad_preferred", "dynamic batching preferred size must be <= max batch size for"),
         ("bad_reshape", "reshape"),
-        ("bad_gpu", "77"),
+        ("bad_gpu", "bad_gpu has kind KIND_GPU"),
         ("bad_warmup", "zero input is not allowed"),
         ("no_versions", "version"),
     ],

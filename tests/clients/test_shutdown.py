@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import signal
 import socket
 import threading
@@ -21,9 +22,17 @@ EIGHT = request(tensor("INPUT0", "INT32", [8, 1], [7] * 8))
 
 
 @pytest.fixture
-def fresh(tmp_path):
+def repository(tmp_path):
+    """Two models, so that starting takes no time."""
+    for model in ("slow", "echo_now"):
+        shutil.copytree(GOOD / model, tmp_path / "repository" / model)
+    return tmp_path / "repository"
+
+
+@pytest.fixture
+def fresh(tmp_path, repository):
     """A server that the test ends."""
-    running = Server(tmp_path / "log", [GOOD, DIGITS]).start()
+    running = Server(tmp_path / "log", [repository]).start()
     yield running
     running.kill()
 
@@ -53,8 +62,7 @@ def test_open_but_idle_connections_do_not_hold_it(fresh):
 def test_eight_in_flight_are_answered(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(8)]
-        waits = lambda: fresh.metric("nv_inference_pending_request_count", model="slow") >= 6  # noqa: E731
-        wait_until(waits, 5, "all eight have arrived")
+        fresh.in_flight(8)
         fresh.terminate()
         answers = [future.result() for future in running]
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[7] * 8] * 8
@@ -66,8 +74,7 @@ def test_grpc_in_flight_is_answered(fresh):
     with grpc.insecure_channel(fresh.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         running = [stub.ModelInfer.future(body) for _ in range(4)]
-        success = lambda: fresh.metric("nv_inference_pending_request_count", model="slow")  # noqa: E731
-        wait_until(lambda: success() >= 1, 5, "they have arrived")
+        fresh.in_flight(4, "grpc")
         fresh.terminate()
         answers = [call.result() for call in running]
     assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0"] * 4
@@ -120,8 +127,7 @@ def ask(connection: http.client.HTTPConnection, n: int) -> str:
 def test_new_connections_are_refused_while_draining(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(6)]
-        waits = lambda: fresh.metric("nv_inference_pending_request_count", model="slow") >= 4  # noqa: E731
-        wait_until(waits, 5, "they wait")
+        fresh.in_flight(6)
         fresh.terminate()
 
         def refused() -> bool:
@@ -135,22 +141,21 @@ def test_new_connections_are_refused_while_draining(fresh):
     assert fresh.exit_code() == 0
 
 
-def test_readiness_goes_first(tmp_path):
+def test_readiness_goes_first(tmp_path, repository):
     """With a delay before refusing, a load balancer sees 503 while requests are still served."""
-    server = Server(tmp_path / "log", [GOOD], ["--drain-delay-secs=2"]).start()
+    server = Server(tmp_path / "log", [repository], ["--drain-delay-secs=2"]).start()
     server.terminate()
     wait_until(lambda: server.call("GET", "/v2/health/ready").status == 503, 2, "not ready")
     assert server.infer("echo_now", number(3)).outputs()["OUTPUT0"]["data"] == [3]
     assert server.exit_code() == 0
 
 
-def test_exit_timeout_shorter_than_the_work(tmp_path):
-    server = Server(tmp_path / "log", [GOOD], ["--exit-timeout-secs=1"]).start()
+def test_exit_timeout_shorter_than_the_work(tmp_path, repository):
+    server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs=1"]).start()
     with ThreadPoolExecutor(12) as pool:
         for _ in range(12):
             pool.submit(quietly, server)
-        waits = lambda: server.metric("nv_inference_pending_request_count", model="slow") >= 8  # noqa: E731
-        wait_until(waits, 5, "they wait")
+        server.in_flight(12)
         started = time.monotonic()
         server.terminate()
         code = server.exit_code()
