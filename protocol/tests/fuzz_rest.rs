@@ -22,6 +22,17 @@ use targets::TARGETS;
 /// No input here has more than a few kilobytes; a decoder that needs this long is not linear.
 const TOO_SLOW: Duration = Duration::from_secs(2);
 
+/// Mutations of something that never decodes would only ever test the first check.
+#[test]
+fn seeds_are_taken() {
+    for target in TARGETS {
+        for seed in target.seeds {
+            let answer = (target.check)(seed);
+            assert!(answer.contains("ok"), "{}: {answer}", target.name);
+        }
+    }
+}
+
 #[test]
 fn every_body_is_answered() {
     let budget = seconds();

@@ -59,8 +59,8 @@ const REQUESTS: &[&[u8]] = &[
 ];
 
 const BINARY: &[&[u8]] = &[
-    b"\x56{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"INT8\",\"parameters\":{\"binary_data_size\":2}}]}ab",
-    b"\xa5{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"INT8\",\"parameters\":{\"binary_data_size\":2}},{\"name\":\"y\",\"shape\":[1],\"datatype\":\"BYTES\",\"parameters\":{\"binary_data_size\":5}}]}ab\x01\0\0\0z",
+    b"\x5b{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"INT8\",\"parameters\":{\"binary_data_size\":2}}]}ab",
+    b"\xab{\"inputs\":[{\"name\":\"x\",\"shape\":[2],\"datatype\":\"INT8\",\"parameters\":{\"binary_data_size\":2}},{\"name\":\"y\",\"shape\":[1],\"datatype\":\"BYTES\",\"parameters\":{\"binary_data_size\":5}}]}ab\x01\0\0\0z",
 ];
 
 const DOCUMENTS: &[&[u8]] = &[
@@ -84,8 +84,7 @@ const PREDICT: &[&[u8]] = &[
 const SMALL: &[&[u8]] = &[
     br#"{"ready":true}"#,
     br#"{"parameters":{"config":"{}","file:1/model.pt":"AP8=","unload_dependents":true}}"#,
-    b"128",
-    b"-99999999999",
+    b"64",
 ];
 
 fn limits() -> Limits {
@@ -201,7 +200,11 @@ fn reader(document: &[u8]) -> String {
     match theirs {
         Ok(_) => assert!(!comparable || !syntax, "serde_json takes it: {ours:?}"),
         Err(error) if error.to_string().contains("number out of range") => {}
-        Err(error) => assert!(!comparable || syntax, "serde_json refuses it: {error}"),
+        // A document may close the object around it; then members we refuse can come before the fault.
+        Err(error) => assert!(
+            !comparable || ours.is_err(),
+            "serde_json refuses it: {error}"
+        ),
     }
     answer(ours)
 }
