@@ -9,9 +9,7 @@ below, and unpacks only what linking and running on a CPU need:
 
     .libtorch/lib/           libtorch_cpu.so, libc10.so, libgomp.so.1, and the two small CUDA
                              libraries libtorch_cpu.so is linked with, though a CPU never calls them
-    .libtorch/lib/libtorch.so  a linker script in place of the real one, which wants libtorch_cuda.so
     .libtorch/include/       the C++ headers
-    .libtorch/build-version  read by the build of tch
 
 Run again, it says that all is in place and does nothing.
 """
@@ -87,13 +85,6 @@ PLATFORMS = (
     "manylinux2014_x86_64",
 )
 
-LINKER_SCRIPT = """\
-/* tch links -ltorch. The real libtorch.so only pulls in libtorch_cpu.so and libtorch_cuda.so; the
-   server opens the second itself, at start and where there is a driver, so here it is the first alone. */
-INPUT ( -ltorch_cpu )
-"""
-
-
 class Failure(Exception):
     """What went wrong and what to do about it, for a person."""
 
@@ -138,11 +129,10 @@ def build():
     for folder in (LIB, INCLUDE):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+    print("asking pip where the wheels are", flush=True)
     addresses = locate()
     for wheel in WHEELS:
         unpack(download(addresses[wheel.requirement], wheel), wheel)
-    (LIB / "libtorch.so").write_text(LINKER_SCRIPT)
-    (ROOT / "build-version").write_text(f"{VERSION}\n")
     sizes = {path.name: path.stat().st_size for path in LIB.iterdir()}
     STAMP.write_text(json.dumps({**expected(), "sizes": sizes}, indent=1) + "\n")
     shutil.rmtree(DOWNLOADS)  # only now: whatever fails before finds the wheels again

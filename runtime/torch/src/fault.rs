@@ -22,8 +22,8 @@ pub(crate) enum Fault {
 /// How libtorch says that memory ran out where the interpreter has turned the exception into text.
 const OUT_OF_MEMORY: [&str; 3] = ["out of memory", "can't allocate memory", "std::bad_alloc"];
 
-/// Ends each line of a TorchScript traceback that shows where it stopped; the message comes after.
-const HERE: &str = "<--- HERE";
+/// Heads each of the interpreter's tracebacks; the message comes after the last one.
+const TRACEBACK: &str = "Traceback of TorchScript";
 
 impl Fault {
     /// The outcome of a shim function. `error` is the text it left, if any; it is freed.
@@ -76,10 +76,32 @@ pub(crate) fn take(text: *mut c_char) -> Option<String> {
 /// The message alone, in one line: neither the model's source, which the interpreter quotes, nor a
 /// C++ backtrace.
 fn reason(text: &str) -> String {
-    let text = text.rfind(HERE).map_or(text, |at| &text[at + HERE.len()..]);
+    let text = text
+        .rfind(TRACEBACK)
+        .map_or(text, |at| message(&text[at..]));
     let text = text.split("\nException raised from").next().unwrap_or(text);
+    let text = text.strip_prefix("builtins.").unwrap_or(text);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     lines.join(" ").trim().to_owned()
+}
+
+/// From the line on that starts with an exception's class; frames and quoted source come before it.
+fn message(traceback: &str) -> &str {
+    let lines = traceback.split_inclusive('\n').skip(1);
+    let mut rest = traceback.split_once('\n').map_or("", |(_, rest)| rest);
+    for line in lines {
+        let is_class = |name: &str| {
+            !name.is_empty()
+                && name
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || "._".contains(c))
+        };
+        if line.split_once(':').is_some_and(|(name, _)| is_class(name)) {
+            return rest;
+        }
+        rest = &rest[line.len()..];
+    }
+    traceback
 }
 
 #[cfg(test)]
@@ -93,9 +115,20 @@ mod tests {
                     File \"code/m.py\", line 9, in forward\n    \
                     ops.prim.RaiseException(\"no\")\n    ~~~~~~ <--- HERE\n\n\
                     Traceback of TorchScript, original code (most recent call last):\n  \
-                    File \"m.py\", line 3, in forward\n    raise\n    ~~~~~ <--- HERE\n\
-                    ValueError: the first element\nis negative\n";
+                    File \"m.py\", line 3, in forward\n    raise\n    ~~~~~ <--- HERE\n        return x\n\n\
+                    builtins.ValueError: the first element\nis negative\n";
         assert_eq!(reason(text), "ValueError: the first element is negative");
+    }
+
+    #[test]
+    fn passes_over_the_frames_of_a_traced_model() {
+        let text = "Traceback of TorchScript, original code (most recent call last):\n\
+                    torch/jit/_trace.py(1216): trace_module\n<stdin>(3): <module>\n\
+                    RuntimeError: shape '[1, 4]' is invalid for input of size 8\n";
+        assert_eq!(
+            reason(text),
+            "RuntimeError: shape '[1, 4]' is invalid for input of size 8"
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
     python3 generate.py
 """
 
+import os
+import zipfile
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
@@ -164,14 +166,27 @@ SCRIPTED = {
 }
 
 
+def write(module: torch.jit.ScriptModule, name: str) -> None:
+    """Saves it without the debug records, which name the folders of whoever ran this."""
+    path, whole = HERE / f"{name}.pt", HERE / f"{name}.whole"
+    module.save(str(whole))
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w") as target:
+        for entry in source.infolist():
+            if not entry.filename.endswith(".debug_pkl"):
+                # A fixed date: the same model is the same file.
+                record = zipfile.ZipInfo(entry.filename.replace(f"{name}/", "model/", 1), (1980, 1, 1, 0, 0, 0))
+                target.writestr(record, source.read(entry))
+    os.remove(whole)
+
+
 def main() -> None:
     torch.manual_seed(3)
     for name, build in SCRIPTED.items():
-        torch.jit.script(build().eval()).save(str(HERE / f"{name}.pt"))
+        write(torch.jit.script(build().eval()), name)
     traced = torch.jit.trace(conv().eval(), torch.zeros(1, 1, 8, 8))
-    traced.save(str(HERE / "conv_traced.pt"))
+    write(traced, "conv_traced")
     lengths = (torch.zeros(1, 5), torch.ones(1, 5, dtype=torch.int64))
-    torch.jit.trace(MaskedMean(), lengths).save(str(HERE / "masked_mean_traced.pt"))
+    write(torch.jit.trace(MaskedMean(), lengths), "masked_mean_traced")
     torch.save({"weight": torch.zeros(2)}, HERE / "state_dict.pt")  # no TorchScript: must be refused
     for name, inputs in (("mlp", torch.arange(32.0).reshape(2, 16) / 32), ("conv_traced", torch.ones(1, 1, 8, 8))):
         outputs = torch.jit.load(str(HERE / f"{name}.pt"))(inputs)

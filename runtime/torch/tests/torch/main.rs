@@ -1,5 +1,7 @@
 //! The libtorch backend on real TorchScript files (`tests/models/`), through its public face only.
 
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
 mod fixture;
 
 mod inference;
