@@ -1,7 +1,7 @@
 //! What can be wrong with a body, in Triton's words where it has some.
 
 use crate::json::JsonError;
-use crate::{ClassificationError, Code, Coded, DataType, ShapeError, TensorError};
+use crate::{Code, Coded, DataType, ShapeError};
 
 /// Why a body could not be decoded, or a response not be written as the client asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -294,15 +294,9 @@ pub enum RestError {
         /// Its shape.
         shape: String,
     },
-    /// No best classes of such an output.
-    #[error(transparent)]
-    Classification(#[from] ClassificationError),
     /// Dimensions that make no shape.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Bytes that make no tensor.
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
 }
 
 impl RestError {
@@ -386,9 +380,7 @@ impl Coded for RestError {
             | Self::HalfOutput { .. }
             | Self::NotUtf8 { .. }
             | Self::Rows { .. }
-            | Self::Shape(_)
-            | Self::Tensor(_) => Code::InvalidArgument,
-            Self::Classification(error) => error.code(),
+            | Self::Shape(_) => Code::InvalidArgument,
         }
     }
 }
