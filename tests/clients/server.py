@@ -141,11 +141,11 @@ class Server:
         assert len(found) <= 1, (name, labels, found)
         return found[0] if found else 0.0
 
-    def in_flight(self, count: int, protocol: str = "http") -> None:
-        """Waits until that many requests are under way."""
-        name = "weir_runtime_requests_in_flight"
-        arrived = lambda: self.metric(name, protocol=protocol) >= count  # noqa: E731
-        wait_until(arrived, 10, f"{count} requests in flight")
+    def waiting(self, model: str, count: int) -> None:
+        """Blocks until that many requests wait for the model."""
+        name = "nv_inference_pending_request_count"
+        arrived = lambda: self.metric(name, model=model) >= count  # noqa: E731
+        wait_until(arrived, 10, f"{count} requests wait for {model}")
 
     def resident_bytes(self) -> int:
         return psutil.Process(self.process.pid).memory_info().rss

@@ -1,5 +1,6 @@
 """Ten thousand requests with random faults, then a good one: answered, and memory as before."""
 
+import errno
 import gzip
 import http.client
 import json
@@ -202,6 +203,11 @@ def send(server, seed: int) -> str:
             answer = connection.recv(65536)
         except (BrokenPipeError, ConnectionResetError):
             return kind.__name__
+        except OSError as error:
+            # It has refused and closed before all was sent.
+            if error.errno != errno.ENOTCONN:
+                raise
+            return kind.__name__
         assert not answer.startswith(b"HTTP/1.1 5") or kind in (model_raises, odd_tensor, control_noise), (
             kind.__name__, seed, answer[:500]
         )
@@ -273,11 +279,13 @@ def test_headers_that_never_end_are_cut_off(tmp_path):
         server.kill()
 
 
-def test_half_closed_connection_gets_its_answer(victim):
+def test_half_closed_connection_is_answered_or_closed(victim):
+    """Over HTTP/1 the end of what a client sends is how a server learns that it has gone; one that
+    half-closes and waits looks the same. It gets the answer or the end of the connection, at once."""
     body = json.dumps(wire.add_sub()).encode()
     answer = wire.raw(victim.http_port, http_bytes(body, {}), half_close=True)
-    assert wire.status_of(answer) == 200
-    assert b'"OUTPUT0"' in answer
+    assert answer == b"" or (wire.status_of(answer) == 200 and b'"OUTPUT0"' in answer)
+    good(victim)
 
 
 def test_dropped_connections_leave_the_queue(victim):

@@ -263,11 +263,11 @@ def test_reload_that_fails_leaves_the_old_one_serving(explicit, repository):
 def test_unload_lets_running_requests_finish(explicit):
     assert load(explicit, "slow").status == 200
     with ThreadPoolExecutor() as pool:
-        running = pool.submit(explicit.infer, "slow", ONE)
-        explicit.in_flight(1)
+        running = [pool.submit(explicit.infer, "slow", ONE) for _ in range(2)]
+        explicit.waiting("slow", 1)
         assert unload(explicit, "slow").status == 200
         assert explicit.infer("slow", ONE).status in (400, 404, 503)
-        assert running.result().outputs()["OUTPUT0"]["data"] == [10]
+        assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10]] * 2
 
 
 def test_reload_under_load_fails_no_request(explicit, repository):

@@ -62,7 +62,7 @@ def test_open_but_idle_connections_do_not_hold_it(fresh):
 def test_eight_in_flight_are_answered(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(8)]
-        fresh.in_flight(8)
+        fresh.waiting("slow", 6)
         fresh.terminate()
         answers = [future.result() for future in running]
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[7] * 8] * 8
@@ -74,7 +74,7 @@ def test_grpc_in_flight_is_answered(fresh):
     with grpc.insecure_channel(fresh.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         running = [stub.ModelInfer.future(body) for _ in range(4)]
-        fresh.in_flight(4, "grpc")
+        fresh.waiting("slow", 3)
         fresh.terminate()
         answers = [call.result() for call in running]
     assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0"] * 4
@@ -127,7 +127,7 @@ def ask(connection: http.client.HTTPConnection, n: int) -> str:
 def test_new_connections_are_refused_while_draining(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(6)]
-        fresh.in_flight(6)
+        fresh.waiting("slow", 4)
         fresh.terminate()
 
         def refused() -> bool:
@@ -155,7 +155,7 @@ def test_exit_timeout_shorter_than_the_work(tmp_path, repository):
     with ThreadPoolExecutor(12) as pool:
         for _ in range(12):
             pool.submit(quietly, server)
-        server.in_flight(12)
+        server.waiting("slow", 10)
         started = time.monotonic()
         server.terminate()
         code = server.exit_code()

@@ -1,10 +1,13 @@
 """Statistics and metrics count what happened."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import tritonclient.http as http_client
 
 import wire
 from adapters import field
+from server import wait_until
 from test_batching import Change, number, together
 from wire import request, tensor
 
@@ -163,10 +166,6 @@ def test_refusals_are_counted(server):
 
 
 def test_pending_requests_show_while_they_wait(server):
-    from concurrent.futures import ThreadPoolExecutor
-
-    from server import wait_until
-
     body = request(tensor("INPUT0", "INT32", [8, 1], [1] * 8))
     with ThreadPoolExecutor(6) as pool:
         futures = [pool.submit(server.infer, "slow", body) for _ in range(6)]
@@ -176,14 +175,21 @@ def test_pending_requests_show_while_they_wait(server):
         wait_until(lambda: pending() == 0, 5, "none waits any more")
 
 
+def test_requests_in_flight_show(server):
+    count = lambda: server.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(server.infer, "slow", number(n)) for n in range(4)]
+        wait_until(lambda: count() == 4, 5, "four are in flight")
+        assert all(future.result().status == 200 for future in futures)
+    wait_until(lambda: count() == 0, 5, "none is in flight")
+
+
 def test_metrics_path_with_a_slash(server):
     assert wire.call(server.metrics_port, "GET", "/metrics/").status == 200
     assert wire.call(server.metrics_port, "GET", "/other").status == 404
 
 
 def test_concurrent_scrapes(server):
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda _: server.metrics_text(), range(40)))
     assert all("nv_inference_count" in text for text in texts)
