@@ -247,10 +247,14 @@ unsafe fn argument(raw: &RawArgument) -> Argument {
 /// # Safety
 /// What `shape` points to must be alive.
 unsafe fn example(shape: RawShape) -> Option<Example> {
+    if shape.element_type < 0 {
+        return None;
+    }
     // SAFETY: the caller says that it is alive.
-    (shape.element_type >= 0).then(|| Example {
+    let sizes = unsafe { sizes_of(shape) };
+    Some(Example {
         element_type: shape.element_type,
-        sizes: unsafe { sizes_of(shape) },
+        sizes,
     })
 }
 

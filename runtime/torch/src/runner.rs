@@ -100,7 +100,7 @@ impl Runner {
         let tensor = match tensor.map_err(Fault::of_run)? {
             Some(borrowed) => borrowed,
             None => Tensor::filled(element_type, &sizes, |out| {
-                gather::gather(column, size, out)
+                gather::gather(column, size, out);
             })
             .map_err(Fault::of_run)?,
         };
