@@ -70,14 +70,14 @@ def test_eight_in_flight_are_answered(fresh):
 
 
 def test_grpc_in_flight_is_answered(fresh):
-    body = message("slow", ("INPUT0", "INT32", [1, 1], {"int_contents": [5]}))
+    body = message("slow", ("INPUT0", "INT32", [8, 1], {"int_contents": [5] * 8}))
     with grpc.insecure_channel(fresh.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         running = [stub.ModelInfer.future(body) for _ in range(4)]
         fresh.waiting("slow", 3)
         fresh.terminate()
         answers = [call.result() for call in running]
-    assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0"] * 4
+    assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0" * 8] * 4
     assert fresh.exit_code() == 0
 
 

@@ -153,7 +153,7 @@ def main() -> None:
     if worst > TOLERANCE:
         raise SystemExit(f"more than {TOLERANCE}; nothing written")
     (MODEL / "1").mkdir(parents=True, exist_ok=True)
-    traced.save(str(MODEL / "1" / "model.pt"))
+    torch.jit.save(traced, MODEL / "1" / "model.pt")
     shutil.copy(HERE / "config.pbtxt", MODEL / "config.pbtxt")
     write_inputs(source)
     size = (MODEL / "1" / "model.pt").stat().st_size
