@@ -61,9 +61,9 @@ impl<T: Item> Assembler<T> {
         policy.max_weight = policy.max_weight.max(1);
         policy.preferred.sort_unstable();
         Self {
+            groups: Groups::new(policy.max_weight.max(1)),
             policy,
             entries: Slab::new(),
-            groups: Groups::default(),
             alarms: BTreeSet::new(),
             backlog: Backlog::default(),
             running: Vec::new(),

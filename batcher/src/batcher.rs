@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-use crate::ticket::{Claim, Claims};
+use crate::ticket::{Call, Claim, Claims};
 use crate::work::Seat;
 use crate::{
     Assembler, Due, Id, Item, Lapsed, Observer, Ordering, Policy, Puller, Sequence, SubmitError,
@@ -110,8 +110,9 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         Self { handle }
     }
 
-    /// Queues an item and returns the future of its answer. Never waits. Dropping the ticket takes
-    /// the item out of the queue.
+    /// Queues an item and returns the future of its answer. Never waits. A device that sleeps is woken
+    /// when the ticket is first polled; see [`Ticket::will_wake`]. Dropping the ticket takes the item
+    /// out of the queue.
     ///
     /// # Errors
     /// [`SubmitError`] at once when the queue is full or closed, or when the item would be late.
@@ -124,7 +125,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
             Ok(admitted) => {
                 shared.observer.admitted(admitted.queued);
                 let claims: Arc<dyn Claims> = Arc::clone(shared) as _;
-                Ok(Ticket::new(claims, answer, admitted.claim))
+                Ok(Ticket::new(claims, answer, admitted.claim, admitted.call))
             }
             Err(error) => {
                 shared.observer.refused(&error);
@@ -196,7 +197,7 @@ impl<I: Item, O: Send + 'static> State<I, O> {
         }
     }
 
-    fn admitted(&self, id: Id, submitted: Instant, deadline: Option<Instant>) -> Admitted {
+    fn admitted(&mut self, id: Id, submitted: Instant, deadline: Option<Instant>) -> Admitted {
         let claim = Claim {
             id,
             submitted,
@@ -204,7 +205,16 @@ impl<I: Item, O: Send + 'static> State<I, O> {
             deadline,
         };
         let queued = self.assembler.queued();
-        Admitted { claim, queued }
+        let call = if self.wants_waking(submitted) {
+            Call::Due
+        } else {
+            Call::Settled
+        };
+        Admitted {
+            claim,
+            queued,
+            call,
+        }
     }
 
     /// Whether a sleeping puller has to be woken for what is due; remembers that it is.
@@ -234,6 +244,10 @@ impl<I: Item, O: Send + 'static> Claims for Shared<I, O> {
         self.lapse(lapsed);
     }
 
+    fn wake(&self) {
+        self.due.notify_one();
+    }
+
     fn forget(&self, id: Id) {
         let forgotten = self.state.lock().assembler.forget(id);
         if forgotten.is_some() {
@@ -253,6 +267,7 @@ struct Admitted {
     claim: Claim,
     /// How many are queued now.
     queued: usize,
+    call: Call,
 }
 
 impl<I: Item, O: Send + 'static> Shared<I, O> {
@@ -265,13 +280,9 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         let mut state = self.state.lock();
         let now = clock::now();
         let admitted = state.assembler.admit(item, terms, now);
-        let admitted = admitted.map(|id| state.admitted(id, now, terms.deadline));
         let lapsed = state.assembler.expire(now);
-        let wake = admitted.is_ok() && state.wants_waking(now);
+        let admitted = admitted.map(|id| state.admitted(id, now, terms.deadline));
         drop(state);
-        if wake {
-            self.due.notify_one();
-        }
         // A refused item is dropped here, not under the lock.
         (admitted.map_err(|refused| refused.error), lapsed)
     }

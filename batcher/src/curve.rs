@@ -75,11 +75,14 @@ impl Curve {
         Some(Duration::from_nanos(nanos as u64))
     }
 
-    /// The estimated time of one row at the best measured size, in nanoseconds.
+    /// The estimated time of one row in nanoseconds, in batches of up to `most` rows of the best size.
+    /// While larger batches than those measured are possible, they are taken to be no slower: who
+    /// refuses work for its predicted wait must not overrate it.
     #[must_use]
-    pub fn row(&self) -> Option<f64> {
-        let rows = self.points.iter().map(Point::row);
-        rows.reduce(f64::min)
+    pub fn row(&self, most: usize) -> Option<f64> {
+        let last = self.points.last()?;
+        let hoped = last.nanos / most.max(last.weight) as f64;
+        Some(self.points.iter().map(Point::row).fold(hoped, f64::min))
     }
 
     /// The weight up to `most` with the best estimated time per row; the smallest of those within

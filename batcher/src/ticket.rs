@@ -23,12 +23,24 @@ pub struct Ticket<O> {
     /// Made on the first poll that has to wait for it: most items have no timeout.
     timer: Option<Pin<Box<Sleep>>>,
     fate: Fate,
+    call: Call,
+}
+
+/// Whether a sleeping device is still to be woken for a ticket's item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// The first poll does it, or the drop.
+    Due,
+    /// Done, or nobody sleeps.
+    Settled,
 }
 
 /// What a ticket asks of its queue, which knows its items' type.
 pub(crate) trait Claims: Send + Sync {
     /// Answers every item whose time is over.
     fn expire(&self, now: Instant);
+    /// Wakes a device that sleeps.
+    fn wake(&self);
     /// Takes an item out whose caller went away.
     fn forget(&self, id: Id);
     /// Counts an item that was too late on its device.
@@ -55,13 +67,28 @@ impl<O> Ticket<O> {
         claims: Arc<dyn Claims>,
         answer: oneshot::Receiver<Result<O, SubmitError>>,
         claim: Claim,
+        call: Call,
     ) -> Self {
         Self {
+            call,
             claims,
             answer,
             claim,
             timer: None,
             fate: Fate::Open,
+        }
+    }
+
+    /// Whether polling it will wake a sleeping device. Who has more to submit at the same moment does
+    /// that first, so that one batch takes it all.
+    #[must_use]
+    pub fn will_wake(&self) -> bool {
+        self.call == Call::Due
+    }
+
+    fn wake(&mut self) {
+        if std::mem::replace(&mut self.call, Call::Settled) == Call::Due {
+            self.claims.wake();
         }
     }
 
@@ -103,6 +130,7 @@ impl<O> Future for Ticket<O> {
     type Output = Result<O, SubmitError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.wake();
         let mut over = None;
         loop {
             if let Poll::Ready(answer) = self.poll_answer(cx) {
@@ -120,6 +148,7 @@ impl<O> Future for Ticket<O> {
 
 impl<O> Drop for Ticket<O> {
     fn drop(&mut self) {
+        self.wake();
         match self.fate {
             Fate::Open => self.claims.forget(self.claim.id),
             Fate::Settled => {}

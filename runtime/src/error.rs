@@ -130,13 +130,14 @@ impl Coded for ServeError {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
             Self::Codec { code, .. } | Self::Repository { code, .. } => *code,
-            Self::UnknownModel(_)
-            | Self::UnknownVersion { .. }
-            | Self::NoVersions(_)
-            | Self::NotFound(_) => Code::NotFound,
-            Self::VersionNotReady { .. } | Self::Draining | Self::Exiting | Self::QueueTimeout => {
-                Code::Unavailable
+            Self::UnknownModel(_) | Self::UnknownVersion { .. } | Self::NotFound(_) => {
+                Code::NotFound
             }
+            Self::NoVersions(_)
+            | Self::VersionNotReady { .. }
+            | Self::Draining
+            | Self::Exiting
+            | Self::QueueTimeout => Code::Unavailable,
             Self::QueueFull | Self::PredictedWait { .. } => Code::Overloaded,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
             Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,

@@ -4,6 +4,7 @@ mod policy;
 mod samples;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use weir_protocol::grpc::proto;
 use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
 use crate::config::ModelConfig;
 use crate::engine::{Engine, EngineSpec, WarmUpPlan};
+use crate::gate::{Closed, Gate};
 use crate::repository::{Launch, VersionSource};
 use crate::request::Interface;
 
@@ -41,7 +43,11 @@ pub struct Loaded {
     pub config: Arc<ModelConfig>,
     /// How long loading and warming up took.
     pub load: Duration,
+    gate: Gate,
 }
+
+/// A version in use: it stays open for its holder, however soon it is replaced.
+pub struct InUse(Arc<Loaded>);
 
 impl Launcher {
     /// A launcher that tries `backends` in order.
@@ -98,6 +104,7 @@ impl Launcher {
             engine,
             config: Arc::new(config),
             load: started.elapsed(),
+            gate: Gate::default(),
         })
     }
 
@@ -136,12 +143,38 @@ impl Launch for Launcher {
     }
 
     async fn retire(&self, served: Arc<Loaded>) {
+        served.gate.close().await;
         served.engine.drain().await;
     }
 
     fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError> {
         self.backend(backend)
             .map(|backend| backend.default_filename())
+    }
+}
+
+impl InUse {
+    /// Takes a version into use.
+    ///
+    /// # Errors
+    /// [`Closed`] when it is being retired; by now the repository has its successor, or none.
+    pub(crate) fn take(loaded: Arc<Loaded>) -> Result<Self, Closed> {
+        loaded.gate.enter()?;
+        Ok(Self(loaded))
+    }
+}
+
+impl Deref for InUse {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.gate.leave();
     }
 }
 

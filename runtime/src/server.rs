@@ -9,7 +9,7 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
 use crate::engine::{Call, Engine, Inferred};
 use crate::error::ServeError;
-use crate::launch::{Launcher, Loaded};
+use crate::launch::{InUse, Launcher, Loaded};
 use crate::repository::{Dependents, IndexEntry, Listing, LoadOptions, Repository, Serving};
 use crate::settings::log::LogStore;
 use crate::settings::trace::TraceStore;
@@ -159,8 +159,15 @@ impl Server {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn find(&self, model: &str, version: &str) -> Result<Arc<Loaded>, ServeError> {
-        self.repository.find(model, version)
+    pub fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
+        loop {
+            let loaded = self.repository.find(model, version)?;
+            // Closed while we looked: the repository switches before it retires, so the next look
+            // finds the successor or that there is none.
+            if let Ok(in_use) = InUse::take(loaded) {
+                return Ok(in_use);
+            }
+        }
     }
 
     /// Runs one request on a version that [`Server::find`] gave.
@@ -238,14 +245,17 @@ impl Server {
     /// Statistics of one version, of all ready versions of a model, or of everything.
     ///
     /// # Errors
-    /// As [`Server::find`], with Triton's own sentence.
+    /// [`ServeError::NotFound`] for a model or version that does not answer.
     pub fn statistics(
         &self,
         model: &str,
         version: &str,
     ) -> Result<Vec<(String, u64, Snapshot)>, ServeError> {
-        if !model.is_empty() {
-            self.find(model, version)?;
+        if !model.is_empty() && self.repository.find(model, version).is_err() {
+            return Err(ServeError::NotFound(match version {
+                "" => format!("requested model '{model}' is not available"),
+                _ => format!("requested model version is not available for model '{model}'"),
+            }));
         }
         let wanted = |name: &str, number: u64| {
             (model.is_empty() || model == name)

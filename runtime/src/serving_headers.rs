@@ -11,7 +11,12 @@ pub(crate) fn server_timing(cost: &Cost) -> String {
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let mut text = String::with_capacity(48);
     // Writing to a String cannot fail.
-    let _ = write!(text, "queue;dur={:.3}, compute;dur={:.3}", ms(cost.queue), ms(cost.compute()));
+    let _ = write!(
+        text,
+        "queue;dur={:.3}, compute;dur={:.3}",
+        ms(cost.queue),
+        ms(cost.compute())
+    );
     text
 }
 

@@ -23,7 +23,11 @@ const BACKLOG: i32 = 4096;
 /// # Errors
 /// The operating system's, `AddrInUse` among them.
 pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // A restarted server takes its port back at once.
     socket.set_reuse_address(true)?;
     if port == PortUse::Shared {

@@ -26,6 +26,8 @@ pub(super) struct Groups<G> {
     uses: u64,
     /// Nanoseconds a row takes in batches of any group.
     pace: Option<f64>,
+    /// The largest batch, in rows.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -41,9 +43,11 @@ pub(super) struct Lot<G> {
     used: u64,
 }
 
-impl<G> Default for Groups<G> {
-    fn default() -> Self {
+impl<G> Groups<G> {
+    /// No groups yet; batches of theirs have `most` rows at most.
+    pub(super) fn new(most: usize) -> Self {
         Self {
+            most,
             index: HashMap::new(),
             lots: Slab::new(),
             heads: BTreeSet::new(),
@@ -155,7 +159,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
 
     /// Nanoseconds of a device that an item of this weight will probably take.
     pub(super) fn cost(&self, group: usize, weight: usize) -> u64 {
-        let row = self.lots[group].curve.row().or(self.pace);
+        let row = self.lots[group].curve.row(self.most).or(self.pace);
         row.map_or(0, |row| (row * weight as f64) as u64)
     }
 
