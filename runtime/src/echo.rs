@@ -10,7 +10,7 @@ use weir_protocol::{DataType, Parameters, Tensor};
 
 use crate::backend::{
     Answer, Backend, Batch, Device, Instance, LoadError, Model, ModelError, ModelSource, Signature,
-    TensorConfig, Timing,
+    TensorConfig, Timing, WarmUp,
 };
 
 /// Rows an echo model takes at once when nobody said: more than any test gathers by accident.
@@ -73,6 +73,11 @@ impl Backend for EchoBackend {
 impl Model for EchoModel {
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// Sleeping does not get faster, and measuring it would take as long as it sleeps.
+    fn warm_up(&self) -> WarmUp {
+        WarmUp::Needless
     }
 
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {

@@ -1,10 +1,16 @@
 //! Binding a port. Apart from serving it, so that a taken port is known before models load.
 
+mod accept;
+mod stream;
+
 use std::io;
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
+
+pub use accept::Acceptor;
+pub use stream::Stream;
 
 /// Whether a port is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

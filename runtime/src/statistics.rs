@@ -8,7 +8,6 @@ mod histogram;
 mod json;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -35,8 +34,6 @@ pub const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
 #[derive(Debug)]
 pub struct Statistics {
     totals: Mutex<Snapshot>,
-    /// Requests admitted and not yet executing. Apart from `totals`: it changes per request.
-    pending: AtomicU64,
 }
 
 /// One execution, as the engine measured it.
@@ -177,7 +174,7 @@ pub struct Snapshot {
     pub batch_size: Histogram,
     /// Time to the first response, in ms.
     pub first_response: Histogram,
-    /// Requests admitted and not yet executing.
+    /// Requests admitted and not yet executing; the queue knows, and whoever asks it fills this in.
     pub pending: u64,
 }
 
@@ -195,7 +192,6 @@ impl Statistics {
     pub fn with_first_response_bounds(instances: usize, bounds: &[f64]) -> Self {
         Self {
             totals: Mutex::new(Snapshot::empty(instances, bounds)),
-            pending: AtomicU64::new(0),
         }
     }
 
@@ -218,26 +214,6 @@ impl Statistics {
         totals.add_failure(Reason::Rejected, spent);
     }
 
-    /// Notes `requests` more waiting for execution.
-    pub fn add_pending(&self, requests: usize) {
-        self.pending.fetch_add(requests as u64, Ordering::Relaxed);
-    }
-
-    /// Notes `requests` that wait no longer, whatever became of them.
-    pub fn sub_pending(&self, requests: usize) {
-        let less = |pending: u64| Some(pending.saturating_sub(requests as u64));
-        // The closure never returns `None`, so the update never fails.
-        let _ = self
-            .pending
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-
-    /// Requests admitted and not yet executing.
-    #[must_use]
-    pub fn pending(&self) -> u64 {
-        self.pending.load(Ordering::Relaxed)
-    }
-
     /// Replaces what is known of the memory held.
     pub fn set_memory(&self, memory: Vec<MemoryUsage>) {
         self.totals.lock().memory = memory;
@@ -246,13 +222,38 @@ impl Statistics {
     /// All of it, at one moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = self.totals.lock().clone();
-        snapshot.pending = self.pending();
-        snapshot
+        self.totals.lock().clone()
     }
 }
 
+/// The index of a request's only response, as Triton keys its response statistics.
+const FIRST_RESPONSE: &str = "0";
+
+/// What became of responses.
+struct Responses {
+    compute_infer: Tally,
+    compute_output: Tally,
+    success: Tally,
+    fail: Tally,
+    cancel: Tally,
+}
+
 impl Snapshot {
+    /// Every request has one response; none before the first request.
+    fn responses(&self) -> Option<Responses> {
+        let cancel = Tally {
+            count: self.failures[Reason::Canceled.index()],
+            ns: 0,
+        };
+        (self.success.count + self.fail.count > 0).then_some(Responses {
+            compute_infer: self.compute_infer,
+            compute_output: self.compute_output,
+            success: self.success,
+            fail: self.fail,
+            cancel,
+        })
+    }
+
     fn empty(instances: usize, first_response_bounds: &[f64]) -> Self {
         Self {
             last_inference_ms: 0,

@@ -105,7 +105,7 @@ impl Ports {
                 listener,
                 front,
                 requests,
-                listen_options(grpc),
+                listen_options(grpc, config),
                 stop.clone(),
             );
             tasks.spawn(
@@ -172,12 +172,13 @@ fn grpc_options(grpc: &GrpcConfig) -> GrpcOptions {
     }
 }
 
-fn listen_options(grpc: &GrpcConfig) -> GrpcListenOptions {
+fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
     GrpcListenOptions {
         keepalive_time: Some(grpc.keepalive_time),
         keepalive_timeout: grpc.keepalive_timeout,
         max_connection_age: grpc.max_age,
         max_connection_age_grace: grpc.max_age_grace,
+        max_connections: config.max_connections.get(),
         max_message: MAX_MESSAGE,
         compression: match grpc.compression {
             args::Compression::None => Compression::Off,

@@ -1,13 +1,14 @@
 //! The gRPC port.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{Stream, stream};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Server as Transport;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::HealthServer;
 use tower::layer::layer_fn;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
@@ -17,6 +18,7 @@ use super::Grpc;
 use super::edge::Edge;
 use super::health::Readiness;
 use crate::metrics::Requests;
+use crate::socket::{self, Acceptor};
 
 /// How the gRPC port behaves.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,8 @@ pub struct GrpcListenOptions {
     pub max_connection_age: Option<Duration>,
     /// Time its calls then have; `None` is no limit.
     pub max_connection_age_grace: Option<Duration>,
+    /// Connections served at once; more wait to be accepted.
+    pub max_connections: usize,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
     /// Whether responses are packed.
@@ -93,7 +97,11 @@ pub async fn serve(
         .add_optional_service(reflection().build_v1().ok())
         .add_optional_service(reflection().build_v1alpha().ok())
         .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            incoming(Acceptor::new(
+                listener,
+                listen.max_connections,
+                stop.clone(),
+            )),
             stop.cancelled_owned(),
         )
         .await
@@ -105,4 +113,12 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// Connections as they are accepted, for ever: the transport stops asking for more by itself.
+fn incoming(acceptor: Acceptor) -> impl Stream<Item = io::Result<socket::Stream>> {
+    stream::unfold(acceptor, |acceptor| async move {
+        let stream = acceptor.accept().await;
+        Some((Ok(stream), acceptor))
+    })
 }

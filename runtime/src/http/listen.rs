@@ -1,66 +1,34 @@
 //! Accepts connections, bounds them, and ends them without losing an accepted request.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Http;
+use crate::socket::{Acceptor, Stream};
 
 /// Serves until `stop`; then finishes what is in flight and returns. Idle connections close.
 pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let connections = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(http.options.max_connections));
+    let acceptor = Acceptor::new(listener, http.options.max_connections, stop.clone());
     loop {
-        let accepted = tokio::select! {
+        let stream = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            stream = acceptor.accept() => stream,
         };
-        let Some((stream, place)) = accepted else {
-            continue;
-        };
-        connections.spawn(converse(stream, Arc::clone(&http), stop.clone(), place));
+        connections.spawn(converse(stream, Arc::clone(&http), stop.clone()));
     }
-    drop(listener);
+    drop(acceptor);
     connections.close();
     connections.wait().await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
-        Err(error) => {
-            // Out of file descriptors, most likely: retrying at once would spin.
-            tracing::warn!(%error, "cannot accept a connection");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
-    }
-}
-
-/// Long enough not to spin, short enough that no client notices.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-
-async fn converse(
-    stream: TcpStream,
-    http: Arc<Http>,
-    stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
-) {
-    // Answers are small and awaited: Nagle's algorithm would hold them back.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
+async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     let header_timeout = http.options.header_timeout;
     let service = service_fn(move |request| {
         let http = Arc::clone(&http);

@@ -1,7 +1,9 @@
 use weir_protocol::Code;
 
 use super::*;
-use crate::statistics::{BatchRecord, Outcome, Reason, Refusal, RequestRecord, Statistics};
+use crate::statistics::{
+    BatchRecord, Outcome, Reason, Refusal, RequestRecord, Snapshot, Statistics,
+};
 
 #[derive(Debug)]
 struct Fixture {
@@ -27,12 +29,14 @@ impl Sources for Fixture {
         });
         statistics.record_failure(Reason::Backend, Duration::ZERO);
         statistics.record_refusal(Refusal::QueueFull, Duration::ZERO);
-        statistics.add_pending(4);
         vec![ModelSample {
             name: "m".to_owned(),
             version: 1,
             tags: vec![("team".to_owned(), "a\"b".to_owned())],
-            snapshot: statistics.snapshot(),
+            snapshot: Snapshot {
+                pending: 4,
+                ..statistics.snapshot()
+            },
             predicted_wait: Duration::from_millis(1500),
             load: Duration::from_secs(2),
         }]

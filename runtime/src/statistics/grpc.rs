@@ -1,8 +1,10 @@
 //! Statistics as the gRPC service writes them.
 
+use std::collections::BTreeMap;
+
 use weir_protocol::grpc::proto;
 
-use super::{BatchTally, MemoryUsage, Snapshot, Tally};
+use super::{BatchTally, FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
 
 impl Snapshot {
     /// The message of `ModelStatistics`, every field set that HTTP has.
@@ -23,8 +25,23 @@ impl Snapshot {
             inference_stats: Some(self.infer_statistics()),
             batch_stats: self.batches.iter().map(batch).collect(),
             memory_usage: self.memory.iter().map(Into::into).collect(),
-            response_stats: std::collections::BTreeMap::new(),
+            response_stats: self.response_stats(),
         }
+    }
+
+    fn response_stats(&self) -> BTreeMap<String, proto::InferResponseStatistics> {
+        let responses = self.responses().map(|of| proto::InferResponseStatistics {
+            compute_infer: Some(of.compute_infer.into()),
+            compute_output: Some(of.compute_output.into()),
+            success: Some(of.success.into()),
+            fail: Some(of.fail.into()),
+            empty_response: Some(Tally::default().into()),
+            cancel: Some(of.cancel.into()),
+        });
+        responses
+            .map(|of| (FIRST_RESPONSE.to_owned(), of))
+            .into_iter()
+            .collect()
     }
 
     fn infer_statistics(&self) -> proto::InferStatistics {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MemoryUsage, Snapshot, Tally};
+use super::{FIRST_RESPONSE, MemoryUsage, Snapshot, Tally};
 
 /// The body of `GET …/stats`: one entry per model version.
 pub fn statistics_body<'a>(models: impl IntoIterator<Item = (&'a str, u64, Snapshot)>) -> Value {
@@ -35,10 +35,24 @@ impl Snapshot {
                 "cache_hit": tally(Tally::default()),
                 "cache_miss": tally(Tally::default()),
             },
-            "response_stats": {},
+            "response_stats": self.response_stats(),
             "batch_stats": self.batch_stats(),
             "memory_usage": self.memory.iter().map(memory).collect::<Vec<_>>(),
         })
+    }
+
+    fn response_stats(&self) -> Value {
+        let Some(of) = self.responses() else {
+            return json!({});
+        };
+        json!({ FIRST_RESPONSE: {
+            "compute_infer": tally(of.compute_infer),
+            "compute_output": tally(of.compute_output),
+            "success": tally(of.success),
+            "fail": tally(of.fail),
+            "empty_response": tally(Tally::default()),
+            "cancel": tally(of.cancel),
+        } })
     }
 
     fn batch_stats(&self) -> Vec<Value> {

@@ -1,0 +1,57 @@
+//! Accepts connections, as many as there are places.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::Stream;
+
+/// A listener with room for so many connections; who finds none waits in the kernel's backlog.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+/// Long enough not to spin while there are no file descriptors, short enough that no client notices.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Acceptor {
+    /// Room for that many at once. When `stop` is cancelled, silent connections end.
+    #[must_use]
+    pub fn new(listener: TcpListener, connections: usize, stop: CancellationToken) -> Self {
+        let places = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
+        Self {
+            listener,
+            places: Arc::new(places),
+            stop,
+        }
+    }
+
+    /// The next connection, once there is room for it. Can be dropped while it waits.
+    pub async fn accept(&self) -> Stream {
+        loop {
+            match self.try_accept().await {
+                Ok(stream) => return stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn try_accept(&self) -> io::Result<Stream> {
+        let place = Arc::clone(&self.places)
+            .acquire_owned()
+            .await
+            .map_err(io::Error::other)?;
+        let (tcp, _) = self.listener.accept().await?;
+        Ok(Stream::new(tcp, place, self.stop.clone()))
+    }
+}
