@@ -25,11 +25,11 @@ impl Snapshot {
             inference_stats: Some(self.infer_statistics()),
             batch_stats: self.batches.iter().map(batch).collect(),
             memory_usage: self.memory.iter().map(Into::into).collect(),
-            response_stats: self.response_stats(),
+            response_stats: self.response_statistics(),
         }
     }
 
-    fn response_stats(&self) -> BTreeMap<String, proto::InferResponseStatistics> {
+    fn response_statistics(&self) -> BTreeMap<String, proto::InferResponseStatistics> {
         let responses = self.responses().map(|of| proto::InferResponseStatistics {
             compute_infer: Some(of.compute_infer.into()),
             compute_output: Some(of.compute_output.into()),
