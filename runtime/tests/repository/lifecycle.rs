@@ -67,7 +67,7 @@ async fn lookups() {
 }
 
 #[tokio::test]
-async fn a_known_model_without_versions() {
+async fn a_model_nobody_loaded_is_as_good_as_unknown() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &[]).await;
     assert!(repository.known("m"));
@@ -75,7 +75,7 @@ async fn a_known_model_without_versions() {
     let error = repository.find("m", "").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "Request for unknown model: 'm' has no available versions"
+        "Request for unknown model: 'm' is not found"
     );
     assert_eq!(repository.model("m").unwrap_err(), error);
     assert!(
