@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use corpus::{Corpus, Rng};
-use targets::TARGETS;
+use targets::{TARGETS, Target};
 
 /// No input here has more than a few kilobytes; a decoder that needs this long is not linear.
 const TOO_SLOW: Duration = Duration::from_secs(2);
@@ -36,23 +36,28 @@ fn seeds_are_taken() {
 #[test]
 fn every_body_is_answered() {
     let budget = seconds();
-    let (report, finished) = std::sync::mpsc::sync_channel(1);
-    // A thread of its own, so that an endless loop fails the test instead of hanging it.
-    let runner = std::thread::spawn(move || {
-        let runs = run(budget);
-        let _ = report.send(());
-        runs
+    // Threads of their own: each target has the whole time, and an endless loop fails the test
+    // instead of hanging it.
+    let runners = TARGETS.iter().map(|target| {
+        let (report, finished) = std::sync::mpsc::sync_channel(1);
+        let runner = std::thread::spawn(move || {
+            let runs = run(target, budget);
+            let _ = report.send(());
+            runs
+        });
+        (target, runner, finished)
     });
-    if finished
-        .recv_timeout(budget + Duration::from_secs(60))
-        .is_err()
-        && !runner.is_finished()
-    {
-        panic!("a decoder hangs");
-    }
-    match runner.join() {
-        Ok(runs) => println!("{runs} inputs, no finding"),
-        Err(finding) => std::panic::resume_unwind(finding),
+    for (target, runner, finished) in runners.collect::<Vec<_>>() {
+        let name = target.name;
+        let waited = finished.recv_timeout(budget + Duration::from_secs(60));
+        assert!(
+            waited.is_ok() || runner.is_finished(),
+            "{name}: a decoder hangs"
+        );
+        match runner.join() {
+            Ok(runs) => println!("{name}: {runs} inputs in {budget:?}, no finding"),
+            Err(finding) => std::panic::resume_unwind(finding),
+        }
     }
 }
 
@@ -69,33 +74,28 @@ fn seconds() -> Duration {
     clippy::disallowed_methods,
     reason = "bounds the run and times each input"
 )]
-fn run(budget: Duration) -> u64 {
+fn run(target: &Target, budget: Duration) -> u64 {
     let mut rng = Rng::new(0x5eed_0f3e_1234_5678);
-    let mut corpora: Vec<Corpus> = TARGETS
-        .iter()
-        .map(|target| Corpus::new(target.seeds))
-        .collect();
+    let mut corpus = Corpus::new(target.seeds);
     let begin = Instant::now();
     let mut runs = 0;
     while begin.elapsed() < budget {
-        for (target, corpus) in TARGETS.iter().zip(&mut corpora) {
-            let input = corpus.mutate(&mut rng);
-            let start = Instant::now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| (target.check)(&input)));
-            let shown = || String::from_utf8_lossy(&input).escape_debug().to_string();
-            match outcome {
-                Ok(outcome) => corpus.learn(input.clone(), &outcome),
-                Err(_) => panic!("{}: {} (bytes {input:?})", target.name, shown()),
-            }
-            let took = start.elapsed();
-            assert!(
-                took < TOO_SLOW,
-                "{} took {took:?}: {}",
-                target.name,
-                shown()
-            );
-            runs += 1;
+        let input = corpus.mutate(&mut rng);
+        let start = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| (target.check)(&input)));
+        let shown = || String::from_utf8_lossy(&input).escape_debug().to_string();
+        match outcome {
+            Ok(outcome) => corpus.learn(input.clone(), &outcome),
+            Err(_) => panic!("{}: {} (bytes {input:?})", target.name, shown()),
         }
+        let took = start.elapsed();
+        assert!(
+            took < TOO_SLOW,
+            "{} took {took:?}: {}",
+            target.name,
+            shown()
+        );
+        runs += 1;
     }
     runs
 }
