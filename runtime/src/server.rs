@@ -12,7 +12,7 @@ use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, Loaded};
 use crate::repository::{Dependents, IndexEntry, Listing, LoadOptions, Repository, Serving};
 use crate::settings::log::LogStore;
-use crate::settings::trace::TraceStore;
+use crate::settings::trace::{Level, TraceStore};
 use crate::shared_memory::SharedMemory;
 use crate::statistics::Snapshot;
 
@@ -186,6 +186,10 @@ impl Server {
                 self.write_shared(range, tensor)?;
             }
         }
+        match self.trace.sample(&inferred.response.model) {
+            Level::Off => {}
+            level => trace(level, &inferred),
+        }
         Ok(inferred)
     }
 
@@ -319,6 +323,31 @@ impl Server {
         tokio::select! {
             () = self.stop.cancelled() => false,
             () = tokio::time::sleep(period) => true,
+        }
+    }
+}
+
+/// Writes one request into the log: its stages, its tensors, or both.
+fn trace(level: Level, inferred: &Inferred) {
+    let Inferred { response, cost } = inferred;
+    let (model, version, id) = (&response.model, &response.version, &response.id);
+    if level != Level::Tensors {
+        tracing::info!(
+            model,
+            version,
+            id,
+            batch = cost.batch_rows,
+            queue_us = cost.queue.as_micros(),
+            input_us = cost.steps.input.as_micros(),
+            infer_us = cost.steps.infer.as_micros(),
+            output_us = cost.steps.output.as_micros(),
+            "trace: stages"
+        );
+    }
+    if level != Level::Timestamps {
+        for (tensor, _) in &response.outputs {
+            let (datatype, shape) = (tensor.datatype(), tensor.shape());
+            tracing::info!(model, id, tensor = tensor.name(), %datatype, %shape, "trace: output");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which requests are traced into the log: Triton's trace settings, for all models and per model.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -46,6 +47,10 @@ pub type TraceUpdate = BTreeMap<String, Option<Vec<String>>>;
 pub struct TraceStore {
     at_start: Trace,
     state: Mutex<State>,
+    /// Whether anything is traced at all: what every request asks first.
+    tracing: AtomicBool,
+    /// Requests seen since the settings changed, while anything is traced.
+    seen: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -204,6 +209,23 @@ impl TraceStore {
                 all: at_start,
                 models: HashMap::new(),
             }),
+            tracing: AtomicBool::new(at_start.level != Level::Off),
+            seen: AtomicU64::new(0),
+        }
+    }
+
+    /// How much to trace of a request that a model just answered. Counts it.
+    #[must_use]
+    pub fn sample(&self, model: &str) -> Level {
+        if !self.tracing.load(Ordering::Relaxed) {
+            return Level::Off;
+        }
+        let ordinal = self.seen.fetch_add(1, Ordering::Relaxed);
+        let trace = self.current(Some(model));
+        if trace.should_trace(ordinal) {
+            trace.level
+        } else {
+            Level::Off
         }
     }
 
@@ -236,11 +258,19 @@ impl TraceStore {
             }
             Some(model) => state.update_model(model, update)?,
         }
+        self.tracing.store(state.traces(), Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
         Ok(state.current(model))
     }
 }
 
 impl State {
+    /// Whether any request can be traced.
+    fn traces(&self) -> bool {
+        let own = |model: &String| self.current(Some(model)).level != Level::Off;
+        self.all.level != Level::Off || self.models.keys().any(own)
+    }
+
     fn current(&self, model: Option<&str>) -> Trace {
         let mut trace = self.all;
         let own = model.and_then(|model| self.models.get(model));
