@@ -77,6 +77,19 @@ impl Seat {
     }
 }
 
+/// Whether requests come together, as the last batch shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crowd {
+    Lone,
+    Many,
+}
+
+impl Crowd {
+    fn of(items: usize) -> Self {
+        if items > 1 { Self::Many } else { Self::Lone }
+    }
+}
+
 struct Runner {
     seat: Seat,
     instance: Box<dyn Instance>,
@@ -84,7 +97,9 @@ struct Runner {
 
 impl Runner {
     fn serve(&mut self, mut puller: Puller<Job, Outcome>) {
-        while let Some(work) = self.next(&mut puller) {
+        let mut crowd = Crowd::Lone;
+        while let Some(work) = self.next(&mut puller, crowd) {
+            crowd = Crowd::of(work.count());
             let started = work.started();
             let waits: Vec<Duration> = work
                 .arrivals()
@@ -98,11 +113,17 @@ impl Runner {
         }
     }
 
-    /// On the processor the device is what the reactor needs too: where both want the same core, the
-    /// reactor goes first, and what lies in its sockets joins the batch. An idle core loses nothing.
-    fn next(&self, puller: &mut Puller<Job, Outcome>) -> Option<Work<Job, Outcome>> {
-        if self.seat.device == Device::Cpu {
-            std::thread::yield_now();
+    /// On the processor the device is what the reactor needs too: where both want the same core, and
+    /// requests come together, the reactor goes first, and what lies in its sockets joins the batch.
+    /// An idle core loses nothing by it, and a lone client is never made to wait.
+    fn next(
+        &self,
+        puller: &mut Puller<Job, Outcome>,
+        crowd: Crowd,
+    ) -> Option<Work<Job, Outcome>> {
+        match (self.seat.device, crowd) {
+            (Device::Cpu, Crowd::Many) => std::thread::yield_now(),
+            (Device::Cpu, Crowd::Lone) | (Device::Cuda(_), _) => {}
         }
         puller.pull()
     }
