@@ -13,7 +13,7 @@ mod response;
 pub use error::GrpcError;
 pub use parameters::encode_parameter;
 pub use peek::{NameField, PEEK_LIMIT, Peek, peek_model_name};
-pub use request::decode_request;
+pub use request::{decode_request, decode_version};
 pub use response::encode_response;
 
 use crate::Coded;

@@ -6,7 +6,9 @@ use crate::{Code, Coded, ShapeError};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GrpcError {
     /// A version that is not a number.
-    #[error("failed to get model version from specified version string '{0}'")]
+    #[error(
+        "failed to get model version from specified version string '{0}', version should be an integral value > 0"
+    )]
     Version(String),
     /// A datatype V2 does not have.
     #[error("input '{input}' for model '{model}' has the unknown datatype '{datatype}'")]

@@ -33,7 +33,7 @@ pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcErro
         rest: raw_input_contents.into_iter(),
     };
     Ok(InferRequest {
-        version: version(model_version)?,
+        version: decode_version(&model_version)?,
         parameters: parameters::request(parameters)?,
         inputs: decode_inputs(&model_name, inputs, raw)?,
         outputs: decode_outputs(outputs)?,
@@ -43,15 +43,19 @@ pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcErro
     })
 }
 
-/// In Triton -1 is the newest, like no version at all.
-fn version(given: String) -> Result<String, GrpcError> {
+/// Reads the version any call of the protocol names, to its decimal form; empty is the newest, and so
+/// is -1, as in Triton.
+///
+/// # Errors
+/// [`GrpcError::Version`] for what is no number, or another negative one.
+pub fn decode_version(given: &str) -> Result<String, GrpcError> {
     if given.is_empty() {
-        return Ok(given);
+        return Ok(String::new());
     }
     match given.parse::<i64>() {
         Ok(-1) => Ok(String::new()),
-        Ok(version) => Ok(version.to_string()),
-        Err(_) => Err(GrpcError::Version(given)),
+        Ok(version) if version >= 0 => Ok(version.to_string()),
+        Ok(_) | Err(_) => Err(GrpcError::Version(given.to_owned())),
     }
 }
 

@@ -155,11 +155,28 @@ pub enum RestError {
         datatype: String,
     },
     /// More or fewer scalars than the shape has elements.
-    #[error("Unable to parse 'data': Shape does not match true shape of 'data' field")]
-    DataCount,
+    #[error(
+        "Unable to parse 'data': Shape does not match true shape of 'data' field for input '{input}'"
+    )]
+    DataCount {
+        /// The input's name.
+        input: String,
+    },
+    /// A scalar that is not of the input's datatype.
+    #[error("Unable to parse '{field}': {reason} for input '{input}'")]
+    Element {
+        /// The member that holds the data: `data`, or in bodies that name inputs by keys, the key.
+        field: String,
+        /// What is wrong, in the words of Triton's JSON library.
+        reason: &'static str,
+        /// The input's name.
+        input: String,
+    },
     /// A number that the datatype cannot hold.
-    #[error("Unable to parse 'data': {value} is out of range for {datatype} input '{input}'")]
+    #[error("Unable to parse '{field}': {value} is out of range for {datatype} input '{input}'")]
     OutOfRange {
+        /// The member that holds the data.
+        field: String,
         /// The number as written.
         value: String,
         /// The input's datatype.
@@ -360,7 +377,8 @@ impl Coded for RestError {
             | Self::ElementOverflow { .. }
             | Self::ByteOverflow { .. }
             | Self::Datatype { .. }
-            | Self::DataCount
+            | Self::DataCount { .. }
+            | Self::Element { .. }
             | Self::OutOfRange { .. }
             | Self::HalfInput { .. }
             | Self::DataSource { .. }

@@ -94,6 +94,7 @@ impl Draft<'_> {
     fn read_input(&self, reader: &mut Reader<'_>, spec: &TensorSpec) -> Result<Input, RestError> {
         let wanted = Wanted {
             name: &spec.name,
+            field: &spec.name,
             datatype: spec.datatype,
             max_bytes: self.limits.max_json,
         };

@@ -12,6 +12,8 @@ use crate::json::{JsonError, Reader};
 pub(super) struct Wanted<'a> {
     /// Its name, for messages.
     pub(super) name: &'a str,
+    /// The member that holds the data, for messages.
+    pub(super) field: &'a str,
     /// Its element type.
     pub(super) datatype: DataType,
     /// Bytes that the data may take at most.
@@ -52,7 +54,7 @@ impl Wanted<'_> {
         if count == elements {
             Ok(data.into())
         } else {
-            Err(RestError::DataCount)
+            Err(self.miscounted())
         }
     }
 
@@ -160,21 +162,35 @@ impl Wanted<'_> {
         Ok(())
     }
 
+    fn miscounted(&self) -> RestError {
+        RestError::DataCount {
+            input: self.name.to_owned(),
+        }
+    }
+
     #[cold]
     fn explain(&self, text: &[u8], stop: Stop) -> RestError {
         match stop {
-            Stop::TooMany => RestError::DataCount,
+            Stop::TooMany => self.miscounted(),
             Stop::TooLarge(size) => RestError::DataTooLarge {
                 input: self.name.to_owned(),
                 size,
                 limit: self.max_bytes,
             },
             Stop::Json(JsonError::OutOfRange(range)) => RestError::OutOfRange {
+                field: self.field.to_owned(),
                 value: excerpt(text.get(range).unwrap_or_default()),
                 datatype: self.datatype,
                 input: self.name.to_owned(),
             },
-            Stop::Json(error) => RestError::reading("data", &error),
+            Stop::Json(JsonError::Mismatch(expected)) => RestError::Element {
+                field: self.field.to_owned(),
+                reason: expected.reason(),
+                input: self.name.to_owned(),
+            },
+            Stop::Json(error @ (JsonError::Syntax { .. } | JsonError::TooDeep)) => {
+                RestError::reading(self.field, &error)
+            }
         }
     }
 }

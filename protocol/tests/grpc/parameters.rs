@@ -189,8 +189,13 @@ fn names_and_versions_are_refused() {
     let mut twice = request(vec![], &[]);
     twice.outputs = vec![output.clone(), output];
     assert_eq!(refusal(twice), "output 'y' already exists in request");
-    let mut worded = request(vec![], &[]);
-    worded.model_version = "latest".to_owned();
-    let sentence = "failed to get model version from specified version string 'latest'";
-    assert_eq!(refusal(worded), sentence);
+    for version in ["latest", "-2", "1.0", "9223372036854775808"] {
+        let mut worded = request(vec![], &[]);
+        worded.model_version = version.to_owned();
+        let sentence = format!(
+            "failed to get model version from specified version string '{version}', version should \
+             be an integral value > 0"
+        );
+        assert_eq!(refusal(worded), sentence);
+    }
 }

@@ -33,7 +33,7 @@ fn early_data_is_checked_as_well() {
         &format!("{parse}Missing a closing quotation mark in string. at 67"),
     );
     check("truth", &format!("{parse}Invalid value. at 19"));
-    let array = "Unable to parse 'data': attempt to access JSON non-array as array";
+    let array = "Unable to parse 'data': attempt to access JSON non-array as array for input 'x'";
     check("true", array);
     let deep = "[".repeat(120);
     check(
@@ -114,7 +114,8 @@ fn only_the_count_of_scalars_matters() {
 
 #[test]
 fn wrong_counts_are_refused() {
-    let words = "Unable to parse 'data': Shape does not match true shape of 'data' field";
+    let words =
+        "Unable to parse 'data': Shape does not match true shape of 'data' field for input 'x'";
     refuses_data("INT8", "[2]", "[1]", words);
     refuses_data("INT8", "[2]", "[1,2,3]", words);
     refuses_data("INT8", "[0]", "[1]", words);
@@ -125,25 +126,26 @@ fn wrong_counts_are_refused() {
 
 #[test]
 fn wrong_scalars_are_refused() {
-    let bool_words = "Unable to parse 'data': attempt to access JSON non-boolean as boolean";
+    let bool_words =
+        "Unable to parse 'data': attempt to access JSON non-boolean as boolean for input 'x'";
     refuses_data("BOOL", "[1]", "[1]", bool_words);
     refuses_data("BOOL", "[1]", "[\"true\"]", bool_words);
-    let unsigned =
-        "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer";
+    let unsigned = "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer for input 'x'";
     refuses_data("UINT8", "[1]", "[-1]", unsigned);
     refuses_data("UINT64", "[1]", "[1.5]", unsigned);
     refuses_data("UINT64", "[1]", "[18446744073709551616]", unsigned);
     refuses_data("UINT32", "[1]", "[null]", unsigned);
-    let signed =
-        "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer";
+    let signed = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer for input 'x'";
     refuses_data("INT32", "[1]", "[1e3]", signed);
     refuses_data("INT64", "[1]", "[9223372036854775808]", signed);
-    let number = "Unable to parse 'data': attempt to access JSON non-number as number";
+    let number =
+        "Unable to parse 'data': attempt to access JSON non-number as number for input 'x'";
     refuses_data("FP32", "[1]", "[\"1\"]", number);
     refuses_data("FP64", "[1]", "[{}]", number);
-    let string = "Unable to parse 'data': attempt to access JSON non-string as string";
+    let string =
+        "Unable to parse 'data': attempt to access JSON non-string as string for input 'x'";
     refuses_data("BYTES", "[1]", "[1]", string);
-    let array = "Unable to parse 'data': attempt to access JSON non-array as array";
+    let array = "Unable to parse 'data': attempt to access JSON non-array as array for input 'x'";
     refuses_data("FP32", "[1]", "1", array);
 }
 

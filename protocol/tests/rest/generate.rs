@@ -54,11 +54,11 @@ fn wrong_bodies_are_refused() {
     );
     check(
         "{\"TEXT\":1}",
-        "Unable to parse 'data': attempt to access JSON non-string as string",
+        "Unable to parse 'TEXT': attempt to access JSON non-string as string for input 'TEXT'",
     );
     check(
         "{\"N\":[1,3000000000]}",
-        "Unable to parse 'data': 3000000000 is out of range for INT32 input 'N'",
+        "Unable to parse 'N': 3000000000 is out of range for INT32 input 'N'",
     );
     check(
         "{\"TEXT\":\"a\",\"TEXT\":\"b\"}",

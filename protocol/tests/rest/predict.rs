@@ -115,7 +115,7 @@ fn half_precision_is_read_as_numbers() {
     reads(&inputs, "{\"instances\":[1.5]}", &[("h", &[1], &[0, 0x3e])]);
     refused(
         decode(&inputs, "{\"instances\":[1e6]}"),
-        "Unable to parse 'data': 1e6 is out of range for FP16 input 'h'",
+        "Unable to parse 'h': 1e6 is out of range for FP16 input 'h'",
     );
 }
 
@@ -174,7 +174,7 @@ fn wrong_bodies_are_refused() {
     );
     check(
         "{\"inputs\":{\"a\":\"x\"}}",
-        "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer",
+        "Unable to parse 'a': attempt to access JSON non-signed-integer as signed-integer for input 'a'",
     );
 }
 

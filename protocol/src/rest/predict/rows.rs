@@ -138,6 +138,7 @@ impl<'a> Columns<'a> {
         let column = &mut self.columns[index];
         let wanted = Wanted {
             name: &column.spec.name,
+            field: &column.spec.name,
             datatype: column.spec.datatype,
             max_bytes: self.limits.max_json,
         };

@@ -116,6 +116,7 @@ impl Draft<'_> {
             let shape = shape::check(name, datatype, dims)?;
             let wanted = Wanted {
                 name,
+                field: "data",
                 datatype,
                 max_bytes: limits.max_json,
             };
@@ -127,7 +128,8 @@ impl Draft<'_> {
     }
 
     fn finish(self, text: &[u8], limits: &Limits) -> Result<InputHead, RestError> {
-        self.check_source()?;
+        // As Triton reads them: what is missing comes before where the data is.
+        let source = self.check_source();
         let name = self.name.ok_or_else(|| RestError::missing("name"))?;
         let datatype = self
             .datatype
@@ -135,11 +137,13 @@ impl Draft<'_> {
         let datatype = parse_datatype(&name, &datatype)?;
         let dims = self.dims.ok_or_else(|| RestError::missing("shape"))?;
         let shape = shape::check(&name, datatype, &dims)?;
+        source?;
         let place = match (self.data, self.binary, self.shared.range()) {
             (Some(Data::Read(bytes)), _, _) => Place::Json(bytes),
             (Some(Data::At(mark)), _, _) => {
                 let wanted = Wanted {
                     name: &name,
+                    field: "data",
                     datatype,
                     max_bytes: limits.max_json,
                 };
