@@ -1,0 +1,125 @@
+//! Between the wires and the model: checking a request, gathering a batch, cutting its answer.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot be set up should stop"
+)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use criterion::{BenchmarkId, Criterion, Throughput};
+use weir_protocol::{
+    DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor,
+};
+use weir_runtime::backend::{Answer, Signature, TensorConfig, Timing};
+use weir_runtime::batch::{Job, Share};
+use weir_runtime::error::ServeError;
+use weir_runtime::request::{Interface, ReadShared};
+
+/// Elements of a row, in and out.
+const WIDTH: usize = 784;
+
+/// Rows of the batches gathered and cut.
+const ROWS: [usize; 2] = [1, 32];
+
+struct NoMemory;
+
+impl ReadShared for NoMemory {
+    fn read(&self, range: &SharedRange) -> Result<Bytes, ServeError> {
+        Err(ServeError::Invalid(range.region.clone()))
+    }
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    accept(&mut criterion);
+    gather(&mut criterion);
+    cut(&mut criterion);
+    criterion.final_summary();
+}
+
+fn tensor(name: &str) -> TensorConfig {
+    TensorConfig {
+        name: name.to_owned(),
+        datatype: DataType::Fp32,
+        dims: vec![WIDTH as i64],
+        reshape: None,
+        optional: false,
+    }
+}
+
+fn interface() -> Interface {
+    Interface {
+        model: "mlp".to_owned(),
+        signature: Signature {
+            inputs: vec![tensor("INPUT0")],
+            outputs: vec![tensor("OUTPUT0")],
+            max_batch_size: 32,
+        },
+        padding: None,
+    }
+}
+
+fn request() -> InferRequest {
+    InferRequest {
+        model: "mlp".to_owned(),
+        version: String::new(),
+        id: String::new(),
+        parameters: Parameters::new(),
+        inputs: vec![Input {
+            name: "INPUT0".to_owned(),
+            datatype: DataType::Fp32,
+            shape: Shape::new(&[1, WIDTH as i64]).unwrap(),
+            source: Source::Inline(vec![0; WIDTH * 4].into()),
+        }],
+        outputs: Vec::new(),
+        default_delivery: Delivery::Binary,
+    }
+}
+
+fn accept(criterion: &mut Criterion) {
+    let (interface, request) = (interface(), request());
+    criterion.bench_function("accept", |bencher| {
+        bencher.iter(|| interface.accept(black_box(request.clone()), &NoMemory));
+    });
+}
+
+fn gather(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("gather");
+    let interface = interface();
+    for rows in ROWS {
+        let accepted = interface.accept(request(), &NoMemory).unwrap();
+        let jobs: Vec<Job> = vec![accepted.job; rows];
+        group.throughput(Throughput::Elements(rows as u64));
+        group.bench_function(BenchmarkId::from_parameter(rows), |bencher| {
+            bencher.iter(|| interface.gather(black_box(&jobs)));
+        });
+    }
+}
+
+fn cut(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("cut");
+    let interface = interface();
+    for rows in ROWS {
+        let shape = Shape::new(&[rows as i64, WIDTH as i64]).unwrap();
+        let data = Bytes::from(vec![0; rows * WIDTH * 4]);
+        let output = Tensor::new("OUTPUT0".to_owned(), DataType::Fp32, shape, data).unwrap();
+        let share = Share {
+            answer: Arc::new(Answer {
+                outputs: vec![output],
+                parameters: Vec::new(),
+                timing: Timing::default(),
+            }),
+            index: rows - 1,
+            first_row: rows - 1,
+            rows: 1,
+            batch_rows: rows,
+            length: None,
+        };
+        group.bench_function(BenchmarkId::from_parameter(rows), |bencher| {
+            bencher.iter(|| black_box(&share).output(&interface, 0));
+        });
+    }
+}

@@ -1,0 +1,18 @@
+"""Where things are."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "target"
+BENCH = TARGET / "bench"
+MODELS = BENCH / "models"
+TENSORS = MODELS / "tensors"
+LOAD = TARGET / "release" / "load"
+WEIR = TARGET / "release" / "weir-runtime"
+PEERS = BENCH / "peers"
+TRITON = PEERS / "triton" / "pytriton" / "tritonserver" / "bin" / "tritonserver"
+BACKENDS = PEERS / "backends"
+RAW_LOOP = PEERS / "raw_loop"
+DIGITS = ROOT / "examples" / "digits" / "weir-examples"
+RESULTS = ROOT / "benches" / "results" / "runtime.json"
+PAGE = ROOT / "docs" / "performance.md"

@@ -1,0 +1,124 @@
+"""What is measured, point by point. Each returns a list of points with one report per round."""
+
+import contextlib
+import statistics
+
+from . import client, servers
+from .paths import DIGITS, RAW_LOOP
+
+# Batch sizes of the loop without a server; its best is the limit.
+BATCHES = (1, 8, 32)
+# Of a server's own peak, at which latency is measured.
+OPEN_SHARE = 0.7
+# Connections of an open loop: more than a server at 70 % of its peak ever has requests under way.
+OPEN_CONNECTIONS = 256
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def rotated(items: list, by: int) -> list:
+    by %= len(items)
+    return items[by:] + items[:by]
+
+
+def raw(plan) -> list:
+    """The loop without a server, per model and batch size."""
+    points = []
+    for model in plan.models if RAW_LOOP.exists() else []:
+        for batch in BATCHES:
+            rounds = [client.raw_loop(model, batch, plan.seconds) for _ in range(plan.rounds)]
+            points.append({"model": model, "batch": batch, "rounds": rounds})
+            say(f"raw loop  {model:9} batch {batch:3}  {middle(points[-1], 'samples_per_s'):9.0f}/s")
+    return points
+
+
+def interleaved(plan, running: list, point: dict, rates: dict = None) -> list:
+    """The same point on every server, a round of all after the other, in turns."""
+    reports = {server.setting: [] for server in running}
+    for number in range(plan.rounds):
+        for server in rotated(running, number):
+            rate = (rates or {}).get(server.setting, 0.0)
+            reports[server.setting].append(client.load(
+                server, point["model"], point["protocol"], point["connections"], plan.seconds, rate))
+    made = [{**point, "server": name, "rounds": rounds} for name, rounds in reports.items()]
+    for each in made:
+        each["rate"] = (rates or {}).get(each["server"])
+        say(line(each))
+    return made
+
+
+def line(point: dict) -> str:
+    where = f"{point['model']:9} {point['protocol']:11} {point['connections']:4}  {point['server']:22}"
+    failures = [report["failed"] for report in point["rounds"] if "failed" in report]
+    if failures:
+        return f"{where} FAILED: {failures[0]}"
+    return (f"{where} {middle(point, 'requests_per_s'):8.0f}/s  p50 {middle(point, 'latency_us', 'p50'):8.0f}  "
+            f"p99 {middle(point, 'latency_us', 'p99'):8.0f} us  "
+            f"cpu {middle(point, 'server', 'cpu_us_per_request'):7.1f} us  "
+            f"client {middle(point, 'client_cpu_us'):5.1f} us  others {middle(point, 'other_cores_busy'):.2f}")
+
+
+def middle(point: dict, *keys: str) -> float:
+    """The median over a point's rounds."""
+    return statistics.median(values(point, *keys))
+
+
+def values(point: dict, *keys: str) -> list:
+    """One number per round that was measured."""
+    found = []
+    for report in point["rounds"]:
+        if "failed" in report:
+            continue
+        for key in keys:
+            report = report[key]
+        found.append(report)
+    return found or [float("nan")]
+
+
+def loads(plan) -> tuple:
+    """Closed loops over connections and protocols, then open loops at a share of each server's peak."""
+    closed, open_ = [], []
+    for model in plan.models:
+        with contextlib.ExitStack() as stack:
+            running = [stack.enter_context(servers.Server(name, servers.repository(name, model)))
+                       for name in servers.available()]
+            for server in running:
+                server.wait()
+            for protocol in plan.protocols:
+                here = []
+                for connections in plan.connections:
+                    point = {"model": model, "protocol": protocol, "connections": connections}
+                    here += interleaved(plan, running, point)
+                closed += here
+                if protocol in plan.open_protocols:
+                    point = {"model": model, "protocol": protocol, "connections": OPEN_CONNECTIONS}
+                    open_ += interleaved(plan, running, point, rates(here))
+    return closed, open_
+
+
+def rates(points: list) -> dict:
+    """What an open loop asks of each server."""
+    peaks = {}
+    for point in points:
+        peaks[point["server"]] = max(peaks.get(point["server"], 0.0), middle(point, "requests_per_s"))
+    return {server: OPEN_SHARE * peak for server, peak in peaks.items()}
+
+
+def starts(plan) -> list:
+    """Seconds from start to ready with the digits example, files in the page cache."""
+    names = [name for name in servers.available() if name in ("weir", "triton, delay 0")]
+    points = {name: [] for name in names}
+    # The first round reads the files; it is not kept.
+    for number in range(plan.rounds + 1):
+        for name in rotated(names, number):
+            with servers.Server(name, DIGITS) as server:
+                seconds = server.wait()
+                memory = server.memory_mb()
+            if number > 0:
+                points[name].append({"seconds": seconds, "memory_mb": memory})
+    made = [{"server": name, "rounds": rounds} for name, rounds in points.items()]
+    for point in made:
+        say(f"start to ready, digits  {point['server']:22} {middle(point, 'seconds'):6.3f} s")
+    return made

@@ -1,0 +1,55 @@
+#!/bin/sh
+# Puts what the measurements compare with under target/bench/peers: a real Triton, a libtorch backend for
+# it, and the loop around libtorch that no server can beat. `make bench-peers` runs it.
+#
+# Triton comes from PyPI: the wheel of nvidia-pytriton carries a whole tritonserver, but no backend for
+# TorchScript. So triton_backend/ builds one against Triton's C API, with the libtorch that weir-runtime
+# uses, which leaves the servers as the only difference.
+set -eu
+cd "$(dirname "$0")/../.."
+PYTHON=${PYTHON:-python3}
+# The last release whose wheel runs on glibc 2.36; its server is Triton 2.51.0 (24.10).
+PYTRITON=nvidia-pytriton==0.7.0
+SHA256=21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df
+OUT=target/bench/peers
+TRITON=$OUT/triton
+TORCH=.libtorch
+
+[ -d "$TORCH/lib" ] || { echo "libtorch is missing: run make libtorch" >&2; exit 1; }
+mkdir -p "$OUT"
+
+if [ "$(cat "$TRITON/stamp" 2>/dev/null)" != "$SHA256" ]; then
+    rm -rf "$TRITON" "$OUT/wheel"
+    # The wheel is unpacked, not installed: only its server is wanted, none of its Python.
+    "$PYTHON" -m pip download --quiet --no-deps --only-binary :all: \
+        --platform manylinux_2_35_x86_64 --dest "$OUT/wheel" "$PYTRITON"
+    wheel=$(ls "$OUT"/wheel/*.whl)
+    echo "$SHA256  $wheel" | sha256sum --check --quiet
+    "$PYTHON" -m zipfile -e "$wheel" "$TRITON"
+    chmod +x "$TRITON/pytriton/tritonserver/bin/tritonserver"
+    rm -rf "$OUT/wheel"
+    echo "$SHA256" > "$TRITON/stamp"
+fi
+
+# libtorch_cpu.so is linked with CUDA libraries that .libtorch holds for it; the linker need not follow.
+compile() {
+    unresolved=$1; shift
+    ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -isystem "$TORCH/include" \
+        -isystem "$TORCH/include/torch/csrc/api/include" "$@" \
+        -L"$TORCH/lib" -Wl,--no-as-needed -ltorch_cpu -lc10 -Wl,--as-needed \
+        -Wl,--unresolved-symbols="$unresolved" -Wl,-rpath,"$(pwd)/$TORCH/lib"
+}
+
+stale() { [ ! -e "$2" ] || [ "$1" -nt "$2" ]; }
+
+BACKEND=$OUT/backends/pytorch
+mkdir -p "$BACKEND"
+if stale benches/peers/triton_backend/backend.cc "$BACKEND/libtriton_pytorch.so"; then
+    # What Triton's server defines is found when the server opens the library.
+    compile ignore-all -fPIC -shared -fvisibility=hidden \
+        benches/peers/triton_backend/backend.cc -o "$BACKEND/libtriton_pytorch.so"
+fi
+if stale benches/peers/raw_loop.cc "$OUT/raw_loop"; then
+    compile ignore-in-shared-libs benches/peers/raw_loop.cc -o "$OUT/raw_loop"
+fi
+echo "in place: $TRITON, $BACKEND, $OUT/raw_loop"

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Measures weir-runtime beside Triton and beside libtorch without a server.
+
+    benches/run.py             all of it, about an hour and a half; what `make bench` runs
+    benches/run.py --quick     two small models, a second a point, about six minutes
+
+Servers run on core 0, one of them loaded at a time, the load generator on core 1. All servers of a model are up
+together, and each round of a point goes through all of them, so that what disturbs the machine disturbs
+them alike. Every measurement compares answers with what libtorch computed when the models were made.
+
+Writes benches/results/runtime.json and the tables of docs/performance.md; with --quick, or another --out,
+only the JSON, and the tables to the terminal.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from harness import report, rows, servers
+from harness.paths import BENCH, LOAD, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TRITON, WEIR
+
+PROTOCOLS = ["http-binary", "http-json", "grpc"]
+ROWS = ["raw", "load", "start"]
+
+
+class Plan(NamedTuple):
+    """What to measure, how long and how often."""
+
+    rows: list
+    models: list
+    protocols: list
+    open_protocols: list
+    connections: list
+    rounds: int
+    seconds: float
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def listed(text: str) -> list:
+        return text.split(",")
+
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter points")
+    parser.add_argument("--rows", type=listed, default=ROWS, metavar=",".join(ROWS), help="which kinds of rows")
+    parser.add_argument("--models", type=listed, help="add_sub,mlp,resnet18,bert")
+    parser.add_argument("--protocols", type=listed, default=PROTOCOLS, metavar=",".join(PROTOCOLS))
+    parser.add_argument("--connections", type=listed, help="1,8,32,128")
+    parser.add_argument("--rounds", type=int, help="how often each point is measured")
+    parser.add_argument("--seconds", type=float, help="how long each time, after half as long of warm-up")
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    return parser.parse_args()
+
+
+def plan(given: argparse.Namespace) -> Plan:
+    quick = given.quick
+    return Plan(
+        rows=given.rows,
+        models=given.models or (["add_sub", "mlp"] if quick else ["add_sub", "mlp", "resnet18", "bert"]),
+        protocols=given.protocols,
+        open_protocols=[p for p in given.protocols if p == "http-binary" or not quick],
+        connections=[int(c) for c in given.connections or (["1", "32", "128"] if quick else ["1", "8", "32", "128"])],
+        rounds=given.rounds or (2 if quick else 5),
+        seconds=given.seconds or (1.0 if quick else 3.0),
+    )
+
+
+def left_out(what: Plan) -> list:
+    """What is missing here, in words."""
+    notes = []
+    if not TRITON.exists():
+        notes.append("Triton: `make bench-peers` installs it")
+    if not RAW_LOOP.exists():
+        notes.append("the loop without a server: `make bench-peers` builds it")
+    notes += [f"rows '{row}': not asked for" for row in ROWS if row not in what.rows]
+    return notes
+
+
+def require() -> None:
+    for path, how in ((WEIR, "make build"), (LOAD, "make bench"), (MODELS / "models.json", "make bench-models")):
+        if not path.exists():
+            raise SystemExit(f"{path.relative_to(ROOT)} is missing: run {how}")
+    if len(os.sched_getaffinity(0)) < 2:
+        raise SystemExit("measuring takes two cores: one for the server, one for the client")
+
+
+def first_line(path: str, start: str) -> str:
+    for text in Path(path).read_text().splitlines():
+        if text.startswith(start):
+            return text.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def machine() -> dict:
+    return {
+        "processor": first_line("/proc/cpuinfo", "model name"),
+        "cores": os.cpu_count(),
+        "memory": first_line("/proc/meminfo", "MemTotal"),
+        "kernel": platform.release(),
+    }
+
+
+def versions() -> dict:
+    def output(*command: str) -> str:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    stamp = json.loads((ROOT / ".libtorch" / "stamp.json").read_text())
+    return {
+        "weir-runtime": output(str(WEIR), "--version").split()[-1],
+        "commit": output("git", "rev-parse", "--short", "HEAD"),
+        "triton": "2.51.0, of nvidia-pytriton 0.7.0" if TRITON.exists() else None,
+        "libtorch": next(name.partition("==")[2] for name in stamp["wheels"] if name.startswith("torch==")),
+        "rustc": output("rustc", "--version"),
+    }
+
+
+def measure(what: Plan) -> dict:
+    result = {"raw": [], "closed": [], "open": [], "start": []}
+    if "raw" in what.rows:
+        result["raw"] = rows.raw(what)
+    if "load" in what.rows:
+        result["closed"], result["open"] = rows.loads(what)
+    if "start" in what.rows:
+        result["start"] = rows.starts(what)
+    return result
+
+
+def main() -> None:
+    given = arguments()
+    what = plan(given)
+    require()
+    out = (given.out or (BENCH / "quick.json" if given.quick else RESULTS)).resolve()
+    notes = left_out(what)
+    for note in notes:
+        print(f"left out: {note}")
+    started, load_before = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), os.getloadavg()[0]
+    result = {
+        "command": " ".join(["benches/run.py", *sys.argv[1:]]),
+        "started": started,
+        "load_before": load_before,
+        "machine": machine(),
+        "versions": versions(),
+        "plan": what._asdict(),
+        "left_out": notes,
+        **measure(what),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    text = report.markdown(result)
+    if out == RESULTS:
+        report.insert(PAGE, text)
+        print(f"wrote {out.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

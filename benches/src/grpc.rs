@@ -1,0 +1,91 @@
+//! gRPC calls, one at a time on a connection of their own.
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::SendRequest;
+use http::{HeaderMap, Request};
+use tokio::net::TcpStream;
+
+use crate::connection::Answer;
+
+/// Bytes the server may send before it hears from us: more than any answer, so that it never waits.
+const WINDOW: u32 = 1 << 24;
+
+/// The method all calls go to; its host is never looked at.
+const METHOD: &str = "http://localhost/inference.GRPCInferenceService/ModelInfer";
+
+/// An HTTP/2 connection and the answer last read from it.
+pub(crate) struct Connection {
+    requests: SendRequest<Bytes>,
+    head: Request<()>,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn new(stream: TcpStream) -> anyhow::Result<Self> {
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(WINDOW);
+        builder.initial_connection_window_size(WINDOW);
+        let (requests, connection) = builder.handshake(stream).await.context("no HTTP/2")?;
+        // Its end shows in the calls that fail.
+        tokio::task::spawn_local(async move { drop(connection.await) });
+        let head = Request::post(METHOD)
+            .header("te", "trailers")
+            .header("content-type", "application/grpc")
+            .header("user-agent", "weir-load")
+            .body(())?;
+        Ok(Self {
+            requests,
+            head,
+            body: Vec::new(),
+        })
+    }
+
+    pub(crate) async fn ask(&mut self, request: &Bytes) -> anyhow::Result<Answer<'_>> {
+        futures_ready(&mut self.requests).await?;
+        let (response, mut send) = self.requests.send_request(self.head.clone(), false)?;
+        send.send_data(request.clone(), true)?;
+        let response = response.await?;
+        let (head, mut stream) = response.into_parts();
+        ensure!(head.status == 200, "the server answered {}", head.status);
+        self.body.clear();
+        read(&mut stream, &mut self.body).await?;
+        match stream.trailers().await? {
+            Some(trailers) => check(&trailers)?,
+            // A call that failed at once has its status in the head.
+            None => check(&head.headers)?,
+        }
+        Ok(Answer {
+            header_length: None,
+            body: &self.body,
+        })
+    }
+}
+
+/// Waits until the connection takes another call.
+async fn futures_ready(requests: &mut SendRequest<Bytes>) -> anyhow::Result<()> {
+    std::future::poll_fn(|context| requests.poll_ready(context)).await?;
+    Ok(())
+}
+
+async fn read(stream: &mut RecvStream, body: &mut Vec<u8>) -> anyhow::Result<()> {
+    while let Some(data) = stream.data().await {
+        let data = data?;
+        body.extend_from_slice(&data);
+        stream.flow_control().release_capacity(data.len())?;
+    }
+    Ok(())
+}
+
+fn check(headers: &HeaderMap) -> anyhow::Result<()> {
+    let Some(status) = headers.get("grpc-status") else {
+        bail!("the answer has no gRPC status");
+    };
+    if status != "0" {
+        let message = headers.get("grpc-message").map(|text| text.to_str());
+        let message = message.and_then(Result::ok).unwrap_or_default();
+        bail!("the call ended with gRPC status {status:?}: {message}");
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Loads a V2 server from one thread and records what it answers.
+//!
+//! ```text
+//!   args ──► Payload (bytes built once) ──► N connections, a task each ──► Tally ──► Report (JSON)
+//!                                              └ closed loop: at once
+//!                                              └ open loop: when the schedule says
+//! ```
+
+mod args;
+mod clock;
+mod connection;
+mod expectation;
+mod grpc;
+mod http1;
+mod load;
+mod payload;
+mod processes;
+mod report;
+mod schedule;
+mod tally;
+mod tensor;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+
+use crate::args::Args;
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    // One thread: it fits one core beside the server's, and nothing it measures crosses threads.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let tasks = tokio::task::LocalSet::new();
+    let report = tasks.block_on(&runtime, load::run(args))?;
+    println!("{report}");
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! What the kernel says of processes, from /proc.
+
+use std::fs;
+
+use anyhow::Context;
+
+/// What a process, or all of the machine, had used at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Seconds of processor time, all threads.
+    pub(crate) cpu: f64,
+    /// Times its threads gave up the processor to wait.
+    pub(crate) switches: u64,
+    /// Times they lost it to others.
+    pub(crate) preemptions: u64,
+}
+
+impl Usage {
+    /// Of one process, dead threads' time included.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+        let stat = stat.with_context(|| format!("there is no process {pid}"))?;
+        // The name before it may hold spaces and brackets.
+        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        // Counted from the state, which is field 3: utime is 14, stime 15.
+        let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok());
+        let cpu = ticks(11).zip(ticks(12)).context("/proc/PID/stat")?;
+        let mut usage = Self {
+            cpu: (cpu.0 + cpu.1) / ticks_per_second(),
+            ..Self::default()
+        };
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+            // A thread may end while it is looked at.
+            let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
+            usage.switches += field(&status, "voluntary_ctxt_switches:");
+            usage.preemptions += field(&status, "nonvoluntary_ctxt_switches:");
+        }
+        Ok(usage)
+    }
+
+    /// Seconds of processor time the whole machine has used.
+    ///
+    /// # Errors
+    /// /proc/stat cannot be read.
+    pub(crate) fn machine() -> anyhow::Result<f64> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().context("/proc/stat")?;
+        let ticks = line.split_whitespace().skip(1).take(8);
+        let ticks: Vec<f64> = ticks.filter_map(|text| text.parse().ok()).collect();
+        // Fields 4 and 5 are idle time.
+        let busy = ticks
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| ![3, 4].contains(i));
+        Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())
+    }
+}
+
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// What /proc counts time in: USER_HZ, which Linux shows as 100 on every machine.
+fn ticks_per_second() -> f64 {
+    100.0
+}

@@ -1,0 +1,103 @@
+//! What a run found, as JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::processes::Usage;
+use crate::tally::Tally;
+
+/// Processor time used at one moment, by all who matter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    client: Usage,
+    server: Option<Usage>,
+    machine: f64,
+}
+
+/// The result.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    pub(crate) before: Sample,
+    pub(crate) after: Sample,
+    /// Between the two samples, which are taken when the window begins and ends, or a little later.
+    pub(crate) elapsed: Duration,
+}
+
+impl Sample {
+    /// Of this process, the server where it is known, and the machine.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub(crate) fn take(server: Option<u32>) -> anyhow::Result<Self> {
+        Ok(Self {
+            client: Usage::of(std::process::id())?,
+            server: server.map(Usage::of).transpose()?,
+            machine: Usage::machine()?,
+        })
+    }
+}
+
+impl Report {
+    fn server(&self, requests: f64) -> Value {
+        let (Some(before), Some(after)) = (self.before.server, self.after.server) else {
+            return Value::Null;
+        };
+        // A thread that ended took its counts along.
+        let switches = after.switches.saturating_sub(before.switches);
+        let preemptions = after.preemptions.saturating_sub(before.preemptions);
+        json!({
+            "cpu_us_per_request": (after.cpu - before.cpu) / requests * 1e6,
+            "cpu_share": (after.cpu - before.cpu) / self.elapsed.as_secs_f64(),
+            "switches_per_request": switches as f64 / requests,
+            "preemptions_per_request": preemptions as f64 / requests,
+        })
+    }
+
+    /// Cores that others kept busy.
+    fn disturbance(&self) -> f64 {
+        let spent = |before: Usage, after: Usage| after.cpu - before.cpu;
+        let client = spent(self.before.client, self.after.client);
+        let server = self.before.server.zip(self.after.server);
+        let server = server.map_or(0.0, |(before, after)| spent(before, after));
+        let others = self.after.machine - self.before.machine - client - server;
+        (others / self.elapsed.as_secs_f64()).max(0.0)
+    }
+
+    fn latency(&self) -> Value {
+        let latencies = &self.tally.latencies;
+        let us = |quantile: f64| latencies.value_at_quantile(quantile) as f64 / 1e3;
+        json!({
+            "p50": us(0.5),
+            "p90": us(0.9),
+            "p99": us(0.99),
+            "p99.9": us(0.999),
+            "max": latencies.max() as f64 / 1e3,
+            "mean": latencies.mean() / 1e3,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requests = self.tally.latencies.len();
+        let window = self.tally.window.1 - self.tally.window.0;
+        // Processor time is counted over the samples' time, in which a few more were answered.
+        let scale = self.elapsed.as_secs_f64() / window.as_secs_f64();
+        let sampled = requests as f64 * scale;
+        let client = self.after.client.cpu - self.before.client.cpu;
+        let report = json!({
+            "requests": requests,
+            "errors": self.tally.errors,
+            "first_error": self.tally.first_error,
+            "requests_per_s": requests as f64 / window.as_secs_f64(),
+            "latency_us": self.latency(),
+            "client_cpu_us": client / sampled * 1e6,
+            "server": self.server(sampled),
+            "other_cores_busy": self.disturbance(),
+        });
+        write!(f, "{report}")
+    }
+}
