@@ -15,6 +15,7 @@ mod error;
 mod generate;
 mod predict;
 mod raw;
+mod region;
 mod repository;
 mod request;
 mod response;
@@ -31,6 +32,7 @@ pub use error::RestError;
 pub use generate::{decode_generate, encode_generate, event};
 pub use predict::{decode_predict, encode_predict};
 pub use raw::decode_raw;
+pub use region::{RegionRequest, decode_region};
 pub use repository::{
     IndexRequest, LoadRequest, UnloadRequest, decode_index, decode_load, decode_unload,
 };

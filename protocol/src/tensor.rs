@@ -35,13 +35,23 @@ pub enum TensorError {
         /// What there was.
         got: usize,
     },
-    /// A BYTES element starts or ends beyond the data.
-    #[error("incomplete string data: element {element} ends beyond the tensor's {size} bytes")]
-    Truncated {
-        /// Index of the element that does not fit.
-        element: usize,
-        /// All bytes there were.
-        size: usize,
+    /// The data ends within a BYTES element's length.
+    #[error(
+        "incomplete string length indicator: expecting 4 bytes but only {left} bytes available"
+    )]
+    CutLength {
+        /// Bytes after the last whole element.
+        left: usize,
+    },
+    /// The data ends within a BYTES element.
+    #[error(
+        "incomplete string data: expecting string of length {length} but only {left} bytes available"
+    )]
+    CutString {
+        /// What the element's length says.
+        length: usize,
+        /// Bytes after that length.
+        left: usize,
     },
     /// A BYTES tensor with too few or too many elements for its shape.
     #[error("unexpected number of string elements: expected {expected}, got {got}")]
@@ -122,12 +132,7 @@ fn check_size(expected: usize, got: usize) -> Result<(), TensorError> {
 fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
     let mut got = 0;
     for element in strings(data) {
-        if element.is_err() {
-            return Err(TensorError::Truncated {
-                element: got,
-                size: data.len(),
-            });
-        }
+        element?;
         got += 1;
         if got > expected {
             break;
@@ -141,19 +146,20 @@ fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
 }
 
 /// Walks length-prefixed elements; one `Err` ends the walk where the data is cut short.
-fn strings(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], ()>> {
+fn strings(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], TensorError>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
         let Some((length, tail)) = rest.split_first_chunk::<4>() else {
-            rest = &[];
-            return Some(Err(()));
+            let left = std::mem::take(&mut rest).len();
+            return Some(Err(TensorError::CutLength { left }));
         };
         let length = u32::from_le_bytes(*length) as usize;
         let Some((element, tail)) = tail.split_at_checked(length) else {
             rest = &[];
-            return Some(Err(()));
+            let left = tail.len();
+            return Some(Err(TensorError::CutString { length, left }));
         };
         rest = tail;
         Some(Ok(element))
@@ -179,13 +185,9 @@ mod tests {
         let ok = bytes_tensor(2, b"\x01\0\0\0a\0\0\0\0").unwrap();
         assert_eq!(ok.strings().collect::<Vec<_>>(), [&b"a"[..], b""]);
         let cut = bytes_tensor(1, b"\x05\0\0\0ab").unwrap_err();
-        assert_eq!(
-            cut,
-            TensorError::Truncated {
-                element: 0,
-                size: 6
-            }
-        );
+        assert_eq!(cut, TensorError::CutString { length: 5, left: 2 });
+        let cut = bytes_tensor(2, b"\0\0\0\0\x01\0").unwrap_err();
+        assert_eq!(cut, TensorError::CutLength { left: 2 });
         let many = bytes_tensor(1, b"\0\0\0\0\0\0\0\0").unwrap_err();
         assert_eq!(
             many,

@@ -18,6 +18,7 @@ use weir_protocol::grpc::proto;
 use crate::args::Restriction;
 use crate::engine::{Call, Inferred};
 use crate::error::ServeError;
+use crate::launch::InUse;
 use crate::server::Server;
 
 pub use listen::{Compression, GrpcListenOptions, serve};
@@ -55,14 +56,18 @@ impl Grpc {
         metadata: &MetadataMap,
         call: Call,
     ) -> Result<(Inferred, usize), ServeError> {
-        let loaded = self
-            .server
-            .find(&request.model_name, &request.model_version)?;
+        let loaded = self.find(&request.model_name, &request.model_version)?;
         let mut request =
             codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
         self.forward(&mut request, metadata)?;
         let inferred = self.server.infer(&loaded.engine, request, call).await?;
         Ok((inferred, loaded.engine.capacity()))
+    }
+
+    /// A ready version of a model, by what a message says of it.
+    fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
+        let version = decode_version(version)?;
+        self.server.find(model, &version)
     }
 
     /// Metadata that `--grpc-header-forward-pattern` names become parameters.
@@ -84,6 +89,10 @@ impl Grpc {
         }
         Ok(())
     }
+}
+
+fn decode_version(version: &str) -> Result<String, ServeError> {
+    codec::decode_version(version).map_err(|error| ServeError::codec(&error))
 }
 
 /// When the request came and when its client stops waiting (`grpc-timeout`, `weir-timeout`).

@@ -1,12 +1,14 @@
 //! Compares a request with a model's signature. What comes out needs no further check.
 
+mod refusal;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{
     Batching, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source,
-    Tensor, TensorError,
+    Tensor,
 };
 
 use crate::backend::{Part, Signature, TensorConfig};
@@ -190,41 +192,6 @@ impl Interface {
         Ok(slots)
     }
 
-    fn missing_inputs(&self, slots: &[Option<Input>]) -> ServeError {
-        let known = &self.signature.inputs;
-        let quoted = |names: Vec<&str>| {
-            let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
-            format!("[{}]", names.join(","))
-        };
-        let got: Vec<&str> = slots
-            .iter()
-            .flatten()
-            .map(|input| input.name.as_str())
-            .collect();
-        let missing = known
-            .iter()
-            .zip(slots)
-            .filter(|(c, slot)| slot.is_none() && !c.optional);
-        let missing: Vec<&str> = missing.map(|(config, _)| config.name.as_str()).collect();
-        let required = known.iter().filter(|config| !config.optional).count();
-        let expected = if required == known.len() {
-            format!("expected {required} inputs")
-        } else {
-            format!(
-                "expected number of inputs between {required} and {}",
-                known.len()
-            )
-        };
-        invalid(format!(
-            "{expected} but got {} inputs for model '{}'. Got input(s) {}, but missing required \
-             input(s) {}. Please provide all required input(s).",
-            got.len(),
-            self.model,
-            quoted(got),
-            quoted(missing)
-        ))
-    }
-
     /// The batch size all inputs agree on; 1 for a model without batch dimension.
     fn rows(&self, slots: &[Option<Input>]) -> Result<usize, ServeError> {
         let (max, model) = (self.signature.max_batch_size, &self.model);
@@ -277,7 +244,7 @@ impl Interface {
             Source::Shared(range) => memory.read(range)?,
         };
         let tensor = Tensor::new(String::new(), input.datatype, input.shape, data)
-            .map_err(|error| size_error(&error, name, model))?;
+            .map_err(|error| refusal::size(&error, name, model))?;
         Ok(Part {
             shape,
             data: tensor.data().clone(),
@@ -302,26 +269,6 @@ impl Interface {
         let rows = input.shape.signed().take(batched);
         let dims: Vec<i64> = rows.chain(reshaped(&dims, &config.dims, reshape)).collect();
         Shape::new(&dims).map_err(|error| invalid(error.to_string()))
-    }
-
-    fn unexpected_shape(&self, input: &Input, config: &TensorConfig) -> ServeError {
-        let spec = config.spec(self.signature.max_batch_size).shape;
-        let expected: Vec<String> = spec.iter().map(ToString::to_string).collect();
-        let note = if self.signature.max_batch_size > 0 {
-            " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension \
-             to be prepended to each input shape. If you want to specify the full shape including \
-             the batch dim in your input dims config, try setting max_batch_size to zero. See the \
-             model configuration docs for more info on max_batch_size."
-        } else {
-            ""
-        };
-        invalid(format!(
-            "unexpected shape for input '{}' for model '{}'. Expected [{}], got {}.{note}",
-            input.name,
-            self.model,
-            expected.join(","),
-            input.shape
-        ))
     }
 
     /// What a job of those parts may share a batch with.
@@ -424,23 +371,6 @@ pub(crate) fn forward(
 fn model_parameters(mut parameters: Parameters) -> Parameters {
     parameters.retain(|key, _| !RESERVED.contains(&key.as_str()));
     parameters
-}
-
-fn size_error(error: &TensorError, name: &str, model: &str) -> ServeError {
-    invalid(match error {
-        TensorError::Size { expected, got } => format!(
-            "input byte size mismatch for input '{name}' for model '{model}'. \
-             Expected {expected}, got {got}"
-        ),
-        TensorError::Truncated { element, size } => format!(
-            "incomplete string data for inference input '{name}' for model '{model}': \
-             element {element} ends beyond the tensor's {size} bytes"
-        ),
-        TensorError::Elements { expected, got } => format!(
-            "unexpected number of string elements {got} for inference input '{name}' \
-             for model '{model}', expecting {expected}"
-        ),
-    })
 }
 
 fn invalid(message: impl Into<Cow<'static, str>>) -> ServeError {

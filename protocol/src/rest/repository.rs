@@ -108,7 +108,7 @@ fn parameters(
 }
 
 /// Walks the members of a body's object; an empty body has none.
-fn object(
+pub(super) fn object(
     body: &[u8],
     member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
 ) -> Result<(), RestError> {

@@ -123,17 +123,18 @@ fn write_output(
                 blobs.push(tensor.data().clone());
             }
         }
-        Delivery::Shared(range) => write_range(out, range),
+        Delivery::Shared(range) => write_range(out, range, tensor.data().len()),
     }
     out.push(b'}');
     Ok(())
 }
 
-fn write_range(out: &mut Vec<u8>, range: &SharedRange) {
+/// Says where an output of `written` bytes lies.
+fn write_range(out: &mut Vec<u8>, range: &SharedRange, written: usize) {
     out.extend_from_slice(b",\"parameters\":{");
     member(out, "shared_memory_region", &range.region);
     out.extend_from_slice(b",\"shared_memory_byte_size\":");
-    json::integer(out, range.size);
+    json::integer(out, written);
     out.extend_from_slice(b",\"shared_memory_offset\":");
     json::integer(out, range.offset);
     out.push(b'}');

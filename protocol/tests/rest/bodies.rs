@@ -1,8 +1,8 @@
 use weir_protocol::DataType;
 use weir_protocol::rest::{
-    Health, IndexEntry, ModelMetadata, ServerMetadata, decode_index, decode_load, decode_unload,
-    error_body, live, model_list, model_metadata, model_ready, ready, repository_index,
-    server_metadata,
+    Health, IndexEntry, ModelMetadata, ServerMetadata, decode_index, decode_load, decode_region,
+    decode_unload, error_body, live, model_list, model_metadata, model_ready, ready,
+    repository_index, server_metadata,
 };
 
 use crate::{refused, spec};
@@ -118,5 +118,29 @@ fn unload() {
     refused(
         decode_unload(deep.as_bytes()),
         "JSON nesting depth exceeds maximum allowed limit (100)",
+    );
+}
+
+#[test]
+fn regions() {
+    let region = decode_region(b"{\"key\":\"/k\",\"byte_size\":64,\"x\":[]}").unwrap();
+    assert_eq!(
+        (region.key.as_str(), region.offset, region.byte_size),
+        ("/k", 0, 64)
+    );
+    let region = decode_region(b"{\"key\":\"/k\",\"offset\":8,\"byte_size\":64}").unwrap();
+    assert_eq!(region.offset, 8);
+    let missing = |name| {
+        format!("Unable to parse '{name}': attempt to access non-existing object member '{name}'")
+    };
+    refused(decode_region(b""), &missing("key"));
+    refused(decode_region(b"{\"key\":\"/k\"}"), &missing("byte_size"));
+    refused(
+        decode_region(b"{\"key\":\"/k\",\"byte_size\":-1}"),
+        "Unable to parse 'byte_size': attempt to access JSON non-unsigned-integer as unsigned-integer",
+    );
+    refused(
+        decode_region(b"[\"/k\",0,64]"),
+        "Unable to parse 'request': attempt to access JSON non-object as object",
     );
 }

@@ -5,7 +5,7 @@ use weir_protocol::grpc::proto;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceService;
 
 use super::stream::Responses;
-use super::{Grpc, call, respond, status};
+use super::{Grpc, call, decode_version, respond, status};
 use crate::error::ServeError;
 use crate::repository::{Dependents, IndexState, Listing, LoadOptions};
 use crate::settings::{log, trace};
@@ -42,7 +42,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelReadyRequest>,
     ) -> Answer<proto::ModelReadyResponse> {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
-        let ready = self.server.find(&name, &version).is_ok();
+        let ready = self.find(&name, &version).is_ok();
         answer(Ok(proto::ModelReadyResponse { ready }))
     }
 
@@ -67,14 +67,14 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelMetadataRequest>,
     ) -> Answer<proto::ModelMetadataResponse> {
         let proto::ModelMetadataRequest { name, version } = request.into_inner();
-        answer(self.server.model_metadata(&name, &version).map(|model| {
-            proto::ModelMetadataResponse {
-                name: model.name,
-                versions: model.versions,
-                platform: model.platform,
-                inputs: model.inputs.into_iter().map(tensor_metadata).collect(),
-                outputs: model.outputs.into_iter().map(tensor_metadata).collect(),
-            }
+        let model = decode_version(&version)
+            .and_then(|version| self.server.model_metadata(&name, &version));
+        answer(model.map(|model| proto::ModelMetadataResponse {
+            name: model.name,
+            versions: model.versions,
+            platform: model.platform,
+            inputs: model.inputs.into_iter().map(tensor_metadata).collect(),
+            outputs: model.outputs.into_iter().map(tensor_metadata).collect(),
         }))
     }
 
@@ -104,8 +104,7 @@ impl GrpcInferenceService for Grpc {
     ) -> Answer<proto::ModelConfigResponse> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
         answer(
-            self.server
-                .find(&name, &version)
+            self.find(&name, &version)
                 .map(|loaded| proto::ModelConfigResponse {
                     config: Some(loaded.proto().clone()),
                 }),
@@ -117,7 +116,9 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Answer<proto::ModelStatisticsResponse> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
-        answer(self.server.statistics(&name, &version).map(|models| {
+        let models =
+            decode_version(&version).and_then(|version| self.server.statistics(&name, &version));
+        answer(models.map(|models| {
             let stats = |(name, version, snapshot): (String, u64, crate::statistics::Snapshot)| {
                 snapshot.to_proto(&name, version)
             };
@@ -170,7 +171,9 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> Answer<proto::RepositoryModelUnloadResponse> {
         let request = request.into_inner();
-        let unloaded = match unnamed(&request.repository_name) {
+        let checked = unnamed(&request.repository_name)
+            .and_then(|()| check_unload_parameters(&request.parameters));
+        let unloaded = match checked {
             Ok(()) => {
                 self.server
                     .unload(&request.model_name, Dependents::Keep)
@@ -344,12 +347,31 @@ fn load_options(
                     .files
                     .push((file["file:".len()..].to_owned(), content));
             }
-            (_, _) => {
-                return Err(ServeError::Invalid(format!(
-                    "load parameter '{key}' is neither 'config' (string) nor 'file:<version>/<name>' (bytes)"
-                )));
+            ("config", _) => return Err(wrong_parameter(&key, "string_param")),
+            (file, _) if file.starts_with("file:") => {
+                return Err(wrong_parameter(&key, "bytes_param"));
             }
+            // As over HTTP: there are no others, and they mean nothing.
+            (_, _) => {}
         }
     }
     Ok(options)
+}
+
+/// There are no ensembles, so no model has dependents to unload; what is sent must still be right.
+fn check_unload_parameters(
+    parameters: &std::collections::BTreeMap<String, proto::ModelRepositoryParameter>,
+) -> Result<(), ServeError> {
+    use proto::model_repository_parameter::ParameterChoice;
+    let key = "unload_dependents";
+    match parameters.get(key).map(|given| &given.parameter_choice) {
+        None | Some(Some(ParameterChoice::BoolParam(_))) => Ok(()),
+        Some(_) => Err(wrong_parameter(key, "bool_param")),
+    }
+}
+
+fn wrong_parameter(key: &str, expected: &str) -> ServeError {
+    ServeError::Invalid(format!(
+        "invalid value type for '{key}' parameter, expected {expected}."
+    ))
 }

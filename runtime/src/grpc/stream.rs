@@ -10,7 +10,6 @@ use weir_protocol::grpc::proto;
 
 use super::{Grpc, status};
 use crate::engine::Call;
-use crate::error::ServeError;
 
 /// What a stream sends.
 pub(super) type Responses =
@@ -58,38 +57,38 @@ impl Grpc {
         metadata: &MetadataMap,
         on_error: OnError,
     ) -> Result<proto::ModelStreamInferResponse, Status> {
-        let (id, model) = (request.id.clone(), request.model_name.clone());
+        let mut asked = proto::ModelInferResponse {
+            id: request.id.clone(),
+            model_name: request.model_name.clone(),
+            model_version: request.model_version.clone(),
+            ..Default::default()
+        };
+        mark_final(&mut asked);
         // The stream's own deadline is not that of each request on it.
         let call = Call::default();
         match self.infer(request, metadata, call).await {
             Ok((inferred, _)) => {
                 let mut response = codec::encode_response(inferred.response);
-                let last = weir_protocol::Parameter::Bool(true);
-                response.parameters.insert(
-                    "triton_final_response".to_owned(),
-                    codec::encode_parameter(last),
-                );
+                mark_final(&mut response);
                 Ok(proto::ModelStreamInferResponse {
                     error_message: String::new(),
                     infer_response: Some(response),
                 })
             }
             Err(error) if on_error == OnError::End => Err(status(&error)),
-            Err(error) => Ok(failed(&error, id, model)),
+            Err(error) => Ok(proto::ModelStreamInferResponse {
+                error_message: error.to_string(),
+                infer_response: Some(asked),
+            }),
         }
     }
 }
 
-fn failed(error: &ServeError, id: String, model: String) -> proto::ModelStreamInferResponse {
-    let response = proto::ModelInferResponse {
-        id,
-        model_name: model,
-        ..Default::default()
-    };
-    proto::ModelStreamInferResponse {
-        error_message: error.to_string(),
-        infer_response: Some(response),
-    }
+/// Says that no further response belongs to the same request: here every request has one.
+fn mark_final(response: &mut proto::ModelInferResponse) {
+    let last = codec::encode_parameter(weir_protocol::Parameter::Bool(true));
+    let key = "triton_final_response".to_owned();
+    response.parameters.insert(key, last);
 }
 
 /// Passes everything up to and including the first error.

@@ -198,10 +198,8 @@ impl Http {
     }
 
     fn region_register(&self, name: &str, body: &Bytes) -> Answer {
-        let given: Registration = serde_json::from_slice(body).map_err(|error| {
-            ServeError::Invalid(format!("failed to parse the request JSON buffer: {error}"))
-        })?;
-        let Registration {
+        let given = rest::decode_region(body).map_err(|error| ServeError::codec(&error))?;
+        let rest::RegionRequest {
             key,
             offset,
             byte_size,
@@ -228,13 +226,4 @@ impl Http {
             .map(|()| done())
             .map_err(|error| ServeError::codec(&error))
     }
-}
-
-/// The body of a register call.
-#[derive(serde::Deserialize)]
-struct Registration {
-    key: String,
-    #[serde(default)]
-    offset: u64,
-    byte_size: u64,
 }

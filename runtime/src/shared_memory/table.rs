@@ -265,6 +265,9 @@ impl RegionStatus {
     }
 }
 
+/// Objects of this prefix belong to the server in Triton; clients may not reach into them.
+const RESERVED: &str = "triton_python_backend_shm_region_";
+
 /// The file's name for a key as given to `shm_open`: one leading slash is allowed, no other.
 fn object_name(region: &RegionStatus) -> Result<&str, Error> {
     let key = &region.key;
@@ -276,7 +279,9 @@ fn object_name(region: &RegionStatus) -> Result<&str, Error> {
         })
     };
     let object = key.strip_prefix('/').unwrap_or(key);
-    if object.is_empty() || object == "." || object == ".." {
+    if object.starts_with(RESERVED) {
+        wrong("its prefix is reserved")
+    } else if object.is_empty() || object == "." || object == ".." {
         wrong("it names no object")
     } else if object.contains(['/', '\0']) {
         wrong("it must not contain path separators")

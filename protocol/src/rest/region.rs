@@ -1,0 +1,38 @@
+//! The body that registers system shared memory.
+
+use super::RestError;
+use super::error::InField;
+use super::repository::object;
+
+/// `POST /v2/systemsharedmemory/region/NAME/register`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegionRequest {
+    /// The name of the shared memory object.
+    pub key: String,
+    /// Bytes from the object's start to the region's.
+    pub offset: u64,
+    /// Bytes in the region.
+    pub byte_size: u64,
+}
+
+/// Decodes a registration.
+///
+/// # Errors
+/// No JSON object, a missing `key` or `byte_size`, or members of other types.
+pub fn decode_region(body: &[u8]) -> Result<RegionRequest, RestError> {
+    let (mut region_key, mut offset, mut byte_size) = (None, 0, None);
+    object(body, |reader, key| {
+        match key {
+            "key" => region_key = Some(reader.string().field(key)?.into_owned()),
+            "offset" => offset = reader.unsigned().field(key)?,
+            "byte_size" => byte_size = Some(reader.unsigned().field(key)?),
+            _ => reader.skip().field(key)?,
+        }
+        Ok(())
+    })?;
+    Ok(RegionRequest {
+        key: region_key.ok_or_else(|| RestError::missing("key"))?,
+        offset,
+        byte_size: byte_size.ok_or_else(|| RestError::missing("byte_size"))?,
+    })
+}
