@@ -1,0 +1,117 @@
+//! What shares an execution, and when answers leave.
+
+use weir_batcher::Ordering;
+use weir_runtime::backend::Device;
+use weir_runtime::error::ServeError;
+
+use crate::fake::{Fake, Gate, add_one, inputs, request, values};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_request_runs_alone_and_at_once() {
+    let running = Fake::new(add_one).start(|_| {});
+    let got = running.infer(request(&[41])).await.unwrap();
+    assert_eq!(values(&got), [42]);
+    assert_eq!(got.cost.batch_rows, 1);
+    assert_eq!(got.response.version, "1");
+    assert_eq!(*running.runs.lock(), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_while_the_instance_is_busy_is_one_batch() {
+    let (gate, pass) = Gate::new();
+    let running = Fake::new(move |batch| {
+        pass(batch.rows);
+        add_one(batch)
+    })
+    .start(|_| {});
+    let first = running.ask(0);
+    assert_eq!(gate.entered(), 1);
+    let others: Vec<_> = (1..=8).map(|x| running.ask(x)).collect();
+    running.queued(8).await;
+    gate.open();
+    assert_eq!(gate.entered(), 8);
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
+    for (x, other) in (1..).zip(others) {
+        assert_eq!(other.await.unwrap(), Ok(vec![x + 1]));
+    }
+    let snapshot = running.engine.snapshot();
+    assert_eq!((snapshot.execution_count, snapshot.inference_count), (2, 9));
+    assert_eq!(snapshot.batches.keys().copied().collect::<Vec<_>>(), [1, 8]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_come_back_to_whom_they_belong() {
+    let (gate, pass) = Gate::new();
+    let running = Fake::new(move |batch| {
+        pass(batch.rows);
+        add_one(batch)
+    })
+    .start(|_| {});
+    let first = running.ask(0);
+    gate.entered();
+    let three = tokio::spawn({
+        let running = running.clone();
+        async move { running.infer(request(&[10, 20, 30])).await.unwrap() }
+    });
+    running.queued(1).await;
+    let two = tokio::spawn({
+        let running = running.clone();
+        async move { running.infer(request(&[40, 50])).await.unwrap() }
+    });
+    running.queued(2).await;
+    gate.open();
+    assert_eq!(gate.entered(), 5);
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
+    assert_eq!(values(&three.await.unwrap()), [11, 21, 31]);
+    assert_eq!(values(&two.await.unwrap()), [41, 51]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_refuses() {
+    let (gate, pass) = Gate::new();
+    let running = Fake::new(move |batch| {
+        pass(batch.rows);
+        add_one(batch)
+    })
+    .start(|spec| spec.policy.max_queued = 1);
+    let first = running.ask(0);
+    gate.entered();
+    let second = running.ask(1);
+    running.queued(1).await;
+    let third = running.infer(request(&[2])).await.map(drop);
+    assert_eq!(third, Err(ServeError::QueueFull));
+    gate.open();
+    gate.entered();
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
+    assert_eq!(second.await.unwrap(), Ok(vec![2]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_instances_keep_the_order_of_admission() {
+    let (gate, pass) = Gate::new();
+    let running = Fake::new(move |batch| {
+        // Only the first request is held up.
+        if inputs(batch) == [0] {
+            pass(batch.rows);
+        }
+        add_one(batch)
+    })
+    .start(|spec| {
+        spec.policy.ordering = Ordering::Admission;
+        spec.devices = vec![Device::Cpu; 2];
+    });
+    let first = running.ask(0);
+    gate.entered();
+    let second = running.ask(1);
+    running
+        .until(|running| running.engine.snapshot().success.count == 1)
+        .await;
+    // It has run, and waits for the one before it.
+    assert!(!second.is_finished());
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
+    assert_eq!(second.await.unwrap(), Ok(vec![2]));
+}

@@ -1,0 +1,203 @@
+//! Models that fail: who is told, and who does not notice.
+
+use std::sync::Arc;
+
+use weir_protocol::{Code, Coded};
+use weir_runtime::backend::{
+    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
+};
+use weir_runtime::engine::Engine;
+use weir_runtime::error::ServeError;
+use weir_runtime::statistics::Reason;
+
+use crate::fake::{Fake, Gate, Running, add_one, answer, inputs, request, sample, values};
+
+const POISON: i32 = 13;
+
+/// Eight requests that share a batch behind one that is running; the answers of the eight.
+async fn eight(
+    script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
+) -> (Running, Vec<Result<Vec<i32>, ServeError>>) {
+    let (gate, pass) = Gate::new();
+    let running = Fake::new(move |batch| {
+        if inputs(batch) == [0] {
+            pass(batch.rows);
+            return add_one(batch);
+        }
+        script(batch)
+    })
+    .start(|_| {});
+    let first = running.ask(0);
+    gate.entered();
+    let mut asked = Vec::new();
+    for x in POISON - 4..POISON + 4 {
+        asked.push(running.ask(x));
+        running.queued(asked.len() as u64).await;
+    }
+    gate.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
+    let mut answers = Vec::new();
+    for ask in asked {
+        answers.push(ask.await.unwrap());
+    }
+    (running, answers)
+}
+
+/// All but the poisoned one have their answers.
+fn neighbours_are_well(answers: &[Result<Vec<i32>, ServeError>]) {
+    for (x, answer) in (POISON - 4..).zip(answers) {
+        if x != POISON {
+            assert_eq!(*answer, Ok(vec![x + 1]));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_request_fails_alone() {
+    let (running, answers) = eight(|batch| {
+        if inputs(batch).contains(&POISON) {
+            return Err(ModelError::Failed("index out of range".to_owned()));
+        }
+        add_one(batch)
+    })
+    .await;
+    neighbours_are_well(&answers);
+    let error = ServeError::Model("index out of range".to_owned());
+    assert_eq!(answers[4], Err(error));
+    // The batch, then each alone.
+    assert_eq!(*running.runs.lock(), [1, 8, 1, 1, 1, 1, 1, 1, 1, 1]);
+    let snapshot = running.engine.snapshot();
+    assert_eq!((snapshot.success.count, snapshot.fail.count), (8, 1));
+    let backend = Reason::ALL
+        .iter()
+        .position(|reason| *reason == Reason::Backend);
+    assert_eq!(snapshot.failures[backend.unwrap()], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_fails_one_request_and_no_thread() {
+    let (running, answers) = eight(|batch| {
+        assert!(!inputs(batch).contains(&POISON), "boom");
+        add_one(batch)
+    })
+    .await;
+    neighbours_are_well(&answers);
+    let error = ServeError::Model("the model panicked: boom".to_owned());
+    assert_eq!(answers[4], Err(error));
+    assert_eq!(values(&running.infer(request(&[1])).await.unwrap()), [2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_too_large_for_the_device_runs_in_halves() {
+    let (running, answers) = eight(|batch| {
+        if batch.rows > 2 {
+            return Err(ModelError::OutOfMemory("8 GiB wanted".to_owned()));
+        }
+        add_one(batch)
+    })
+    .await;
+    neighbours_are_well(&answers);
+    assert_eq!(answers[4], Ok(vec![POISON + 1]));
+    assert_eq!(*running.runs.lock(), [1, 8, 4, 2, 2, 4, 2, 2]);
+    assert_eq!(running.engine.snapshot().fail.count, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_request_too_large_says_so() {
+    let running =
+        Fake::new(|_| Err(ModelError::OutOfMemory("8 GiB wanted".to_owned()))).start(|_| {});
+    let error = running.infer(request(&[1])).await.unwrap_err();
+    assert_eq!(error.to_string(), "out of memory: 8 GiB wanted");
+    assert_eq!(error.code(), Code::Internal);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_the_wrong_form_fail_their_requests_alone() {
+    for (broken, says) in [
+        (
+            answer(&[1, 1], &[7]),
+            "has not one row for each of the batch's 2",
+        ),
+        (
+            answer(&[3, 1], &[7; 3]),
+            "has not one row for each of the batch's 2",
+        ),
+        (answer(&[2], &[7; 2]), ""),
+        (
+            Answer {
+                outputs: Vec::new(),
+                ..answer(&[1], &[7])
+            },
+            "the model returned no output 'y'",
+        ),
+    ] {
+        let running = Fake::new(move |batch| {
+            if inputs(batch) == [POISON; 2] {
+                return Ok(broken.clone());
+            }
+            add_one(batch)
+        })
+        .start(|_| {});
+        let bad = running.infer(request(&[POISON; 2])).await;
+        match bad {
+            Err(error) => assert!(
+                !says.is_empty() && error.to_string().contains(says),
+                "{error}"
+            ),
+            Ok(got) => assert_eq!((says, values(&got)), ("", vec![7; 2])),
+        }
+        assert_eq!(values(&running.infer(request(&[1])).await.unwrap()), [2]);
+    }
+}
+
+#[test]
+fn a_failing_sample_fails_the_load() {
+    let fake = Fake::new(|batch| {
+        if inputs(batch).contains(&POISON) {
+            return Err(ModelError::Failed("unlucky".to_owned()));
+        }
+        add_one(batch)
+    });
+    let runs = fake.runs.clone();
+    let error = fake.try_start(|spec| {
+        let sample = |x| sample(&spec.interface, x);
+        spec.warm_up.samples = vec![sample(1), sample(POISON)];
+    });
+    let error = error.map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "warm-up sample 'first' failed: unlucky");
+    assert_eq!(*runs.lock(), [1, 1, 1]);
+}
+
+/// Its instances cannot be made.
+struct Unmakeable {
+    signature: Signature,
+    panics: bool,
+}
+
+impl Model for Unmakeable {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
+        assert!(!self.panics, "no such device");
+        Err(LoadError::Device("the device is full".to_owned()))
+    }
+}
+
+#[test]
+fn an_instance_that_cannot_be_made_fails_the_load() {
+    for (panics, says) in [
+        (false, "the device is full"),
+        (true, "the instance panicked: no such device"),
+    ] {
+        let fake = Fake::new(add_one);
+        let spec = fake.spec();
+        let model: Arc<dyn Model> = Arc::new(Unmakeable {
+            signature: fake.signature,
+            panics,
+        });
+        let error = Engine::start(spec, &model).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), says);
+    }
+}

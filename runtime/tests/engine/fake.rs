@@ -1,0 +1,279 @@
+//! A model whose runs are a closure, and what tests ask of its engine.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weir_batcher::Policy;
+use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
+use weir_runtime::backend::{
+    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature, TensorConfig, Timing,
+    WarmUp,
+};
+use weir_runtime::engine::{Call, Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
+use weir_runtime::error::ServeError;
+use weir_runtime::padding::Padding;
+use weir_runtime::request::Interface;
+use weir_runtime::shared_memory::SharedMemory;
+
+/// What a run does.
+pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;
+
+/// Longer than any test needs on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A model, and the rows of each of its runs in order.
+pub(crate) struct Fake {
+    pub(crate) signature: Signature,
+    pub(crate) script: Script,
+    pub(crate) runs: Arc<Mutex<Vec<usize>>>,
+}
+
+struct FakeInstance {
+    script: Script,
+    runs: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Fake {
+    /// `y = script(x)`, INT32, one element a row.
+    pub(crate) fn new(
+        script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            signature: Signature {
+                inputs: vec![tensor("x", &[1])],
+                outputs: vec![tensor("y", &[1])],
+                max_batch_size: 8,
+            },
+            script: Arc::new(script),
+            runs: Arc::default(),
+        }
+    }
+
+    pub(crate) fn start(self, change: impl FnOnce(&mut EngineSpec)) -> Running {
+        let runs = Arc::clone(&self.runs);
+        let engine = self.try_start(change).unwrap();
+        Running {
+            engine: Arc::new(engine),
+            runs,
+        }
+    }
+
+    pub(crate) fn try_start(
+        self,
+        change: impl FnOnce(&mut EngineSpec),
+    ) -> Result<Engine, LoadError> {
+        let mut spec = self.spec();
+        change(&mut spec);
+        let model: Arc<dyn Model> = Arc::new(self);
+        Engine::start(spec, &model)
+    }
+
+    pub(crate) fn spec(&self) -> EngineSpec {
+        EngineSpec {
+            interface: Interface {
+                model: "m".to_owned(),
+                signature: self.signature.clone(),
+                padding: None,
+            },
+            version: 1,
+            policy: Policy::new(self.signature.max_batch_size),
+            devices: vec![Device::Cpu],
+            labels: vec![Vec::new()],
+            warm_up: WarmUpPlan {
+                samples: Vec::new(),
+                sizes: WarmUp::Needless,
+                budget: Duration::ZERO,
+            },
+        }
+    }
+}
+
+impl Model for Fake {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
+        Ok(Box::new(FakeInstance {
+            script: Arc::clone(&self.script),
+            runs: Arc::clone(&self.runs),
+        }))
+    }
+}
+
+impl Instance for FakeInstance {
+    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+        self.runs.lock().push(batch.rows);
+        (self.script)(batch)
+    }
+}
+
+/// An engine under test.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) runs: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Running {
+    pub(crate) async fn infer(&self, request: InferRequest) -> Result<Inferred, ServeError> {
+        self.infer_by(request, None).await
+    }
+
+    pub(crate) async fn infer_by(
+        &self,
+        request: InferRequest,
+        deadline: Option<Instant>,
+    ) -> Result<Inferred, ServeError> {
+        let memory = SharedMemory::new(None);
+        self.engine.infer(request, Call { deadline }, &memory).await
+    }
+
+    /// Asks for `x` in a task of its own.
+    pub(crate) fn ask(&self, x: i32) -> tokio::task::JoinHandle<Result<Vec<i32>, ServeError>> {
+        let this = self.clone();
+        tokio::spawn(async move { this.infer(request(&[x])).await.map(|got| values(&got)) })
+    }
+
+    /// Waits until that many requests are queued.
+    pub(crate) async fn queued(&self, count: u64) {
+        self.until(|running| running.engine.snapshot().pending == count)
+            .await;
+    }
+
+    pub(crate) async fn until(&self, reached: impl Fn(&Self) -> bool) {
+        let waiting = async {
+            while !reached(self) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+    }
+}
+
+/// Stops runs until the test lets them go on.
+pub(crate) struct Gate {
+    entered: Receiver<usize>,
+    open: SyncSender<()>,
+}
+
+impl Gate {
+    /// The gate, and what a script calls with the rows it has.
+    pub(crate) fn new() -> (Self, impl Fn(usize) + Send + Sync + 'static) {
+        let (enter, entered) = sync_channel(64);
+        let (open, opened) = sync_channel(64);
+        let opened = Mutex::new(opened);
+        let pass = move |rows| {
+            // A test that has ended lets everything through.
+            let _ = enter.send(rows);
+            let _ = opened.lock().recv();
+        };
+        (Self { entered, open }, pass)
+    }
+
+    /// Waits for a run and gives its rows.
+    pub(crate) fn entered(&self) -> usize {
+        self.entered.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Lets one run go on.
+    pub(crate) fn open(&self) {
+        self.open.send(()).unwrap();
+    }
+}
+
+pub(crate) fn tensor(name: &str, dims: &[i64]) -> TensorConfig {
+    TensorConfig {
+        name: name.to_owned(),
+        datatype: DataType::Int32,
+        dims: dims.to_vec(),
+        reshape: None,
+        optional: false,
+    }
+}
+
+/// A request for the rows of `x`.
+pub(crate) fn request(rows: &[i32]) -> InferRequest {
+    request_of(&[("x", &[rows.len() as i64, 1], rows)])
+}
+
+pub(crate) fn request_of(inputs: &[(&str, &[i64], &[i32])]) -> InferRequest {
+    let input = |&(name, shape, values): &(&str, &[i64], &[i32])| Input {
+        name: name.to_owned(),
+        datatype: DataType::Int32,
+        shape: Shape::new(shape).unwrap(),
+        source: Source::Inline(bytes(values)),
+    };
+    InferRequest {
+        model: "m".to_owned(),
+        version: String::new(),
+        id: String::new(),
+        parameters: Parameters::new(),
+        inputs: inputs.iter().map(input).collect(),
+        outputs: Vec::new(),
+        default_delivery: Delivery::Json,
+    }
+}
+
+fn bytes(values: &[i32]) -> Bytes {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect::<Vec<_>>()
+        .into()
+}
+
+pub(crate) fn numbers(data: &[u8]) -> Vec<i32> {
+    let (chunks, rest) = data.as_chunks::<4>();
+    assert!(rest.is_empty());
+    chunks.iter().copied().map(i32::from_le_bytes).collect()
+}
+
+/// The first output's values.
+pub(crate) fn values(inferred: &Inferred) -> Vec<i32> {
+    numbers(inferred.response.outputs[0].0.data())
+}
+
+/// Every value of column `x`, as the requests sent it.
+pub(crate) fn inputs(batch: &Batch) -> Vec<i32> {
+    let parts = batch.columns[0].parts.iter();
+    parts.flat_map(|part| numbers(&part.data)).collect()
+}
+
+pub(crate) fn answer(shape: &[i64], values: &[i32]) -> Answer {
+    let shape = Shape::new(shape).unwrap();
+    let y = Tensor::new("y".to_owned(), DataType::Int32, shape, bytes(values)).unwrap();
+    Answer {
+        outputs: vec![y],
+        parameters: Vec::new(),
+        timing: Timing::default(),
+    }
+}
+
+/// `y = x + 1`.
+pub(crate) fn add_one(batch: &Batch) -> Result<Answer, ModelError> {
+    let values: Vec<i32> = inputs(batch).iter().map(|x| x + 1).collect();
+    Ok(answer(&[batch.rows as i64, 1], &values))
+}
+
+pub(crate) fn padding(buckets: &[usize], pad: f64) -> Padding {
+    Padding {
+        buckets: buckets.to_vec(),
+        values: [("x".to_owned(), pad)].into(),
+    }
+}
+
+/// A warm-up sample of one row of `x`.
+pub(crate) fn sample(interface: &Interface, x: i32) -> Sample {
+    let accepted = interface
+        .accept(request(&[x]), &SharedMemory::new(None))
+        .unwrap();
+    Sample {
+        name: "first".to_owned(),
+        count: 2,
+        job: Arc::new(accepted.job),
+    }
+}
