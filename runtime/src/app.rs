@@ -49,7 +49,12 @@ pub fn main(setup: Setup) -> Exit {
         runtime.worker_threads(threads.get());
     }
     match runtime.enable_all().thread_name("weir-reactor").build() {
-        Ok(runtime) => runtime.block_on(run(config, setup, log)),
+        Ok(runtime) => {
+            let exit = runtime.block_on(run(config, setup, log));
+            // What still blocks a thread, such as a load that nobody waits for, ends with the process.
+            runtime.shutdown_background();
+            exit
+        }
         Err(error) => failed(&error),
     }
 }

@@ -56,6 +56,14 @@ pub enum ServeError {
         /// What the request or the model allows.
         allowed_ms: u64,
     },
+    /// Request bodies already hold all the memory they may.
+    #[error(
+        "request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
+    )]
+    IntakeFull {
+        /// What they may hold.
+        limit: usize,
+    },
     /// The queue policy's or the request's timeout passed while it waited.
     #[error("Request timeout expired")]
     QueueTimeout,
@@ -138,7 +146,9 @@ impl Coded for ServeError {
             | Self::Draining
             | Self::Exiting
             | Self::QueueTimeout => Code::Unavailable,
-            Self::QueueFull | Self::PredictedWait { .. } => Code::Overloaded,
+            Self::QueueFull | Self::PredictedWait { .. } | Self::IntakeFull { .. } => {
+                Code::Overloaded
+            }
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
             Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,
             Self::Unimplemented(_) => Code::Unimplemented,

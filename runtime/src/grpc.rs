@@ -2,6 +2,7 @@
 
 mod edge;
 mod health;
+mod held;
 mod listen;
 mod service;
 mod stream;
@@ -18,6 +19,7 @@ use weir_protocol::grpc::proto;
 use crate::args::Restriction;
 use crate::engine::{Call, Inferred};
 use crate::error::ServeError;
+use crate::intake::Intake;
 use crate::launch::InUse;
 use crate::server::Server;
 
@@ -28,6 +30,8 @@ pub use listen::{Compression, GrpcListenOptions, serve};
 pub struct GrpcOptions {
     /// Metadata whose names match become request parameters.
     pub forward: Option<Regex>,
+    /// What messages may hold together while they arrive and are worked on.
+    pub intake: Intake,
     /// Groups of calls that want a header.
     pub restricted: Vec<Restriction>,
 }

@@ -19,6 +19,7 @@ use weir_protocol::Coded;
 
 use crate::args::{self, Restriction};
 use crate::error::ServeError;
+use crate::intake::{Intake, Portion};
 use crate::metrics::{Protocol, Requests};
 use crate::server::Server;
 use body::{Body, BodyLimits};
@@ -42,6 +43,8 @@ pub struct HttpOptions {
     pub max_connections: usize,
     /// Request headers whose names match become request parameters.
     pub forward: Option<Regex>,
+    /// What bodies may hold together.
+    pub intake: Intake,
     /// Groups of calls that want a header.
     pub restricted: Vec<Restriction>,
 }
@@ -84,10 +87,16 @@ impl Http {
         let in_flight = self.requests.begin(Protocol::Http);
         let (parts, body) = request.into_parts();
         let id = parts.headers.get(respond::REQUEST_ID).cloned();
+        let expects = parts.headers.contains_key(header::EXPECT);
+        let mut body = Some(body);
         let answer = match Route::parse(&parts.method, parts.uri.path()) {
-            Ok(route) => self.receive(&route, parts.headers, body, at).await,
+            Ok(route) => self.receive(&route, parts.headers, &mut body, at).await,
             Err(error) => Err(error),
         };
+        if let Some(unread) = body.filter(|_| !expects) {
+            // Its sender reads the answer only after it has sent all, and hyper would hang up.
+            body::discard(unread, self.body_limits()).await;
+        }
         in_flight.finish(answer.as_ref().err().map(Coded::code));
         let mut response = answer.unwrap_or_else(|error| respond::error(&error));
         if let Some(id) = id {
@@ -100,17 +109,18 @@ impl Http {
         &self,
         route: &Route<'_>,
         headers: HeaderMap,
-        body: Incoming,
+        unread: &mut Option<Incoming>,
         at: Instant,
     ) -> Answer {
         self.admit(route, &headers)?;
-        let limits = BodyLimits {
-            size: self.options.max_body,
-            idle: self.options.body_idle,
+        let coding = request_coding(route, &headers)?;
+        // Held until the request is answered: tensors lie in the body's own bytes.
+        let portion = Arc::new(self.options.intake.portion());
+        let body = match unread.take() {
+            Some(body) => body::read(body, self.body_limits(), &portion).await?,
+            None => Bytes::new(),
         };
-        let coding = Coding::of_request(text(&headers, header::CONTENT_ENCODING.as_str()))?;
-        let body = body::read(body, limits).await?;
-        let body = self.unpack(coding, body).await?;
+        let body = self.unpack(coding, body, &portion).await?;
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
         let received = Received { headers, body, at };
         let response = self.call(route, received).await?;
@@ -118,6 +128,13 @@ impl Http {
             // The rest is small, and tritonclient's asyncio client asks for what it cannot unpack.
             Route::Infer(_) | Route::V1Predict(_) => self.pack(preferred, response).await,
             _ => Ok(response),
+        }
+    }
+
+    fn body_limits(&self) -> BodyLimits {
+        BodyLimits {
+            size: self.options.max_body,
+            idle: self.options.body_idle,
         }
     }
 
@@ -147,13 +164,19 @@ impl Http {
         }
     }
 
-    async fn unpack(&self, coding: Coding, body: Bytes) -> Result<Bytes, ServeError> {
+    async fn unpack(
+        &self,
+        coding: Coding,
+        body: Bytes,
+        portion: &Arc<Portion>,
+    ) -> Result<Bytes, ServeError> {
         let limit = self.options.max_input;
         match coding {
             Coding::Identity => Ok(body),
             // Small bodies can unpack to large ones: always off the reactor.
             Coding::Gzip | Coding::Deflate => {
-                off_reactor(move || coding.unpack(body, limit)).await?
+                let portion = Arc::clone(portion);
+                off_reactor(move || coding.unpack(body, limit, &portion)).await?
             }
         }
     }
@@ -172,6 +195,19 @@ impl Http {
         let name = http::HeaderValue::from_static(coding.name());
         parts.headers.insert(header::CONTENT_ENCODING, name);
         Ok(Response::from_parts(parts, packed.into()))
+    }
+}
+
+/// How the body is packed. Known before it is read: nothing is unpacked that is refused anyway.
+fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, ServeError> {
+    let coding = Coding::of_request(text(headers, header::CONTENT_ENCODING.as_str()));
+    match route {
+        Route::Generate(_) | Route::GenerateStream(_) if coding != Ok(Coding::Identity) => {
+            Err(ServeError::Invalid(
+                "Unsupported content-encoding, only 'identity' is supported.".to_owned(),
+            ))
+        }
+        _ => coding,
     }
 }
 

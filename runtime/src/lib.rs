@@ -12,6 +12,7 @@ pub mod error;
 mod gate;
 pub mod grpc;
 pub mod http;
+pub mod intake;
 pub mod launch;
 pub mod metrics;
 pub mod padding;

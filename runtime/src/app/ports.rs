@@ -15,6 +15,7 @@ use super::metrics;
 use crate::args::{self, Config, Exit, GrpcConfig, HttpConfig};
 use crate::grpc::{self, Compression, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
+use crate::intake::Intake;
 use crate::server::Server;
 use crate::socket::{self, PortUse};
 
@@ -91,16 +92,17 @@ impl Ports {
             .map(|metrics| metrics.options)
             .unwrap_or_default();
         let requests = metrics::register(&mut registry, Arc::clone(server), optional);
+        let intake = Intake::new(config.max_inflight);
         if let (Some(listener), Some(http)) = (self.http, &config.http) {
             let http = Http::new(
                 Arc::clone(server),
-                http_options(http, config),
+                http_options(http, config, intake.clone()),
                 requests.clone(),
             );
             tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
-            let front = Grpc::new(Arc::clone(server), grpc_options(grpc));
+            let front = Grpc::new(Arc::clone(server), grpc_options(grpc, intake));
             let serving = grpc::serve(
                 listener,
                 front,
@@ -153,8 +155,9 @@ fn health(server: &Arc<Server>) -> weir_ops::admin::Health {
     })
 }
 
-fn http_options(http: &HttpConfig, config: &Config) -> HttpOptions {
+fn http_options(http: &HttpConfig, config: &Config, intake: Intake) -> HttpOptions {
     HttpOptions {
+        intake,
         max_input: http.max_input,
         max_body: http.max_body,
         body_idle: http.body_timeout,
@@ -165,8 +168,9 @@ fn http_options(http: &HttpConfig, config: &Config) -> HttpOptions {
     }
 }
 
-fn grpc_options(grpc: &GrpcConfig) -> GrpcOptions {
+fn grpc_options(grpc: &GrpcConfig, intake: Intake) -> GrpcOptions {
     GrpcOptions {
+        intake,
         forward: grpc.forward.clone(),
         restricted: grpc.restricted.clone(),
     }

@@ -74,6 +74,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         load_retries: models.model_load_retry_count,
         max_queue: limits.max_queue,
         max_connections: limits.max_connections,
+        max_inflight: limits.max_inflight_bytes.get(),
         exit_timeout: limits.exit_timeout_secs,
         drain_delay: limits.drain_delay_secs,
         shared_memory: limits.allow_client_shm.then_some(limits.max_shm_regions),

@@ -53,6 +53,8 @@ pub struct Config {
     pub max_queue: NonZeroUsize,
     /// Connections at the same time, per front-end.
     pub max_connections: NonZeroUsize,
+    /// Bytes that request bodies may hold together.
+    pub max_inflight: usize,
     /// From the first signal until the process ends.
     pub exit_timeout: Duration,
     /// From the first signal until newcomers are refused.

@@ -14,6 +14,10 @@ pub(super) struct LimitArgs {
     /// Connections at the same time, HTTP and gRPC each
     #[arg(long, default_value = "10000", value_name = "N")]
     pub(super) max_connections: NonZeroUsize,
+    /// Bytes that request bodies may hold together, HTTP and gRPC; more are refused with 503 or
+    /// RESOURCE_EXHAUSTED. The default holds four of the largest bodies
+    #[arg(long, default_value = "4294967296", value_name = "BYTES")]
+    pub(super) max_inflight_bytes: NonZeroUsize,
     /// Time from SIGTERM until the process ends, whatever is still under way
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) exit_timeout_secs: Duration,

@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
@@ -14,6 +15,7 @@ use tonic::codegen::Service;
 use weir_protocol::Code;
 
 use super::GrpcOptions;
+use super::held::Held;
 use crate::args::{self, ApiGroup};
 use crate::engine::Cost;
 use crate::metrics::{Protocol, Requests};
@@ -66,6 +68,7 @@ impl<S> Service<Request<Body>> for Edge<S>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
     S::Future: Send + 'static,
+    S::Error: 'static,
 {
     type Response = Response<Body>;
     type Error = S::Error;
@@ -80,12 +83,40 @@ where
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
         let in_flight = self.requests.begin(Protocol::Grpc);
-        let answer = self.inner.call(request);
+        let portion = Arc::new(self.options.intake.portion());
+        let held = Arc::clone(&portion);
+        let timeout = timeout(&request);
+        let answer = within(timeout, self.inner.call(Held::around(request, held)));
         Box::pin(async move {
             let response = answer.await?;
+            drop(portion);
             in_flight.finish(failure(&response));
             Ok(with_trailers(response))
         })
+    }
+}
+
+/// What the client's `grpc-timeout` allows.
+fn timeout(request: &Request<Body>) -> Option<Duration> {
+    super::parse_timeout(request.headers().get("grpc-timeout")?.to_str().ok()?)
+}
+
+/// Ends a call whose client has stopped waiting. tonic would do the same a moment later, but say that
+/// the client had cancelled it.
+fn within<E>(
+    timeout: Option<Duration>,
+    answer: impl Future<Output = Result<Response<Body>, E>>,
+) -> impl Future<Output = Result<Response<Body>, E>> {
+    let expiry = timeout.map(tokio::time::sleep);
+    async move {
+        let Some(expiry) = expiry else {
+            return answer.await;
+        };
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = expiry => Ok(Status::deadline_exceeded("Deadline Exceeded").into_http()),
+        }
     }
 }
 
@@ -172,5 +203,29 @@ impl HttpBody for WithTrailers {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    async fn status_after(work: Duration, timeout: Option<Duration>) -> Option<Code> {
+        let answer = within(timeout, async move {
+            tokio::time::sleep(work).await;
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        });
+        failure(&answer.await.unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_when_its_client_stops_waiting() {
+        let second = Duration::from_secs(1);
+        let late = status_after(2 * second, Some(second)).await;
+        assert_eq!(late, Some(Code::DeadlineExceeded));
+        assert_eq!(status_after(second, Some(2 * second)).await, None);
+        assert_eq!(status_after(second, None).await, None);
     }
 }

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::error::ServeError;
+use crate::intake::Portion;
 
 /// A response body: buffers sent one after the other.
 #[derive(Debug, Default)]
@@ -83,31 +84,57 @@ pub(crate) struct BodyLimits {
 /// Triton's bound on the pieces of a chunked body: each costs the server far more than its sender.
 const MAX_CHUNKS: usize = 65_536;
 
-/// Reads a body whole.
+/// Reserved for a body before its bytes come: holds a common image tensor (3 × 224 × 224 FP32 is
+/// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
+const RESERVED: usize = 1 << 20;
+
+/// Reads a body whole, holding its bytes in `portion`.
 ///
 /// # Errors
-/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken or stalled body.
-pub(crate) async fn read(body: Incoming, limits: BodyLimits) -> Result<Bytes, ServeError> {
+/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken or stalled body,
+/// [`ServeError::IntakeFull`] while others hold too much.
+pub(crate) async fn read(
+    body: Incoming,
+    limits: BodyLimits,
+    portion: &Portion,
+) -> Result<Bytes, ServeError> {
     let announced = http_body::Body::size_hint(&body);
     if announced.lower() > limits.size as u64 {
         return Err(too_large(limits));
     }
     let exact = announced.exact().map(|size| size as usize);
-    read_frames(body, limits, exact).await
+    read_frames(body, limits, exact, portion).await
+}
+
+/// Reads a body for nobody, so that its sender comes to read the answer. One that is too large or
+/// stalls is left where it is; then the connection ends with the answer.
+pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits) {
+    if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
+        return;
+    }
+    let mut left = limits.size;
+    while let Ok(Some(piece)) = next(&mut body, limits).await {
+        match left.checked_sub(piece.len()) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 async fn read_frames(
     mut body: Incoming,
     limits: BodyLimits,
     exact: Option<usize>,
+    portion: &Portion,
 ) -> Result<Bytes, ServeError> {
     let Some(first) = next(&mut body, limits).await? else {
         return Ok(Bytes::new());
     };
+    portion.hold(first.len())?;
     if exact == Some(first.len()) {
         return Ok(first);
     }
-    let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2));
+    let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2).min(RESERVED));
     joined.extend_from_slice(&first);
     let mut chunks = 1;
     while let Some(piece) = next(&mut body, limits).await? {
@@ -120,6 +147,7 @@ async fn read_frames(
                 "request body has more than {MAX_CHUNKS} chunks"
             )));
         }
+        portion.hold(joined.len() + piece.len())?;
         joined.extend_from_slice(&piece);
     }
     Ok(joined.freeze())

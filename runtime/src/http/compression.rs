@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::read::{GzDecoder, ZlibDecoder};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 use crate::error::ServeError;
+use crate::intake::Portion;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +25,18 @@ impl Coding {
     /// [`ServeError::Unimplemented`] for any other coding.
     pub(crate) fn of_request(header: Option<&str>) -> Result<Self, ServeError> {
         match header.map(str::trim) {
-            None | Some("" | "identity") => Ok(Self::Identity),
-            Some("gzip") => Ok(Self::Gzip),
-            Some("deflate") => Ok(Self::Deflate),
-            Some(_) => Err(ServeError::Unimplemented(
-                "Unsupported compression type".to_owned(),
-            )),
+            None | Some("") => Ok(Self::Identity),
+            Some(name) => Self::named(name).ok_or_else(|| {
+                ServeError::Unimplemented("Unsupported compression type".to_owned())
+            }),
         }
+    }
+
+    /// A coding by its name, whose case does not matter.
+    fn named(name: &str) -> Option<Self> {
+        [Self::Identity, Self::Gzip, Self::Deflate]
+            .into_iter()
+            .find(|coding| coding.name().eq_ignore_ascii_case(name))
     }
 
     /// The coding a client prefers, from its `Accept-Encoding`: the highest weight, the first named
@@ -39,14 +45,11 @@ impl Coding {
         let mut best = (Self::Identity, 0.0);
         for offer in header.unwrap_or_default().split(',') {
             let mut parts = offer.split(';').map(str::trim);
-            let coding = match parts.next() {
-                Some("gzip") => Self::Gzip,
-                Some("deflate") => Self::Deflate,
-                Some("identity") => Self::Identity,
-                _ => continue,
+            let Some(coding) = parts.next().and_then(Self::named) else {
+                continue;
             };
             let weight = parts
-                .find_map(|part| part.strip_prefix("q="))
+                .find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")))
                 .map_or(Some(1.0), |q| q.parse().ok());
             // An unreadable weight is no offer.
             if weight.is_some_and(|weight: f32| weight > best.1) {
@@ -65,16 +68,25 @@ impl Coding {
         }
     }
 
-    /// Unpacks a body, up to `limit` bytes.
+    /// Unpacks a body, up to `limit` bytes, holding them in `portion` in place of the packed ones.
     ///
     /// # Errors
-    /// [`ServeError::Invalid`] for broken data and for bombs.
-    pub(crate) fn unpack(self, body: Bytes, limit: usize) -> Result<Bytes, ServeError> {
-        match self {
-            Self::Identity => Ok(body),
-            Self::Gzip => read_up_to(GzDecoder::new(&body[..]), limit),
-            Self::Deflate => read_up_to(ZlibDecoder::new(&body[..]), limit),
-        }
+    /// [`ServeError::Invalid`] for broken data and for bombs, [`ServeError::IntakeFull`] while
+    /// others hold too much.
+    pub(crate) fn unpack(
+        self,
+        body: Bytes,
+        limit: usize,
+        portion: &Portion,
+    ) -> Result<Bytes, ServeError> {
+        let unpacked = match self {
+            Self::Identity => return Ok(body),
+            Self::Gzip => read_up_to(MultiGzDecoder::new(&body[..]), limit, portion)?,
+            Self::Deflate => read_up_to(ZlibDecoder::new(&body[..]), limit, portion)?,
+        };
+        drop(body);
+        portion.hold(unpacked.len())?;
+        Ok(unpacked)
     }
 
     /// Packs a body.
@@ -98,26 +110,50 @@ impl Coding {
     }
 }
 
-fn read_up_to(decoder: impl Read, limit: usize) -> Result<Bytes, ServeError> {
+/// Unpacked between two looks at the limits: little beside what a body may be, much beside the
+/// cost of looking.
+const STEP: u64 = 64 * 1024;
+
+fn read_up_to(
+    mut decoder: impl Read,
+    limit: usize,
+    portion: &Portion,
+) -> Result<Bytes, ServeError> {
+    let packed = portion.bytes();
     let mut unpacked = Vec::new();
-    let read = decoder.take(limit as u64 + 1).read_to_end(&mut unpacked);
-    if let Err(error) = read {
-        return Err(ServeError::Invalid(format!(
-            "cannot decompress the request body: {error}"
-        )));
+    loop {
+        let step = decoder.by_ref().take(STEP).read_to_end(&mut unpacked);
+        let more = step.map_err(|error| {
+            ServeError::Invalid(format!("cannot decompress the request body: {error}"))
+        })?;
+        if more == 0 {
+            return Ok(unpacked.into());
+        }
+        if unpacked.len() > limit {
+            return Err(ServeError::Invalid(format!(
+                "decompressed request body exceeds the maximum allowed input size of {limit} bytes. \
+                 Use --http-max-input-size to increase the limit."
+            )));
+        }
+        portion.hold(packed + unpacked.capacity())?;
     }
-    if unpacked.len() > limit {
-        return Err(ServeError::Invalid(format!(
-            "decompressed request body exceeds the maximum allowed input size of {limit} bytes. \
-             Use --http-max-input-size to increase the limit."
-        )));
-    }
-    Ok(unpacked.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::intake::Intake;
+
+    #[test]
+    fn what_unpacks_counts() {
+        let packed = Coding::Gzip.pack(&vec![7; 1_000_000]).unwrap();
+        let intake = Intake::new(500_000);
+        let portion = intake.portion();
+        let refused = Coding::Gzip.unpack(packed, 1_000_000, &portion);
+        assert_eq!(refused, Err(ServeError::IntakeFull { limit: 500_000 }));
+        drop(portion);
+        assert_eq!(intake.held(), 0);
+    }
 
     #[test]
     fn weights_decide_and_order_breaks_ties() {
@@ -128,22 +164,36 @@ mod tests {
             (Some("gzip;q=0, deflate"), Coding::Deflate),
             (Some("gzip;q=0.3, identity;q=0.5"), Coding::Identity),
             (Some("gzip;q=x, br"), Coding::Identity),
+            (Some("GZIP;Q=0.5, Deflate;q=0.2"), Coding::Gzip),
         ] {
             assert_eq!(Coding::preferred(header), want, "{header:?}");
         }
     }
 
     #[test]
+    fn members_of_a_gzip_body_are_joined() {
+        let half = |text: &[u8]| Coding::Gzip.pack(text).unwrap();
+        let body = Bytes::from([half(b"{\"a\":"), half(b"1}")].concat());
+        let portion = Intake::default().portion();
+        let joined = Coding::Gzip.unpack(body, 100, &portion);
+        assert_eq!(joined.unwrap(), b"{\"a\":1}"[..]);
+    }
+
+    #[test]
     fn what_is_packed_unpacks_and_bombs_do_not() {
         let body = Bytes::from(vec![7; 100_000]);
+        let portion = Intake::default().portion();
         for coding in [Coding::Identity, Coding::Gzip, Coding::Deflate] {
             let packed = coding.pack(&body).unwrap();
-            assert_eq!(coding.unpack(packed.clone(), 100_000).unwrap(), body);
+            assert_eq!(
+                coding.unpack(packed.clone(), 100_000, &portion).unwrap(),
+                body
+            );
             if coding != Coding::Identity {
-                assert!(coding.unpack(packed.clone(), 99_999).is_err());
+                assert!(coding.unpack(packed.clone(), 99_999, &portion).is_err());
                 assert!(
                     coding
-                        .unpack(packed.slice(..packed.len() / 2), 100_000)
+                        .unpack(packed.slice(..packed.len() / 2), 100_000, &portion)
                         .is_err()
                 );
             }
