@@ -1,6 +1,7 @@
 """The binary tensor extension and raw requests, byte by byte; compression."""
 
 import gzip
+import json
 import struct
 import zlib
 
@@ -218,11 +219,19 @@ def test_binary_size_that_is_no_size(server, size):
 @pytest.mark.parametrize(
     "blob, text",
     [
-        (struct.pack("<I", 100) + b"short", "string"),
-        (b"\x01\x00", "string"),
-        (wire.strings(b"a"), "unexpected number of string elements"),
-        (wire.strings(b"a", b"b", b"c"), "unexpected number of string elements"),
-        (struct.pack("<I", 0xFFFFFFFF) + b"a", "string"),
+        (
+            struct.pack("<I", 100) + b"short",
+            "incomplete string data for inference input 'INPUT0' for model 'identity_str', expecting string of "
+            "length 100 but only 5 bytes available",
+        ),
+        (
+            b"\x01\x00",
+            "incomplete string length indicator for inference input 'INPUT0' for model 'identity_str', "
+            "expecting 4 bytes but only 2 bytes available",
+        ),
+        (wire.strings(b"a"), "unexpected number of string elements 1 for inference input 'INPUT0'"),
+        (wire.strings(b"a", b"b", b"c"), "unexpected number of string elements 3 for inference input 'INPUT0'"),
+        (struct.pack("<I", 0xFFFFFFFF) + b"a", "expecting string of length 4294967295 but only 1 bytes available"),
     ],
 )
 def test_strings_that_do_not_fit(server, blob, text):
@@ -288,4 +297,20 @@ def test_damaged_compression(server, coding, damage):
     body = {"truncated": whole[:-20], "garbage": b"\x1f\x8b" + bytes(50), "plain": b'{"inputs":[]}'}
     reply = server.infer("add_sub", body[damage], {"Content-Encoding": coding})
     assert reply.status == 400
-    assert reply.error()
+    assert "cannot decompress the request body" in reply.error()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZIP", "Deflate"])
+def test_codings_are_named_in_any_case(server, coding):
+    body = COMPRESS[coding.lower()](json.dumps(wire.add_sub()).encode())
+    reply = server.infer("add_sub", body, {"Content-Encoding": coding, "Accept-Encoding": coding})
+    assert reply.headers["content-encoding"] == coding.lower()
+    plain = DECOMPRESS[coding.lower()](reply.body)
+    assert reply._replace(body=plain).outputs()["OUTPUT0"]["data"] == list(range(1, 17))
+
+
+def test_gzip_of_several_members(server):
+    body = json.dumps(wire.add_sub()).encode()
+    packed = gzip.compress(body[:40]) + gzip.compress(body[40:])
+    reply = server.infer("add_sub", packed, {"Content-Encoding": "gzip"})
+    assert reply.outputs()["OUTPUT0"]["data"] == list(range(1, 17))

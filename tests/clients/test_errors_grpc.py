@@ -117,12 +117,13 @@ FLOATS = {"fp32_contents": [0.0] * 16}
         (
             message("identity_str", ("INPUT0", "BYTES", [1]), raw=[b"\x63\0\0\0a"]),
             INVALID,
-            "string",
+            "incomplete string data for inference input 'INPUT0' for model 'identity_str', expecting string of "
+            "length 99 but only 1 bytes available",
         ),
         (
             message("add_sub", ROW, OTHER, raw=[FULL, FULL], model_version="abc"),
-            NOT_FOUND,
-            "version abc is not found",
+            INVALID,
+            "failed to get model version from specified version string 'abc', version should be an integral value > 0",
         ),
         (
             message("add_sub", ROW, OTHER, raw=[FULL, FULL], model_version="9"),
@@ -136,13 +137,13 @@ FLOATS = {"fp32_contents": [0.0] * 16}
         ),
         (
             message("", ROW, raw=[FULL]),
-            None,
-            "",
+            NOT_FOUND,
+            "Request for unknown model: '' is not found",
         ),
         (
             message("../../etc", ROW, raw=[FULL]),
-            None,
-            "",
+            NOT_FOUND,
+            "Request for unknown model: '../../etc' is not found",
         ),
         (
             message(
@@ -195,7 +196,7 @@ FLOATS = {"fp32_contents": [0.0] * 16}
 )
 def test_refused_with_its_reason(stub, request_, code, text):  # noqa: F811
     got, details = code_of(lambda: stub.ModelInfer(request_))
-    assert got in ((code,) if code else (INVALID, NOT_FOUND)), details
+    assert got == code, details
     assert text in details
     good = stub.ModelInfer(message("add_sub", ROW, OTHER, raw=[FULL, FULL]))
     assert good.raw_output_contents[0] == FULL
@@ -219,9 +220,32 @@ def test_unknown_models_elsewhere(stub, call, request_):  # noqa: F811
     assert "Request for unknown model: 'nope' is not found" in details
 
 
+VERSIONED = {
+    "ModelMetadata": pb.ModelMetadataRequest,
+    "ModelConfig": pb.ModelConfigRequest,
+    "ModelStatistics": pb.ModelStatisticsRequest,
+}
+
+
+@pytest.mark.parametrize("call", VERSIONED)
+def test_versions_are_numbers(stub, call):  # noqa: F811
+    ask = lambda version: getattr(stub, call)(VERSIONED[call](name="add_sub", version=version))  # noqa: E731
+    assert ask("-1") == ask("1") == ask("01")
+    for version in ("abc", "-2", "1.0"):
+        code, details = code_of(lambda: ask(version))
+        assert code == INVALID
+        assert f"failed to get model version from specified version string '{version}'" in details
+
+
+@pytest.mark.parametrize("version, ready", [("-1", True), ("01", True), ("abc", False), ("-2", False)])
+def test_readiness_of_odd_versions_is_no_error(stub, version, ready):  # noqa: F811
+    answer = stub.ModelReady(pb.ModelReadyRequest(name="add_sub", version=version))
+    assert answer.ready is ready
+
+
 def test_statistics_of_an_unknown_model(stub):  # noqa: F811
     code, details = code_of(lambda: stub.ModelStatistics(pb.ModelStatisticsRequest(name="nope")))
-    assert code in (NOT_FOUND, INVALID)
+    assert code == NOT_FOUND
     assert "requested model 'nope' is not available" in details
 
 

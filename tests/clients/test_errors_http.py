@@ -49,17 +49,20 @@ def test_body_that_is_not_json(server, body):
 @pytest.mark.parametrize(
     "body, text",
     [
-        ({}, "Unable to parse 'inputs'"),
-        ([], "object"),
-        ("text", "object"),
-        ({"inputs": {}}, "inputs"),
-        ({"inputs": None}, "inputs"),
-        ({"inputs": [1]}, "inputs"),
-        ({"inputs": [{}]}, ""),
-        ({"inputs": [{"shape": [1], "datatype": "FP32", "data": [1]}]}, "name"),
-        ({"inputs": [{"name": 1}]}, "name"),
-        ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "data": [1]}]}, "shape"),
-        ({"inputs": [{"name": "INPUT0", "shape": [1, 1], "data": [1]}]}, "datatype"),
+        ({}, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
+        ([], "Unable to parse 'request': attempt to access JSON non-object as object"),
+        ("text", "Unable to parse 'request': attempt to access JSON non-object as object"),
+        (None, "Unable to parse 'request': attempt to access JSON non-object as object"),
+        ({"inputs": {}}, "Unable to parse 'inputs': attempt to access JSON non-array as array"),
+        ({"inputs": None}, "Unable to parse 'inputs': attempt to access JSON non-array as array"),
+        ({"inputs": [1]}, "Unable to parse 'inputs': attempt to access JSON non-object as object"),
+        ({"inputs": [{}]}, "Unable to parse 'name': attempt to access non-existing object member 'name'"),
+        ({"inputs": [{"shape": [1], "datatype": "FP32", "data": [1]}]}, "Unable to parse 'name'"),
+        ({"inputs": [{"name": 1}]}, "Unable to parse 'name': attempt to access JSON non-string as string"),
+        ({"inputs": [{"name": "INPUT0"}]}, "Unable to parse 'datatype'"),
+        ({"inputs": [{"name": "INPUT0", "datatype": "FP32"}]}, "Unable to parse 'shape'"),
+        ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "data": [1]}]}, "Unable to parse 'shape'"),
+        ({"inputs": [{"name": "INPUT0", "shape": [1, 1], "data": [1]}]}, "Unable to parse 'datatype'"),
         ({"inputs": [{"name": "INPUT0", "shape": "1", "datatype": "FP32"}]}, "shape"),
         ({"inputs": [{"name": "INPUT0", "shape": [1.5], "datatype": "FP32"}]}, "shape"),
         ({"inputs": [{"name": "INPUT0", "shape": ["1"], "datatype": "FP32"}]}, "shape"),
@@ -74,7 +77,24 @@ def test_body_that_is_not_json(server, body):
     ],
 )
 def test_fields_missing_or_of_the_wrong_type(server, body, text):
-    refused(server, "add_sub", body, text)
+    refused(server, "add_sub", json.dumps(body).encode(), text)
+
+
+@pytest.mark.parametrize(
+    "head", [b'{"parameters":', b'{"inputs":', b'{"outputs":', b'{"other":', b'{"parameters":{"mine":']
+)
+def test_nesting_beyond_the_limit(server, head):
+    body = head + b"[" * 120 + b"]" * 120 + b"}" * head.count(b"{")
+    refused(server, "add_sub", body, "JSON nesting depth exceeds maximum allowed limit (100)")
+
+
+def test_nested_data_up_to_the_limit(server):
+    for depth, status in ((50, 200), (120, 400)):
+        data = b"[" * depth + b"5" + b"]" * depth
+        body = b'{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[1,1],"data":' + data + b"}]}"
+        reply = server.infer("identity_int32", body)
+        assert reply.status == status, reply
+    assert "JSON nesting depth exceeds maximum allowed limit (100)" in reply.error()
 
 
 def test_negative_dimension(server):
@@ -87,9 +107,10 @@ def test_negative_dimension(server):
         ([2**4, 2**60 + 2], "causes total element count to exceed maximum size of"),
         ([2**32, 2**32], "causes total element count to exceed maximum size of"),
         ([2**62, 0, 2**62], "causes total element count to exceed maximum size of"),
-        ([2**63], "shape"),
-        ([2**64], "shape"),
-        ([10**30], "shape"),
+        ([4, 2**60 + 2], "byte size overflow for input 'INPUT0'"),
+        ([2**63], "shape [9223372036854775808] contains one or more invalid dimensions"),
+        ([2**64], "Unable to parse 'shape': attempt to access JSON non-unsigned-integer"),
+        ([10**30], "Unable to parse 'shape': attempt to access JSON non-unsigned-integer"),
     ],
 )
 def test_dimensions_that_overflow(server, shape, text):
@@ -110,7 +131,7 @@ def test_scalars_that_are_not_as_many_as_the_shape_says(server, count):
         server,
         "add_sub",
         body,
-        "Unable to parse 'data': Shape does not match true shape of 'data' field",
+        "Unable to parse 'data': Shape does not match true shape of 'data' field for input 'INPUT0'",
     )
 
 
@@ -344,6 +365,35 @@ def test_expect_continue(server):
     )
     answer = wire.raw(server.http_port, head.encode() + body)
     assert answer.startswith(b"HTTP/1.1 100 ") or wire.status_of(answer) == 200
+
+
+REFUSED_EARLY = {
+    404: ("/v2/nope", {}),
+    405: ("/v2/health/live", {}),
+    501: ("/v2/models/add_sub/infer", {"Content-Encoding": "br"}),
+    400: ("/v2/models/identity_str_one/generate", {"Content-Encoding": "gzip"}),
+}
+
+
+@pytest.mark.parametrize("size", [10, 300_000, 5_000_000])
+@pytest.mark.parametrize("status", REFUSED_EARLY)
+def test_connection_goes_on_after_an_early_refusal(server, status, size):
+    """Refused by its head, whatever the body: the body is still taken, and the next request heard."""
+    path, headers = REFUSED_EARLY[status]
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    for _ in range(2):
+        connection.request("POST", path, bytes(size), headers)
+        response = connection.getresponse()
+        assert (response.status, list(json.loads(response.read()))) == (status, ["error"])
+        assert connection.sock is not None
+    connection.request("POST", "/v2/models/add_sub/infer", json.dumps(wire.add_sub()))
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_refused_before_the_body_is_asked_for(server):
+    head = b"POST /v2/nope HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    assert wire.status_of(wire.raw(server.http_port, head)) == 404
 
 
 def test_many_chunks(server):

@@ -73,6 +73,9 @@ def test_health_bodies_are_json_that_the_kserve_sdk_reads(server, path, body):
         ("/v2/models/add_sub/versions/9/config", 404, "'add_sub' version 9 is not found"),
         ("/v2/models/add_sub/versions/abc", 404, "Not Found"),
         ("/v2/models/add_sub/versions/-1", 404, "Not Found"),
+        ("/v2/models/a%2Fb", 404, "Request for unknown model: 'a/b' is not found"),
+        ("/v2/models/%C3%A9", 404, "Request for unknown model: 'é' is not found"),
+        ("/v2/models/..", 404, "Request for unknown model: '..' is not found"),
         ("/v2/unknown", 404, "Not Found"),
         ("/", 404, "Not Found"),
         ("/v3", 404, "Not Found"),
@@ -86,7 +89,7 @@ def test_what_is_not_there(server, path, status, text):
     assert (reply.status, text in reply.error()) == (status, True), reply
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/v2", "/v2/health/live", "/v2/models/add_sub/config"])
 def test_wrong_methods(server, method, path):
     reply = server.call(method, path, b"")
@@ -101,6 +104,8 @@ def test_wrong_methods(server, method, path):
         ("/v2/models/dotted%2Ename", "/v2/models/dotted.name"),
         ("/v2/models/add%5Fsub/config", "/v2/models/add_sub/config"),
         ("/v2/health/live/", "/v2/health/live"),
+        ("/v2/health/live?verbose=1", "/v2/health/live"),
+        ("/v2/models/add_sub/versions/01", "/v2/models/add_sub/versions/1"),
     ],
 )
 def test_other_spellings_of_a_path(server, path, same_as):

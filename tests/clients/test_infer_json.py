@@ -174,7 +174,19 @@ def test_integers_out_of_range_are_refused(server, datatype, value):
 def test_values_of_another_type_are_refused(server, datatype, value):
     reply = identity(server, datatype, [1, 1], [value])
     assert reply.status == 400
-    assert "INPUT0" in reply.error() or "data" in reply.error()
+    assert reply.error().startswith("Unable to parse 'data': attempt to access JSON non-")
+    assert reply.error().endswith(" for input 'INPUT0'")
+
+
+@pytest.mark.parametrize(
+    "data, text",
+    [(["x"] * 16, "attempt to access JSON non-number as number"), ([0] * 15, "Shape does not match true shape")],
+)
+def test_the_input_at_fault_is_named_among_several(server, data, text):
+    good = tensor("INPUT0", "FP32", [1, 16], [0] * 16)
+    reply = server.infer("add_sub", request(good, tensor("INPUT1", "FP32", [1, 16], data)))
+    assert reply.status == 400
+    assert text in reply.error() and reply.error().endswith("for input 'INPUT1'")
 
 
 def test_integers_are_taken_as_floats(server):

@@ -192,6 +192,26 @@ def test_registering_what_is_not_there(wired):
     _, client = wired
     assert refused(client.register_system_shared_memory, "region", "/weir-no-such-key", 128)
     assert refused(client.register_system_shared_memory, "region", "/../../etc/passwd", 128)
+    reserved = "/triton_python_backend_shm_region_1"
+    text = refused(client.register_system_shared_memory, "region", reserved, 128)
+    assert "its prefix is reserved" in text
+
+
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (b"", "Unable to parse 'key'"),
+        (b'{"key":"/k"}', "Unable to parse 'byte_size'"),
+        (b'{"key":7,"byte_size":1}', "Unable to parse 'key': attempt to access JSON non-string as string"),
+        (b'{"key":"/k","byte_size":-1}', "Unable to parse 'byte_size'"),
+        (b'["/k",0,64]', "attempt to access JSON non-object as object"),
+        (b"{", "failed to parse the request JSON buffer"),
+    ],
+)
+def test_registrations_that_are_none(limited, body, text):
+    reply = limited.call("POST", "/v2/systemsharedmemory/region/r/register", body)
+    assert reply.status == 400
+    assert text in reply.error()
 
 
 def test_registering_more_than_there_is(wired, region):

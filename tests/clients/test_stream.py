@@ -64,6 +64,14 @@ def test_error_leaves_the_stream_open(stub):  # noqa: F811
     assert "Request for unknown model: 'nope' is not found" in answers[1].error_message
     assert (value_of(answers[0]), value_of(answers[2])) == (1, 3)
     assert answers[0].error_message == answers[2].error_message == ""
+    assert answers[1].infer_response.parameters["triton_final_response"].bool_param is True
+
+
+def test_error_repeats_what_was_asked(stub):  # noqa: F811
+    (answer,) = stub.ModelStreamInfer(iter([one(1, model_version="77")]))
+    asked = answer.infer_response
+    assert (asked.id, asked.model_name, asked.model_version) == ("id-1", "identity_int32", "77")
+    assert answer.error_message == "Request for unknown model: 'identity_int32' version 77 is not found"
 
 
 def test_error_ends_the_stream_when_asked_to(stub):  # noqa: F811

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use weir_protocol::rest::{self, Limits};
 use weir_protocol::{InferRequest, TensorSpec};
@@ -141,11 +140,6 @@ impl Http {
         received: Received,
         framing: Framing,
     ) -> Answer {
-        if received.headers.contains_key(CONTENT_ENCODING) {
-            return Err(ServeError::Invalid(
-                "Unsupported content-encoding, only 'identity' is supported.".to_owned(),
-            ));
-        }
         let loaded = self.server.find(&target.model, target.version)?;
         let call = call(&received)?;
         let specs = inputs(&loaded.engine);

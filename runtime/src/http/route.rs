@@ -154,7 +154,7 @@ fn of_model<'a>(
         return Ok(Route::Trace(access(method)?, Some(decoded(model)?)));
     }
     let (version, call) = match rest {
-        ["versions", version, call @ ..] if is_number(version) => (*version, call),
+        ["versions", version, call @ ..] if is_number(version) => (plain(version), call),
         ["versions", ..] => return Err(not_found()),
         call => ("", call),
     };
@@ -243,6 +243,14 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// A number without leading zeros, as versions are known.
+fn plain(number: &str) -> &str {
+    match number.trim_start_matches('0') {
+        "" => "0",
+        plain => plain,
+    }
+}
+
 fn not_found() -> ServeError {
     ServeError::NotFound("Not Found".to_owned())
 }
@@ -280,6 +288,14 @@ mod tests {
             Ok(Route::ModelMetadata(target("a/b.c", ""))),
         );
         check(Method::GET, "/v2/models/m/versions/abc", Err(not_found()));
+        for (written, version) in [("01", "1"), ("000", "0"), ("10", "10")] {
+            let path = format!("/v2/models/m/versions/{written}");
+            check(
+                Method::GET,
+                &path,
+                Ok(Route::ModelMetadata(target("m", version))),
+            );
+        }
         check(
             Method::GET,
             "/v2/models/m/infer",

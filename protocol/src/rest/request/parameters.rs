@@ -85,9 +85,13 @@ fn free(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
         Kind::Bool => Ok(Parameter::Bool(reader.boolean().field(key)?)),
         Kind::String => Ok(Parameter::String(reader.string().field(key)?.into_owned())),
         Kind::Number => number(reader).field(key),
-        Kind::Object | Kind::Array | Kind::Null => Err(RestError::ParameterType {
-            key: key.to_owned(),
-        }),
+        Kind::Object | Kind::Array | Kind::Null => {
+            // A broken or too deep document is told as such.
+            reader.skip().field(key)?;
+            Err(RestError::ParameterType {
+                key: key.to_owned(),
+            })
+        }
     }
 }
 
