@@ -116,10 +116,7 @@ impl Http {
         let coding = request_coding(route, &headers)?;
         // Held until the request is answered: tensors lie in the body's own bytes.
         let portion = Arc::new(self.options.intake.portion());
-        let body = match unread.take() {
-            Some(body) => body::read(body, self.body_limits(), &portion).await?,
-            None => Bytes::new(),
-        };
+        let body = self.read(unread, &portion).await?;
         let body = self.unpack(coding, body, &portion).await?;
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
         let received = Received { headers, body, at };
@@ -129,6 +126,22 @@ impl Http {
             Route::Infer(_) | Route::V1Predict(_) => self.pack(preferred, response).await,
             _ => Ok(response),
         }
+    }
+
+    async fn read(
+        &self,
+        unread: &mut Option<Incoming>,
+        portion: &Portion,
+    ) -> Result<Bytes, ServeError> {
+        let Some(mut body) = unread.take() else {
+            return Ok(Bytes::new());
+        };
+        let read = body::read(&mut body, self.body_limits(), portion).await;
+        if let Err(ServeError::IntakeFull { .. }) = read {
+            // Its sender is still sending and shall come to read why.
+            body::discard(body, self.body_limits()).await;
+        }
+        read
     }
 
     fn body_limits(&self) -> BodyLimits {

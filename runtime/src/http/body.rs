@@ -94,11 +94,11 @@ const RESERVED: usize = 1 << 20;
 /// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken or stalled body,
 /// [`ServeError::IntakeFull`] while others hold too much.
 pub(crate) async fn read(
-    body: Incoming,
+    body: &mut Incoming,
     limits: BodyLimits,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
-    let announced = http_body::Body::size_hint(&body);
+    let announced = http_body::Body::size_hint(body);
     if announced.lower() > limits.size as u64 {
         return Err(too_large(limits));
     }
@@ -122,12 +122,12 @@ pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits) {
 }
 
 async fn read_frames(
-    mut body: Incoming,
+    body: &mut Incoming,
     limits: BodyLimits,
     exact: Option<usize>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
-    let Some(first) = next(&mut body, limits).await? else {
+    let Some(first) = next(body, limits).await? else {
         return Ok(Bytes::new());
     };
     portion.hold(first.len())?;
@@ -137,7 +137,7 @@ async fn read_frames(
     let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2).min(RESERVED));
     joined.extend_from_slice(&first);
     let mut chunks = 1;
-    while let Some(piece) = next(&mut body, limits).await? {
+    while let Some(piece) = next(body, limits).await? {
         chunks += 1;
         if joined.len() + piece.len() > limits.size {
             return Err(too_large(limits));
