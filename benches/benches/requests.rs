@@ -14,9 +14,11 @@ use weir_protocol::{
     DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor,
 };
 use weir_runtime::backend::{Answer, Signature, TensorConfig, Timing};
-use weir_runtime::batch::{Job, Share};
+use weir_runtime::batch::Share;
 use weir_runtime::error::ServeError;
-use weir_runtime::request::{Interface, ReadShared};
+use weir_runtime::interface::Interface;
+use weir_runtime::job::Job;
+use weir_runtime::request::ReadShared;
 
 /// Elements of a row, in and out.
 const WIDTH: usize = 784;

@@ -7,44 +7,9 @@ use weir_protocol::{DataType, Parameters, Shape, Tensor};
 
 use crate::backend::{Answer, Batch, Column, Part, RequestInfo};
 use crate::error::ServeError;
+use crate::interface::{Interface, model_dims, reshaped};
+use crate::job::{Job, Length};
 use crate::padding::variable_axis;
-use crate::request::{Interface, Length, model_dims, reshaped};
-
-/// One request as the batcher sees it.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// Its batch size.
-    pub rows: usize,
-    /// One per input of the signature; `None` for an optional input it left out.
-    pub parts: Vec<Option<Part>>,
-    /// What it may share a batch with.
-    pub group: Group,
-    /// Its length, when it is padded.
-    pub length: Option<Length>,
-    /// Its parameters for the model.
-    pub parameters: Arc<Parameters>,
-}
-
-/// Jobs of one group have equal shapes after padding, and the same optional inputs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
-    /// The model's shapes are all fixed.
-    Fixed,
-    /// Per input: the number of dims and the dims, batch dimension left out; -1 for an absent one.
-    Dims(Arc<[i64]>),
-}
-
-impl weir_batcher::Item for Job {
-    type Group = Group;
-
-    fn weight(&self) -> usize {
-        self.rows
-    }
-
-    fn group(&self) -> Group {
-        self.group.clone()
-    }
-}
 
 impl Interface {
     /// Lines up the jobs of one group, column by column; no tensor byte is touched yet.

@@ -21,9 +21,11 @@ use weir_protocol::{
 };
 
 use crate::backend::{Device, LoadError, Model, Timing};
-use crate::batch::{Job, Share};
+use crate::batch::Share;
 use crate::error::ServeError;
-use crate::request::{Interface, ReadShared};
+use crate::interface::Interface;
+use crate::job::Job;
+use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
 pub use warmup::{Sample, WarmUpPlan};

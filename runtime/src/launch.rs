@@ -15,8 +15,8 @@ use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
 use crate::config::ModelConfig;
 use crate::engine::{Engine, EngineSpec, WarmUpPlan};
 use crate::gate::{Closed, Gate};
+use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
-use crate::request::Interface;
 
 /// Launches model versions on the backends it has.
 pub struct Launcher {

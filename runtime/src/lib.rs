@@ -13,6 +13,8 @@ mod gate;
 pub mod grpc;
 pub mod http;
 pub mod intake;
+pub mod interface;
+pub mod job;
 pub mod launch;
 pub mod metrics;
 pub mod padding;

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_protocol::{
-    Batching, Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source,
-    Tensor,
+    Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor,
 };
 
-use crate::backend::{Part, Signature, TensorConfig};
-use crate::batch::{Group, Job};
+use crate::backend::{Part, TensorConfig};
 use crate::error::ServeError;
-use crate::padding::{Padding, variable_axis};
+use crate::interface::{Interface, reshaped};
+use crate::job::Job;
 use crate::shared_memory::SharedMemory;
 
 /// A request that fits its model.
@@ -55,17 +54,6 @@ impl ReadShared for NoSharedMemory {
     }
 }
 
-/// A model as requests see it.
-#[derive(Clone, Debug)]
-pub struct Interface {
-    /// The model's name, for messages.
-    pub model: String,
-    /// What it takes and gives.
-    pub signature: Signature,
-    /// Padding buckets, if configured.
-    pub padding: Option<Padding>,
-}
-
 /// Parameters that the server acts on; the others are the model's.
 const RESERVED: [&str; 8] = [
     "priority",
@@ -79,15 +67,6 @@ const RESERVED: [&str; 8] = [
 ];
 
 impl Interface {
-    /// Whether its tensors' first dimension is the batch.
-    #[must_use]
-    pub fn batching(&self) -> Batching {
-        match self.signature.max_batch_size {
-            0 => Batching::None,
-            _ => Batching::FirstDimension,
-        }
-    }
-
     /// Checks names, datatypes, shapes and sizes, and turns the request into a job.
     ///
     /// # Errors
@@ -270,84 +249,6 @@ impl Interface {
         let dims: Vec<i64> = rows.chain(reshaped(&dims, &config.dims, reshape)).collect();
         Shape::new(&dims).map_err(|error| invalid(error.to_string()))
     }
-
-    /// What a job of those parts may share a batch with.
-    pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
-        let inputs = &self.signature.inputs;
-        let fixed = inputs
-            .iter()
-            .all(|input| !input.optional && variable_axis(&input.dims).is_none());
-        if fixed {
-            return Group::Fixed;
-        }
-        let batched = usize::from(self.signature.max_batch_size > 0);
-        let mut key = Vec::with_capacity(parts.len() * 4);
-        for (part, config) in parts.iter().zip(inputs) {
-            let Some(part) = part else {
-                key.push(-1);
-                continue;
-            };
-            let dims = part.shape.signed().skip(batched);
-            key.push(dims.len() as i64);
-            let axis = length.and_then(|_| variable_axis(model_dims(config)));
-            key.extend(dims.enumerate().map(|(i, dim)| match length {
-                Some(length) if Some(i) == axis => length.bucket as i64,
-                _ => dim,
-            }));
-        }
-        Group::Dims(key.into())
-    }
-
-    fn length(&self, parts: &[Option<Part>]) -> Option<Length> {
-        let padding = self.padding.as_ref()?;
-        let batched = usize::from(self.signature.max_batch_size > 0);
-        let lengths = parts
-            .iter()
-            .zip(&self.signature.inputs)
-            .filter_map(|(part, config)| {
-                let axis = variable_axis(model_dims(config))?;
-                part.as_ref()?.shape.dims().get(axis + batched).copied()
-            });
-        let own = lengths.max()?;
-        Some(Length {
-            own,
-            bucket: padding.bucket(own)?,
-        })
-    }
-}
-
-/// A padded request's length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Length {
-    /// What the client sent.
-    pub own: usize,
-    /// What the batch has.
-    pub bucket: usize,
-}
-
-/// The dims a model sees: `reshape` where there is one.
-#[must_use]
-pub fn model_dims(config: &TensorConfig) -> &[i64] {
-    config.reshape.as_deref().unwrap_or(&config.dims)
-}
-
-/// Maps concrete `dims` of the form `from` to the form `to`: the sizes of the variable dimensions
-/// carry over in order.
-pub fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
-    let mut variable = dims
-        .iter()
-        .zip(from)
-        .filter(|(_, want)| **want < 0)
-        .map(|(got, _)| *got);
-    to.iter()
-        .map(|&dim| {
-            if dim < 0 {
-                variable.next().unwrap_or(1)
-            } else {
-                dim
-            }
-        })
-        .collect()
 }
 
 /// Adds a request header as a parameter.

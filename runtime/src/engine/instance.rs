@@ -11,9 +11,10 @@ use weir_batcher::{Batcher, Puller, Work};
 use super::warmup::{WarmUpPlan, warm_up};
 use super::{Cost, Outcome, Reply};
 use crate::backend::{Answer, Device, Instance, LoadError, Model, ModelError};
-use crate::batch::{Job, Share};
+use crate::batch::Share;
 use crate::error::ServeError;
-use crate::request::Interface;
+use crate::interface::Interface;
+use crate::job::Job;
 use crate::statistics::{self, BatchRecord, RequestRecord, Statistics};
 
 /// Where an instance will sit.
@@ -116,11 +117,7 @@ impl Runner {
     /// On the processor the device is what the reactor needs too: where both want the same core, and
     /// requests come together, the reactor goes first, and what lies in its sockets joins the batch.
     /// An idle core loses nothing by it, and a lone client is never made to wait.
-    fn next(
-        &self,
-        puller: &mut Puller<Job, Outcome>,
-        crowd: Crowd,
-    ) -> Option<Work<Job, Outcome>> {
+    fn next(&self, puller: &mut Puller<Job, Outcome>, crowd: Crowd) -> Option<Work<Job, Outcome>> {
         match (self.seat.device, crowd) {
             (Device::Cpu, Crowd::Many) => std::thread::yield_now(),
             (Device::Cpu, Crowd::Lone) | (Device::Cuda(_), _) => {}

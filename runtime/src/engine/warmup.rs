@@ -10,9 +10,9 @@ use weir_protocol::{DataType, Parameters, Shape};
 
 use super::Outcome;
 use crate::backend::{Instance, LoadError, Part, TensorConfig, WarmUp};
-use crate::batch::Job;
+use crate::interface::{Interface, model_dims};
+use crate::job::{Job, Length};
 use crate::padding::variable_axis;
-use crate::request::{Interface, Length, model_dims};
 
 /// What to run before a version is ready.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, 
 use crate::backend::LoadError;
 use crate::config::{Warmup, WarmupData, WarmupInput};
 use crate::engine::Sample;
-use crate::request::{Interface, NoSharedMemory};
+use crate::interface::Interface;
+use crate::request::NoSharedMemory;
 
 /// The folder of input files, beside the versions.
 const FOLDER: &str = "warmup";

@@ -14,8 +14,8 @@ use weir_runtime::backend::{
 };
 use weir_runtime::engine::{Call, Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use weir_runtime::error::ServeError;
+use weir_runtime::interface::Interface;
 use weir_runtime::padding::Padding;
-use weir_runtime::request::Interface;
 use weir_runtime::shared_memory::SharedMemory;
 
 /// What a run does.
