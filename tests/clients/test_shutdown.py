@@ -13,7 +13,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2_grpc
 
-from server import DIGITS, GOOD, Server, wait_until
+from server import BROKEN, DIGITS, GOOD, Server, wait_until
 from test_batching import number
 from test_grpc import message
 from wire import request, tensor
@@ -79,6 +79,72 @@ def test_grpc_in_flight_is_answered(fresh):
         answers = [call.result() for call in running]
     assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0" * 8] * 4
     assert fresh.exit_code() == 0
+
+
+def test_an_upload_that_has_begun_is_answered(fresh):
+    body = json.dumps(number(3)).encode()
+    head = f"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
+        connection.sendall(head.encode() + body[:20])
+        in_flight = lambda: fresh.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
+        wait_until(lambda: in_flight() == 1, 10, "the request has begun")
+        fresh.terminate()
+        wait_until(lambda: connect(fresh.http_port) == "refused", 5, "the port is closed")
+        connection.sendall(body[20:])
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 200 ") and b'"data":[3]' in answer
+    assert fresh.exit_code() == 0
+
+
+def connect(port: int) -> str:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return "accepted"
+    except ConnectionRefusedError:
+        return "refused"
+
+
+def test_grpc_stream_in_flight_is_answered(fresh):
+    body = message("slow", ("INPUT0", "INT32", [8, 1], {"int_contents": [5] * 8}))
+    with grpc.insecure_channel(fresh.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        answers = stub.ModelStreamInfer(iter([body] * 4))
+        fresh.waiting("slow", 3)
+        fresh.terminate()
+        got = [answer.infer_response.raw_output_contents[0] for answer in answers]
+    assert got == [b"\5\0\0\0" * 8] * 4
+    assert fresh.exit_code() == 0
+
+
+def test_second_signal_ends_it_at_once(fresh):
+    with ThreadPoolExecutor(12) as pool:
+        for _ in range(12):
+            pool.submit(quietly, fresh)
+        fresh.waiting("slow", 8)
+        fresh.terminate()
+        wait_until(lambda: "a second signal" in fresh.log.read_text(), 5, "the first was heard")
+        started = time.monotonic()
+        fresh.terminate()
+        assert fresh.exit_code() == 1
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("repository, reason", [("missing", "No such file"), ("broken", "did not load")])
+def test_nothing_to_serve(tmp_path, repository, reason):
+    path = BROKEN if repository == "broken" else tmp_path / "missing"
+    server = Server(tmp_path / "log", [path]).spawn()
+    assert server.exit_code(60) == 1
+    text = server.log.read_text()
+    assert reason in text and (repository == "broken" or str(path) in text)
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine may have a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_gpu_that_is_not_there(tmp_path, device):
+    server = Server(tmp_path / "log", [DIGITS])
+    server.command[server.command.index("--device") + 1] = device
+    assert server.spawn().exit_code(30) == 1
+    assert "CUDA was asked for, but there is no driver" in server.log.read_text()
 
 
 def test_under_load_every_accepted_request_is_answered(fresh):

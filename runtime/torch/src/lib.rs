@@ -26,5 +26,5 @@ mod settings;
 mod stopwatch;
 mod tensor;
 
-pub use cuda::{DeviceRequest, devices};
+pub use cuda::find_gpus;
 pub use model::TorchBackend;

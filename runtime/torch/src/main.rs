@@ -1,13 +1,13 @@
 //! `weir-runtime`: the model server with libtorch, and with the echo backend beside it.
 
+mod allocator;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use weir_runtime::app::{self, Setup};
-use weir_runtime::args::DeviceChoice;
-use weir_runtime::backend::{Device, LoadError};
 use weir_runtime::echo::EchoBackend;
-use weir_runtime_torch::{DeviceRequest, TorchBackend, devices};
+use weir_runtime_torch::{TorchBackend, find_gpus};
 
 fn main() -> ExitCode {
     let setup = Setup {
@@ -15,20 +15,4 @@ fn main() -> ExitCode {
         find_gpus,
     };
     app::main(setup).into()
-}
-
-fn find_gpus(choice: DeviceChoice) -> Result<Vec<usize>, LoadError> {
-    let request = match choice {
-        DeviceChoice::Auto => DeviceRequest::Auto,
-        DeviceChoice::AllCuda => DeviceRequest::AllCuda,
-        DeviceChoice::Only(Device::Cpu) => DeviceRequest::Cpu,
-        DeviceChoice::Only(Device::Cuda(index)) => DeviceRequest::Cuda(index),
-    };
-    let gpus = devices(request)?
-        .into_iter()
-        .filter_map(|device| match device {
-            Device::Cpu => None,
-            Device::Cuda(index) => Some(index),
-        });
-    Ok(gpus.collect())
 }
