@@ -84,10 +84,8 @@ impl Grpc {
             return Ok(());
         };
         for (name, value) in metadata.clone().into_headers().iter() {
-            let whole = pattern
-                .find(name.as_str())
-                .is_some_and(|m| m.len() == name.as_str().len());
-            if let (true, Ok(value)) = (whole, value.to_str()) {
+            let matches = pattern.is_match(name.as_str());
+            if let (true, Ok(value)) = (matches, value.to_str()) {
                 crate::request::forward(&mut request.parameters, name.as_str(), value)?;
             }
         }

@@ -202,7 +202,7 @@ impl<L: Launch> Repository<L> {
     /// answered in the background.
     ///
     /// # Errors
-    /// The model is unknown, or not the client's to unload.
+    /// The model is not the client's to unload. One that nobody knows is no error, as in Triton.
     pub async fn unload(&self, name: &str, dependents: Dependents) -> Result<(), ServeError> {
         match dependents {
             // Only ensembles depend on models, and there are none.

@@ -260,7 +260,7 @@ pub(crate) fn forward(
     name: &str,
     value: &str,
 ) -> Result<(), ServeError> {
-    if RESERVED.contains(&name) {
+    if RESERVED.contains(&name) || name.starts_with("triton_") {
         return Err(invalid(format!(
             "Header '{name}' is reserved for Triton usage and cannot be forwarded."
         )));

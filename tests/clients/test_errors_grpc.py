@@ -123,7 +123,7 @@ FLOATS = {"fp32_contents": [0.0] * 16}
         (
             message("add_sub", ROW, OTHER, raw=[FULL, FULL], model_version="abc"),
             INVALID,
-            "failed to get model version from specified version string 'abc', version should be an integral value > 0",
+            "failed to get model version from specified version string 'abc' (details: stol), version should be an integral value > 0",
         ),
         (
             message("add_sub", ROW, OTHER, raw=[FULL, FULL], model_version="9"),
@@ -167,7 +167,8 @@ FLOATS = {"fp32_contents": [0.0] * 16}
                 parameters={"triton_x": pb.InferParameter(bool_param=True)},
             ),
             INVALID,
-            "parameter keys starting with 'triton_' are reserved for Triton usage",
+            "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys "
+            "starting with 'triton_' are allowed: triton_enable_empty_final_response",
         ),
         (
             message(
@@ -175,7 +176,15 @@ FLOATS = {"fp32_contents": [0.0] * 16}
                 parameters={"priority": pb.InferParameter(string_param="high")},
             ),
             INVALID,
-            "priority",
+            "invalid value type for 'priority' parameter, expected int64_param or uint64_param.",
+        ),
+        (
+            message(
+                "add_sub", ROW, OTHER, raw=[FULL, FULL],
+                parameters={"priority": pb.InferParameter(int64_param=-1)},
+            ),
+            INVALID,
+            "invalid value for 'priority', expected value >= 0.",
         ),
         (
             message(
@@ -183,7 +192,7 @@ FLOATS = {"fp32_contents": [0.0] * 16}
                 parameters={"timeout": pb.InferParameter(int64_param=-1)},
             ),
             INVALID,
-            "timeout",
+            "invalid value for 'timeout', expected value >= 0.",
         ),
         (
             message(

@@ -140,6 +140,8 @@ def test_load_and_unload_by_the_clients(start, repository, name):
     client.call("unload_model", "warmed")
     assert client.call("is_model_ready", "warmed") is False
     assert "nope" in error_of(client, "load_model", "nope")
+    # Unloading what nobody knows does nothing, as in Triton.
+    client.call("unload_model", "nope")
     client.close()
 
 
@@ -153,6 +155,13 @@ def test_star_loads_all_at_start(start, repository):
     assert {name for name, _ in index(server, ready=True)} == {
         "warmed", "latest_version", "add_sub", "slow", "fail"
     }
+
+
+def test_load_parameters_nobody_knows(explicit):
+    reply = explicit.call(
+        "POST", "/v2/repository/models/add_sub/load", {"parameters": {"mine": "x"}}
+    )
+    assert (reply.status, reply.error()) == (400, "unrecognized load parameter 'mine'.")
 
 
 def test_loading_an_unknown_model(explicit):

@@ -7,7 +7,7 @@ use crate::{Code, Coded, ShapeError};
 pub enum GrpcError {
     /// A version that is not a number.
     #[error(
-        "failed to get model version from specified version string '{0}', version should be an integral value > 0"
+        "failed to get model version from specified version string '{0}' (details: stol), version should be an integral value > 0"
     )]
     Version(String),
     /// A datatype V2 does not have.
@@ -95,13 +95,13 @@ pub enum GrpcError {
     DuplicateOutput(String),
     /// A parameter key that belongs to the server.
     #[error(
-        "parameter keys starting with 'triton_' are reserved for Triton usage and should not be \
-         specified."
+        "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys \
+         starting with 'triton_' are allowed: triton_enable_empty_final_response"
     )]
     ReservedParameter,
     /// A parameter without a value.
     #[error(
-        "parameter '{0}' has invalid type. It should be either 'int', 'bool', 'double', or 'string'."
+        "invalid value type for '{0}' parameter, expected int64_param, bool_param, or string_param."
     )]
     EmptyParameter(String),
     /// A reserved parameter with a value of another type.
@@ -113,7 +113,7 @@ pub enum GrpcError {
         expected: &'static str,
     },
     /// A reserved parameter with an impossible value.
-    #[error("invalid value for '{key}' parameter, expected {expected}.")]
+    #[error("invalid value for '{key}', expected {expected}.")]
     ParameterValue {
         /// The parameter's key.
         key: &'static str,

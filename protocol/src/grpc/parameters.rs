@@ -80,7 +80,7 @@ fn check_reserved(key: &str, value: &Parameter) -> Result<(), GrpcError> {
 
 fn check_not_negative(key: &'static str, value: i64) -> Result<(), GrpcError> {
     if value < 0 {
-        let expected = "a value that is not negative";
+        let expected = "value >= 0";
         return Err(GrpcError::ParameterValue { key, expected });
     }
     Ok(())
@@ -162,7 +162,7 @@ pub(super) fn classes(given: &Given) -> Result<Option<NonZeroUsize>, GrpcError> 
         Some(wanted) => Ok(Some(wanted)),
         None => Err(GrpcError::ParameterValue {
             key: CLASSES,
-            expected: "a value greater than 0",
+            expected: "value > 0",
         }),
     }
 }

@@ -55,7 +55,7 @@ pub fn decode_index(body: &[u8]) -> Result<IndexRequest, RestError> {
 /// Decodes a load request.
 ///
 /// # Errors
-/// No JSON object, a parameter that is no string, or a file that is not base64.
+/// No JSON object, a parameter that is no string, one nobody knows, or a file that is not base64.
 pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
     let mut request = LoadRequest::default();
     parameters(body, |reader, key| {
@@ -67,8 +67,8 @@ pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
             let content = content.map_err(|error| RestError::field(key, error.to_string()))?;
             request.files.push((path.to_owned(), content.into()));
         } else {
-            // Triton knows no others and passes over them.
-            reader.skip().field(key)?;
+            let text = format!("unrecognized load parameter '{key}'.");
+            return Err(RestError::Repository(text));
         }
         Ok(())
     })?;

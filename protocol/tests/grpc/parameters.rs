@@ -68,14 +68,14 @@ fn parameters_are_refused_in_tritons_words() {
         (
             "triton_x",
             int(1),
-            "parameter keys starting with 'triton_' are reserved for Triton usage and should not \
-             be specified.",
+            "parameter keys starting with 'triton_' are reserved for Triton usage. Only the \
+             following keys starting with 'triton_' are allowed: triton_enable_empty_final_response",
         ),
         (
             "x",
             InferParameter::default(),
-            "parameter 'x' has invalid type. It should be either 'int', 'bool', 'double', or \
-             'string'.",
+            "invalid value type for 'x' parameter, expected int64_param, bool_param, or \
+             string_param.",
         ),
         (
             "priority",
@@ -85,7 +85,7 @@ fn parameters_are_refused_in_tritons_words() {
         (
             "priority",
             int(-1),
-            "invalid value for 'priority' parameter, expected a value that is not negative.",
+            "invalid value for 'priority', expected value >= 0.",
         ),
         (
             "timeout",
@@ -128,7 +128,7 @@ fn output_parameters_are_refused_by_name() {
     let cases = [
         (
             map([("classification", int(0))]),
-            "invalid value for 'classification' parameter, expected a value greater than 0.",
+            "invalid value for 'classification', expected value > 0.",
         ),
         (
             map([("classification", text("1"))]),
@@ -193,7 +193,7 @@ fn names_and_versions_are_refused() {
         let mut worded = request(vec![], &[]);
         worded.model_version = version.to_owned();
         let sentence = format!(
-            "failed to get model version from specified version string '{version}', version should \
+            "failed to get model version from specified version string '{version}' (details: stol), version should \
              be an integral value > 0"
         );
         assert_eq!(refusal(worded), sentence);

@@ -83,7 +83,7 @@ fn load() {
         decode_load(b"").unwrap(),
         decode_load(b"{\"parameters\":null}").unwrap()
     );
-    let body = br#"{"parameters":{"config":"{\"a\":1}","file:1/model.pt":"AP8=","other":[1]}}"#;
+    let body = br#"{"parameters":{"config":"{\"a\":1}","file:1/model.pt":"AP8="},"other":[1]}"#;
     let request = decode_load(body).unwrap();
     assert_eq!(request.config.as_deref(), Some("{\"a\":1}"));
     assert_eq!(
@@ -98,10 +98,14 @@ fn load() {
         decode_load(b"{\"parameters\":{\"file:1/x\":\"=\"}}"),
         "Unable to parse 'file:1/x': Invalid symbol 61, offset 0.",
     );
+    refused(
+        decode_load(b"{\"parameters\":{\"other\":\"x\"}}"),
+        "unrecognized load parameter 'other'.",
+    );
     let deep = "{\"parameters\":".repeat(200);
     refused(
         decode_load(deep.as_bytes()),
-        "JSON nesting depth exceeds maximum allowed limit (100)",
+        "unrecognized load parameter 'parameters'.",
     );
 }
 

@@ -38,9 +38,13 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| "expected an IP address such as 0.0.0.0 or ::, or localhost".to_owned())
 }
 
-/// A pattern for header names. Triton matches the whole name, so this does too.
+/// A pattern for header names: as in Triton it may match any part of one. Names have no case, and
+/// arrive here in lower case, whatever case the pattern is written in.
 pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
-    regex::Regex::new(&format!("^(?:{text})$")).map_err(|error| error.to_string())
+    let pattern = regex::RegexBuilder::new(text)
+        .case_insensitive(true)
+        .build();
+    pattern.map_err(|error| error.to_string())
 }
 
 /// `key=value`.

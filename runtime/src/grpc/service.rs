@@ -347,12 +347,14 @@ fn load_options(
                     .files
                     .push((file["file:".len()..].to_owned(), content));
             }
-            ("config", _) => return Err(wrong_parameter(&key, "string_param")),
+            ("config", _) => return Err(wrong_load_parameter(&key, "string_param")),
             (file, _) if file.starts_with("file:") => {
-                return Err(wrong_parameter(&key, "bytes_param"));
+                return Err(wrong_load_parameter(&key, "bytes_param"));
             }
-            // As over HTTP: there are no others, and they mean nothing.
-            (_, _) => {}
+            (_, _) => {
+                let message = format!("unrecognized load parameter '{key}'.");
+                return Err(ServeError::Invalid(message));
+            }
         }
     }
     Ok(options)
@@ -366,12 +368,14 @@ fn check_unload_parameters(
     let key = "unload_dependents";
     match parameters.get(key).map(|given| &given.parameter_choice) {
         None | Some(Some(ParameterChoice::BoolParam(_))) => Ok(()),
-        Some(_) => Err(wrong_parameter(key, "bool_param")),
+        Some(_) => Err(ServeError::Invalid(format!(
+            "invalid value type for '{key}' parameter, expected bool_param."
+        ))),
     }
 }
 
-fn wrong_parameter(key: &str, expected: &str) -> ServeError {
+fn wrong_load_parameter(key: &str, expected: &str) -> ServeError {
     ServeError::Invalid(format!(
-        "invalid value type for '{key}' parameter, expected {expected}."
+        "invalid value type for load parameter '{key}', expected {expected}."
     ))
 }

@@ -122,10 +122,7 @@ impl Http {
             return Ok(());
         };
         for (name, value) in headers {
-            if pattern
-                .find(name.as_str())
-                .is_none_or(|found| found.len() != name.as_str().len())
-            {
+            if !pattern.is_match(name.as_str()) {
                 continue;
             }
             let Ok(value) = value.to_str() else { continue };

@@ -83,7 +83,8 @@ impl<L: Launch> Jobs<L> {
         let _turn = self.turns.take(&name).await;
         self.check_running()?;
         if self.board.load().model(&name).is_none() {
-            return Err(ServeError::UnknownModel(name));
+            // It is out of service already; Triton says so, too.
+            return Ok(());
         }
         self.rest(&name, Resting::All);
         Ok(())

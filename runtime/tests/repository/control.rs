@@ -120,8 +120,7 @@ async fn models_that_no_repository_holds() {
         let text = format!("failed to load '{name}', failed to poll from model repository");
         assert_eq!((error.to_string(), error.code()), (text, Code::NotFound));
     }
-    let error = repository.unload("x", Dependents::Keep).await.unwrap_err();
-    assert_eq!(error.code(), Code::NotFound);
+    repository.unload("x", Dependents::Keep).await.unwrap();
     assert!(!repository.known("x"));
 }
 
