@@ -121,6 +121,25 @@ def versions() -> dict:
     }
 
 
+def written(result: dict) -> str:
+    """JSON with a line for each point, numbers to five digits."""
+
+    def short(value):
+        if isinstance(value, float):
+            return float(f"{value:.5g}")
+        if isinstance(value, dict):
+            return {key: short(each) for key, each in value.items()}
+        return [short(each) for each in value] if isinstance(value, list) else value
+
+    def member(key: str, value) -> str:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            lines = ",\n  ".join(json.dumps(short(point)) for point in value)
+            return f'"{key}": [\n  {lines}\n ]'
+        return f'"{key}": {json.dumps(short(value))}'
+
+    return "{\n " + ",\n ".join(member(*item) for item in result.items()) + "\n}\n"
+
+
 def measure(what: Plan) -> dict:
     result = {"raw": [], "closed": [], "open": [], "start": []}
     if "raw" in what.rows:
@@ -152,7 +171,7 @@ def main() -> None:
         **measure(what),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n")
+    out.write_text(written(result))
     text = report.markdown(result)
     if out == RESULTS:
         report.insert(PAGE, text)

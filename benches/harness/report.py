@@ -64,6 +64,11 @@ def setup(result: dict) -> str:
         busy = sorted(middle(point, "other_cores_busy") for point in points)
         lines.append(f"Other processes kept {busy[len(busy) // 2]:.2f} cores busy in the median point and "
                      f"{busy[-1]:.2f} in the worst; the load average before was {result['load_before']:.1f}.")
+    closed = result["closed"]
+    if closed:
+        share, point = max(((middle(p, "client_cpu_us") * middle(p, "requests_per_s") / 1e6, p) for p in closed), key=lambda pair: pair[0])
+        lines.append(f"The client used at most {share:.0%} of its core in the closed loops: {point['model']}, "
+                     f"{TITLES[point['protocol']]}, {point['connections']} connections, {point['server']}.")
     lines += [f"Left out: {note}." for note in result["left_out"]]
     return "\n\n".join(lines)
 
