@@ -32,11 +32,23 @@ pub enum SharedMemoryError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The object is missing or may not be opened.
-    #[error("Unable to open shared memory region: '{name}'")]
-    Open {
+    /// The key is of an object that belongs to the server.
+    #[error(
+        "cannot register shared memory region '{name}' with key '{key}' as the key contains the reserved prefix '{prefix}'"
+    )]
+    Reserved {
         /// The region.
         name: String,
+        /// As given.
+        key: String,
+        /// What it must not begin with.
+        prefix: &'static str,
+    },
+    /// The object is missing or may not be opened.
+    #[error("Unable to open shared memory region: '{key}'")]
+    Open {
+        /// As given.
+        key: String,
         /// Why.
         source: std::io::Error,
     },
@@ -71,6 +83,7 @@ impl Coded for SharedMemoryError {
             Self::Registered(_) => Code::AlreadyExists,
             Self::NoName
             | Self::Key { .. }
+            | Self::Reserved { .. }
             | Self::Open { .. }
             | Self::Range(_)
             | Self::Access { .. } => Code::InvalidArgument,

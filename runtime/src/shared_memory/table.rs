@@ -192,7 +192,7 @@ impl SharedMemory {
     fn open(&self, region: &RegionStatus) -> Result<File, Error> {
         let object = object_name(region)?;
         let failed = |source| Error::Open {
-            name: region.name.clone(),
+            key: region.key.clone(),
             source,
         };
         let mut options = OpenOptions::new();
@@ -280,7 +280,11 @@ fn object_name(region: &RegionStatus) -> Result<&str, Error> {
     };
     let object = key.strip_prefix('/').unwrap_or(key);
     if object.starts_with(RESERVED) {
-        wrong("its prefix is reserved")
+        Err(Error::Reserved {
+            name: region.name.clone(),
+            key: key.clone(),
+            prefix: RESERVED,
+        })
     } else if object.is_empty() || object == "." || object == ".." {
         wrong("it names no object")
     } else if object.contains(['/', '\0']) {

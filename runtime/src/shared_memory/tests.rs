@@ -87,9 +87,9 @@ fn keys_name_objects_and_nothing_else() {
     }
     let key = "triton_python_backend_shm_region_1";
     let (_, text) = refused(table.register(region("r", key, 0, 1)));
-    assert!(text.contains("is reserved"), "{text}");
+    assert!(text.contains("contains the reserved prefix"), "{text}");
     for key in ["link", "absent"] {
-        let text = "Unable to open shared memory region: 'r'".to_owned();
+        let text = format!("Unable to open shared memory region: '{key}'");
         let registered = table.register(region("r", key, 0, 1));
         assert_eq!(refused(registered), (Code::InvalidArgument, text));
     }
