@@ -1,5 +1,6 @@
 //! The model server without a model library: repository, engine, V2 server over HTTP and gRPC, and
-//! the echo backend. A [`Backend`] brings the models to life; `weir-runtime-torch` is the real one.
+//! the echo backend. A [`Backend`](backend::Backend) brings the models to life; `weir-runtime-torch`
+//! is the real one.
 
 pub mod app;
 pub mod args;
