@@ -144,10 +144,11 @@ impl Http {
         read
     }
 
-    fn body_limits(&self) -> BodyLimits {
+    fn body_limits(&self) -> BodyLimits<'_> {
         BodyLimits {
             size: self.options.max_body,
             idle: self.options.body_idle,
+            stop: self.server.ending(),
         }
     }
 

@@ -318,6 +318,12 @@ impl Server {
         &self.log
     }
 
+    /// Cancelled when the server takes nothing new any more.
+    #[must_use]
+    pub fn ending(&self) -> &CancellationToken {
+        &self.stop
+    }
+
     /// Waits, or says `false` when the server ends first.
     pub async fn wait(&self, period: Duration) -> bool {
         tokio::select! {

@@ -96,6 +96,18 @@ def test_an_upload_that_has_begun_is_answered(fresh):
     assert fresh.exit_code() == 0
 
 
+def test_an_upload_that_stalls_does_not_hold_it(fresh):
+    with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
+        connection.sendall(b"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+        in_flight = lambda: fresh.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
+        wait_until(lambda: in_flight() == 1, 10, "the request has begun")
+        started = time.monotonic()
+        fresh.terminate()
+        assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
+    assert fresh.exit_code() == 0
+    assert time.monotonic() - started < 15
+
+
 def connect(port: int) -> str:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::intake::Portion;
@@ -74,11 +75,13 @@ impl http_body::Body for Body {
 
 /// What a request body may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BodyLimits {
+pub(crate) struct BodyLimits<'a> {
     /// Bytes in all.
     pub(crate) size: usize,
     /// Longest pause between two pieces.
     pub(crate) idle: Duration,
+    /// Cancelled when the server ends.
+    pub(crate) stop: &'a CancellationToken,
 }
 
 /// Triton's bound on the pieces of a chunked body: each costs the server far more than its sender.
@@ -95,7 +98,7 @@ const RESERVED: usize = 1 << 20;
 /// [`ServeError::IntakeFull`] while others hold too much.
 pub(crate) async fn read(
     body: &mut Incoming,
-    limits: BodyLimits,
+    limits: BodyLimits<'_>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
     let announced = http_body::Body::size_hint(body);
@@ -108,7 +111,7 @@ pub(crate) async fn read(
 
 /// Reads a body for nobody, so that its sender comes to read the answer. One that is too large or
 /// stalls is left where it is; then the connection ends with the answer.
-pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits) {
+pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
     if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
         return;
     }
@@ -123,7 +126,7 @@ pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits) {
 
 async fn read_frames(
     body: &mut Incoming,
-    limits: BodyLimits,
+    limits: BodyLimits<'_>,
     exact: Option<usize>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
@@ -153,16 +156,18 @@ async fn read_frames(
     Ok(joined.freeze())
 }
 
-async fn next(body: &mut Incoming, limits: BodyLimits) -> Result<Option<Bytes>, ServeError> {
+async fn next(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Option<Bytes>, ServeError> {
     loop {
-        let frame = tokio::time::timeout(limits.idle, body.frame())
-            .await
-            .map_err(|_| {
-                ServeError::Invalid(format!(
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            pause = stalled(limits) => {
+                return Err(ServeError::Invalid(format!(
                     "request body stalled for {} s",
-                    limits.idle.as_secs_f32()
-                ))
-            })?;
+                    pause.as_secs_f32()
+                )));
+            }
+        };
         match frame {
             None => return Ok(None),
             Some(Err(error)) => {
@@ -180,7 +185,23 @@ async fn next(body: &mut Incoming, limits: BodyLimits) -> Result<Option<Bytes>, 
     }
 }
 
-fn too_large(limits: BodyLimits) -> ServeError {
+/// Once the server ends, a client who sends nothing is not waited for as long as others: it would hold
+/// up the end. Some round trips of a slow network.
+const IDLE_AT_THE_END: Duration = Duration::from_secs(2);
+
+/// Returns when a pause has become too long, and how long that was.
+async fn stalled(limits: BodyLimits<'_>) -> Duration {
+    let ending = async {
+        limits.stop.cancelled().await;
+        tokio::time::sleep(IDLE_AT_THE_END).await;
+    };
+    tokio::select! {
+        () = tokio::time::sleep(limits.idle) => limits.idle,
+        () = ending => IDLE_AT_THE_END,
+    }
+}
+
+fn too_large(limits: BodyLimits<'_>) -> ServeError {
     ServeError::TooLarge(format!(
         "request body exceeds the maximum allowed size of {} bytes. Use --http-max-body-size to \
          increase the limit.",
