@@ -148,7 +148,10 @@ fn every_so_many_requests_are_sampled_up_to_a_count() {
     let on = r#"{"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"}"#;
     change(&store, Some("m"), on).unwrap();
     let sampled: Vec<bool> = (0..8).map(|_| store.sample("m") != Level::Off).collect();
-    assert_eq!(sampled, [true, false, true, false, false, false, false, false]);
+    assert_eq!(
+        sampled,
+        [true, false, true, false, false, false, false, false]
+    );
     assert_eq!(store.sample("other"), Level::Off);
     change(&store, Some("m"), r#"{"trace_level": null}"#).unwrap();
     assert_eq!(store.sample("m"), Level::Off);
