@@ -271,12 +271,14 @@ def test_reload_that_fails_leaves_the_old_one_serving(explicit, repository):
 
 def test_unload_lets_running_requests_finish(explicit):
     assert load(explicit, "slow").status == 200
+    # As many rows as a batch has, so that the two never share one.
+    full = request(tensor("INPUT0", "INT32", [8, 1], [10] * 8))
     with ThreadPoolExecutor() as pool:
-        running = [pool.submit(explicit.infer, "slow", ONE) for _ in range(2)]
+        running = [pool.submit(explicit.infer, "slow", full) for _ in range(2)]
         explicit.waiting("slow", 1)
         assert unload(explicit, "slow").status == 200
         assert explicit.infer("slow", ONE).status in (400, 404, 503)
-        assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10]] * 2
+        assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10] * 8] * 2
 
 
 def test_reload_under_load_fails_no_request(explicit, repository):
