@@ -31,20 +31,22 @@ INPUTS = EXAMPLE / "inputs"
 
 
 class Digits(nn.Module):
-    """Two convolutions and two linear layers: 1x8x8 pixels of 0..16 to ten logits and the digit."""
+    """Three convolutions and two linear layers: 1x8x8 pixels of 0..16 to ten logits and the digit."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.hidden = nn.Linear(32 * 4 * 4, 64)
+        self.conv1 = nn.Conv2d(1, 64, 3, padding=1)
+        self.conv2 = nn.Conv2d(64, 96, 3, padding=1)
+        self.conv3 = nn.Conv2d(96, 96, 3, padding=1)
+        self.hidden = nn.Linear(96 * 4 * 4, 32)
         self.dropout = nn.Dropout(0.25)
-        self.classes = nn.Linear(64, 10)
+        self.classes = nn.Linear(32, 10)
 
     def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = image / 16.0
         x = torch.relu(self.conv1(x))
         x = torch.max_pool2d(torch.relu(self.conv2(x)), 2)
+        x = torch.relu(self.conv3(x))
         x = torch.relu(self.hidden(x.flatten(1)))
         logits = self.classes(self.dropout(x))
         return logits, logits.argmax(1, keepdim=True)
