@@ -34,11 +34,8 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 /// eighth; a device that did slow down is still believed within a few batches.
 const OUTLIER: f64 = 2.0;
 
-/// Of sizes this near to the best time per row the smallest is taken: its items are answered sooner.
-const TOLERANCE: f64 = 1.02;
-
 /// Beyond the largest measured weight a row is hoped to take at most this much of what it takes
-/// there: a fifth more rows would pass [`TOLERANCE`] and so get measured.
+/// there: so larger batches get tried, and then measured.
 const HOPE: f64 = 0.9;
 
 /// Every so many batches that were kept small, one runs larger: a bad sample costs one more batch in
@@ -85,8 +82,8 @@ impl Curve {
         Some(self.points.iter().map(Point::row).fold(hoped, f64::min))
     }
 
-    /// The weight up to `most` with the best estimated time per row; the smallest of those within
-    /// two per cent of it. `most` itself while nothing was measured.
+    /// The weight up to `most` with the best estimated time per row: a larger batch is chosen only where
+    /// it is faster per row. `most` itself while nothing was measured.
     #[must_use]
     pub fn choose(&self, most: usize) -> usize {
         let Some(whole) = self.nanos(most) else {
@@ -94,10 +91,10 @@ impl Curve {
         };
         // Time per row has no minimum inside a straight piece, so only its ends are candidates.
         let measured = self.points.iter().take_while(|point| point.weight < most);
+        let best = measured.min_by(|a, b| a.row().total_cmp(&b.row()));
         let whole = whole / most.max(1) as f64;
-        let best = measured.clone().map(Point::row).fold(whole, f64::min);
-        let mut good = measured.filter(|point| point.row() <= best * TOLERANCE);
-        good.next().map_or(most, |point| point.weight)
+        best.filter(|best| best.row() < whole)
+            .map_or(most, |best| best.weight)
     }
 
     /// As [`Curve::choose`], but every 256th batch that it would keep small gets another of the
