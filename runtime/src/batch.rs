@@ -70,7 +70,31 @@ impl Interface {
     }
 }
 
-/// One job's part of a batch's answer; cutting it out is left to the thread that writes the response.
+impl Interface {
+    /// Checks that an answer can be cut up: every output is there, with a row for each of the batch's.
+    ///
+    /// # Errors
+    /// [`ServeError::Model`] naming the output at fault.
+    pub fn check(&self, answer: &Answer, rows: usize) -> Result<(), ServeError> {
+        for (i, config) in self.signature.outputs.iter().enumerate() {
+            let name = &config.name;
+            let Some(output) = answer.outputs.get(i) else {
+                return Err(ServeError::Model(format!(
+                    "the model returned no output '{name}'"
+                )));
+            };
+            let shape = output.shape();
+            if self.signature.max_batch_size > 0 && shape.dims().first() != Some(&rows) {
+                return Err(ServeError::Model(format!(
+                    "output '{name}' of shape {shape} has not one row for each of the batch's {rows}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One job's part of an answer that was checked; cutting it out is left to the thread that writes the response.
 #[derive(Clone, Debug)]
 pub struct Share {
     /// The whole batch's answer.
@@ -101,15 +125,13 @@ impl Share {
     /// Cuts this request's rows out of output `index`, as the client is to see it.
     ///
     /// # Errors
-    /// [`ServeError::Model`] when the output has not one row per row of the batch.
+    /// [`ServeError::Model`] when the model's output cannot be what its configuration says.
     pub fn output(&self, interface: &Interface, index: usize) -> Result<Tensor, ServeError> {
         let config = &interface.signature.outputs[index];
-        let output = self.answer.outputs.get(index).ok_or_else(|| {
-            ServeError::Model(format!("the model returned no output '{}'", config.name))
-        })?;
+        let output = &self.answer.outputs[index];
         let batched = interface.signature.max_batch_size > 0;
         let (mut shape, mut data) = if batched {
-            self.cut_rows(output)?
+            self.cut_rows(output)
         } else {
             (output.shape().signed().collect(), output.data().clone())
         };
@@ -133,15 +155,8 @@ impl Share {
             .map_err(|error| broken(error.to_string()))
     }
 
-    fn cut_rows(&self, output: &Tensor) -> Result<(Vec<i64>, Bytes), ServeError> {
+    fn cut_rows(&self, output: &Tensor) -> (Vec<i64>, Bytes) {
         let dims = output.shape();
-        if dims.dims().first() != Some(&self.batch_rows) {
-            return Err(ServeError::Model(format!(
-                "output '{}' of shape {dims} has not one row for each of the batch's {}",
-                output.name(),
-                self.batch_rows
-            )));
-        }
         let mut shape: Vec<i64> = dims.signed().collect();
         shape[0] = self.rows as i64;
         let per_row = dims.elements() / self.batch_rows.max(1);
@@ -153,7 +168,7 @@ impl Share {
             Some(size) => output.data().slice(from * size..to * size),
             None => cut_strings(output.data(), from, to),
         };
-        Ok((shape, data))
+        (shape, data)
     }
 }
 

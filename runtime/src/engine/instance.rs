@@ -154,13 +154,15 @@ impl Runner {
         let started = now();
         let answer = self.seat.interface.gather(jobs).and_then(|batch| {
             let run = AssertUnwindSafe(|| self.instance.run(&batch));
-            match catch_unwind(run) {
-                Ok(answer) => answer.map_err(ServeError::from),
+            let answer = match catch_unwind(run) {
+                Ok(answer) => answer?,
                 Err(panic) => {
                     let text = panic_text(panic.as_ref());
-                    Err(ServeError::Model(format!("the model panicked: {text}")))
+                    return Err(ServeError::Model(format!("the model panicked: {text}")));
                 }
-            }
+            };
+            self.seat.interface.check(&answer, batch.rows)?;
+            Ok(answer)
         });
         (answer, started.elapsed())
     }
