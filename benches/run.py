@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures weir-runtime beside Triton and beside libtorch without a server.
 
-    benches/run.py             all of it, about an hour and a half; what `make bench` runs
+    benches/run.py             all of it, about three hours; what `make bench` runs
     benches/run.py --quick     two small models, a second a point, about six minutes
 
 Servers run on core 0, one of them loaded at a time, the load generator on core 1. All servers of a model are up
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--protocols", type=listed, default=PROTOCOLS, metavar=",".join(PROTOCOLS))
     parser.add_argument("--connections", type=listed, help="1,8,32,128")
     parser.add_argument("--rounds", type=int, help="how often each point is measured")
-    parser.add_argument("--seconds", type=float, help="how long each time, after half as long of warm-up")
+    parser.add_argument("--seconds", type=float, help="how long each time; long models four times that")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     return parser.parse_args()
 

@@ -6,6 +6,9 @@ import subprocess
 from .paths import LOAD, MODELS, RAW_LOOP, TENSORS
 from .servers import CLIENT_CORE, SERVER_CORE, Server
 
+# The longest warm-up worth its time, in seconds; shorter measurements get half of theirs.
+WARM_UP = 2.0
+
 
 def manifest() -> dict:
     return json.loads((MODELS / "models.json").read_text())
@@ -23,7 +26,7 @@ def load(server: Server, model: str, protocol: str, connections: int, seconds: f
     known = manifest()[model]
     command = ["taskset", "-c", str(CLIENT_CORE), str(LOAD), "--address", f"127.0.0.1:{port}", "--model", model,
                "--protocol", protocol, "--connections", str(connections), "--pid", str(server.process.pid),
-               "--warm-up", str(seconds / 2), "--duration", str(seconds)]
+               "--warm-up", str(min(seconds / 2, WARM_UP)), "--duration", str(seconds)]
     for entry in known["inputs"]:
         command += ["--input", tensor(model, entry, entry["shape"])]
     for entry in known["outputs"]:

@@ -57,7 +57,7 @@ def setup(result: dict) -> str:
         f"`{result['command']}`, {result['started']}, commit {versions['commit']}.",
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}, no GPU.",
         f"weir-runtime {versions['weir-runtime']}, libtorch {versions['libtorch']} under all servers, Triton {versions['triton']}, {versions['rustc']}.",
-        f"{plan['rounds']} interleaved rounds of {plan['seconds']:g} s after half as long of warm-up. "
+        f"{plan['rounds']} interleaved rounds of {plan['seconds']:g} s (four times that for resnet18 and bert) after a warm-up. "
         "Numbers are medians, in brackets the smallest and largest round.",
     ]
     if points:
