@@ -29,7 +29,9 @@ impl Trailing {
     pub(super) fn of(cost: &Cost, capacity: usize) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
         let mut insert = |name: &'static str, value: Result<HeaderValue, _>| {
-            if let Ok(value) = value {
+            if let Ok(mut value) = value {
+                // Differs on every answer: indexed, it would only push what repeats out of the table.
+                value.set_sensitive(true);
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
