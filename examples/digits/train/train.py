@@ -45,8 +45,8 @@ class Digits(nn.Module):
     def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = image / 16.0
         x = torch.relu(self.conv1(x))
-        x = torch.max_pool2d(torch.relu(self.conv2(x)), 2)
-        x = torch.relu(self.conv3(x))
+        x = torch.relu(self.conv2(x))
+        x = torch.max_pool2d(torch.relu(self.conv3(x)), 2)
         x = torch.relu(self.hidden(x.flatten(1)))
         logits = self.classes(self.dropout(x))
         return logits, logits.argmax(1, keepdim=True)
