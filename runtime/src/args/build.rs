@@ -56,16 +56,8 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         trace,
         auto_complete: auto_complete(&models),
         backends: backends(&models),
-        readiness: if models.strict_readiness {
-            Readiness::Strict
-        } else {
-            Readiness::Lenient
-        },
-        on_load_error: if models.exit_on_error {
-            OnLoadError::Exit
-        } else {
-            OnLoadError::Stay
-        },
+        readiness: readiness(&models),
+        on_load_error: on_load_error(&models),
         id: models.id,
         repositories: models.model_repository,
         model_name: models.model_name,
@@ -118,6 +110,22 @@ fn check_models(models: &ModelArgs, faults: &mut Vec<String>) {
             "--model-name names a single model, but there are several --model-repository"
                 .to_owned(),
         );
+    }
+}
+
+fn readiness(models: &ModelArgs) -> Readiness {
+    if models.strict_readiness {
+        Readiness::Strict
+    } else {
+        Readiness::Lenient
+    }
+}
+
+fn on_load_error(models: &ModelArgs) -> OnLoadError {
+    if models.exit_on_error {
+        OnLoadError::Exit
+    } else {
+        OnLoadError::Stay
     }
 }
 
