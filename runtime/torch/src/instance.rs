@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
-use weir_runtime::backend::{Answer, Batch, Column, Instance, ModelError, Signature, TensorConfig};
+use weir_runtime::backend::{
+    Affinity, Answer, Batch, Column, Device, Instance, ModelError, Signature, TensorConfig,
+};
 
 use crate::binding::Binding;
 use crate::element;
@@ -47,6 +49,14 @@ impl Instance for TorchInstance {
             parameters: Vec::new(),
             timing,
         })
+    }
+
+    /// Intra-operation threads are a pool of the thread that calls.
+    fn affinity(&self) -> Affinity {
+        match (self.runner.device, self.runner.intra_op_threads) {
+            (Device::Cpu, 1) => Affinity::None,
+            (Device::Cpu | Device::Cuda(_), _) => Affinity::Thread,
+        }
     }
 }
 
