@@ -17,9 +17,10 @@ use crate::job::Job;
 /// An instance that any thread may run, one at a time.
 pub(super) type Shared = Arc<Mutex<Runner>>;
 
-/// Batches that take at most this run on the reactor: what the hand-over to another thread and back
-/// costs on a busy core (40 to 90 us measured), and no longer than decoding 100 kB of JSON holds it.
-const BRIEF: Duration = Duration::from_micros(100);
+/// Batches that take at most this run on the reactor. A hand-over to another thread and back costs 40 to
+/// 90 us; and a thread on the same core would not be interrupted for so short a time either, because the
+/// kernel's time slices are longer.
+const BRIEF: Duration = Duration::from_millis(1);
 
 /// Sees to what the ticket would wake a device for: runs it here, if that is short, and leaves it to
 /// the device's thread otherwise. `instances` by their number.
@@ -31,8 +32,7 @@ pub(super) async fn run_if_brief(
     if !ticket.will_wake() {
         return;
     }
-    // Requests that lie in sockets by now join the batch: the reactor reads them first.
-    tokio::task::yield_now().await;
+    let_others_in().await;
     let Some(mut loan) = batcher.take_over(ticket, BRIEF) else {
         return;
     };
@@ -48,10 +48,17 @@ pub(super) async fn run_if_brief(
     }
 }
 
+/// Returns when requests that lie in sockets by now are queued and join the batch. The first turn reads
+/// the sockets, the second lets run whom that woke: the reactor takes up last what it found last.
+async fn let_others_in() {
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+}
+
 /// Goes on until nothing short is due, and lets the reactor see to its sockets in between.
 async fn run_while_brief(mut loan: Loan<Job, Outcome>, instance: Shared) {
     loop {
-        tokio::task::yield_now().await;
+        let_others_in().await;
         let Some(work) = loan.pull() else { return };
         instance.lock().serve(work);
     }
