@@ -11,6 +11,7 @@ use weir_runtime::backend::{
 use crate::binding::Binding;
 use crate::element;
 use crate::runner::{Call, Outcome, Place, QueuedCall, Runner};
+use crate::settings::Cache;
 use crate::stopwatch::Stopwatch;
 
 /// A signature and how it maps to `forward`.
@@ -35,9 +36,13 @@ impl Instance for TorchInstance {
     }
 
     fn overlap(&self) -> Overlap {
-        match self.runner.place {
+        match &self.runner.place {
             Place::Processor => Overlap::None,
-            Place::Cuda(_) => Overlap::OneAhead,
+            Place::Cuda(gpu) => match gpu.cache {
+                Cache::Keep => Overlap::OneAhead,
+                // Emptying waits for what is queued: an answer would wait for the next batch's.
+                Cache::Empty => Overlap::None,
+            },
         }
     }
 
