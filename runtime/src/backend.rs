@@ -1,5 +1,6 @@
 //! What a model library must offer: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, an
-//! instance runs a [`Batch`]. All of it is synchronous, and an instance never changes thread.
+//! instance runs a [`Batch`]. All of it is synchronous, and an instance changes thread only if it says
+//! that it may.
 //!
 //! ```text
 //!   Backend ──load──► Model (weights, shared) ──instance──► Instance (one per thread) ──run──► Answer
@@ -52,13 +53,18 @@ pub enum WarmUp {
     Needless,
 }
 
-/// What runs batches, one at a time, on the thread that made it.
-pub trait Instance {
+/// What runs batches, one at a time.
+pub trait Instance: Send {
     /// Runs one batch.
     ///
     /// # Errors
     /// [`ModelError`] fails the whole batch; the engine then tries its requests one by one.
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
+
+    /// Where it may run.
+    fn affinity(&self) -> Affinity {
+        Affinity::Thread
+    }
 
     /// Whether a batch can be started while the one before is under way.
     fn overlap(&self) -> Overlap {
@@ -74,6 +80,15 @@ pub trait Instance {
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
         self.run(batch).map(Started::Done)
     }
+}
+
+/// What binds an instance to the thread that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// Thread pools, streams or other state that belongs to the thread.
+    Thread,
+    /// Nothing: short batches may run wherever the request arrived, without a change of threads.
+    None,
 }
 
 /// How many batches an instance takes at a time.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Answer, Batch, Column, Instance, ModelError, Overlap, Pending, Signature, Started,
+    Affinity, Answer, Batch, Column, Instance, ModelError, Overlap, Pending, Signature, Started,
     TensorConfig, Timing,
 };
 
@@ -33,6 +33,14 @@ pub(crate) struct TorchInstance {
 impl Instance for TorchInstance {
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
         self.start(batch)?.finish()
+    }
+
+    /// Intra-operation threads are a pool of the thread that calls, and so are cuBLAS's and cuDNN's handles.
+    fn affinity(&self) -> Affinity {
+        match (&self.runner.place, self.runner.intra_op_threads) {
+            (Place::Processor, 1) => Affinity::None,
+            (Place::Processor | Place::Cuda(_), _) => Affinity::Thread,
+        }
     }
 
     fn overlap(&self) -> Overlap {
