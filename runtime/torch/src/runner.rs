@@ -71,7 +71,7 @@ pub(crate) enum Call {
 pub(crate) struct QueuedCall {
     flight: Flight<CudaLanes>,
     gpu: Gpu,
-    /// Time spent on gathering inputs and queueing.
+    /// Time spent on gathering inputs and queueing their copies.
     input: Duration,
 }
 
@@ -120,27 +120,27 @@ impl Runner {
         binding: &Binding,
         columns: &[Option<&Column>],
     ) -> Result<QueuedCall, ModelError> {
-        let mut stopwatch = Stopwatch::start();
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
         let inputs = inputs.sum::<usize>() as u64;
-        let metering = gpu.cap.as_ref().map_or(Metering::Off, |_| Metering::On);
-        if let Some(cap) = &gpu.cap {
-            cap.admit(inputs)?;
-        }
-        let (peak, stream) = (Cell::new(0), Some(gpu.lanes.compute()));
-        let upload = || self.values(binding, columns);
+        gpu.admit(inputs)?;
+        let (input, peak) = (Cell::new(Duration::ZERO), Cell::new(0));
+        let (metering, stream) = (gpu.metering(), Some(gpu.lanes.compute()));
+        let upload = || {
+            let mut stopwatch = Stopwatch::start();
+            let values = self.values(binding, columns);
+            input.set(stopwatch.lap());
+            values
+        };
         let flight = launch(&gpu.lanes, upload, |values: Values| {
             let run = self.module.run(&values, self.options, metering, stream)?;
             peak.set(run.peak);
             Ok(run.outputs)
         })?;
-        if let Some(cap) = &gpu.cap {
-            cap.record(inputs, peak.get())?;
-        }
+        gpu.record(inputs, peak.get())?;
         Ok(QueuedCall {
             flight,
             gpu: gpu.clone(),
-            input: stopwatch.lap(),
+            input: input.get(),
         })
     }
 
@@ -194,6 +194,21 @@ impl Runner {
             },
         };
         tensor.map(Value::Tensor).map_err(Fault::of_run)
+    }
+}
+
+impl Gpu {
+    fn admit(&self, inputs: u64) -> Result<(), ModelError> {
+        self.cap.as_ref().map_or(Ok(()), |cap| cap.admit(inputs))
+    }
+
+    fn metering(&self) -> Metering {
+        self.cap.as_ref().map_or(Metering::Off, |_| Metering::On)
+    }
+
+    fn record(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {
+        let cap = self.cap.as_ref();
+        cap.map_or(Ok(()), |cap| cap.record(inputs, peak))
     }
 }
 
