@@ -158,6 +158,13 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         Some(loan)
     }
 
+    /// Whether there is a batch to run now that will take at most `limit`, by what was measured.
+    #[must_use]
+    pub fn is_brief(&self, limit: Duration) -> bool {
+        let mut state = self.handle.shared.state.lock();
+        state.assembler.is_brief(clock::now(), limit)
+    }
+
     /// Stops admitting. Pullers get what is queued, without delay, and then `None`. What is queued
     /// while there is no puller is answered [`SubmitError::Lost`]: no one is there to run it.
     pub fn close(&self) {

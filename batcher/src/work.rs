@@ -85,6 +85,12 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         &self.group
     }
 
+    /// How long its device is expected to take; zero where nothing is known.
+    #[must_use]
+    pub fn expected(&self) -> Duration {
+        self.expected
+    }
+
     /// When the batch was formed.
     #[must_use]
     pub fn started(&self) -> Instant {

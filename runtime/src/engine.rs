@@ -6,6 +6,7 @@
 //!     └────────────── Share of the batch's Answer ◄──────────┘
 //! ```
 
+mod ahead;
 mod counting;
 mod inline;
 mod instance;

@@ -32,7 +32,13 @@ pub(super) async fn run_if_brief(
     if !ticket.will_wake() {
         return;
     }
-    let_others_in().await;
+    // Requests that lie in sockets by now join the batch: the reactor reads them first.
+    tokio::task::yield_now().await;
+    if !batcher.is_brief(BRIEF) {
+        return;
+    }
+    // It takes up last what it found last: in the second turn those run whom their sockets woke.
+    tokio::task::yield_now().await;
     let Some(mut loan) = batcher.take_over(ticket, BRIEF) else {
         return;
     };
@@ -48,17 +54,11 @@ pub(super) async fn run_if_brief(
     }
 }
 
-/// Returns when requests that lie in sockets by now are queued and join the batch. The first turn reads
-/// the sockets, the second lets run whom that woke: the reactor takes up last what it found last.
-async fn let_others_in() {
-    tokio::task::yield_now().await;
-    tokio::task::yield_now().await;
-}
-
 /// Goes on until nothing short is due, and lets the reactor see to its sockets in between.
 async fn run_while_brief(mut loan: Loan<Job, Outcome>, instance: Shared) {
     loop {
-        let_others_in().await;
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
         let Some(work) = loan.pull() else { return };
         instance.lock().serve(work);
     }

@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use weir_batcher::{Batcher, Puller, Work};
 
-use super::Outcome;
 use super::inline::Shared;
 use super::runner::{Runner, panic_text};
 use super::warmup::{WarmUpPlan, warm_up};
-use crate::backend::{Affinity, Device, LoadError, Model};
+use super::{Outcome, ahead};
+use crate::backend::{Affinity, Device, LoadError, Model, Overlap};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::statistics::Statistics;
@@ -74,18 +74,22 @@ impl Seat {
         };
         // Made before anyone can submit, and close the queue again: items that come while there is no
         // puller are lost.
-        let (affinity, device) = (instance.affinity(), self.device);
+        let (affinity, overlap) = (instance.affinity(), instance.overlap());
         let puller = match affinity {
             Affinity::Thread => self.batcher.puller(),
             Affinity::None => self.batcher.lending_puller(self.index),
         };
+        let seat = Arc::new(self);
         let runner = Arc::new(Mutex::new(Runner {
-            seat: self,
+            seat: Arc::clone(&seat),
             instance,
         }));
         let shared = (affinity == Affinity::None).then(|| Arc::clone(&runner));
         let _ = ready.send(Ok(shared));
-        serve(&runner, puller, device);
+        match overlap {
+            Overlap::None => serve(&runner, puller, seat.device),
+            Overlap::OneAhead => ahead::serve(&runner, &seat, puller),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use weir_batcher::Work;
 
 use super::instance::Seat;
 use super::{Cost, Outcome, Reply};
-use crate::backend::{Answer, Instance, ModelError};
+use crate::backend::{Answer, Instance, ModelError, Started};
 use crate::batch::Share;
 use crate::error::ServeError;
 use crate::job::Job;
@@ -16,18 +16,21 @@ use crate::statistics::{self, BatchRecord, RequestRecord};
 
 /// An instance in its seat.
 pub(super) struct Runner {
-    pub(super) seat: Seat,
+    pub(super) seat: Arc<Seat>,
     pub(super) instance: Box<dyn Instance>,
+}
+
+/// How long each item of a batch waited for it.
+pub(super) fn waits(work: &Work<Job, Outcome>) -> Vec<Duration> {
+    let started = work.started();
+    let wait = |arrival| started.saturating_duration_since(arrival);
+    work.arrivals().map(wait).collect()
 }
 
 impl Runner {
     /// Runs a batch and answers every request of it.
     pub(super) fn serve(&mut self, work: Work<Job, Outcome>) {
-        let started = work.started();
-        let waits: Vec<Duration> = work
-            .arrivals()
-            .map(|arrival| started.saturating_duration_since(arrival))
-            .collect();
+        let (started, waits) = (work.started(), waits(&work));
         let outcomes = self.run(work.items(), &waits);
         // What a failing batch took says nothing of others of its size.
         let telling = outcomes.iter().all(Result::is_ok);
@@ -40,44 +43,59 @@ impl Runner {
     fn run(&mut self, jobs: &[Job], waits: &[Duration]) -> Vec<Outcome> {
         let (answer, elapsed) = self.attempt(jobs);
         match answer {
-            Ok(answer) => self.succeed(jobs, waits, answer),
-            Err(error) if jobs.len() == 1 => {
-                self.record(jobs, waits, elapsed, statistics::Outcome::Failed);
-                vec![Err(error)]
-            }
-            Err(ServeError::OutOfMemory(_)) => {
-                self.record(jobs, waits, elapsed, statistics::Outcome::Retried);
-                let half = jobs.len() / 2;
-                let mut outcomes = self.run(&jobs[..half], &waits[..half]);
-                outcomes.extend(self.run(&jobs[half..], &waits[half..]));
-                outcomes
-            }
-            Err(_) => {
-                self.record(jobs, waits, elapsed, statistics::Outcome::Retried);
-                let pairs = jobs.chunks(1).zip(waits.chunks(1));
-                pairs.flat_map(|(job, wait)| self.run(job, wait)).collect()
-            }
+            Ok(answer) => self.seat.succeed(jobs, waits, answer),
+            Err(error) => self.recover(jobs, waits, error, elapsed),
         }
+    }
+
+    /// Goes on with jobs that failed together after `elapsed`.
+    pub(super) fn recover(
+        &mut self,
+        jobs: &[Job],
+        waits: &[Duration],
+        error: ServeError,
+        elapsed: Duration,
+    ) -> Vec<Outcome> {
+        if jobs.len() == 1 {
+            self.seat
+                .record(jobs, waits, elapsed, statistics::Outcome::Failed);
+            return vec![Err(error)];
+        }
+        self.seat
+            .record(jobs, waits, elapsed, statistics::Outcome::Retried);
+        let no_memory = matches!(error, ServeError::OutOfMemory(_));
+        let part = if no_memory { jobs.len().div_ceil(2) } else { 1 };
+        let parts = jobs.chunks(part).zip(waits.chunks(part));
+        parts
+            .flat_map(|(jobs, waits)| self.run(jobs, waits))
+            .collect()
     }
 
     fn attempt(&mut self, jobs: &[Job]) -> (Result<Answer, ServeError>, Duration) {
         let started = now();
-        let answer = self.seat.interface.gather(jobs).and_then(|batch| {
-            let run = AssertUnwindSafe(|| self.instance.run(&batch));
-            let answer = match catch_unwind(run) {
-                Ok(answer) => answer?,
-                Err(panic) => {
-                    let text = panic_text(panic.as_ref());
-                    return Err(ServeError::Model(format!("the model panicked: {text}")));
-                }
-            };
-            self.seat.interface.check(&answer, batch.rows)?;
-            Ok(answer)
-        });
+        let answer = self.begin_and_finish(jobs);
         (answer, started.elapsed())
     }
 
-    fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: Answer) -> Vec<Outcome> {
+    fn begin_and_finish(&mut self, jobs: &[Job]) -> Result<Answer, ServeError> {
+        let batch = self.seat.interface.gather(jobs)?;
+        let run = AssertUnwindSafe(|| self.instance.run(&batch));
+        let answer = catch_unwind(run).map_err(|panic| panicked(panic.as_ref()))??;
+        self.seat.interface.check(&answer, batch.rows)?;
+        Ok(answer)
+    }
+
+    /// Starts a batch of the jobs; how many rows it has.
+    pub(super) fn begin(&mut self, jobs: &[Job]) -> Result<(Started, usize), ServeError> {
+        let batch = self.seat.interface.gather(jobs)?;
+        let start = AssertUnwindSafe(|| self.instance.start(&batch));
+        let started = catch_unwind(start).map_err(|panic| panicked(panic.as_ref()))??;
+        Ok((started, batch.rows))
+    }
+}
+
+impl Seat {
+    pub(super) fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: Answer) -> Vec<Outcome> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let compute = answer.timing;
         let spent = compute.input + compute.infer + compute.output;
@@ -88,8 +106,8 @@ impl Runner {
                 total: queue + spent,
             })
             .collect();
-        self.seat.statistics.record_batch(&BatchRecord {
-            instance: self.seat.index,
+        self.statistics.record_batch(&BatchRecord {
+            instance: self.index,
             rows,
             requests: &requests,
             compute_input: compute.input,
@@ -136,8 +154,8 @@ impl Runner {
                 total: queue + spent,
             })
             .collect();
-        self.seat.statistics.record_batch(&BatchRecord {
-            instance: self.seat.index,
+        self.statistics.record_batch(&BatchRecord {
+            instance: self.index,
             rows: jobs.iter().map(|job| job.rows).sum(),
             requests: &requests,
             compute_input: Duration::ZERO,
@@ -158,6 +176,12 @@ impl From<ModelError> for ServeError {
     }
 }
 
+/// The failure of a model that panicked.
+pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ServeError {
+    let text = panic_text(panic);
+    ServeError::Model(format!("the model panicked: {text}"))
+}
+
 /// What a panic says of itself.
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
@@ -169,7 +193,7 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     clippy::disallowed_methods,
     reason = "an instance's thread owns the clock of its batches"
 )]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
