@@ -1,0 +1,195 @@
+//! Compares a tree with a shape and makes JSON of it.
+
+use serde_json::{Map, Value as Json};
+
+use crate::mistake::{Place, Problem};
+use crate::nearest::nearest;
+use crate::places::{field_path, item_path};
+use crate::quantity::is_quantity;
+use crate::shape::{Fields, Shape, Shapes};
+use crate::yaml::{Content, Entry, Node, Value};
+
+/// Compares trees with shapes, and remembers what is wrong.
+pub(super) struct Check<'shapes> {
+    shapes: &'shapes Shapes,
+    /// Objects around the one at hand, outermost first: a misplaced field is often one of theirs.
+    around: Vec<(String, &'shapes Fields)>,
+    pub(super) problems: Vec<(Place, String, Problem)>,
+}
+
+impl<'shapes> Check<'shapes> {
+    pub(super) fn new(shapes: &'shapes Shapes) -> Self {
+        Self {
+            shapes,
+            around: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The value as its type reads it; `null` where it is wrong.
+    pub(super) fn value(&mut self, path: &str, node: &Node, shape: &'shapes Shape) -> Json {
+        let shape = self.shapes.resolve(shape);
+        match (shape, &node.content) {
+            (Shape::Any, _) => node.to_json(),
+            (Shape::Object(fields), Content::Map(entries)) => {
+                self.object(path, node, entries, fields)
+            }
+            (Shape::Map(below), Content::Map(entries)) => self.map(path, entries, below),
+            (Shape::List(below), Content::List(items)) => self.list(path, items, below),
+            (Shape::Object(_) | Shape::Map(_), _) => self.wrong(path, node, "a mapping"),
+            (Shape::List(_), _) => self.wrong(path, node, "a list"),
+            (
+                Shape::Text(_)
+                | Shape::Integer(_)
+                | Shape::Number
+                | Shape::Boolean
+                | Shape::IntegerOrText
+                | Shape::Quantity
+                | Shape::Named(_),
+                _,
+            ) => self.scalar(path, node, shape),
+        }
+    }
+
+    fn object(
+        &mut self,
+        path: &str,
+        node: &Node,
+        entries: &[Entry],
+        fields: &'shapes Fields,
+    ) -> Json {
+        let mut object = Map::new();
+        self.around.push((path.to_owned(), fields));
+        for entry in entries {
+            let below = field_path(path, &entry.key);
+            match fields.known.get(&entry.key) {
+                None => {
+                    let nearest = self.nearest_field(path, entries, &entry.key);
+                    self.problem(entry.place, below, Problem::UnknownField { nearest });
+                }
+                // Kubernetes takes a field without a value for one that is not there.
+                Some(_) if entry.value.is_null() => {}
+                Some(shape) => {
+                    let value = self.value(&below, &entry.value, shape);
+                    object.insert(entry.key.clone(), value);
+                }
+            }
+        }
+        self.around.pop();
+        for name in &fields.required {
+            if node.field(name).is_none_or(Node::is_null) {
+                self.problem(node.place, field_path(path, name), Problem::Missing);
+            }
+        }
+        object.into()
+    }
+
+    fn map(&mut self, path: &str, entries: &[Entry], below: &'shapes Shape) -> Json {
+        let mut object = Map::new();
+        for entry in entries {
+            let value = self.value(&field_path(path, &entry.key), &entry.value, below);
+            object.insert(entry.key.clone(), value);
+        }
+        object.into()
+    }
+
+    fn list(&mut self, path: &str, items: &[Node], below: &'shapes Shape) -> Json {
+        let mut list = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            list.push(self.value(&item_path(path, i), item, below));
+        }
+        list.into()
+    }
+
+    fn scalar(&mut self, path: &str, node: &Node, shape: &Shape) -> Json {
+        let Content::Scalar(scalar) = &node.content else {
+            return self.wrong(path, node, expected(shape));
+        };
+        let written = &scalar.written;
+        match (shape, scalar.value) {
+            (Shape::Text(words), Value::Text) => self.word(path, node, words, written),
+            (Shape::Text(_), Value::Boolean(_) | Value::Integer(_) | Value::Float(_)) => {
+                let found = node.described();
+                self.problem(node.place, path.to_owned(), Problem::Unquoted { found })
+            }
+            (Shape::Integer(range), Value::Integer(found)) if !range.contains(&found) => {
+                let (least, most) = (*range.start(), *range.end());
+                let problem = Problem::OutOfRange { found, least, most };
+                self.problem(node.place, path.to_owned(), problem)
+            }
+            (Shape::Quantity, Value::Integer(number)) => number.to_string().into(),
+            (Shape::Quantity, Value::Float(_) | Value::Text) if is_quantity(written) => {
+                written.clone().into()
+            }
+            (Shape::Quantity, Value::Float(_) | Value::Text) => {
+                let problem = Problem::Quantity(written.clone());
+                self.problem(node.place, path.to_owned(), problem)
+            }
+            (Shape::Integer(_) | Shape::Number | Shape::IntegerOrText, Value::Integer(_))
+            | (Shape::Number, Value::Float(_))
+            | (Shape::Boolean, Value::Boolean(_))
+            | (Shape::IntegerOrText, Value::Text) => node.to_json(),
+            _ => self.wrong(path, node, expected(shape)),
+        }
+    }
+
+    fn word(&mut self, path: &str, node: &Node, words: &[String], written: &str) -> Json {
+        if words.is_empty() || words.iter().any(|word| word == written) {
+            return written.into();
+        }
+        let nearest = nearest(words.iter().map(String::as_str), written);
+        let problem = Problem::UnknownWord {
+            found: written.to_owned(),
+            known: words.to_vec(),
+            nearest: nearest.map(str::to_owned),
+        };
+        self.problem(node.place, path.to_owned(), problem)
+    }
+
+    /// The field that was meant: one of the same name just below or further out, else one of much
+    /// the same name here.
+    fn nearest_field(&self, path: &str, entries: &[Entry], written: &str) -> Option<String> {
+        let (_, fields) = self.around.last()?;
+        let has = |entry: &&Entry| {
+            fields.known.get(&entry.key).is_some_and(|shape| {
+                matches!(self.shapes.resolve(shape), Shape::Object(below) if below.known.contains_key(written))
+            })
+        };
+        if let Some(entry) = entries.iter().find(has) {
+            return Some(field_path(&field_path(path, &entry.key), written));
+        }
+        let mut outwards = self.around.iter().rev().skip(1);
+        if let Some((outer, _)) = outwards.find(|(_, fields)| fields.known.contains_key(written)) {
+            return Some(field_path(outer, written));
+        }
+        nearest(fields.known.keys().map(String::as_str), written).map(str::to_owned)
+    }
+
+    fn wrong(&mut self, path: &str, node: &Node, expected: &'static str) -> Json {
+        let found = node.described();
+        self.problem(
+            node.place,
+            path.to_owned(),
+            Problem::WrongType { expected, found },
+        )
+    }
+
+    fn problem(&mut self, place: Place, path: String, problem: Problem) -> Json {
+        self.problems.push((place, path, problem));
+        Json::Null
+    }
+}
+
+fn expected(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Any | Shape::Named(_) => "a value",
+        Shape::Object(_) | Shape::Map(_) => "a mapping",
+        Shape::List(_) => "a list",
+        Shape::Text(_) => "text",
+        Shape::Integer(_) => "an integer",
+        Shape::Number => "a number",
+        Shape::Boolean => "true or false",
+        Shape::IntegerOrText => "an integer or text",
+        Shape::Quantity => "a quantity",
+    }
+}

@@ -1,0 +1,266 @@
+//! From the parser's events to trees.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag, options};
+
+use super::{Content, Entry, Node, Scalar, Value};
+use crate::mistake::{Place, Problem};
+
+/// Values in one text at most, aliases counted in full: a few lines of aliases of aliases could ask
+/// for billions. A service has some hundred.
+const MAX_NODES: usize = 1_000_000;
+
+/// A problem and where it is.
+pub(crate) type Located = (Place, Problem);
+
+/// The documents of a text. What is wrong with one does not hide the next; an empty one is left out.
+pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
+    let options = options! { emit_comments: false, emit_unresolved_aliases: true };
+    let mut composer = Composer {
+        events: Parser::new_from_str_with_options(text, options),
+        anchors: HashMap::new(),
+        nodes: 0,
+        problems: Vec::new(),
+    };
+    let mut documents = Vec::new();
+    loop {
+        match composer.next_document() {
+            Ok(Some(document)) => documents.extend((!document.is_null()).then_some(document)),
+            Ok(None) => break,
+            Err(stop) => {
+                composer.problems.push(stop);
+                if !matches!(composer.events.proceed_next_document(), Ok(true)) {
+                    break;
+                }
+            }
+        }
+    }
+    (documents, composer.problems)
+}
+
+struct Composer<'text> {
+    events: Parser<'text, StrInput<'text>>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+    problems: Vec<Located>,
+}
+
+impl<'text> Composer<'text> {
+    fn next_document(&mut self) -> Result<Option<Node>, Located> {
+        loop {
+            match self.next()? {
+                Some((Event::DocumentStart(..), _)) => break,
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+        self.anchors.clear();
+        let Some((event, span)) = self.next()? else {
+            return Ok(None);
+        };
+        self.node(event, span).map(Some)
+    }
+
+    fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, Located> {
+        self.events
+            .next()
+            .transpose()
+            .map_err(|error| syntax(&error))
+    }
+
+    fn node(&mut self, event: Event<'text>, span: Span) -> Result<Node, Located> {
+        let place = place(&span.start);
+        self.count(1, place)?;
+        let anchor = event.anchor_id();
+        let content = match event {
+            Event::Scalar(text, style, _, tag) => {
+                Content::Scalar(self.scalar(&text, style, tag.as_deref(), place))
+            }
+            Event::SequenceStart(_, _, tag) => {
+                self.refuse(tag.as_deref(), "seq", place);
+                Content::List(self.list()?)
+            }
+            Event::MappingStart(_, _, tag) => {
+                self.refuse(tag.as_deref(), "map", place);
+                Content::Map(self.map()?)
+            }
+            Event::Alias(id) => return self.alias(id, place),
+            Event::UnresolvedAlias(name) => {
+                return Err((place, Problem::Syntax(format!("no anchor `&{name}` above"))));
+            }
+            // The end of a document without a value, or what a newer parser may send.
+            _ => Content::Scalar(Scalar::plain("")),
+        };
+        let node = Node { place, content };
+        if let Some(id) = anchor {
+            self.anchors.insert(id, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn list(&mut self) -> Result<Vec<Node>, Located> {
+        let mut items = Vec::new();
+        while let Some((event, span)) = self.next()? {
+            if matches!(event, Event::SequenceEnd) {
+                break;
+            }
+            items.push(self.node(event, span)?);
+        }
+        Ok(items)
+    }
+
+    fn map(&mut self) -> Result<Vec<Entry>, Located> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut merged = Vec::new();
+        while let Some((event, span)) = self.next()? {
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let place = place(&span.start);
+            let is_merge =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, ..) if text == "<<");
+            let key = self.node(event, span)?;
+            let Some((event, span)) = self.next()? else {
+                break;
+            };
+            let value = self.node(event, span)?;
+            if is_merge {
+                merged.push(value);
+            } else if let Some(key) = self.key(&key) {
+                self.insert(&mut entries, Entry { key, place, value });
+            }
+        }
+        for node in merged {
+            self.merge(&mut entries, node);
+        }
+        Ok(entries)
+    }
+
+    /// JSON has only text for keys; Kubernetes takes `8080:` for `"8080":`.
+    fn key(&mut self, node: &Node) -> Option<String> {
+        match &node.content {
+            Content::Scalar(scalar) => Some(scalar.written.clone()),
+            Content::List(_) | Content::Map(_) => {
+                let sentence = format!("a key must be a word, not {}", node.described());
+                self.problems.push((node.place, Problem::Syntax(sentence)));
+                None
+            }
+        }
+    }
+
+    fn insert(&mut self, entries: &mut Vec<Entry>, entry: Entry) {
+        match entries.iter().find(|earlier| earlier.key == entry.key) {
+            Some(earlier) => {
+                let first = earlier.place.line;
+                let sentence = Problem::Duplicate { first };
+                self.problems.push((entry.place, sentence));
+            }
+            None => entries.push(entry),
+        }
+    }
+
+    /// `<<: *anchor`: fields of another mapping, where this one has none.
+    fn merge(&mut self, entries: &mut Vec<Entry>, node: Node) {
+        match node.content {
+            Content::Map(others) => {
+                for other in others {
+                    if entries.iter().all(|entry| entry.key != other.key) {
+                        entries.push(other);
+                    }
+                }
+            }
+            Content::List(nodes) => {
+                for node in nodes {
+                    self.merge(entries, node);
+                }
+            }
+            Content::Scalar(scalar) => {
+                let sentence = format!("`<<` takes a mapping, not {}", scalar.described());
+                self.problems.push((node.place, Problem::Syntax(sentence)));
+            }
+        }
+    }
+
+    /// A copy of the anchored value. Its own fields stay where they are written; the alias itself is
+    /// here.
+    fn alias(&mut self, id: usize, place: Place) -> Result<Node, Located> {
+        let Some(node) = self.anchors.get(&id) else {
+            let sentence = "an alias inside the value that it names".to_owned();
+            return Err((place, Problem::Syntax(sentence)));
+        };
+        let content = node.content.clone();
+        self.count(size(&content), place)?;
+        Ok(Node { place, content })
+    }
+
+    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Located> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MAX_NODES {
+            let sentence = format!("more than {MAX_NODES} values in one file");
+            return Err((place, Problem::Syntax(sentence)));
+        }
+        Ok(())
+    }
+
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        place: Place,
+    ) -> Scalar {
+        match (tag.and_then(Tag::core_suffix), style) {
+            (Some("str"), _) => Scalar::quoted(text),
+            (Some("int" | "float" | "bool" | "null"), _) => Scalar::plain(text),
+            (None, ScalarStyle::Plain) if tag.is_none() => self.finite(text, place),
+            (None, _) if tag.is_none() => Scalar::quoted(text),
+            (Some(_) | None, _) => {
+                self.refuse(tag, "str", place);
+                Scalar::quoted(text)
+            }
+        }
+    }
+
+    /// A plain scalar; JSON has no infinity.
+    fn finite(&mut self, text: &str, place: Place) -> Scalar {
+        let scalar = Scalar::plain(text);
+        let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        if scalar.value == Value::Text && matches!(&*word, ".inf" | ".nan") {
+            let sentence = format!("`{text}` is a number that JSON does not have");
+            self.problems.push((place, Problem::Syntax(sentence)));
+        }
+        scalar
+    }
+
+    fn refuse(&mut self, tag: Option<&Tag>, but: &str, place: Place) {
+        if let Some(tag) = tag
+            && tag.core_suffix() != Some(but)
+        {
+            let sentence = format!("the tag `{}` means nothing here", tag.original());
+            self.problems.push((place, Problem::Syntax(sentence)));
+        }
+    }
+}
+
+fn size(content: &Content) -> usize {
+    match content {
+        Content::Scalar(_) => 0,
+        Content::List(items) => items.iter().map(|item| 1 + size(&item.content)).sum(),
+        Content::Map(entries) => entries
+            .iter()
+            .map(|entry| 1 + size(&entry.value.content))
+            .sum(),
+    }
+}
+
+fn syntax(error: &ScanError) -> Located {
+    (place(error.marker()), Problem::Syntax(error.info()))
+}
+
+fn place(marker: &Marker) -> Place {
+    Place {
+        line: marker.line(),
+        column: marker.col() + 1,
+    }
+}
