@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::inference_service::{
-    Batcher, Component, Framework, InferenceService, LogMode, Logger, Model, ModelFormat,
-    Predictor, Protocol, StorageUri,
+    Batcher, Component, Explainer, Framework, InferenceService, LogMode, Model, ModelFormat,
+    Predictor, Protocol, StorageUri, Transformer,
 };
 
 /// Replicas of a component that says nothing.
@@ -46,17 +46,11 @@ pub fn with_defaults(mut service: InferenceService) -> InferenceService {
     let spec = &mut service.spec;
     predictor(&mut spec.predictor);
     component(&mut spec.predictor.component);
-    if let Some(transformer) = &mut spec.transformer {
-        serving_container(&mut transformer.pod);
-        storage_uris(&mut transformer.storage_uris);
-        component(&mut transformer.component);
+    if let Some(given) = &mut spec.transformer {
+        transformer(given);
     }
-    if let Some(explainer) = &mut spec.explainer {
-        if explainer.art.is_none() {
-            serving_container(&mut explainer.pod);
-        }
-        storage_uris(&mut explainer.storage_uris);
-        component(&mut explainer.component);
+    if let Some(given) = &mut spec.explainer {
+        explainer(given);
     }
     for canary in &mut spec.canary {
         // Its replicas follow the stable predictor's, so it has no least number of its own.
@@ -66,12 +60,26 @@ pub fn with_defaults(mut service: InferenceService) -> InferenceService {
     service
 }
 
+fn transformer(transformer: &mut Transformer) {
+    serving_container(&mut transformer.pod);
+    storage_uris(&mut transformer.storage_uris);
+    component(&mut transformer.component);
+}
+
+fn explainer(explainer: &mut Explainer) {
+    if explainer.art.is_none() {
+        serving_container(&mut explainer.pod);
+    }
+    storage_uris(&mut explainer.storage_uris);
+    component(&mut explainer.component);
+}
+
 fn predictor(predictor: &mut Predictor) {
     // Of several forms none is preferred silently: they stay as they are, to be refused.
-    if predictor.frameworks().count() == 1 {
-        if let Some(model) = take_short_form(predictor) {
-            predictor.model = Some(model);
-        }
+    if predictor.frameworks().count() == 1
+        && let Some(model) = take_short_form(predictor)
+    {
+        predictor.model = Some(Box::new(model));
     }
     if let Some(model) = &mut predictor.model
         && model.model_format.name == "triton"
@@ -89,7 +97,7 @@ fn take_short_form(predictor: &mut Predictor) -> Option<Model> {
     Predictor::SHORT_FORMS
         .into_iter()
         .zip(predictor.short_forms_mut())
-        .find_map(|(name, form)| Some(in_full(name, form.take()?)))
+        .find_map(|(name, form)| Some(in_full(name, *form.take()?)))
 }
 
 /// A short form as a model. Runtimes of these three have always spoken v2.
@@ -122,8 +130,8 @@ fn traffic_settings(component: &mut Component) {
         max_batch_size.get_or_insert(BATCH_MAX_SIZE);
         max_latency.get_or_insert(BATCH_MAX_LATENCY);
     }
-    if let Some(Logger { mode, .. }) = &mut component.logger {
-        mode.get_or_insert(LogMode::All);
+    if let Some(logger) = &mut component.logger {
+        logger.mode.get_or_insert(LogMode::All);
     }
 }
 

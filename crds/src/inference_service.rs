@@ -43,6 +43,8 @@ use crate::rules;
     namespaced,
     doc = "A model, served over the Open Inference protocol.",
     derive = "PartialEq",
+    validation = Rule::new(rules::NAME).message(rules::NAME_MESSAGE),
+    validation = Rule::new(rules::NAME_LENGTH).message(rules::NAME_LENGTH_MESSAGE),
     status = "InferenceServiceStatus",
     scale(
         spec_replicas_path = ".spec.predictor.minReplicas",
@@ -64,10 +66,10 @@ pub struct InferenceServiceSpec {
     pub predictor: Predictor,
     /// Containers that requests pass before and after the predictor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub transformer: Option<Transformer>,
+    pub transformer: Option<Box<Transformer>>,
     /// What explains the model's answers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub explainer: Option<Explainer>,
+    pub explainer: Option<Box<Explainer>>,
     /// Other variants of the predictor, each with its share of the traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
@@ -94,6 +96,7 @@ fn one_replica_by_default(schema: &mut Schema) {
         && let Some(field) = field.as_object_mut()
     {
         field.insert("default".to_owned(), crate::MIN_REPLICAS.into());
-        field.insert("nullable".to_owned(), false.into());
+        // Not nullable: a null would stand in the way of the default.
+        field.insert("type".to_owned(), "integer".into());
     }
 }

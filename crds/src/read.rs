@@ -6,12 +6,11 @@ mod kind;
 use serde::de::DeserializeOwned;
 
 use crate::inference_service::InferenceService;
-use crate::mistake::{Mistake, Problem};
+use crate::mistake::{Mistake, Place, Problem};
 use crate::places::Places;
 use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
 use crate::shape::{Shape, Shapes};
 use crate::yaml::{self, Content, Node};
-use check::Check;
 use kind::Kind;
 
 /// An object and where its fields are written.
@@ -54,14 +53,8 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Mistake>> {
         manifests: Vec::new(),
     };
     let (documents, problems) = yaml::documents(text);
-    for (place, problem) in problems {
-        reader.mistakes.push(Mistake {
-            file: file.to_owned(),
-            place,
-            field: String::new(),
-            problem,
-        });
-    }
+    let syntax = |(place, problem)| (place, String::new(), problem);
+    reader.mistakes(problems.into_iter().map(syntax));
     for document in &documents {
         reader.document(document);
     }
@@ -71,6 +64,9 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Mistake>> {
     reader.mistakes.sort_by_key(|mistake| mistake.place);
     Err(reader.mistakes)
 }
+
+/// A problem, its place and its field.
+type Found = (Place, String, Problem);
 
 struct Reader<'text> {
     file: &'text str,
@@ -90,29 +86,20 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, node: &Node) {
-        if !matches!(node.content, Content::Map(_)) {
-            let expected = "a mapping with apiVersion and kind";
-            let found = node.described();
-            return self.mistake(node, "", Problem::WrongType { expected, found });
-        }
-        for field in ["apiVersion", "kind"] {
-            if node.field(field).and_then(Node::text).is_none() {
-                return self.mistake(node, field, Problem::Missing);
-            }
-        }
+        let service = Shapes::inference_service;
+        let runtime = Shapes::serving_runtime;
         let read = match Kind::of(node) {
-            Ok(Kind::InferenceService) => self
-                .typed(node, &Shapes::inference_service())
-                .map(Object::InferenceService),
-            Ok(Kind::ServingRuntime) => self
-                .typed(node, &Shapes::serving_runtime())
-                .map(Object::ServingRuntime),
+            Ok(Kind::InferenceService) => {
+                self.typed(node, &service()).map(Object::InferenceService)
+            }
+            Ok(Kind::ServingRuntime) => self.typed(node, &runtime()).map(Object::ServingRuntime),
             Ok(Kind::ClusterServingRuntime) => self
-                .typed(node, &Shapes::serving_runtime())
+                .typed(node, &runtime())
                 .map(Object::ClusterServingRuntime),
             Ok(Kind::Other { kind, name }) => Some(Object::Other { kind, name }),
-            Err(problem) => {
-                return self.mistake(node.field("kind").unwrap_or(node), "kind", problem);
+            Err(found) => {
+                self.mistakes([found]);
+                None
             }
         };
         self.manifests.extend(read.map(|object| Manifest {
@@ -123,46 +110,29 @@ impl Reader<'_> {
 
     /// The object, if it has no mistake.
     fn typed<T: DeserializeOwned>(&mut self, node: &Node, shape: &Shape) -> Option<Box<T>> {
-        let mut check = Check::new(Shapes::all());
-        let mut value = check.value("", node, shape);
-        let mut problems = check.problems;
-        if let Some(metadata) = node.field("metadata")
-            && metadata.field("name").is_none()
-        {
-            problems.push((metadata.place, "metadata.name".to_owned(), Problem::Missing));
-        }
-        if problems.is_empty() {
-            if let Some(fields) = value.as_object_mut() {
-                fields.remove("status");
-            }
-            match serde_json::from_value(value) {
-                Ok(object) => return Some(Box::new(object)),
-                // The shapes come from the types, so this is one that they cannot say.
-                Err(error) => {
-                    problems.push((
-                        node.place,
-                        String::new(),
-                        Problem::Syntax(error.to_string()),
-                    ));
-                }
+        let read = check::json(node, shape).and_then(|json| {
+            // The shapes come from the types, so an error here is one that shapes cannot say.
+            serde_json::from_value(json).map_err(|error| {
+                let problem = Problem::Syntax(error.to_string());
+                vec![(node.place, String::new(), problem)]
+            })
+        });
+        match read {
+            Ok(object) => Some(Box::new(object)),
+            Err(found) => {
+                self.mistakes(found);
+                None
             }
         }
-        self.mistakes
-            .extend(problems.into_iter().map(|(place, field, problem)| Mistake {
-                file: self.file.to_owned(),
-                place,
-                field,
-                problem,
-            }));
-        None
     }
 
-    fn mistake(&mut self, at: &Node, field: &str, problem: Problem) {
-        self.mistakes.push(Mistake {
+    fn mistakes(&mut self, found: impl IntoIterator<Item = Found>) {
+        let mistakes = found.into_iter().map(|(place, field, problem)| Mistake {
             file: self.file.to_owned(),
-            place: at.place,
-            field: field.to_owned(),
+            place,
+            field,
             problem,
         });
+        self.mistakes.extend(mistakes);
     }
 }

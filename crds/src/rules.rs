@@ -5,6 +5,15 @@ use serde_json::{Value, json};
 
 use crate::inference_service::Predictor;
 
+/// What a service may be called: its name begins host names and the names of its objects.
+pub(crate) const NAME: &str = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')";
+pub(crate) const NAME_MESSAGE: &str = "a InferenceService name must consist of lower case \
+    alphanumeric characters or '-', and must start with alphabetical character";
+
+/// A label holds 63 characters, and the longest name made of a service's adds `-predictor-NNNNN`.
+pub(crate) const NAME_LENGTH: &str = "size(self.metadata.name) <= 47";
+pub(crate) const NAME_LENGTH_MESSAGE: &str = "a InferenceService name has at most 47 characters";
+
 /// Rules across the parts of a service.
 pub(crate) fn service() -> Value {
     json!([

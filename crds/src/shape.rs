@@ -55,30 +55,29 @@ impl Shape {
         if let Some(name) = reference(schema) {
             return Self::Named(name.to_owned());
         }
-        if let Some(choices) = alternatives(schema) {
-            return match choices[..] {
-                [only] => Self::of(only),
-                _ => words(choices),
-            };
+        match alternatives(schema).as_deref() {
+            Some([only]) => Self::of(only),
+            Some(several) => words(several.iter().copied()),
+            None => by_type(schema),
         }
-        if schema.get("x-kubernetes-int-or-string") == Some(&true.into()) {
-            return Self::IntegerOrText;
+    }
+}
+
+fn by_type(schema: &Map<String, Value>) -> Shape {
+    if schema.get("x-kubernetes-int-or-string") == Some(&true.into()) {
+        return Shape::IntegerOrText;
+    }
+    match kind(schema) {
+        Some("object") => object(schema),
+        Some("array") => Shape::List(Box::new(below(schema, "items"))),
+        Some("integer") => Shape::Integer(range(schema)),
+        Some("number") => Shape::Number,
+        Some("boolean") => Shape::Boolean,
+        Some("string") => {
+            let choices = schema.get("enum").and_then(Value::as_array);
+            words(choices.into_iter().flatten())
         }
-        match kind(schema) {
-            Some("object") => object(schema),
-            Some("array") => Self::List(Box::new(below(schema, "items"))),
-            Some("integer") => Self::Integer(range(schema)),
-            Some("number") => Self::Number,
-            Some("boolean") => Self::Boolean,
-            Some("string") => words(
-                schema
-                    .get("enum")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten(),
-            ),
-            Some(_) | None => Self::Any,
-        }
+        Some(_) | None => Shape::Any,
     }
 }
 

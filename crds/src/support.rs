@@ -1,8 +1,9 @@
 //! What KServe has and Weir does not. A line here is a promise to the user that nothing is silently
 //! ignored; whoever builds the thing deletes its line.
 
+use crate::SERVING_CONTAINER;
 use crate::inference_service::{
-    Component, Explainer, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
+    AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
 };
 use crate::serving_runtime::ServingRuntimeSpec;
 
@@ -104,9 +105,8 @@ pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
             "requests would reach the predictor untransformed",
         );
     }
-    if let Some(explainer) = &spec.explainer {
-        found.explainer("spec.explainer", explainer);
-    }
+    let reason = "no route leads to explanations";
+    found.given(&spec.explainer, "spec.explainer", Refused, reason);
     found.list
 }
 
@@ -122,42 +122,28 @@ pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> 
         );
     }
     found.given(&runtime.worker_spec, "spec.workerSpec", Refused, ONE_POD);
-    found.given(
-        &runtime.grpc_endpoint,
-        "spec.grpcEndpoint",
-        Ignored,
-        MODEL_MESH,
-    );
-    found.given(
-        &runtime.grpc_data_endpoint,
-        "spec.grpcDataEndpoint",
-        Ignored,
-        MODEL_MESH,
-    );
-    found.given(
-        &runtime.http_data_endpoint,
-        "spec.httpDataEndpoint",
-        Ignored,
-        MODEL_MESH,
-    );
-    found.given(&runtime.replicas, "spec.replicas", Ignored, MODEL_MESH);
-    found.given(
-        &runtime.storage_helper,
-        "spec.storageHelper",
-        Ignored,
-        MODEL_MESH,
-    );
-    found.given(
-        &runtime.built_in_adapter,
-        "spec.builtInAdapter",
-        Ignored,
-        MODEL_MESH,
-    );
+    for (field, given) in [
+        ("spec.grpcEndpoint", runtime.grpc_endpoint.is_some()),
+        (
+            "spec.grpcDataEndpoint",
+            runtime.grpc_data_endpoint.is_some(),
+        ),
+        (
+            "spec.httpDataEndpoint",
+            runtime.http_data_endpoint.is_some(),
+        ),
+        ("spec.replicas", runtime.replicas.is_some()),
+        ("spec.storageHelper", runtime.storage_helper.is_some()),
+        ("spec.builtInAdapter", runtime.built_in_adapter.is_some()),
+    ] {
+        if given {
+            found.add(field, Ignored, "it is ModelMesh's");
+        }
+    }
     found.list
 }
 
 const ONE_POD: &str = "a replica is one pod";
-const MODEL_MESH: &str = "it is ModelMesh's";
 const QUEUE_DELAY: &str = "replicas follow queue delay";
 
 #[derive(Default)]
@@ -247,18 +233,9 @@ impl Found {
             let reason = "nothing decrypts models";
             self.add(format!("{path}.confidential"), Refused, reason);
         }
-        if !matches!(&*framework.container.name, "" | crate::SERVING_CONTAINER) {
+        if !matches!(&*framework.container.name, "" | SERVING_CONTAINER) {
             let reason = "the container that serves is always called kserve-container";
             self.add(format!("{path}.name"), Ignored, reason);
-        }
-    }
-
-    fn explainer(&mut self, path: &str, explainer: &Explainer) {
-        let Explainer { art, .. } = explainer;
-        let reason = "no route leads to explanations";
-        match art {
-            Some(_) => self.add(format!("{path}.art"), Refused, reason),
-            None => self.add(path, Refused, reason),
         }
     }
 
@@ -279,13 +256,9 @@ impl Found {
                 reason,
             );
         }
+        let field = format!("{path}.deploymentStrategy");
         let reason = "a revision's pods are replaced one by one";
-        self.given(
-            &component.deployment_strategy,
-            &format!("{path}.deploymentStrategy"),
-            Ignored,
-            reason,
-        );
+        self.given(&component.deployment_strategy, &field, Ignored, reason);
         match component.scale_metric {
             Some(ScaleMetric::Cpu | ScaleMetric::Memory) => {
                 self.add(format!("{path}.scaleMetric"), Ignored, QUEUE_DELAY);
@@ -294,17 +267,24 @@ impl Found {
         }
         let field = format!("{path}.scaleMetricType");
         self.given(&component.scale_metric_type, &field, Ignored, QUEUE_DELAY);
-        let Some(scaling) = &component.auto_scaling else {
-            return;
-        };
+        if let Some(scaling) = &component.auto_scaling {
+            self.auto_scaling(&format!("{path}.autoScaling"), scaling);
+        }
+    }
+
+    fn auto_scaling(&mut self, path: &str, scaling: &AutoScaling) {
         for (i, metric) in scaling.metrics.iter().enumerate() {
             let reason = match metric.kind {
                 MetricKind::Resource => QUEUE_DELAY,
                 MetricKind::External | MetricKind::PodMetric => "no other metrics server is asked",
             };
-            self.add(format!("{path}.autoScaling.metrics[{i}]"), Ignored, reason);
+            self.add(format!("{path}.metrics[{i}]"), Ignored, reason);
         }
-        let field = format!("{path}.autoScaling.behavior");
-        self.given(&scaling.behavior, &field, Ignored, QUEUE_DELAY);
+        self.given(
+            &scaling.behavior,
+            &format!("{path}.behavior"),
+            Ignored,
+            QUEUE_DELAY,
+        );
     }
 }

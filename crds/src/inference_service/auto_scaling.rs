@@ -85,7 +85,8 @@ pub struct ExternalMetricSource {
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetric {
     /// Kind of server.
-    pub backend: MetricsBackend,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<MetricsBackend>,
     /// Address of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_address: Option<String>,
@@ -139,7 +140,8 @@ pub struct PodMetricSource {
 #[serde(rename_all = "camelCase")]
 pub struct PodMetric {
     /// Kind of collector.
-    pub backend: PodMetricsBackend,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<PodMetricsBackend>,
     /// Address of the collector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_address: Option<String>,
@@ -167,8 +169,8 @@ pub enum PodMetricsBackend {
 #[serde(rename_all = "camelCase")]
 pub struct MetricTarget {
     /// Which of the other fields counts.
-    #[serde(rename = "type")]
-    pub kind: TargetKind,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<TargetKind>,
     /// The metric itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,

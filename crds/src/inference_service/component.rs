@@ -30,7 +30,7 @@ pub struct Component {
     pub scale_metric_type: Option<TargetKind>,
     /// Metrics and behaviour in the words of HPA and KEDA.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auto_scaling: Option<AutoScaling>,
+    pub auto_scaling: Option<Box<AutoScaling>>,
     /// Requests in flight at one replica; 0 or absent sets no limit of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_concurrency: Option<i64>,
@@ -43,7 +43,7 @@ pub struct Component {
     pub canary_traffic_percent: Option<i32>,
     /// Where requests and responses are logged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub logger: Option<Logger>,
+    pub logger: Option<Box<Logger>>,
     /// Batching in front of a runtime that does not batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batcher: Option<Batcher>,

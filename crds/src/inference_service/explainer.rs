@@ -16,12 +16,12 @@ use crate::{pod, rules};
 pub struct Transformer {
     /// Several places that files are fetched from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
     /// The pod: Kubernetes' PodSpec.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
-    pub pod: PodSpec,
+    pub pod: Box<PodSpec>,
     /// How it is scaled, split, batched and logged.
     #[serde(flatten)]
     pub component: Component,
@@ -34,15 +34,15 @@ pub struct Transformer {
 pub struct Explainer {
     /// The Adversarial Robustness Toolbox.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub art: Option<Art>,
+    pub art: Option<Box<Art>>,
     /// Several places that files are fetched from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
     /// The pod: Kubernetes' PodSpec.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
-    pub pod: PodSpec,
+    pub pod: Box<PodSpec>,
     /// How it is scaled, split, batched and logged.
     #[serde(flatten)]
     pub component: Component,
@@ -70,7 +70,7 @@ pub struct Art {
     /// Laid over its container. Its name is empty where none is written.
     #[serde(flatten, serialize_with = "pod::serialize_container")]
     #[schemars(schema_with = "pod::container_fields")]
-    pub container: Container,
+    pub container: Box<Container>,
 }
 
 /// An explainer of the Adversarial Robustness Toolbox, by name.

@@ -54,7 +54,7 @@ pub struct Framework {
     /// Laid over the runtime's container. Its name is empty where none is written.
     #[serde(flatten, serialize_with = "pod::serialize_container")]
     #[schemars(schema_with = "pod::container_fields")]
-    pub container: Container,
+    pub container: Box<Container>,
 }
 
 /// Inference protocol of a runtime.
@@ -123,6 +123,6 @@ pub struct StorageUri {
     pub uri: String,
     /// Where the container sees it. Default `/mnt/models`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 255))]
+    #[schemars(length(max = 255), extend("default" = crate::MODEL_MOUNT_PATH))]
     pub mount_path: Option<String>,
 }

@@ -19,51 +19,51 @@ pub struct Predictor {
     pub name: Option<String>,
     /// A scikit-learn model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sklearn: Option<Framework>,
+    pub sklearn: Option<Box<Framework>>,
     /// An XGBoost model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub xgboost: Option<Framework>,
+    pub xgboost: Option<Box<Framework>>,
     /// A TensorFlow SavedModel.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tensorflow: Option<Framework>,
+    pub tensorflow: Option<Box<Framework>>,
     /// A PyTorch model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pytorch: Option<Framework>,
+    pub pytorch: Option<Box<Framework>>,
     /// A Triton model repository.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub triton: Option<Framework>,
+    pub triton: Option<Box<Framework>>,
     /// An ONNX model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub onnx: Option<Framework>,
+    pub onnx: Option<Box<Framework>>,
     /// A Hugging Face model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub huggingface: Option<Framework>,
+    pub huggingface: Option<Box<Framework>>,
     /// A PMML document.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pmml: Option<Framework>,
+    pub pmml: Option<Box<Framework>>,
     /// A LightGBM model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lightgbm: Option<Framework>,
+    pub lightgbm: Option<Box<Framework>>,
     /// A Paddle model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub paddle: Option<Framework>,
+    pub paddle: Option<Box<Framework>>,
     /// A model in any format.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<Model>,
+    pub model: Option<Box<Model>>,
     /// Several places that the model is fetched from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
     /// ClusterStorageContainer that fetches the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_container_name: Option<String>,
     /// Further pods of a model too big for one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub worker_spec: Option<Worker>,
+    pub worker_spec: Option<Box<Worker>>,
     /// The pod: Kubernetes' PodSpec, laid over the runtime's.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
-    pub pod: PodSpec,
+    pub pod: Box<PodSpec>,
     /// How it is scaled, split, batched and logged.
     #[serde(flatten)]
     pub component: Component,
@@ -88,21 +88,21 @@ impl Predictor {
     #[must_use]
     pub fn short_forms(&self) -> [Option<&Framework>; 10] {
         [
-            self.sklearn.as_ref(),
-            self.xgboost.as_ref(),
-            self.tensorflow.as_ref(),
-            self.pytorch.as_ref(),
-            self.triton.as_ref(),
-            self.onnx.as_ref(),
-            self.huggingface.as_ref(),
-            self.pmml.as_ref(),
-            self.lightgbm.as_ref(),
-            self.paddle.as_ref(),
+            self.sklearn.as_deref(),
+            self.xgboost.as_deref(),
+            self.tensorflow.as_deref(),
+            self.pytorch.as_deref(),
+            self.triton.as_deref(),
+            self.onnx.as_deref(),
+            self.huggingface.as_deref(),
+            self.pmml.as_deref(),
+            self.lightgbm.as_deref(),
+            self.paddle.as_deref(),
         ]
     }
 
     /// As [`Self::short_forms`], to change or take.
-    pub fn short_forms_mut(&mut self) -> [&mut Option<Framework>; 10] {
+    pub fn short_forms_mut(&mut self) -> [&mut Option<Box<Framework>>; 10] {
         [
             &mut self.sklearn,
             &mut self.xgboost,
@@ -142,5 +142,5 @@ pub struct Worker {
     /// The pod: Kubernetes' PodSpec.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
-    pub pod: PodSpec,
+    pub pod: Box<PodSpec>,
 }

@@ -2,32 +2,52 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::Found;
 use crate::mistake::{Place, Problem};
 use crate::nearest::nearest;
 use crate::places::{field_path, item_path};
 use crate::quantity::is_quantity;
 use crate::shape::{Fields, Shape, Shapes};
-use crate::yaml::{Content, Entry, Node, Value};
+use crate::yaml::{Content, Entry, Node, Scalar, Value};
 
-/// Compares trees with shapes, and remembers what is wrong.
-pub(super) struct Check<'shapes> {
+/// The object as its type reads it, without the status.
+///
+/// # Errors
+///
+/// Everything that does not fit the shape.
+pub(super) fn json(node: &Node, shape: &Shape) -> Result<Json, Vec<Found>> {
+    let mut check = Check {
+        shapes: Shapes::all(),
+        around: Vec::new(),
+        problems: Vec::new(),
+    };
+    let mut json = check.value("", node, shape);
+    if let Some(metadata) = node.field("metadata")
+        && metadata.field("name").is_none()
+    {
+        let field = "metadata.name".to_owned();
+        check.problem(metadata.place, field, Problem::Missing);
+    }
+    if let Some(fields) = json.as_object_mut() {
+        fields.remove("status");
+    }
+    if check.problems.is_empty() {
+        Ok(json)
+    } else {
+        Err(check.problems)
+    }
+}
+
+struct Check<'shapes> {
     shapes: &'shapes Shapes,
     /// Objects around the one at hand, outermost first: a misplaced field is often one of theirs.
     around: Vec<(String, &'shapes Fields)>,
-    pub(super) problems: Vec<(Place, String, Problem)>,
+    problems: Vec<Found>,
 }
 
 impl<'shapes> Check<'shapes> {
-    pub(super) fn new(shapes: &'shapes Shapes) -> Self {
-        Self {
-            shapes,
-            around: Vec::new(),
-            problems: Vec::new(),
-        }
-    }
-
     /// The value as its type reads it; `null` where it is wrong.
-    pub(super) fn value(&mut self, path: &str, node: &Node, shape: &'shapes Shape) -> Json {
+    fn value(&mut self, path: &str, node: &Node, shape: &'shapes Shape) -> Json {
         let shape = self.shapes.resolve(shape);
         match (shape, &node.content) {
             (Shape::Any, _) => node.to_json(),
@@ -59,27 +79,29 @@ impl<'shapes> Check<'shapes> {
         fields: &'shapes Fields,
     ) -> Json {
         let mut object = Map::new();
+        let mut missing = fields.required.clone();
         self.around.push((path.to_owned(), fields));
         for entry in entries {
             let below = field_path(path, &entry.key);
+            // Kubernetes takes a field without a value for one that is not there.
             match fields.known.get(&entry.key) {
-                None => {
-                    let nearest = self.nearest_field(path, entries, &entry.key);
-                    self.problem(entry.place, below, Problem::UnknownField { nearest });
-                }
-                // Kubernetes takes a field without a value for one that is not there.
                 Some(_) if entry.value.is_null() => {}
                 Some(shape) => {
+                    missing.retain(|name| *name != entry.key);
                     let value = self.value(&below, &entry.value, shape);
                     object.insert(entry.key.clone(), value);
+                }
+                None => {
+                    let nearest = self.nearest_field(path, entries, &entry.key);
+                    // Misspelled is not missing.
+                    missing.retain(|name| Some(name) != nearest.as_ref());
+                    self.problem(entry.place, below, Problem::UnknownField { nearest });
                 }
             }
         }
         self.around.pop();
-        for name in &fields.required {
-            if node.field(name).is_none_or(Node::is_null) {
-                self.problem(node.place, field_path(path, name), Problem::Missing);
-            }
+        for name in missing {
+            self.problem(node.place, field_path(path, &name), Problem::Missing);
         }
         object.into()
     }
@@ -105,9 +127,8 @@ impl<'shapes> Check<'shapes> {
         let Content::Scalar(scalar) = &node.content else {
             return self.wrong(path, node, expected(shape));
         };
-        let written = &scalar.written;
         match (shape, scalar.value) {
-            (Shape::Text(words), Value::Text) => self.word(path, node, words, written),
+            (Shape::Text(words), Value::Text) => self.word(path, node, words, &scalar.written),
             (Shape::Text(_), Value::Boolean(_) | Value::Integer(_) | Value::Float(_)) => {
                 let found = node.described();
                 self.problem(node.place, path.to_owned(), Problem::Unquoted { found })
@@ -117,13 +138,8 @@ impl<'shapes> Check<'shapes> {
                 let problem = Problem::OutOfRange { found, least, most };
                 self.problem(node.place, path.to_owned(), problem)
             }
-            (Shape::Quantity, Value::Integer(number)) => number.to_string().into(),
-            (Shape::Quantity, Value::Float(_) | Value::Text) if is_quantity(written) => {
-                written.clone().into()
-            }
-            (Shape::Quantity, Value::Float(_) | Value::Text) => {
-                let problem = Problem::Quantity(written.clone());
-                self.problem(node.place, path.to_owned(), problem)
+            (Shape::Quantity, Value::Integer(_) | Value::Float(_) | Value::Text) => {
+                self.quantity(path, node, scalar)
             }
             (Shape::Integer(_) | Shape::Number | Shape::IntegerOrText, Value::Integer(_))
             | (Shape::Number, Value::Float(_))
@@ -131,6 +147,20 @@ impl<'shapes> Check<'shapes> {
             | (Shape::IntegerOrText, Value::Text) => node.to_json(),
             _ => self.wrong(path, node, expected(shape)),
         }
+    }
+
+    /// A quantity is text to its type, whatever it was written as.
+    fn quantity(&mut self, path: &str, node: &Node, scalar: &Scalar) -> Json {
+        let text = match scalar.value {
+            Value::Integer(number) => number.to_string(),
+            Value::Null | Value::Boolean(_) | Value::Float(_) | Value::Text => {
+                scalar.written.clone()
+            }
+        };
+        if is_quantity(&text) {
+            return text.into();
+        }
+        self.problem(node.place, path.to_owned(), Problem::Quantity(text))
     }
 
     fn word(&mut self, path: &str, node: &Node, words: &[String], written: &str) -> Json {

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag, options};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag, options};
 
-use super::{Content, Entry, Node, Scalar, Value};
+use super::{Content, Entry, Node, Scalar};
 use crate::mistake::{Place, Problem};
 
 /// Values in one text at most, aliases counted in full: a few lines of aliases of aliases could ask
@@ -41,7 +41,7 @@ pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
 
 struct Composer<'text> {
     events: Parser<'text, StrInput<'text>>,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, Content>,
     nodes: usize,
     problems: Vec<Located>,
 }
@@ -59,44 +59,46 @@ impl<'text> Composer<'text> {
         let Some((event, span)) = self.next()? else {
             return Ok(None);
         };
-        self.node(event, span).map(Some)
+        self.node(event, &span).map(Some)
     }
 
     fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, Located> {
-        self.events
-            .next()
-            .transpose()
-            .map_err(|error| syntax(&error))
+        let event = self.events.next().transpose();
+        event.map_err(|error| (place(error.marker()), Problem::Syntax(error.info())))
     }
 
-    fn node(&mut self, event: Event<'text>, span: Span) -> Result<Node, Located> {
+    fn node(&mut self, event: Event<'text>, span: &Span) -> Result<Node, Located> {
         let place = place(&span.start);
         self.count(1, place)?;
         let anchor = event.anchor_id();
-        let content = match event {
+        let content = self.content(event, place)?;
+        if let Some(id) = anchor {
+            self.anchors.insert(id, content.clone());
+        }
+        Ok(Node { place, content })
+    }
+
+    fn content(&mut self, event: Event<'text>, place: Place) -> Result<Content, Located> {
+        match event {
             Event::Scalar(text, style, _, tag) => {
-                Content::Scalar(self.scalar(&text, style, tag.as_deref(), place))
+                let scalar = self.scalar(&text, style, tag.as_deref(), place);
+                Ok(Content::Scalar(scalar))
             }
             Event::SequenceStart(_, _, tag) => {
                 self.refuse(tag.as_deref(), "seq", place);
-                Content::List(self.list()?)
+                self.list().map(Content::List)
             }
             Event::MappingStart(_, _, tag) => {
                 self.refuse(tag.as_deref(), "map", place);
-                Content::Map(self.map()?)
+                self.map().map(Content::Map)
             }
-            Event::Alias(id) => return self.alias(id, place),
+            Event::Alias(id) => self.alias(id, place),
             Event::UnresolvedAlias(name) => {
-                return Err((place, Problem::Syntax(format!("no anchor `&{name}` above"))));
+                Err((place, syntax(format!("no anchor `&{name}` above"))))
             }
             // The end of a document without a value, or what a newer parser may send.
-            _ => Content::Scalar(Scalar::plain("")),
-        };
-        let node = Node { place, content };
-        if let Some(id) = anchor {
-            self.anchors.insert(id, node.clone());
+            _ => Ok(Content::Scalar(Scalar::plain(""))),
         }
-        Ok(node)
     }
 
     fn list(&mut self) -> Result<Vec<Node>, Located> {
@@ -105,30 +107,27 @@ impl<'text> Composer<'text> {
             if matches!(event, Event::SequenceEnd) {
                 break;
             }
-            items.push(self.node(event, span)?);
+            items.push(self.node(event, &span)?);
         }
         Ok(items)
     }
 
     fn map(&mut self) -> Result<Vec<Entry>, Located> {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries = Vec::new();
         let mut merged = Vec::new();
         while let Some((event, span)) = self.next()? {
             if matches!(event, Event::MappingEnd) {
                 break;
             }
-            let place = place(&span.start);
-            let is_merge =
-                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, ..) if text == "<<");
-            let key = self.node(event, span)?;
+            let key = self.node(event, &span)?;
             let Some((event, span)) = self.next()? else {
                 break;
             };
-            let value = self.node(event, span)?;
-            if is_merge {
-                merged.push(value);
-            } else if let Some(key) = self.key(&key) {
-                self.insert(&mut entries, Entry { key, place, value });
+            let value = self.node(event, &span)?;
+            match self.key(&key) {
+                Some(key) if key == "<<" => merged.push(value),
+                Some(name) => self.insert(&mut entries, name, key.place, value),
+                None => {}
             }
         }
         for node in merged {
@@ -139,24 +138,24 @@ impl<'text> Composer<'text> {
 
     /// JSON has only text for keys; Kubernetes takes `8080:` for `"8080":`.
     fn key(&mut self, node: &Node) -> Option<String> {
-        match &node.content {
-            Content::Scalar(scalar) => Some(scalar.written.clone()),
-            Content::List(_) | Content::Map(_) => {
-                let sentence = format!("a key must be a word, not {}", node.described());
-                self.problems.push((node.place, Problem::Syntax(sentence)));
-                None
-            }
+        let key = match &node.content {
+            Content::Scalar(scalar) => scalar.key(),
+            Content::List(_) | Content::Map(_) => None,
+        };
+        if key.is_none() {
+            let sentence = format!("a key must be a word, not {}", node.described());
+            self.problems.push((node.place, syntax(sentence)));
         }
+        key
     }
 
-    fn insert(&mut self, entries: &mut Vec<Entry>, entry: Entry) {
-        match entries.iter().find(|earlier| earlier.key == entry.key) {
+    fn insert(&mut self, entries: &mut Vec<Entry>, key: String, place: Place, value: Node) {
+        match entries.iter().find(|earlier| earlier.key == key) {
             Some(earlier) => {
                 let first = earlier.place.line;
-                let sentence = Problem::Duplicate { first };
-                self.problems.push((entry.place, sentence));
+                self.problems.push((place, Problem::Duplicate { first }));
             }
-            None => entries.push(entry),
+            None => entries.push(Entry { key, place, value }),
         }
     }
 
@@ -177,28 +176,26 @@ impl<'text> Composer<'text> {
             }
             Content::Scalar(scalar) => {
                 let sentence = format!("`<<` takes a mapping, not {}", scalar.described());
-                self.problems.push((node.place, Problem::Syntax(sentence)));
+                self.problems.push((node.place, syntax(sentence)));
             }
         }
     }
 
-    /// A copy of the anchored value. Its own fields stay where they are written; the alias itself is
-    /// here.
-    fn alias(&mut self, id: usize, place: Place) -> Result<Node, Located> {
-        let Some(node) = self.anchors.get(&id) else {
-            let sentence = "an alias inside the value that it names".to_owned();
-            return Err((place, Problem::Syntax(sentence)));
+    /// A copy of the anchored value, whose own fields stay where they are written.
+    fn alias(&mut self, id: usize, place: Place) -> Result<Content, Located> {
+        let Some(content) = self.anchors.get(&id).cloned() else {
+            let sentence = "an alias inside the value that it names";
+            return Err((place, syntax(sentence)));
         };
-        let content = node.content.clone();
         self.count(size(&content), place)?;
-        Ok(Node { place, content })
+        Ok(content)
     }
 
     fn count(&mut self, nodes: usize, place: Place) -> Result<(), Located> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
             let sentence = format!("more than {MAX_NODES} values in one file");
-            return Err((place, Problem::Syntax(sentence)));
+            return Err((place, syntax(sentence)));
         }
         Ok(())
     }
@@ -210,27 +207,25 @@ impl<'text> Composer<'text> {
         tag: Option<&Tag>,
         place: Place,
     ) -> Scalar {
-        match (tag.and_then(Tag::core_suffix), style) {
-            (Some("str"), _) => Scalar::quoted(text),
-            (Some("int" | "float" | "bool" | "null"), _) => Scalar::plain(text),
-            (None, ScalarStyle::Plain) if tag.is_none() => self.finite(text, place),
-            (None, _) if tag.is_none() => Scalar::quoted(text),
-            (Some(_) | None, _) => {
+        match (tag.map(Tag::core_suffix), style) {
+            (None, ScalarStyle::Plain) => self.plain(text, place),
+            (None, _) => Scalar::quoted(text),
+            (Some(Some("int" | "float" | "bool" | "null")), _) => Scalar::plain(text),
+            (Some(_), _) => {
                 self.refuse(tag, "str", place);
                 Scalar::quoted(text)
             }
         }
     }
 
-    /// A plain scalar; JSON has no infinity.
-    fn finite(&mut self, text: &str, place: Place) -> Scalar {
-        let scalar = Scalar::plain(text);
+    /// JSON has no infinity.
+    fn plain(&mut self, text: &str, place: Place) -> Scalar {
         let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
-        if scalar.value == Value::Text && matches!(&*word, ".inf" | ".nan") {
+        if matches!(&*word, ".inf" | ".nan") {
             let sentence = format!("`{text}` is a number that JSON does not have");
-            self.problems.push((place, Problem::Syntax(sentence)));
+            self.problems.push((place, syntax(sentence)));
         }
-        scalar
+        Scalar::plain(text)
     }
 
     fn refuse(&mut self, tag: Option<&Tag>, but: &str, place: Place) {
@@ -238,7 +233,7 @@ impl<'text> Composer<'text> {
             && tag.core_suffix() != Some(but)
         {
             let sentence = format!("the tag `{}` means nothing here", tag.original());
-            self.problems.push((place, Problem::Syntax(sentence)));
+            self.problems.push((place, syntax(sentence)));
         }
     }
 }
@@ -254,8 +249,8 @@ fn size(content: &Content) -> usize {
     }
 }
 
-fn syntax(error: &ScanError) -> Located {
-    (place(error.marker()), Problem::Syntax(error.info()))
+fn syntax(sentence: impl Into<String>) -> Problem {
+    Problem::Syntax(sentence.into())
 }
 
 fn place(marker: &Marker) -> Place {

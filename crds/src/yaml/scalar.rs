@@ -38,6 +38,17 @@ impl Scalar {
         (self.value == Value::Text).then_some(&*self.written)
     }
 
+    /// The text that JSON has for this as a key; nothing is none.
+    pub(crate) fn key(&self) -> Option<String> {
+        match self.value {
+            Value::Null => None,
+            Value::Boolean(value) => Some(value.to_string()),
+            Value::Integer(value) => Some(value.to_string()),
+            Value::Float(value) => Some(value.to_string()),
+            Value::Text => Some(self.written.clone()),
+        }
+    }
+
     pub(crate) fn described(&self) -> String {
         let written = &self.written;
         match self.value {
@@ -71,13 +82,12 @@ fn resolve(written: &str) -> Value {
             Value::Boolean(false)
         }
         _ => integer(written)
-            .map(Value::Integer)
-            .or_else(|| float(written).map(Value::Float))
+            .or_else(|| float(written))
             .unwrap_or(Value::Text),
     }
 }
 
-fn integer(written: &str) -> Option<i64> {
+fn integer(written: &str) -> Option<Value> {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -91,16 +101,24 @@ fn integer(written: &str) -> Option<i64> {
         _ => (10, &*lower),
     };
     let sign = if written.starts_with('-') { "-" } else { "" };
-    i64::from_str_radix(&format!("{sign}{}", digits.replace('_', "")), radix).ok()
+    let digits = format!("{sign}{}", digits.replace('_', ""));
+    i64::from_str_radix(&digits, radix).ok().map(Value::Integer)
 }
 
+/// Whole numbers below this are exact as floats, so that 1e3 is the integer that JSON makes of it.
+const EXACT: f64 = (1_u64 << 53) as f64;
+
 /// Rust takes `inf`, `nan` and `infinity` for numbers; YAML takes them for words.
-fn float(written: &str) -> Option<f64> {
+fn float(written: &str) -> Option<Value> {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
-    written.parse().ok().filter(|value: &f64| value.is_finite())
+    let value: f64 = written.replace('_', "").parse().ok()?;
+    if value.fract() == 0.0 && value.abs() < EXACT {
+        return Some(Value::Integer(value as i64));
+    }
+    value.is_finite().then_some(Value::Float(value))
 }
 
 #[cfg(test)]
@@ -120,10 +138,21 @@ mod tests {
             ("-0b11", Value::Integer(-3)),
             ("1_000", Value::Integer(1000)),
             ("0", Value::Integer(0)),
-            ("0899", Value::Float(899.0)),
+            ("0899", Value::Integer(899)),
             ("1.5", Value::Float(1.5)),
             (".5", Value::Float(0.5)),
-            ("1e3", Value::Float(1000.0)),
+            ("1e3", Value::Integer(1000)),
+            ("5.", Value::Integer(5)),
+            ("1_0.5", Value::Float(10.5)),
+            ("-0644", Value::Integer(-0o644)),
+            ("+1", Value::Integer(1)),
+            ("0b2", Value::Text),
+            ("0x", Value::Text),
+            ("_1", Value::Text),
+            ("1e", Value::Text),
+            ("1e400", Value::Text),
+            ("1:30", Value::Text),
+            ("yEs", Value::Text),
             ("1.2.3", Value::Text),
             ("500m", Value::Text),
             ("inf", Value::Text),
