@@ -49,7 +49,7 @@ pub enum Problem {
     #[error("{0}")]
     Syntax(String),
     /// A field that the type does not have.
-    #[error("unknown field{}", .nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
+    #[error("unknown field{}", meant(.nearest.as_deref()))]
     UnknownField {
         /// The field of the same type, or of one just below, that is most like it.
         nearest: Option<String>,
@@ -78,7 +78,7 @@ pub enum Problem {
         found: String,
     },
     /// A word that is none of those allowed.
-    #[error("`{found}` is none of {}{}", .known.join(", "), .nearest.as_ref().map(|word| format!("; did you mean `{word}`?")).unwrap_or_default())]
+    #[error("`{found}` is none of {}{}", .known.join(", "), meant(.nearest.as_deref()))]
     UnknownWord {
         /// What is written.
         found: String,
@@ -101,7 +101,7 @@ pub enum Problem {
     #[error("`{0}` is not a quantity, such as 2, 500m or 4Gi")]
     Quantity(String),
     /// A kind in an API version that does not have it.
-    #[error("no `{kind}` in `{api_version}`; Weir knows {known}{}", .nearest.as_ref().map(|kind| format!("; did you mean `{kind}`?")).unwrap_or_default())]
+    #[error("no `{kind}` in `{api_version}`; Weir knows {known}{}", meant(*.nearest))]
     UnknownKind {
         /// What is written.
         kind: String,
@@ -115,4 +115,8 @@ pub enum Problem {
     /// A kind of KServe's that Weir does not serve.
     #[error("KServe's `{0}` is not supported by Weir")]
     UnsupportedKind(String),
+}
+
+fn meant(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }

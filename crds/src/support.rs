@@ -259,6 +259,10 @@ impl Found {
         let field = format!("{path}.deploymentStrategy");
         let reason = "a revision's pods are replaced one by one";
         self.given(&component.deployment_strategy, &field, Ignored, reason);
+        self.scaling(path, component);
+    }
+
+    fn scaling(&mut self, path: &str, component: &Component) {
         match component.scale_metric {
             Some(ScaleMetric::Cpu | ScaleMetric::Memory) => {
                 self.add(format!("{path}.scaleMetric"), Ignored, QUEUE_DELAY);

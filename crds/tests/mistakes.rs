@@ -326,6 +326,16 @@ fn aliases_of_aliases_are_bounded() {
 }
 
 #[test]
+fn depth_is_bounded() {
+    let flow = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
+    let said_of = |text: &str| said(text).lines().next().unwrap_or_default().to_owned();
+    assert_eq!(said_of(&flow), "1:104: nested more than 100 levels deep");
+    let nest = |inner: &str| format!("{}{inner}{}", "[".repeat(60), "]".repeat(60));
+    let aliases = format!("a: &a {}\nb: {}\n", nest("x"), nest("*a"));
+    assert_eq!(said_of(&aliases), "2:64: nested more than 100 levels deep");
+}
+
+#[test]
 fn anchors_merge_and_lists_are_read() {
     check(
         &said(

@@ -290,6 +290,27 @@ proptest! {
         prop_assert_eq!(with_defaults(once.clone()), once);
     }
 
+    /// A few slips of the finger, anywhere in a good manifest.
+    #[test]
+    fn mistakes_lie_in_the_text(
+        slips in vec((any::<prop::sample::Index>(), 0..4_usize, "[-:{}\\[\\]&*!#'\"| \n\ta0]"), 1..4),
+    ) {
+        let mut text: Vec<char> = include_str!("samples/unsupported.yaml").chars().collect();
+        for (at, removed, inserted) in slips {
+            let at = at.index(text.len());
+            let end = (at + removed).min(text.len());
+            text.splice(at..end, inserted.chars());
+        }
+        let text: String = text.into_iter().collect();
+        let lines = text.lines().count();
+        for mistake in read("any.yaml", &text).err().unwrap_or_default() {
+            let weir_crds::Place { line, column } = mistake.place;
+            prop_assert!((1..=lines + 1).contains(&line), "{mistake}");
+            let width = text.lines().nth(line - 1).map_or(0, |line| line.chars().count());
+            prop_assert!((1..=width + 1).contains(&column), "{mistake}");
+        }
+    }
+
     #[test]
     fn nothing_makes_reading_panic(text in "(?s).{0,200}") {
         let _ = read("any.yaml", &text);

@@ -23,7 +23,7 @@ pub(super) fn json(node: &Node, shape: &Shape) -> Result<Json, Vec<Found>> {
     };
     let mut json = check.value("", node, shape);
     if let Some(metadata) = node.field("metadata")
-        && metadata.field("name").is_none()
+        && metadata.field("name").is_none_or(Node::is_null)
     {
         let field = "metadata.name".to_owned();
         check.problem(metadata.place, field, Problem::Missing);
@@ -82,21 +82,16 @@ impl<'shapes> Check<'shapes> {
         let mut missing = fields.required.clone();
         self.around.push((path.to_owned(), fields));
         for entry in entries {
-            let below = field_path(path, &entry.key);
+            let Some(shape) = fields.known.get(&entry.key) else {
+                let meant = self.unknown(path, entries, entry);
+                missing.retain(|name| Some(name) != meant.as_ref());
+                continue;
+            };
             // Kubernetes takes a field without a value for one that is not there.
-            match fields.known.get(&entry.key) {
-                Some(_) if entry.value.is_null() => {}
-                Some(shape) => {
-                    missing.retain(|name| *name != entry.key);
-                    let value = self.value(&below, &entry.value, shape);
-                    object.insert(entry.key.clone(), value);
-                }
-                None => {
-                    let nearest = self.nearest_field(path, entries, &entry.key);
-                    // Misspelled is not missing.
-                    missing.retain(|name| Some(name) != nearest.as_ref());
-                    self.problem(entry.place, below, Problem::UnknownField { nearest });
-                }
+            if !entry.value.is_null() {
+                let value = self.value(&field_path(path, &entry.key), &entry.value, shape);
+                object.insert(entry.key.clone(), value);
+                missing.retain(|name| *name != entry.key);
             }
         }
         self.around.pop();
@@ -104,6 +99,16 @@ impl<'shapes> Check<'shapes> {
             self.problem(node.place, field_path(path, &name), Problem::Missing);
         }
         object.into()
+    }
+
+    /// The field that was meant, which then is not missing too.
+    fn unknown(&mut self, path: &str, entries: &[Entry], entry: &Entry) -> Option<String> {
+        let nearest = self.nearest_field(path, entries, &entry.key);
+        let problem = Problem::UnknownField {
+            nearest: nearest.clone(),
+        };
+        self.problem(entry.place, field_path(path, &entry.key), problem);
+        nearest
     }
 
     fn map(&mut self, path: &str, entries: &[Entry], below: &'shapes Shape) -> Json {

@@ -11,6 +11,10 @@ use crate::mistake::{Place, Problem};
 /// for billions. A service has some hundred.
 const MAX_NODES: usize = 1_000_000;
 
+/// Levels of lists and mappings at most, aliases counted in full, so that walking a tree fits any
+/// stack. A pod's deepest field is at level 20 or so.
+const MAX_DEPTH: usize = 100;
+
 /// A problem and where it is.
 pub(crate) type Located = (Place, Problem);
 
@@ -21,6 +25,7 @@ pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
         events: Parser::new_from_str_with_options(text, options),
         anchors: HashMap::new(),
         nodes: 0,
+        depth: 0,
         problems: Vec::new(),
     };
     let mut documents = Vec::new();
@@ -43,6 +48,8 @@ struct Composer<'text> {
     events: Parser<'text, StrInput<'text>>,
     anchors: HashMap<usize, Content>,
     nodes: usize,
+    /// Lists and mappings that are open.
+    depth: usize,
     problems: Vec<Located>,
 }
 
@@ -56,6 +63,7 @@ impl<'text> Composer<'text> {
             }
         }
         self.anchors.clear();
+        self.depth = 0;
         let Some((event, span)) = self.next()? else {
             return Ok(None);
         };
@@ -69,9 +77,11 @@ impl<'text> Composer<'text> {
 
     fn node(&mut self, event: Event<'text>, span: &Span) -> Result<Node, Located> {
         let place = place(&span.start);
-        self.count(1, place)?;
+        self.bound(1, 0, place)?;
         let anchor = event.anchor_id();
+        self.depth += 1;
         let content = self.content(event, place)?;
+        self.depth -= 1;
         if let Some(id) = anchor {
             self.anchors.insert(id, content.clone());
         }
@@ -187,14 +197,20 @@ impl<'text> Composer<'text> {
             let sentence = "an alias inside the value that it names";
             return Err((place, syntax(sentence)));
         };
-        self.count(size(&content), place)?;
+        let (nodes, height) = extent(&content);
+        self.bound(nodes, height, place)?;
         Ok(content)
     }
 
-    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Located> {
+    /// Refuses what is too much, before it is built.
+    fn bound(&mut self, nodes: usize, height: usize, place: Place) -> Result<(), Located> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
             let sentence = format!("more than {MAX_NODES} values in one file");
+            return Err((place, syntax(sentence)));
+        }
+        if self.depth + height > MAX_DEPTH {
+            let sentence = format!("nested more than {MAX_DEPTH} levels deep");
             return Err((place, syntax(sentence)));
         }
         Ok(())
@@ -238,15 +254,19 @@ impl<'text> Composer<'text> {
     }
 }
 
-fn size(content: &Content) -> usize {
-    match content {
-        Content::Scalar(_) => 0,
-        Content::List(items) => items.iter().map(|item| 1 + size(&item.content)).sum(),
+/// Values below this one, and levels of them.
+fn extent(content: &Content) -> (usize, usize) {
+    let below: Vec<_> = match content {
+        Content::Scalar(_) => return (0, 0),
+        Content::List(items) => items.iter().map(|item| extent(&item.content)).collect(),
         Content::Map(entries) => entries
             .iter()
-            .map(|entry| 1 + size(&entry.value.content))
-            .sum(),
-    }
+            .map(|entry| extent(&entry.value.content))
+            .collect(),
+    };
+    let height = below.iter().map(|(_, height)| *height).max();
+    let nodes: usize = below.iter().map(|(nodes, _)| 1 + nodes).sum();
+    (nodes, 1 + height.unwrap_or(0))
 }
 
 fn syntax(sentence: impl Into<String>) -> Problem {
