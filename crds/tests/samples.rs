@@ -12,10 +12,18 @@ use weir_crds::{
 };
 
 fn samples() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples");
+    let mut files = inside(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples"));
+    files.retain(|file| is_yaml(file));
+    files
+}
+
+fn is_yaml(file: &Path) -> bool {
+    file.extension().is_some_and(|kind| kind == "yaml")
+}
+
+fn inside(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|kind| kind == "yaml"));
     files.sort();
     files
 }
@@ -68,6 +76,25 @@ fn samples_mean_what_is_beside_them() {
         assert_eq!(found, expected, "{}", beside.display());
         is_complete(&expected);
     }
+}
+
+/// What people copy is right, and asks for nothing that Weir does not do.
+#[test]
+fn examples_are_good() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let folders = inside(&examples).into_iter().filter(|file| file.is_dir());
+    let files: Vec<_> = folders.flat_map(|folder| inside(&folder)).collect();
+    let mut services = 0;
+    for file in files.iter().filter(|file| is_yaml(file)) {
+        let text = std::fs::read_to_string(file).unwrap();
+        for manifest in read(&file.display().to_string(), &text).unwrap() {
+            if let Object::InferenceService(service) = manifest.object {
+                assert_eq!(unsupported(&service), [], "{}", file.display());
+                services += 1;
+            }
+        }
+    }
+    assert!(services > 1);
 }
 
 /// A meaning, read as a manifest, means itself.
