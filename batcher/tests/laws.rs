@@ -1,4 +1,4 @@
-//! What holds of every queue, whatever is done to it: 20 laws, 10 000 cases each.
+//! What holds of every queue, whatever is done to it: 21 laws, 10 000 cases each.
 
 #[path = "laws/world.rs"]
 mod world;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use weir_batcher::{Curve, Next, Sequence, SubmitError, TimeoutAction, cleared_after, form_at};
 use world::{End, Op, World, at, calm, millis, ops, policy};
 
-/// Times twenty laws; a quarter of a minute of one core.
+/// Times twenty-one laws; a quarter of a minute of one core.
 const CASES: u32 = 10_000;
 
 proptest! {
@@ -78,6 +78,22 @@ proptest! {
                     prop_assert!(!delay.is_zero());
                     prop_assert!(until <= at(oldest.unwrap_or_default()) + delay);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_called_brief_is_due_and_expected_to_be(policy in policy(), ops in ops(), ms in 0..20_u64) {
+        let mut world = World::new(policy);
+        for op in &ops {
+            world.step(op);
+            let brief = world.assembler.is_brief(at(world.now), millis(ms));
+            match world.ask() {
+                Next::Run(batch) => {
+                    prop_assert!(!brief || batch.expected <= millis(ms));
+                    world.note(batch);
+                }
+                Next::WaitUntil(_) | Next::Idle => prop_assert!(!brief),
             }
         }
     }

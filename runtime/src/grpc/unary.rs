@@ -212,3 +212,65 @@ impl HttpBody for Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn framed(message: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0];
+        bytes.extend_from_slice(&(message.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(message);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_is_the_same_however_it_is_cut(
+            message in prop::collection::vec(any::<u8>(), 0..200),
+            cuts in prop::collection::vec(1..50_usize, 0..20),
+        ) {
+            let bytes = framed(&message);
+            let (mut gathered, mut rest) = (Gathered::One(Bytes::new()), &bytes[..]);
+            for cut in cuts.into_iter().chain([usize::MAX]) {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                gathered.push(piece);
+                rest = after;
+                let known = length(gathered.as_slice(), 200).unwrap();
+                let there = gathered.as_slice().len();
+                prop_assert_eq!(known, (there >= PREFIX).then_some(message.len()));
+            }
+            prop_assert_eq!(&gathered.into_bytes()[PREFIX..], &message[..]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_as_tonic_says_it() {
+        let refused = |bytes: &[u8]| length(bytes, 10).unwrap_err();
+        assert_eq!(refused(&[1, 0, 0, 0, 0]).code(), tonic::Code::Internal);
+        assert_eq!(refused(&[7, 0, 0, 0, 0]).code(), tonic::Code::Internal);
+        let large = refused(&[0, 0, 0, 0, 11]);
+        assert_eq!(large.code(), tonic::Code::OutOfRange);
+        assert_eq!(
+            large.message(),
+            "Error, decoded message length too large: found 11 bytes, the limit is: 10 bytes"
+        );
+        assert_eq!(length(&[0, 0, 0, 0], 10).unwrap(), None);
+    }
+
+    #[test]
+    fn an_answer_is_one_frame_and_its_trailers() {
+        let response = write(&42_u32, HeaderMap::new(), 100).unwrap();
+        let Reply::Message { data, trailers } = response.into_body() else {
+            panic!("is a message");
+        };
+        assert_eq!(&data.unwrap()[..], [0, 0, 0, 0, 2, 8, 42]);
+        assert_eq!(trailers.unwrap()["grpc-status"], "0");
+        let Err(large) = write(&42_u32, HeaderMap::new(), 1) else {
+            panic!("is too large");
+        };
+        assert_eq!(large.code(), tonic::Code::OutOfRange);
+    }
+}

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use weir_batcher::Policy;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
 use weir_runtime::backend::{
-    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature, TensorConfig, Timing,
-    WarmUp,
+    Affinity, Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
+    TensorConfig, Timing, WarmUp,
 };
 use weir_runtime::engine::{Call, Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use weir_runtime::error::ServeError;
@@ -29,10 +29,12 @@ pub(crate) struct Fake {
     pub(crate) signature: Signature,
     pub(crate) script: Script,
     pub(crate) runs: Arc<Mutex<Vec<usize>>>,
+    pub(crate) affinity: Affinity,
 }
 
 struct FakeInstance {
     script: Script,
+    affinity: Affinity,
     runs: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -49,6 +51,7 @@ impl Fake {
             },
             script: Arc::new(script),
             runs: Arc::default(),
+            affinity: Affinity::Thread,
         }
     }
 
@@ -100,6 +103,7 @@ impl Model for Fake {
         Ok(Box::new(FakeInstance {
             script: Arc::clone(&self.script),
             runs: Arc::clone(&self.runs),
+            affinity: self.affinity,
         }))
     }
 }
@@ -108,6 +112,10 @@ impl Instance for FakeInstance {
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
         self.runs.lock().push(batch.rows);
         (self.script)(batch)
+    }
+
+    fn affinity(&self) -> Affinity {
+        self.affinity
     }
 }
 

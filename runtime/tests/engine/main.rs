@@ -7,4 +7,5 @@ mod batching;
 mod ending;
 mod failures;
 mod fake;
+mod inline;
 mod shapes;

@@ -1,0 +1,100 @@
+//! Where batches run: short ones on the thread that brought the request, if the instance allows it.
+
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use weir_runtime::backend::{Affinity, WarmUp};
+use weir_runtime::error::ServeError;
+
+use crate::fake::{Fake, Running, add_one, request, values};
+
+/// Where each run was.
+type Threads = Arc<Mutex<Vec<ThreadId>>>;
+
+/// An engine whose batch sizes were measured, each taking `time`.
+fn measured(affinity: Affinity, time: Duration) -> (Running, Threads) {
+    let threads = Threads::default();
+    let seen = Arc::clone(&threads);
+    let mut fake = Fake::new(move |batch| {
+        seen.lock().push(thread::current().id());
+        thread::sleep(time);
+        add_one(batch)
+    });
+    fake.affinity = affinity;
+    let running = fake.start(|spec| {
+        spec.warm_up.sizes = WarmUp::Helps;
+        spec.warm_up.budget = Duration::from_secs(20);
+    });
+    threads.lock().clear();
+    (running, threads)
+}
+
+async fn where_it_ran(affinity: Affinity, time: Duration) -> ThreadId {
+    let (running, threads) = measured(affinity, time);
+    // The instance's thread may not be asleep yet, and then runs the first itself.
+    for x in 0..100 {
+        let got = running.infer(request(&[x])).await.unwrap();
+        assert_eq!(values(&got), [x + 1]);
+        if threads.lock().last() == Some(&thread::current().id()) {
+            break;
+        }
+    }
+    *threads.lock().last().unwrap()
+}
+
+#[tokio::test]
+async fn a_short_batch_runs_where_the_request_is() {
+    let ran = where_it_ran(Affinity::None, Duration::ZERO).await;
+    assert_eq!(ran, thread::current().id());
+}
+
+#[tokio::test]
+async fn a_long_batch_runs_on_the_instances_thread() {
+    let ran = where_it_ran(Affinity::None, Duration::from_millis(2)).await;
+    assert_ne!(ran, thread::current().id());
+}
+
+#[tokio::test]
+async fn an_instance_that_is_bound_to_its_thread_stays_there() {
+    let ran = where_it_ran(Affinity::Thread, Duration::ZERO).await;
+    assert_ne!(ran, thread::current().id());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_get_their_own_answers_in_batches() {
+    let (running, _) = measured(Affinity::None, Duration::ZERO);
+    running.runs.lock().clear();
+    let asked: Vec<_> = (0..2_000).map(|x| running.ask(x)).collect();
+    for (x, asked) in (0..).zip(asked) {
+        assert_eq!(asked.await.unwrap(), Ok(vec![x + 1]));
+    }
+    let runs = running.runs.lock().clone();
+    assert_eq!(runs.iter().sum::<usize>(), 2_000);
+    assert!(runs.iter().all(|rows| *rows <= 8));
+    running.engine.drain().await;
+}
+
+#[tokio::test]
+async fn a_panic_there_is_the_models_failure() {
+    let fake = Fake::new(|batch| {
+        let first = batch.columns[0].parts[0].data[0];
+        assert_ne!(first, 13, "unlucky");
+        add_one(batch)
+    });
+    let fake = Fake {
+        affinity: Affinity::None,
+        ..fake
+    };
+    let running = fake.start(|spec| {
+        spec.warm_up.sizes = WarmUp::Helps;
+        spec.warm_up.budget = Duration::from_secs(20);
+    });
+    for _ in 0..20 {
+        let error = running.infer(request(&[13])).await.unwrap_err();
+        assert!(matches!(&error, ServeError::Model(text) if text.contains("unlucky")));
+        let got = running.infer(request(&[1])).await.unwrap();
+        assert_eq!(values(&got), [2]);
+    }
+}
