@@ -1,4 +1,5 @@
-//! The cluster on this machine: each replica is a child process.
+//! The cluster on this machine: each replica is a child process, and models are files of this machine or
+//! downloaded to it.
 //!
 //! ```text
 //!   Local (handle) ──Ask──► actor ──starts, stops──► replica task ──► sh ──exec──► the command
@@ -7,7 +8,7 @@
 //!                      watch<Snapshot>                                           group when we die
 //! ```
 //!
-//! What a pod means for a process is decided once, in [`recipe`]; how a replica lives, in `life`; which
+//! What a pod means for a process is decided once, in `recipe`; how a replica lives, in `life`; which
 //! replicas start and stop, in `steps`. These read no clock and touch nothing. The replica's task and
 //! the actor do what they say.
 
@@ -29,4 +30,3 @@ mod storage;
 
 pub use cluster::Local;
 pub use options::Options;
-pub use storage::directory;

@@ -6,17 +6,18 @@ mod pod;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use weir_cluster::{ClusterError, ContainerPorts, ReadyCall, Workload};
+use weir_fetch::Limits;
 
 use self::command::Program;
 use crate::options::Options;
 use crate::ports::PortPlan;
 use crate::probe::Probe;
-use crate::storage;
+use crate::storage::Model;
 
 /// The time from SIGTERM to SIGKILL where a pod does not say: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(30);
@@ -36,22 +37,16 @@ pub(crate) struct Recipe {
     inherited: BTreeMap<String, String>,
     /// Where it runs.
     pub(crate) directory: Option<PathBuf>,
-    /// The files it needs: each storage's address, and where it should be.
+    /// The files it needs.
     pub(crate) models: Vec<Model>,
+    /// Bounds of downloading them.
+    pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
     pub(crate) probe: Probe,
     /// From leaving the snapshot to SIGTERM.
     pub(crate) notice: Duration,
     /// From SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
-}
-
-/// A storage on this machine.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Model {
-    pub(crate) uri: String,
-    pub(crate) mount_path: String,
-    pub(crate) path: PathBuf,
 }
 
 impl Recipe {
@@ -67,7 +62,7 @@ impl Recipe {
             return Err(refused("its pod has no container".to_owned()));
         };
         pod::check(pod, container).map_err(refused)?;
-        let models = models(workload)?;
+        let models = models(workload, options)?;
         Self::read(revision.service().name(), pod, container, models, options).map_err(refused)
     }
 
@@ -93,6 +88,7 @@ impl Recipe {
                 .map(relocate)
                 .map(PathBuf::from),
             inherited: options.environment.clone(),
+            fetch: options.fetch,
             words,
             env,
             models,
@@ -106,25 +102,10 @@ impl Recipe {
             false => ReadyCall::Platform,
         }
     }
-
-    /// The first of its models that is not there, as a sentence.
-    pub(crate) fn missing_model(&self, is_there: impl Fn(&Path) -> bool) -> Option<String> {
-        let missing = self.models.iter().find(|model| !is_there(&model.path))?;
-        Some(format!(
-            "there is no {} for {}",
-            missing.path.display(),
-            missing.uri
-        ))
-    }
 }
 
-fn models(workload: &Workload) -> Result<Vec<Model>, ClusterError> {
-    let each = workload.storage.iter().map(|storage| {
-        Ok(Model {
-            uri: storage.uri.to_string(),
-            mount_path: storage.mount_path.trim_end_matches('/').to_owned(),
-            path: storage::directory(storage)?,
-        })
-    });
-    each.collect()
+fn models(workload: &Workload, options: &Options) -> Result<Vec<Model>, ClusterError> {
+    let folder = options.models();
+    let each = workload.storage.iter();
+    each.map(|storage| Model::of(storage, &folder)).collect()
 }

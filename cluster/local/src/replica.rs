@@ -1,4 +1,7 @@
-//! The task of one replica: starts its process, asks whether it is ready, starts it again, ends it.
+//! The task of one replica: brings its model, starts its process, asks whether it is ready, starts it
+//! again, ends it.
+
+mod models;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,11 +80,7 @@ impl Task {
     /// Lives until it is stopped.
     pub(crate) async fn run(mut self) {
         while !self.stop.is_cancelled() {
-            let failure = match self.start() {
-                Ok(run) => self.live(run).await,
-                Err(failure) => Some(failure),
-            };
-            if let Some(failure) = failure {
+            if let Some(failure) = self.run_once().await {
                 self.back_off(failure).await;
             }
         }
@@ -90,24 +89,32 @@ impl Task {
         let _ = self.events.send(gone).await;
     }
 
-    fn start(&mut self) -> Result<Run, Failure> {
-        let failure = |reason, message: String| Failure {
+    /// One run, from its model's files to its end. `None` when it was stopped.
+    async fn run_once(&mut self) -> Option<Failure> {
+        let stop = self.stop.clone();
+        let recipe = self.recipe.clone();
+        let bringing = models::bring(&recipe.models, &recipe.fetch);
+        if let Err(because) = stop.run_until_cancelled(bringing).await? {
+            return Some(self.cannot_start(FailureReason::StorageFailed, &because));
+        }
+        match self.start() {
+            Ok(run) => self.live(run).await,
+            Err(because) => Some(self.cannot_start(FailureReason::NotStarted, &because)),
+        }
+    }
+
+    fn cannot_start(&self, reason: FailureReason, because: &str) -> Failure {
+        let message = format!("{} cannot start: {because}", self.replica.name);
+        Failure {
             reason,
             message: message.into(),
-        };
-        let name = self.replica.name.clone();
-        if let Some(missing) = self.recipe.missing_model(std::path::Path::exists) {
-            let message = format!("{name} cannot start: {missing}");
-            return Err(failure(FailureReason::StorageFailed, message));
         }
-        let run = self.recipe.ports.assign().and_then(|ports| {
-            self.replica.endpoints = ports.endpoints();
-            self.spawn(ports)
-        });
-        run.map_err(|because| {
-            let message = format!("{name} cannot start: {because}");
-            failure(FailureReason::NotStarted, message)
-        })
+    }
+
+    fn start(&mut self) -> Result<Run, String> {
+        let ports = self.recipe.ports.assign()?;
+        self.replica.endpoints = ports.endpoints();
+        self.spawn(ports)
     }
 
     fn spawn(&self, ports: Ports) -> Result<Run, String> {

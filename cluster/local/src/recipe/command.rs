@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::{Model, Recipe};
+use super::Recipe;
 use crate::expand::expand;
 use crate::names::{GRPC_PORT, PORT, RUNTIME};
 use crate::options::Options;
 use crate::ports::Ports;
 use crate::probe::Server;
+use crate::storage::Model;
 
 /// Flags of our runtime that say where it listens: here we do.
 const PLACE_FLAGS: [&str; 6] = [
@@ -183,9 +184,10 @@ fn defaults(args: &[String], name: &str, models: &[Model]) -> Vec<String> {
     words
 }
 
-fn places() -> [String; 4] {
+fn places() -> [String; 5] {
     [
         "--http-address=127.0.0.1".to_owned(),
+        "--grpc-address=127.0.0.1".to_owned(),
         format!("--http-port=$({PORT})"),
         format!("--grpc-port=$({GRPC_PORT})"),
         "--metrics-port=0".to_owned(),

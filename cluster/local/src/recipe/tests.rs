@@ -36,6 +36,7 @@ fn options() -> Options {
     Options {
         runtime: Some("/opt/weir-runtime".into()),
         state_dir: "/state".into(),
+        fetch: weir_fetch::Limits::default(),
         environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]),
     }
 }
@@ -68,6 +69,7 @@ fn our_runtime_is_told_what_to_serve_and_where() {
             "--model-repository=/home/me/weir-examples/digits",
             "--model-name=digits",
             "--http-address=127.0.0.1",
+            "--grpc-address=127.0.0.1",
             "--http-port=1111",
             "--grpc-port=2222",
             "--metrics-port=0",
@@ -91,7 +93,7 @@ fn what_our_runtime_is_told_already_stays_but_its_ports() {
             "cpu"
         ]
     );
-    assert_eq!(command.args.len(), 8);
+    assert_eq!(command.args.len(), 9);
 }
 
 #[test]
@@ -182,25 +184,11 @@ fn times_come_from_the_pod() {
     assert_eq!((recipe.notice, recipe.grace), (NOTICE, GRACE));
 }
 
-#[test]
-fn a_missing_model_is_named() {
-    let recipe = Recipe::of(
-        &workload(container(json!({ "command": ["serve"] }))),
-        &options(),
-    );
-    let recipe = recipe.unwrap();
-    assert_eq!(recipe.missing_model(|_| true), None);
-    let sentence = recipe.missing_model(|_| false).unwrap();
-    assert_eq!(
-        sentence,
-        "there is no /home/me/weir-examples/digits for pvc://weir-examples/digits"
-    );
-}
-
 proptest! {
     #[test]
     fn only_whole_paths_are_relocated(before in "[a-z=: ]{0,4}", after in "[-a-z./]{0,4}") {
-        let models = [Model { uri: String::new(), mount_path: "/mnt/models".into(), path: "/x".into() }];
+        let storage = Storage { uri: "file:///x".into(), mount_path: Storage::MOUNT_PATH.into(), claims: None };
+        let models = [Model::of(&storage, std::path::Path::new("")).unwrap()];
         let text = format!("{before}/mnt/models{after}");
         let begins = !before.ends_with(|c: char| c.is_alphanumeric());
         let whole = begins && (after.is_empty() || after.starts_with('/'));

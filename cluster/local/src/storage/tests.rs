@@ -8,7 +8,10 @@ fn at(uri: &str, claims: Option<&str>) -> Result<PathBuf, String> {
         mount_path: Storage::MOUNT_PATH.into(),
         claims: claims.map(PathBuf::from),
     };
-    directory(&storage).map_err(|error| error.to_string())
+    let model = Model::of(&storage, Path::new("/state/models"));
+    model
+        .map(|model| model.path)
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -20,6 +23,13 @@ fn claims_lie_beside_the_manifest() {
 }
 
 #[test]
+fn each_address_has_a_directory() {
+    let first = at("https://a/model.pt", None).unwrap();
+    assert_eq!(first, Path::new("/state/models/5ad21d6d1bda1d2f"));
+    assert_ne!(first, at("https://b/model.pt", None).unwrap());
+}
+
+#[test]
 fn what_cannot_be_found_is_refused_with_its_reason() {
     for (uri, text) in [
         ("pvc://models/x", "there is none"),
@@ -27,7 +37,7 @@ fn what_cannot_be_found_is_refused_with_its_reason() {
         ("pvc://../x", "names no claim"),
         ("pvc://a/../../x", "leaves the claim"),
         ("file://x", "third slash"),
-        ("s3://a/b", "come from pvc:// and file://"),
+        ("s3://a/b", "come from pvc://, file:// and http(s)://"),
         ("models", "no address"),
     ] {
         let claims = (!text.contains("none")).then_some("/d");

@@ -7,7 +7,7 @@ use weir_cluster::{Apply, ClusterError, FailureReason, Phase, Revision, Storage}
 
 use crate::platform::{Platform, phases};
 use crate::pods;
-use crate::server::Behaviour;
+use crate::server::{self, Behaviour};
 
 #[tokio::test]
 async fn a_crash_loop_tells_its_last_words() {
@@ -117,6 +117,40 @@ async fn a_missing_model_is_named_until_it_is_there() {
     assert!(message.contains("cannot start: there is no /"), "{message}");
     std::fs::create_dir_all(platform.folder.path().join("models/digits")).unwrap();
     platform.ready(&name, 1).await;
+}
+
+#[tokio::test]
+async fn a_model_is_downloaded_once_before_its_replicas_start() {
+    let platform = Platform::start();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let uri = format!("http://{}/model.pt", listener.local_addr().unwrap());
+    let store = std::thread::spawn(move || {
+        // The first try is turned away for good, the second served; there is no third.
+        for status in [404, 200] {
+            server::answer(listener.accept().unwrap().0, status);
+        }
+    });
+    let pod = pods::server_after("test -s /mnt/models/model.pt || exit 9", Behaviour::Ready);
+    let mut workload = pods::workload("fetched", pods::template(pod), 1);
+    workload.storage.push(Storage {
+        uri: uri.as_str().into(),
+        mount_path: Storage::MOUNT_PATH.into(),
+        claims: None,
+    });
+    let name = workload.revision.clone();
+    platform
+        .cluster
+        .apply(pods::desired(workload))
+        .await
+        .unwrap();
+    let message = platform.failure(&name, "answered 404").await;
+    assert_eq!(
+        message,
+        format!("fetched-predictor-00001-0 cannot start: {uri} answered 404")
+    );
+    platform.scale(&name, 2).await;
+    platform.ready(&name, 2).await;
+    store.join().unwrap();
 }
 
 #[tokio::test]

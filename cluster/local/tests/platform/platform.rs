@@ -92,6 +92,7 @@ pub(crate) fn options(folder: &Path) -> Options {
         runtime: None,
         state_dir: folder.to_owned(),
         environment,
+        fetch: weir_fetch::Limits::default(),
     }
 }
 

@@ -89,7 +89,8 @@ fn serve() {
     std::thread::park_timeout(LIFETIME);
 }
 
-fn answer(mut stream: TcpStream, status: u16) {
+/// Answers one request, whatever it is.
+pub(crate) fn answer(mut stream: TcpStream, status: u16) {
     let mut head = String::new();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while reader.read_line(&mut head).is_ok_and(|read| read > 2) {}
