@@ -23,7 +23,7 @@ pub use scaling::{
 };
 pub use world::World;
 
-/// Makes a test of each rule; the argument makes a [`World`](contract::World), in an async context.
+/// Makes a test of each rule; the argument makes a `contract::World`, in an async context.
 #[macro_export]
 macro_rules! contract_tests {
     ($world:expr) => {

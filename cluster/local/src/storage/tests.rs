@@ -25,7 +25,7 @@ fn claims_lie_beside_the_manifest() {
 #[test]
 fn each_address_has_a_directory() {
     let first = at("https://a/model.pt", None).unwrap();
-    assert_eq!(first, Path::new("/state/models/5ad21d6d1bda1d2f"));
+    assert_eq!(first, Path::new("/state/models/8a7367c87b72c792"));
     assert_ne!(first, at("https://b/model.pt", None).unwrap());
 }
 
