@@ -1,6 +1,6 @@
 //! What every implementation of the traits does, as a suite that each runs.
 //!
-//! ```ignore
+//! ```text
 //! weir_cluster::contract_tests!(world().await);
 //! ```
 

@@ -81,16 +81,8 @@ impl<'a> Download<'a> {
     }
 
     async fn attempt(&mut self) -> Result<(), Interrupted> {
-        let (length, validator) = (self.part.length().await, self.part.validator().await);
-        let mut request = self.client.get(self.source.url.clone());
-        // Bytes as they are: a server that packs them on the way would break sizes and resuming.
-        request = request.header(header::ACCEPT_ENCODING, "identity");
-        let resumes = length > 0 && validator.is_some();
-        if let Some(validator) = validator.filter(|_| resumes) {
-            request = request.header(header::RANGE, format!("bytes={length}-"));
-            request = request.header(header::IF_RANGE, validator);
-        }
-        let response = request.send().await.map_err(|error| retry(&error))?;
+        let length = self.part.length().await;
+        let response = self.request(length).await?;
         let head = Head::of(&response);
         match judge(&head, length) {
             Verdict::Append => self.receive(response, &head, length).await,
@@ -101,9 +93,8 @@ impl<'a> Download<'a> {
             }
             Verdict::Discard => {
                 self.part.restart(None).await.map_err(Interrupted::Fatal)?;
-                Err(Interrupted::Retry(
-                    "what was downloaded does not fit any more".to_owned(),
-                ))
+                let because = "what was downloaded does not fit any more";
+                Err(Interrupted::Retry(because.to_owned()))
             }
             Verdict::Retry => Err(Interrupted::Retry(format!("status {}", head.status))),
             Verdict::Refused => Err(Interrupted::Fatal(FetchError::Refused {
@@ -111,6 +102,19 @@ impl<'a> Download<'a> {
                 status: head.status,
             })),
         }
+    }
+
+    /// Asks for what is missing, if the server can tell that the rest belongs to what is there.
+    async fn request(&self, length: u64) -> Result<Response, Interrupted> {
+        let mut request = self.client.get(self.source.url.clone());
+        // Bytes as they are: a server that packs them on the way would break sizes and resuming.
+        request = request.header(header::ACCEPT_ENCODING, "identity");
+        let validator = self.part.validator().await.filter(|_| length > 0);
+        if let Some(validator) = validator {
+            request = request.header(header::RANGE, format!("bytes={length}-"));
+            request = request.header(header::IF_RANGE, validator);
+        }
+        request.send().await.map_err(|error| retry(&error))
     }
 
     async fn receive(

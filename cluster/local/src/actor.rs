@@ -13,6 +13,7 @@ use weir_cluster::{
 
 use self::fleet::Fleet;
 use crate::cluster::unavailable;
+use crate::log::Printer;
 use crate::options::Options;
 use crate::recipe::Recipe;
 use crate::replica::Event;
@@ -47,13 +48,14 @@ struct Actor {
 /// Starts the task. It ends, and its replicas with it, once nobody can ask any more.
 pub(crate) fn spawn(
     options: Options,
+    printer: Printer,
     asks: mpsc::Receiver<Ask>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
 ) -> watch::Receiver<Arc<Snapshot>> {
     let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::default()));
     let (sender, events) = mpsc::channel(NEWS);
     let actor = Actor {
-        fleet: Fleet::new(options.logs(), sender),
+        fleet: Fleet::new(options.logs(), printer, sender),
         options,
         ledger: Ledger::new(),
         recipes: BTreeMap::new(),

@@ -12,6 +12,7 @@ use weir_cluster::{
 };
 
 use crate::actor::{self, Ask};
+use crate::log::Printer;
 use crate::options::Options;
 
 /// Requests that wait for the actor, which answers within microseconds; more wait in their callers.
@@ -31,16 +32,17 @@ impl Local {
     /// An empty cluster. Must be called within a tokio runtime, on which it lives.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] when the directory of the logs cannot be made.
+    /// [`ClusterError::Unavailable`] when the directory of the logs, or their thread, cannot be made.
     pub fn start(options: Options) -> Result<Self, ClusterError> {
         let logs = options.logs();
-        std::fs::create_dir_all(&logs).map_err(|error| ClusterError::Unavailable {
+        let made = std::fs::create_dir_all(&logs).and_then(|()| Printer::start());
+        let printer = made.map_err(|error| ClusterError::Unavailable {
             what: format!("the log directory {}", logs.display()),
             source: error.into(),
         })?;
         let (asks, receiver) = mpsc::channel(WAITING);
         let gateways = Gateways::new();
-        let snapshots = actor::spawn(options, receiver, gateways.members());
+        let snapshots = actor::spawn(options, printer, receiver, gateways.members());
         Ok(Self {
             asks,
             snapshots,

@@ -1,6 +1,7 @@
 //! What replicas print: to our standard error, each line with the replica's name, and to a file each.
 
 mod lines;
+mod printer;
 mod ring;
 
 use std::fs::File;
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
 use self::lines::Lines;
+pub(crate) use self::printer::Printer;
 use self::ring::Ring;
 
 /// The size at which a file becomes `.1` and another begins: two of them per replica keep a day of
@@ -25,6 +27,7 @@ pub(crate) struct Log(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     name: Arc<str>,
+    printer: Printer,
     path: PathBuf,
     /// None once writing failed: a full disk must not end a replica.
     file: Option<File>,
@@ -33,12 +36,13 @@ struct Inner {
 }
 
 impl Log {
-    /// A log in `folder`, of which nothing is written before the first line.
-    pub(crate) fn new(folder: &Path, name: Arc<str>) -> Self {
+    /// An empty log in `folder`; one of that name is replaced.
+    pub(crate) fn new(folder: &Path, name: Arc<str>, printer: Printer) -> Self {
         let path = folder.join(format!("{name}.log"));
         Self(Arc::new(Mutex::new(Inner {
             file: File::create(&path).ok(),
             name,
+            printer,
             path,
             written: 0,
             last: Ring::default(),
@@ -50,8 +54,7 @@ impl Log {
         let mut lines = Lines::new(stream);
         while let Some(line) = lines.next().await {
             let mut inner = self.0.lock();
-            // Nobody is left to tell when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "{} | {line}", inner.name);
+            inner.printer.line(&inner.name, &line);
             inner.keep(&line);
         }
     }
@@ -100,7 +103,7 @@ mod tests {
 
     fn log() -> (tempfile::TempDir, Log) {
         let folder = tempfile::tempdir().unwrap();
-        let log = Log::new(folder.path(), "digits-0".into());
+        let log = Log::new(folder.path(), "digits-0".into(), Printer::start().unwrap());
         (folder, log)
     }
 

@@ -126,8 +126,7 @@ impl Task {
         let search = command.env.get("PATH").map_or("", String::as_str);
         let program = program::find(&command.program, directory, search)?;
         let started = Process::start(&program, &command.args, &command.env, directory);
-        let (process, output) =
-            started.map_err(|error| format!("{}: {error}", program.display()))?;
+        let (process, output) = started.map_err(|error| error.to_string())?;
         self.log.begin();
         Ok(Run {
             process,

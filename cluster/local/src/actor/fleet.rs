@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Phase, Replica, Revision};
 
-use crate::log::Log;
+use crate::log::{Log, Printer};
 use crate::recipe::Recipe;
 use crate::replica::{Event, Task};
 use crate::steps::{Step, steps};
@@ -18,6 +18,7 @@ use crate::steps::{Step, steps};
 #[derive(Debug)]
 pub(super) struct Fleet {
     logs: PathBuf,
+    printer: Printer,
     events: mpsc::Sender<Event>,
     tasks: HashMap<Arc<str>, Running>,
     started: HashMap<String, u32>,
@@ -30,9 +31,10 @@ struct Running {
 }
 
 impl Fleet {
-    pub(super) fn new(logs: PathBuf, events: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(logs: PathBuf, printer: Printer, events: mpsc::Sender<Event>) -> Self {
         Self {
             logs,
+            printer,
             events,
             tasks: HashMap::new(),
             started: HashMap::new(),
@@ -94,7 +96,7 @@ impl Fleet {
             revision.name.clone(),
             replica.clone(),
             recipe.clone(),
-            Log::new(&self.logs, replica.name.clone()),
+            Log::new(&self.logs, replica.name.clone(), self.printer.clone()),
             (self.events.clone(), stop.clone()),
         );
         let running = Running {
