@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{ClusterError, RevisionName, Route, ServiceName, Workload};
+use crate::{ClusterError, RevisionName, Route, ServiceName, Tagged, Workload};
 
 /// What a controller does.
 #[async_trait]
@@ -43,8 +43,9 @@ impl Desired {
     /// A service with its revisions and its route. Without a route it runs and is not reached.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when a workload or the route is another service's, a revision stands
-    /// twice, or the route leads to a revision that is not among the workloads.
+    /// [`ClusterError::Refused`] when a workload or the route is another service's, a revision or a tag
+    /// stands twice, the share of mirrored requests is none, or the route leads to a revision that is not
+    /// among the workloads.
     pub fn new(
         service: ServiceName,
         workloads: Vec<Workload>,
@@ -109,6 +110,18 @@ fn check_route(
             service,
             format!("its route is that of {}", route.service),
         ));
+    }
+    let twice = |(i, tagged): (usize, &Tagged)| route.tags[..i].iter().any(|t| t.tag == tagged.tag);
+    if route.tags.iter().enumerate().any(twice) {
+        return Err(ClusterError::refused(
+            service,
+            "one of its tags stands twice",
+        ));
+    }
+    let percent = route.mirror.as_ref().map_or(100, |mirror| mirror.percent);
+    if !(1..=100).contains(&percent) {
+        let because = format!("{percent} % of its requests cannot be mirrored");
+        return Err(ClusterError::refused(service, because));
     }
     let runs = |name: &&RevisionName| workloads.iter().any(|w| w.revision == **name);
     match route.revisions().find(|name| !runs(name)) {

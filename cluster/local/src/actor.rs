@@ -163,6 +163,7 @@ impl Actor {
         for (name, revision) in &mut self.revisions {
             if let Some(recipe) = self.recipes.get(name) {
                 revision.ready_call = recipe.ready_call();
+                revision.without_effect.clone_from(&recipe.without_effect);
                 self.fleet.reconcile(revision, recipe);
             }
         }

@@ -43,6 +43,8 @@ pub(crate) struct Recipe {
     pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
     pub(crate) probe: Probe,
+    /// Fields of the pod that mean nothing to a process.
+    pub(crate) without_effect: Vec<&'static str>,
     /// From leaving the snapshot to SIGTERM.
     pub(crate) notice: Duration,
     /// From SIGTERM to SIGKILL.
@@ -80,6 +82,7 @@ impl Recipe {
         Ok(Self {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
             probe: Probe::of(container, program.server())?,
+            without_effect: pod::without_effect(pod, container),
             notice: pod::notice(container).unwrap_or(NOTICE),
             grace: pod::grace(pod).unwrap_or(GRACE),
             directory: container

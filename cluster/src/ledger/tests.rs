@@ -2,7 +2,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Destination, Split, Storage};
+use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
 
 /// What can be asked of a ledger.
 #[derive(Clone, Debug)]
@@ -183,5 +183,19 @@ fn what_does_not_fit_together_is_refused() {
     assert!(
         refused(std::slice::from_ref(&first), route(&a, 2)).contains("not among its revisions")
     );
+    let mut odd = route(&a, 1).unwrap();
+    odd.mirror = Some(Mirror {
+        revision: a.revision(1).unwrap(),
+        percent: 0,
+    });
+    assert!(refused(std::slice::from_ref(&first), Some(odd.clone())).contains("0 %"));
+    odd.mirror = None;
+    let tagged = Tagged {
+        tag: Tag::new("prev").unwrap(),
+        hosts: Vec::new(),
+        revision: a.revision(1).unwrap(),
+    };
+    odd.tags = vec![tagged.clone(), tagged];
+    assert!(refused(std::slice::from_ref(&first), Some(odd)).contains("tags stands twice"));
     assert!(refused(&[first], route(&b, 1)).contains("its route is that of default/s1"));
 }

@@ -18,6 +18,8 @@ pub struct Revision {
     pub concurrency: Option<NonZeroU32>,
     /// Who may find out that a replica is ready.
     pub ready_call: ReadyCall,
+    /// Fields of its pod that have no meaning on this platform, for its owner to be told.
+    pub without_effect: Vec<&'static str>,
     /// Its replicas, those included that are about to be stopped.
     pub replicas: Vec<Replica>,
     /// What last kept it from being ready. Cleared when a replica becomes ready.
@@ -43,6 +45,7 @@ impl Revision {
             wanted,
             concurrency: workload.concurrency,
             ready_call: ReadyCall::V2,
+            without_effect: Vec::new(),
             replicas: Vec::new(),
             failure: None,
         }

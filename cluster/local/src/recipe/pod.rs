@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-/// Refuses what would not be the same without a container. What only places or limits a pod (resources,
-/// node selectors, security contexts) has no meaning here and is taken without effect.
+/// Refuses what would not be the same without a container. What only places, limits or guards a pod is
+/// taken, and named by [`without_effect`].
 pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> {
     let no = |what: &str| Err(format!("{what} cannot be had without Kubernetes"));
     let others = pod.containers.iter().find(|c| c.name != container.name);
@@ -42,6 +42,37 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What is set and means nothing to a process, by the fields' names.
+pub(super) fn without_effect(pod: &PodSpec, container: &Container) -> Vec<&'static str> {
+    let image = container.image.as_ref().and(container.command.as_ref());
+    let fields = [
+        ("image", image.is_some()),
+        ("resources", container.resources.is_some()),
+        ("livenessProbe", container.liveness_probe.is_some()),
+        ("startupProbe", container.startup_probe.is_some()),
+        (
+            "container securityContext",
+            container.security_context.is_some(),
+        ),
+        ("securityContext", pod.security_context.is_some()),
+        ("serviceAccountName", pod.service_account_name.is_some()),
+        ("imagePullSecrets", pod.image_pull_secrets.is_some()),
+        ("nodeSelector", pod.node_selector.is_some()),
+        ("affinity", pod.affinity.is_some()),
+        ("tolerations", pod.tolerations.is_some()),
+        (
+            "topologySpreadConstraints",
+            pod.topology_spread_constraints.is_some(),
+        ),
+        ("priorityClassName", pod.priority_class_name.is_some()),
+        ("runtimeClassName", pod.runtime_class_name.is_some()),
+        ("schedulerName", pod.scheduler_name.is_some()),
+        ("resourceClaims", pod.resource_claims.is_some()),
+    ];
+    let set = fields.into_iter().filter(|(_, is_set)| *is_set);
+    set.map(|(field, _)| field).collect()
 }
 
 /// The container's variables.

@@ -168,6 +168,20 @@ fn what_needs_a_cluster_is_refused_by_name() {
 }
 
 #[test]
+fn what_has_no_effect_is_named() {
+    let mut pod = container(json!({
+        "image": "x",
+        "command": ["serve"],
+        "resources": { "limits": { "nvidia.com/gpu": "1" } },
+        "livenessProbe": { "tcpSocket": { "port": 80 } },
+    }));
+    pod["nodeSelector"] = json!({ "gpu": "a100" });
+    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
+    let named = ["image", "resources", "livenessProbe", "nodeSelector"];
+    assert_eq!(recipe.without_effect, named);
+}
+
+#[test]
 fn times_come_from_the_pod() {
     let mut pod = container(json!({
         "command": ["serve"],
