@@ -43,8 +43,9 @@ lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps $(TORCH)
 
-generate: prerequisites ## Rewrite the generated pages of docs/.
+generate: prerequisites ## Rewrite the generated pages of docs/ and crds/yaml/.
 	UPDATE=1 $(CARGO) test --quiet -p weir-runtime --test docs
+	UPDATE=1 $(CARGO) test --quiet -p weir-crds --test definitions --test samples
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.
 	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release -p weir-protocol -p weir-runtime fuzz

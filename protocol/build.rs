@@ -15,6 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .open_files(["grpc_service.proto"])?
         .file_descriptor_set();
     tonic_prost_build::configure()
+        // Whoever calls brings a channel.
+        .build_transport(false)
         // Tensor data stays the buffer it arrived in.
         .bytes(".")
         // What is written is deterministic.

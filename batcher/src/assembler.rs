@@ -114,6 +114,16 @@ impl<T: Item> Assembler<T> {
         }
     }
 
+    /// Whether what [`Assembler::next`] would form now will take at most `limit`, by what was measured of its
+    /// group; not if nothing was.
+    pub fn is_brief(&mut self, now: Instant, limit: Duration) -> bool {
+        let now = self.sweep(now);
+        match self.ripe(now) {
+            Ripe::Group(group) => self.is_known_within(group, now, limit),
+            Ripe::At(_) | Ripe::Nothing => false,
+        }
+    }
+
     /// Takes an item out that nobody waits for any more; `None` when it is not queued.
     pub fn forget(&mut self, id: Id) -> Option<T> {
         let entry = self.entries.get(id.slot)?;

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::ticket::{Call, Claim, Claims};
 use crate::work::Seat;
 use crate::{
-    Assembler, Due, Id, Item, Lapsed, Observer, Ordering, Policy, Puller, Sequence, SubmitError,
-    Terms, Ticket, clock,
+    Assembler, Batch, Due, Formed, Id, Item, Lapsed, Loan, Observer, Ordering, Policy, Puller,
+    Sequence, SubmitError, Terms, Ticket, Work, clock,
 };
 
 /// A queue between callers and the devices that answer them. Cheap to clone; when the last clone is
@@ -49,6 +49,8 @@ pub(crate) struct State<I: Item, O: Send + 'static> {
     pub(crate) pullers: usize,
     /// Pullers that wait for something to become due, woken and not yet running included.
     pub(crate) asleep: usize,
+    /// The numbers of those among them whose place can be lent.
+    pub(crate) resting: Vec<usize>,
     /// Whether a wake-up is under way: whoever gets the lock for it sees all that came since.
     pub(crate) waking: Waking,
     /// When the puller wakes that waits for a moment.
@@ -137,7 +139,30 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
     /// A new device's access to the queue.
     #[must_use]
     pub fn puller(&self) -> Puller<I, O> {
-        Puller::new(Arc::clone(&self.handle.shared))
+        Puller::new(Arc::clone(&self.handle.shared), None)
+    }
+
+    /// As [`Batcher::puller`], for a device that others may use while this puller sleeps: a [`Loan`] of
+    /// its place bears that number, which no other puller of this queue may have.
+    #[must_use]
+    pub fn lending_puller(&self, number: usize) -> Puller<I, O> {
+        Puller::new(Arc::clone(&self.handle.shared), Some(number))
+    }
+
+    /// Takes over what a ticket was to wake a device for, if that is a batch known to take at most
+    /// `limit` and the device is one that lends its place. The ticket then wakes no one.
+    #[must_use]
+    pub fn take_over(&self, ticket: &mut Ticket<O>, limit: Duration) -> Option<Loan<I, O>> {
+        let loan = Loan::take(&self.handle.shared, limit)?;
+        ticket.relieve();
+        Some(loan)
+    }
+
+    /// Whether there is a batch to run now that will take at most `limit`, by what was measured.
+    #[must_use]
+    pub fn is_brief(&self, limit: Duration) -> bool {
+        let mut state = self.handle.shared.state.lock();
+        state.assembler.is_brief(clock::now(), limit)
     }
 
     /// Stops admitting. Pullers get what is queued, without delay, and then `None`. What is queued
@@ -191,6 +216,7 @@ impl<I: Item, O: Send + 'static> State<I, O> {
             stage: Stage::Open,
             pullers: 0,
             asleep: 0,
+            resting: Vec::new(),
             waking: Waking::No,
             alarm: None,
             held: 0,
@@ -321,6 +347,30 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
             let mut sequence = sequence.lock();
             sequence.give_up(id.place()).into_iter().for_each(send);
         }
+    }
+
+    /// Hands a batch out; what stays behind is another puller's.
+    pub(crate) fn leave(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State<I, O>>,
+        batch: Batch<Queued<I, O>>,
+        now: Instant,
+    ) -> Work<I, O> {
+        state.held += batch.members.len();
+        let queued = state.assembler.queued();
+        let wake = state.wants_waking(now);
+        drop(state);
+        if wake {
+            self.due.notify_one();
+        }
+        let first = batch.members.iter().map(|member| member.arrived).min();
+        self.observer.formed(&Formed {
+            weight: batch.weight,
+            items: batch.members.len(),
+            oldest_wait: now.saturating_duration_since(first.unwrap_or(now)),
+            queued,
+        });
+        Work::new(Arc::clone(self), batch)
     }
 
     fn close(&self) {

@@ -5,6 +5,8 @@
 //!              (a mutex)          (a value: no clock)  (a device's thread)             (a future)
 //! ```
 //!
+//! A [`Loan`] lets the caller run a short batch itself, in the place of a device's thread that sleeps.
+//!
 //! A batch is formed when a device takes it, never before: whatever arrived while the device was
 //! busy is in it. [`Assembler`] decides and is pure; [`Batcher`] lends it a clock and threads.
 
@@ -16,6 +18,7 @@ mod cut;
 mod error;
 mod forecast;
 mod item;
+mod loan;
 mod observer;
 mod policy;
 mod puller;
@@ -29,6 +32,7 @@ pub use curve::Curve;
 pub use error::SubmitError;
 pub use forecast::cleared_after;
 pub use item::{Item, Terms};
+pub use loan::Loan;
 pub use observer::{Formed, Observer};
 pub use policy::{Ordering, Policy, QueuePolicy, TimeoutAction};
 pub use puller::{Puller, form_at};

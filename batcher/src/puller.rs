@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use crate::batcher::{Queued, Shared, Stage, State, Waking};
-use crate::{Batch, Formed, Item, Next, Work, clock};
+use crate::batcher::{Shared, Stage, State, Waking};
+use crate::{Item, Next, Work, clock};
 
 /// Takes batches for one device, on that device's thread.
 pub struct Puller<I: Item, O: Send + 'static> {
     shared: Arc<Shared<I, O>>,
+    /// The number that loans of its place bear; without one it lends nothing.
+    number: Option<usize>,
 }
 
 /// When to form the batch that is to start on a device at `free_at`, if making it ready takes
@@ -22,20 +24,19 @@ pub fn form_at(now: Instant, free_at: Instant, prepare: Duration) -> Instant {
 }
 
 impl<I: Item, O: Send + 'static> Puller<I, O> {
-    pub(crate) fn new(shared: Arc<Shared<I, O>>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<I, O>>, number: Option<usize>) -> Self {
         let mut state = shared.state.lock();
         state.pullers += 1;
         let pullers = state.pullers;
         state.assembler.devices(pullers);
         drop(state);
-        Self { shared }
+        Self { shared, number }
     }
 
     /// Blocks the thread until a batch is due, and takes it. `None` when the queue is closed and empty.
     /// Call it when the device is free: the batch is formed at the moment it is taken.
     pub fn pull(&mut self) -> Option<Work<I, O>> {
-        let batch = self.wait(self.shared.state.lock())?;
-        Some(Work::new(Arc::clone(&self.shared), batch))
+        self.wait(self.shared.state.lock())
     }
 
     /// As [`Puller::pull`], for a device that is still busy until about `free_at` and needs a batch
@@ -45,15 +46,12 @@ impl<I: Item, O: Send + 'static> Puller<I, O> {
     pub fn pull_ahead(&mut self, free_at: Instant, prepare: Duration) -> Option<Work<I, O>> {
         let now = clock::now();
         std::thread::sleep(form_at(now, free_at, prepare) - now);
-        let batch = self.wait(self.shared.state.lock())?;
-        let start = free_at.max(batch.formed);
-        let mut state = self.shared.state.lock();
-        state.assembler.starts(batch.number, start, batch.expected);
-        drop(state);
-        Some(Work::new(Arc::clone(&self.shared), batch))
+        let work = self.wait(self.shared.state.lock())?;
+        work.starts(free_at);
+        Some(work)
     }
 
-    fn wait(&self, mut state: MutexGuard<'_, State<I, O>>) -> Option<Batch<Queued<I, O>>> {
+    fn wait(&self, mut state: MutexGuard<'_, State<I, O>>) -> Option<Work<I, O>> {
         loop {
             let now = clock::now();
             state.waking = Waking::No;
@@ -61,9 +59,9 @@ impl<I: Item, O: Send + 'static> Puller<I, O> {
             let lapsed = state.assembler.expire(now);
             let pause = match next {
                 Next::Run(batch) => {
-                    self.leave(state, &batch, now);
+                    let work = self.shared.leave(state, batch, now);
                     self.shared.lapse(lapsed);
-                    return Some(batch);
+                    return Some(work);
                 }
                 Next::Idle if state.stage == Stage::Closed => Pause::Over,
                 Next::Idle => Pause::Long,
@@ -86,6 +84,7 @@ impl<I: Item, O: Send + 'static> Puller<I, O> {
     fn sleep(&self, state: &mut MutexGuard<'_, State<I, O>>, until: Option<Instant>) {
         let until = until.filter(|at| state.alarm.is_none_or(|alarm| *at < alarm));
         state.asleep += 1;
+        state.resting.extend(self.number);
         match until {
             Some(at) => {
                 state.alarm = until;
@@ -94,30 +93,26 @@ impl<I: Item, O: Send + 'static> Puller<I, O> {
             }
             None => self.shared.due.wait(state),
         }
+        if let Some(number) = self.number {
+            self.recover(state, number);
+        }
         state.asleep -= 1;
     }
 
-    /// Goes to work; what stays behind is another puller's.
-    fn leave(
-        &self,
-        mut state: MutexGuard<'_, State<I, O>>,
-        batch: &Batch<Queued<I, O>>,
-        now: Instant,
-    ) {
-        state.held += batch.members.len();
-        let queued = state.assembler.queued();
-        let wake = state.wants_waking(now);
-        drop(state);
-        if wake {
-            self.shared.due.notify_one();
+    /// Sleeps on while its place is lent. What it was woken for is then another's, now or when the loan
+    /// ends.
+    fn recover(&self, state: &mut MutexGuard<'_, State<I, O>>, number: usize) {
+        loop {
+            if let Some(at) = state.resting.iter().position(|resting| *resting == number) {
+                state.resting.swap_remove(at);
+                return;
+            }
+            state.waking = Waking::No;
+            if state.wants_waking(clock::now()) {
+                self.shared.due.notify_one();
+            }
+            self.shared.due.wait(state);
         }
-        let first = batch.members.iter().map(|member| member.arrived).min();
-        self.shared.observer.formed(&Formed {
-            weight: batch.weight,
-            items: batch.members.len(),
-            oldest_wait: now.saturating_duration_since(first.unwrap_or(now)),
-            queued,
-        });
     }
 }
 

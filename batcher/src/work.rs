@@ -13,6 +13,7 @@ pub struct Work<I: Item, O: Send + 'static> {
     group: I::Group,
     number: u64,
     weight: usize,
+    expected: Duration,
     started: Instant,
     items: Vec<I>,
     seats: Vec<Seat<O>>,
@@ -40,10 +41,18 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
             group: batch.group,
             number: batch.number,
             weight: batch.weight,
+            expected: batch.expected,
             started: batch.formed,
             items,
             seats,
         }
+    }
+
+    /// Says that its device is busy until `free_at`.
+    pub(crate) fn starts(&self, free_at: Instant) {
+        let start = free_at.max(self.started);
+        let mut state = self.shared.state.lock();
+        state.assembler.starts(self.number, start, self.expected);
     }
 
     /// The items in their order; none after [`Work::take_items`].
@@ -74,6 +83,12 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     #[must_use]
     pub fn group(&self) -> &I::Group {
         &self.group
+    }
+
+    /// How long its device is expected to take; zero where nothing is known.
+    #[must_use]
+    pub fn expected(&self) -> Duration {
+        self.expected
     }
 
     /// When the batch was formed.

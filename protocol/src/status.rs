@@ -38,6 +38,22 @@ pub trait Coded: std::error::Error {
 }
 
 impl Code {
+    /// Every code there is.
+    pub const ALL: [Self; 12] = [
+        Self::InvalidArgument,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::TooLarge,
+        Self::AlreadyExists,
+        Self::Restricted,
+        Self::Unavailable,
+        Self::Overloaded,
+        Self::DeadlineExceeded,
+        Self::Cancelled,
+        Self::Unimplemented,
+        Self::Internal,
+    ];
+
     /// The HTTP status.
     #[must_use]
     pub const fn http(self) -> StatusCode {

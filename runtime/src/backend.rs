@@ -1,5 +1,6 @@
 //! What a model library must offer: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, an
-//! instance runs a [`Batch`]. All of it is synchronous, and an instance never changes thread.
+//! instance runs a [`Batch`]. All of it is synchronous, and an instance changes thread only if it says
+//! that it may.
 //!
 //! ```text
 //!   Backend ──load──► Model (weights, shared) ──instance──► Instance (one per thread) ──run──► Answer
@@ -52,13 +53,82 @@ pub enum WarmUp {
     Needless,
 }
 
-/// What runs batches, one at a time, on the thread that made it.
-pub trait Instance {
+/// What runs batches, one at a time.
+pub trait Instance: Send {
     /// Runs one batch.
     ///
     /// # Errors
     /// [`ModelError`] fails the whole batch; the engine then tries its requests one by one.
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
+
+    /// Where it may run.
+    fn affinity(&self) -> Affinity {
+        Affinity::Thread
+    }
+
+    /// Whether a batch can be started while the one before is under way.
+    fn overlap(&self) -> Overlap {
+        Overlap::None
+    }
+
+    /// As [`Instance::run`], without waiting for a device that works by itself. What was started comes
+    /// back in the order it was started in, and [`Instance::run`] may be called meanwhile.
+    ///
+    /// # Errors
+    /// As [`Instance::run`]; most failures of a model show here already. Batches started before are
+    /// not harmed.
+    fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
+        self.run(batch).map(Started::Done)
+    }
+}
+
+/// What binds an instance to the thread that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// Thread pools, streams or other state that belongs to the thread.
+    Thread,
+    /// Nothing: short batches may run wherever the request arrived, without a change of threads.
+    None,
+}
+
+/// How many batches an instance takes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// One: running it keeps the calling thread busy.
+    None,
+    /// One, and the next ahead of it: its inputs are copied to the device, and it begins there without
+    /// waiting for this process, while the answer of the first is handed out.
+    OneAhead,
+}
+
+/// A batch that was started.
+pub enum Started {
+    /// It is over already.
+    Done(Answer),
+    /// A device works on it.
+    Pending(Box<dyn Pending>),
+}
+
+/// A batch that a device works on. Any thread may wait for it; dropping it forgets the answer.
+pub trait Pending: Send {
+    /// Waits for the device.
+    ///
+    /// # Errors
+    /// [`ModelError`] fails the whole batch.
+    fn finish(self: Box<Self>) -> Result<Answer, ModelError>;
+}
+
+impl Started {
+    /// Waits where there is something to wait for.
+    ///
+    /// # Errors
+    /// As [`Pending::finish`].
+    pub fn finish(self) -> Result<Answer, ModelError> {
+        match self {
+            Self::Done(answer) => Ok(answer),
+            Self::Pending(batch) => batch.finish(),
+        }
+    }
 }
 
 /// Where a model version lies and how it is configured.

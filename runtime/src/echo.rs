@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use weir_protocol::{DataType, Parameters, Tensor};
 
 use crate::backend::{
-    Answer, Backend, Batch, Device, Instance, LoadError, Model, ModelError, ModelSource, Signature,
-    TensorConfig, Timing, WarmUp,
+    Affinity, Answer, Backend, Batch, Device, Instance, LoadError, Model, ModelError, ModelSource,
+    Signature, TensorConfig, Timing, WarmUp,
 };
 
 /// Rows an echo model takes at once when nobody said: more than any test gathers by accident.
@@ -118,6 +118,15 @@ impl Instance for EchoInstance {
             },
         })
     }
+
+    /// Sleeping is done on a thread of its own.
+    fn affinity(&self) -> Affinity {
+        if self.behaviour.wait_of(1).is_zero() {
+            Affinity::None
+        } else {
+            Affinity::Thread
+        }
+    }
 }
 
 impl EchoInstance {
@@ -146,11 +155,15 @@ fn now() -> Instant {
 
 impl Behaviour {
     fn wait(self, rows: usize) {
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        let wait = self.per_batch + self.per_row.saturating_mul(rows);
+        let wait = self.wait_of(rows);
         if !wait.is_zero() {
             std::thread::sleep(wait);
         }
+    }
+
+    fn wait_of(self, rows: usize) -> Duration {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.per_batch + self.per_row.saturating_mul(rows)
     }
 
     fn answered(self, batch: &Batch) -> Vec<Parameters> {

@@ -6,8 +6,11 @@
 //!     └────────────── Share of the batch's Answer ◄──────────┘
 //! ```
 
+mod ahead;
 mod counting;
+mod inline;
 mod instance;
+mod runner;
 mod warmup;
 
 use std::sync::Arc;
@@ -54,7 +57,8 @@ pub struct Engine {
     batcher: Batcher<Job, Outcome>,
     statistics: Arc<Statistics>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    instances: usize,
+    /// By number; those bound to their thread are absent.
+    instances: Vec<Option<inline::Shared>>,
 }
 
 /// What the batcher brings back for each job.
@@ -117,7 +121,7 @@ impl Engine {
             warm_up,
         } = spec;
         let statistics = Arc::new(Statistics::new(devices.len()));
-        let engine = Self {
+        let mut engine = Self {
             interface: Arc::new(interface),
             version: version.to_string(),
             labels,
@@ -127,7 +131,7 @@ impl Engine {
             ),
             statistics,
             threads: Mutex::new(Vec::new()),
-            instances: devices.len(),
+            instances: Vec::new(),
         };
         match engine.start_instances(model, &devices, &warm_up) {
             Ok(()) => Ok(engine),
@@ -140,7 +144,7 @@ impl Engine {
     }
 
     fn start_instances(
-        &self,
+        &mut self,
         model: &Arc<dyn Model>,
         devices: &[Device],
         warm_up: &WarmUpPlan,
@@ -154,8 +158,9 @@ impl Engine {
                 statistics: Arc::clone(&self.statistics),
                 batcher: self.batcher.clone(),
             };
-            let thread = seat.start(Arc::clone(model), Arc::clone(&warm_up))?;
-            self.threads.lock().push(thread);
+            let started = seat.start(Arc::clone(model), Arc::clone(&warm_up))?;
+            self.threads.lock().push(started.thread);
+            self.instances.push(started.shared);
         }
         Ok(())
     }
@@ -172,11 +177,8 @@ impl Engine {
     ) -> Result<Inferred, ServeError> {
         let terms = terms(&request.parameters, call.deadline)?;
         let accepted = self.interface.accept(request, memory)?;
-        let ticket = self.batcher.submit(accepted.job, terms)?;
-        if ticket.will_wake() {
-            // Requests that lie in sockets by now join the batch: the reactor reads them first.
-            tokio::task::yield_now().await;
-        }
+        let mut ticket = self.batcher.submit(accepted.job, terms)?;
+        inline::run_if_brief(&self.batcher, &mut ticket, &self.instances).await;
         let reply = ticket.await??;
         let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
         Ok(Inferred {
@@ -250,7 +252,7 @@ impl Engine {
     /// Requests it can work on at once: a full batch on every instance.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.interface.signature.max_batch_size.max(1) * self.instances
+        self.interface.signature.max_batch_size.max(1) * self.instances.len()
     }
 
     /// Takes nothing new, answers what is queued, ends the instances.

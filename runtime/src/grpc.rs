@@ -1,17 +1,19 @@
 //! V2 over gRPC: a codec around [`Server`].
 
 mod edge;
+mod front;
 mod health;
 mod held;
 mod listen;
 mod service;
 mod stream;
+mod unary;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use regex::Regex;
-use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
@@ -57,7 +59,7 @@ impl Grpc {
     async fn infer(
         &self,
         request: proto::ModelInferRequest,
-        metadata: &MetadataMap,
+        metadata: &HeaderMap,
         call: Call,
     ) -> Result<(Inferred, usize), ServeError> {
         let loaded = self.find(&request.model_name, &request.model_version)?;
@@ -78,12 +80,12 @@ impl Grpc {
     fn forward(
         &self,
         request: &mut weir_protocol::InferRequest,
-        metadata: &MetadataMap,
+        metadata: &HeaderMap,
     ) -> Result<(), ServeError> {
         let Some(pattern) = &self.options.forward else {
             return Ok(());
         };
-        for (name, value) in metadata.clone().into_headers().iter() {
+        for (name, value) in metadata {
             let matches = pattern.is_match(name.as_str());
             if let (true, Ok(value)) = (matches, value.to_str()) {
                 crate::request::forward(&mut request.parameters, name.as_str(), value)?;
@@ -98,7 +100,7 @@ fn decode_version(version: &str) -> Result<String, ServeError> {
 }
 
 /// When the request came and when its client stops waiting (`grpc-timeout`, `weir-timeout`).
-fn call(metadata: &MetadataMap) -> Result<Call, ServeError> {
+fn call(metadata: &HeaderMap) -> Result<Call, ServeError> {
     let received = now();
     let timeout = metadata
         .get("grpc-timeout")

@@ -22,7 +22,8 @@ use crate::error::ServeError;
 use crate::intake::{Intake, Portion};
 use crate::metrics::{Protocol, Requests};
 use crate::server::Server;
-use body::{Body, BodyLimits};
+use crate::upload::Limits;
+use body::Body;
 use compression::Coding;
 use route::Route;
 
@@ -144,8 +145,8 @@ impl Http {
         read
     }
 
-    fn body_limits(&self) -> BodyLimits<'_> {
-        BodyLimits {
+    fn body_limits(&self) -> Limits<'_> {
+        Limits {
             size: self.options.max_body,
             idle: self.options.body_idle,
             stop: self.server.ending(),

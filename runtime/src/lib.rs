@@ -27,3 +27,4 @@ pub mod settings;
 pub mod shared_memory;
 pub mod socket;
 pub mod statistics;
+mod upload;

@@ -1,21 +1,22 @@
 //! What every answer says of how it was served; the same text in HTTP headers and gRPC metadata.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use crate::engine::Cost;
 
 /// `queue;dur=…, compute;dur=…` in milliseconds, to the microsecond.
 #[must_use]
 pub(crate) fn server_timing(cost: &Cost) -> String {
-    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let (queue, compute) = (cost.queue.as_micros(), cost.compute().as_micros());
     let mut text = String::with_capacity(48);
     // Writing to a String cannot fail.
     let _ = write!(
         text,
-        "queue;dur={:.3}, compute;dur={:.3}",
-        ms(cost.queue),
-        ms(cost.compute())
+        "queue;dur={}.{:03}, compute;dur={}.{:03}",
+        queue / 1000,
+        queue % 1000,
+        compute / 1000,
+        compute % 1000,
     );
     text
 }

@@ -4,9 +4,12 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 5] = [
+const SHIM: [&str; 8] = [
     "weir_torch.h",
     "error.h",
+    "meter.h",
+    "stream.h",
+    "device.cc",
     "module.cc",
     "process.cc",
     "tensor.cc",

@@ -30,6 +30,17 @@ pub enum Next<T: Item> {
     Idle,
 }
 
+impl<T: Item> Next<T> {
+    /// The batch, if there is one to run.
+    #[must_use]
+    pub fn batch(self) -> Option<Batch<T>> {
+        match self {
+            Self::Run(batch) => Some(batch),
+            Self::WaitUntil(_) | Self::Idle => None,
+        }
+    }
+}
+
 /// When a free device has something to do, if nothing else comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {

@@ -15,9 +15,9 @@ use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::TraceStore;
 use crate::shared_memory::SharedMemory;
 
-/// Time for measuring batch sizes, per instance: small models are measured whole within a tenth of
-/// it, large ones up to the sizes that pay, and a cold start waits no longer than for its weights.
-const WARM_UP: Duration = Duration::from_secs(3);
+/// Time for measuring batch sizes, per instance: small models are measured whole within a tenth of it, large
+/// ones up to sizes that fill the caches, and a cold start waits for it hardly longer than for its weights.
+const WARM_UP: Duration = Duration::from_secs(1);
 
 /// The most one load call may upload: as much as a body may hold in Triton.
 const MAX_UPLOAD: usize = i32::MAX as usize;

@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use futures_util::TryFutureExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -103,16 +102,14 @@ impl Ports {
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
             let front = Grpc::new(Arc::clone(server), grpc_options(grpc, intake));
-            let serving = grpc::serve(
+            let options = listen_options(grpc, config);
+            tasks.spawn(grpc::serve(
                 listener,
                 front,
                 requests,
-                listen_options(grpc, config),
+                options,
                 stop.clone(),
-            );
-            tasks.spawn(
-                serving.inspect_err(|error| tracing::error!(%error, "the gRPC port failed")),
-            );
+            ));
         }
         if let Some(listener) = self.metrics {
             let admin = Admin::new(listener, Arc::new(registry), health(server));

@@ -1,6 +1,7 @@
 //! What tonic has no place for: trailing metadata of successful unary calls, and calls closed to
 //! clients without their key.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +24,7 @@ use crate::serving_headers;
 
 /// Metadata for a response's trailers, carried in its extensions.
 #[derive(Clone, Debug)]
-pub(super) struct Trailing(HeaderMap);
+pub(super) struct Trailing(pub(super) HeaderMap);
 
 impl Trailing {
     pub(super) fn of(cost: &Cost, capacity: usize) -> Self {
@@ -68,29 +69,31 @@ impl<S> Edge<S> {
 
 impl<S> Service<Request<Body>> for Edge<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
-    S::Error: 'static,
 {
     type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(refusal) = refusal(&self.options, &request) {
+        if let Some(refusal) = refusal(&self.options, request.uri().path(), request.headers()) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
         let in_flight = self.requests.begin(Protocol::Grpc);
         let portion = Arc::new(self.options.intake.portion());
         let held = Arc::clone(&portion);
-        let timeout = timeout(&request);
-        let answer = within(timeout, self.inner.call(Held::around(request, held)));
+        let timeout = timeout(request.headers());
+        let inner = self.inner.call(Held::around(request, held));
+        let answer = within(timeout, async move {
+            inner.await.map_err(|never| match never {})
+        });
         Box::pin(async move {
-            let response = answer.await?;
+            let response = answer.await.unwrap_or_else(Status::into_http);
             drop(portion);
             in_flight.finish(failure(&response));
             Ok(with_trailers(response))
@@ -99,16 +102,16 @@ where
 }
 
 /// What the client's `grpc-timeout` allows.
-fn timeout(request: &Request<Body>) -> Option<Duration> {
-    super::parse_timeout(request.headers().get("grpc-timeout")?.to_str().ok()?)
+pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    super::parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }
 
 /// Ends a call whose client has stopped waiting. tonic would do the same a moment later, but say that
 /// the client had cancelled it.
-fn within<E>(
+pub(super) fn within<T>(
     timeout: Option<Duration>,
-    answer: impl Future<Output = Result<Response<Body>, E>>,
-) -> impl Future<Output = Result<Response<Body>, E>> {
+    answer: impl Future<Output = Result<T, Status>>,
+) -> impl Future<Output = Result<T, Status>> {
     let expiry = timeout.map(tokio::time::sleep);
     async move {
         let Some(expiry) = expiry else {
@@ -117,14 +120,15 @@ fn within<E>(
         tokio::select! {
             biased;
             answer = answer => answer,
-            () = expiry => Ok(Status::deadline_exceeded("Deadline Exceeded").into_http()),
+            () = expiry => Err(Status::deadline_exceeded("Deadline Exceeded")),
         }
     }
 }
 
-fn refusal(options: &GrpcOptions, request: &Request<Body>) -> Option<Status> {
-    let group = group(request.uri().path())?;
-    let given = |name: &str| request.headers().get(name)?.to_str().ok();
+/// Refuses calls of a restricted group without its key.
+pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Option<Status> {
+    let group = group(path)?;
+    let given = |name: &str| headers.get(name)?.to_str().ok();
     let header = args::missing_key(&options.restricted, group, given)?;
     Some(Status::unavailable(format!(
         "This protocol is restricted, expecting header '{header}'"
@@ -210,23 +214,21 @@ impl HttpBody for WithTrailers {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use super::*;
 
-    async fn status_after(work: Duration, timeout: Option<Duration>) -> Option<Code> {
+    async fn status_after(work: Duration, timeout: Option<Duration>) -> Option<tonic::Code> {
         let answer = within(timeout, async move {
             tokio::time::sleep(work).await;
-            Ok::<_, Infallible>(Response::new(Body::empty()))
+            Ok(())
         });
-        failure(&answer.await.unwrap())
+        answer.await.err().map(|status| status.code())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_ends_when_its_client_stops_waiting() {
         let second = Duration::from_secs(1);
         let late = status_after(2 * second, Some(second)).await;
-        assert_eq!(late, Some(Code::DeadlineExceeded));
+        assert_eq!(late, Some(tonic::Code::DeadlineExceeded));
         assert_eq!(status_after(second, Some(2 * second)).await, None);
         assert_eq!(status_after(second, None).await, None);
     }

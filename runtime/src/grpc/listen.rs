@@ -1,24 +1,27 @@
 //! The gRPC port.
 
-use std::io;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, stream};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
-use tonic::transport::Server as Transport;
+use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use tower::layer::layer_fn;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
 use super::Grpc;
 use super::edge::Edge;
+use super::front::Front;
 use super::health::Readiness;
 use crate::metrics::Requests;
-use crate::socket::{self, Acceptor};
+use crate::socket::{Acceptor, Stream};
 
 /// How the gRPC port behaves.
 #[derive(Clone, Copy, Debug)]
@@ -58,53 +61,102 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 const MAX_STREAMS: u32 = 1024;
 
 /// Serves until `stop`, then finishes the calls in flight.
-///
-/// # Errors
-/// tonic's, when the port fails.
 pub async fn serve(
     listener: TcpListener,
     grpc: Grpc,
     requests: Requests,
-    listen: GrpcListenOptions,
+    options: GrpcListenOptions,
     stop: CancellationToken,
-) -> Result<(), tonic::transport::Error> {
-    let (server, edge_options) = (Arc::clone(&grpc.server), Arc::clone(&grpc.options));
-    let mut service = GrpcInferenceServiceServer::new(grpc)
-        .max_decoding_message_size(listen.max_message)
-        .max_encoding_message_size(listen.max_message)
-        .accept_compressed(CompressionEncoding::Gzip)
-        .accept_compressed(CompressionEncoding::Deflate);
-    if listen.compression == Compression::Gzip {
-        service = service.send_compressed(CompressionEncoding::Gzip);
+) {
+    let front = Arc::new(front(grpc, requests, &options));
+    let connections = TaskTracker::new();
+    let acceptor = Acceptor::new(listener, options.max_connections, stop.clone());
+    loop {
+        let stream = tokio::select! {
+            () = stop.cancelled() => break,
+            stream = acceptor.accept() => stream,
+        };
+        connections.spawn(converse(stream, Arc::clone(&front), options, stop.clone()));
     }
-    let edge = layer_fn(move |inner| Edge::new(inner, Arc::clone(&edge_options), requests.clone()));
-    let mut transport = Transport::builder()
+    drop(acceptor);
+    connections.close();
+    connections.wait().await;
+}
+
+async fn converse(
+    stream: Stream,
+    front: Arc<Front>,
+    options: GrpcListenOptions,
+    stop: CancellationToken,
+) {
+    let service = service_fn(move |request| {
+        let front = Arc::clone(&front);
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_STREAMS)
-        .http2_keepalive_interval(listen.keepalive_time)
-        .http2_keepalive_timeout(Some(listen.keepalive_timeout));
-    if let Some(age) = listen.max_connection_age {
-        transport = transport.max_connection_age(age);
+        .keep_alive_interval(options.keepalive_time)
+        .keep_alive_timeout(options.keepalive_timeout);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            Some(connection.await)
+        }
+        () = after(options.max_connection_age) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => Some(ended),
+                () = after(options.max_connection_age_grace) => None,
+            }
+        }
+    };
+    if let Some(Err(error)) = ended {
+        tracing::debug!(%error, "connection ended");
     }
-    if let Some(grace) = listen.max_connection_age_grace {
-        transport = transport.max_connection_age_grace(grace);
+}
+
+/// Returns after that time; never without one.
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
-    transport
-        .layer(edge)
+}
+
+fn front(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Front {
+    let (server, grpc_options) = (Arc::clone(&grpc.server), Arc::clone(&grpc.options));
+    let mut service = GrpcInferenceServiceServer::new(grpc.clone())
+        .max_decoding_message_size(options.max_message)
+        .max_encoding_message_size(options.max_message)
+        .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Deflate);
+    if options.compression == Compression::Gzip {
+        service = service.send_compressed(CompressionEncoding::Gzip);
+    }
+    let mut routes = Routes::builder();
+    routes
         .add_service(service)
-        .add_service(HealthServer::new(Readiness(server)))
-        .add_optional_service(reflection().build_v1().ok())
-        .add_optional_service(reflection().build_v1alpha().ok())
-        .serve_with_incoming_shutdown(
-            incoming(Acceptor::new(
-                listener,
-                listen.max_connections,
-                stop.clone(),
-            )),
-            stop.cancelled_owned(),
-        )
-        .await
+        .add_service(HealthServer::new(Readiness(server)));
+    if let Ok(service) = reflection().build_v1() {
+        routes.add_service(service);
+    }
+    if let Ok(service) = reflection().build_v1alpha() {
+        routes.add_service(service);
+    }
+    Front {
+        grpc,
+        routes: Edge::new(routes.routes().prepare(), grpc_options, requests.clone()),
+        requests,
+        max_message: options.max_message,
+        compression: options.compression,
+    }
 }
 
 /// Lets `grpcurl` and the like ask what there is. Built from descriptors that the build made, so it
@@ -113,12 +165,4 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-}
-
-/// Connections as they are accepted, for ever: the transport stops asking for more by itself.
-fn incoming(acceptor: Acceptor) -> impl Stream<Item = io::Result<socket::Stream>> {
-    stream::unfold(acceptor, |acceptor| async move {
-        let stream = acceptor.accept().await;
-        Some((Ok(stream), acceptor))
-    })
 }

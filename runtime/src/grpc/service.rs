@@ -83,6 +83,7 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelInferRequest>,
     ) -> Answer<proto::ModelInferResponse> {
         let (metadata, _, request) = request.into_parts();
+        let metadata = metadata.into_headers();
         let call = call(&metadata).map_err(|error| status(&error))?;
         let inferred = self.infer(request, &metadata, call).await;
         inferred.map(respond).map_err(|error| status(&error))
@@ -95,7 +96,9 @@ impl GrpcInferenceService for Grpc {
         request: Request<Streaming<proto::ModelInferRequest>>,
     ) -> Answer<Responses> {
         let (metadata, _, requests) = request.into_parts();
-        Ok(Response::new(self.stream(requests, metadata)))
+        Ok(Response::new(
+            self.stream(requests, metadata.into_headers()),
+        ))
     }
 
     async fn model_config(

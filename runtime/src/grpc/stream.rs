@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt, stream};
-use tonic::metadata::MetadataMap;
+use http::HeaderMap;
 use tonic::{Status, Streaming};
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
@@ -32,7 +32,7 @@ impl Grpc {
     pub(super) fn stream(
         &self,
         requests: Streaming<proto::ModelInferRequest>,
-        metadata: MetadataMap,
+        metadata: HeaderMap,
     ) -> Responses {
         let on_error = match metadata
             .get("triton_grpc_error")
@@ -54,7 +54,7 @@ impl Grpc {
     async fn stream_one(
         &self,
         request: proto::ModelInferRequest,
-        metadata: &MetadataMap,
+        metadata: &HeaderMap,
         on_error: OnError,
     ) -> Result<proto::ModelStreamInferResponse, Status> {
         let mut asked = proto::ModelInferResponse {

@@ -4,16 +4,14 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::intake::Portion;
+use crate::upload::{Limits, next};
 
 /// A response body: buffers sent one after the other.
 #[derive(Debug, Default)]
@@ -73,17 +71,6 @@ impl http_body::Body for Body {
     }
 }
 
-/// What a request body may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BodyLimits<'a> {
-    /// Bytes in all.
-    pub(crate) size: usize,
-    /// Longest pause between two pieces.
-    pub(crate) idle: Duration,
-    /// Cancelled when the server ends.
-    pub(crate) stop: &'a CancellationToken,
-}
-
 /// Triton's bound on the pieces of a chunked body: each costs the server far more than its sender.
 const MAX_CHUNKS: usize = 65_536;
 
@@ -98,7 +85,7 @@ const RESERVED: usize = 1 << 20;
 /// [`ServeError::IntakeFull`] while others hold too much.
 pub(crate) async fn read(
     body: &mut Incoming,
-    limits: BodyLimits<'_>,
+    limits: Limits<'_>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
     let announced = http_body::Body::size_hint(body);
@@ -111,7 +98,7 @@ pub(crate) async fn read(
 
 /// Reads a body for nobody, so that its sender comes to read the answer. One that is too large or
 /// stalls is left where it is; then the connection ends with the answer.
-pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
+pub(crate) async fn discard(mut body: Incoming, limits: Limits<'_>) {
     if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
         return;
     }
@@ -126,7 +113,7 @@ pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
 
 async fn read_frames(
     body: &mut Incoming,
-    limits: BodyLimits<'_>,
+    limits: Limits<'_>,
     exact: Option<usize>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
@@ -156,52 +143,7 @@ async fn read_frames(
     Ok(joined.freeze())
 }
 
-async fn next(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Option<Bytes>, ServeError> {
-    loop {
-        let frame = tokio::select! {
-            biased;
-            frame = body.frame() => frame,
-            pause = stalled(limits) => {
-                return Err(ServeError::Invalid(format!(
-                    "request body stalled for {} s",
-                    pause.as_secs_f32()
-                )));
-            }
-        };
-        match frame {
-            None => return Ok(None),
-            Some(Err(error)) => {
-                return Err(ServeError::Invalid(format!(
-                    "request body broke off: {error}"
-                )));
-            }
-            // Trailers carry nothing for us.
-            Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    return Ok(Some(data));
-                }
-            }
-        }
-    }
-}
-
-/// Once the server ends, a client who sends nothing is not waited for as long as others: it would hold
-/// up the end. Some round trips of a slow network.
-const IDLE_AT_THE_END: Duration = Duration::from_secs(2);
-
-/// Returns when a pause has become too long, and how long that was.
-async fn stalled(limits: BodyLimits<'_>) -> Duration {
-    let ending = async {
-        limits.stop.cancelled().await;
-        tokio::time::sleep(IDLE_AT_THE_END).await;
-    };
-    tokio::select! {
-        () = tokio::time::sleep(limits.idle) => limits.idle,
-        () = ending => IDLE_AT_THE_END,
-    }
-}
-
-fn too_large(limits: BodyLimits<'_>) -> ServeError {
+fn too_large(limits: Limits<'_>) -> ServeError {
     ServeError::TooLarge(format!(
         "request body exceeds the maximum allowed size of {} bytes. Use --http-max-body-size to \
          increase the limit.",

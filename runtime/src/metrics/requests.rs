@@ -1,5 +1,7 @@
 //! Requests at the front-ends, whatever they asked for.
 
+use std::sync::Arc;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -19,16 +21,24 @@ pub enum Protocol {
 /// Counts requests by front-end and outcome. Clones count the same.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    ended: Family<EndedLabels, Counter>,
-    open: Family<OpenLabels, Gauge>,
+    http: Arc<Counts>,
+    grpc: Arc<Counts>,
+}
+
+/// One front-end's counts, looked up once: there is no lock on a request's way.
+#[derive(Debug)]
+struct Counts {
+    open: Gauge,
+    ok: Counter,
+    failed: Vec<(Code, Counter)>,
 }
 
 /// One request under way. Dropped unfinished, it counts as cancelled: the caller went away.
 #[derive(Debug)]
 pub struct InFlight {
-    requests: Requests,
-    protocol: Protocol,
-    code: &'static str,
+    counts: Arc<Counts>,
+    /// `None` is success.
+    code: Option<Code>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -42,61 +52,67 @@ struct OpenLabels {
     protocol: &'static str,
 }
 
+type Ended = Family<EndedLabels, Counter>;
+type Open = Family<OpenLabels, Gauge>;
+
 impl Requests {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let requests = Self {
-            ended: Family::default(),
-            open: Family::default(),
-        };
+        let (ended, open) = (Ended::default(), Open::default());
         let help = "Calls of any kind ended at the front-end, by protocol and outcome";
-        registry.register("weir_runtime_requests", help, requests.ended.clone());
+        registry.register("weir_runtime_requests", help, ended.clone());
         let help = "Calls of any kind under way at the front-end, by protocol";
-        registry.register(
-            "weir_runtime_requests_in_flight",
-            help,
-            requests.open.clone(),
-        );
-        for protocol in [Protocol::Http, Protocol::Grpc] {
-            requests.ended(protocol, "ok").inc_by(0);
-            requests.open(protocol).set(0);
+        registry.register("weir_runtime_requests_in_flight", help, open.clone());
+        let counts = |protocol| Arc::new(Counts::new(protocol, &ended, &open));
+        Self {
+            http: counts(Protocol::Http),
+            grpc: counts(Protocol::Grpc),
         }
-        requests
     }
 
     /// Notes a request's begin.
     #[must_use]
     pub fn begin(&self, protocol: Protocol) -> InFlight {
-        self.open(protocol).inc();
+        let counts = match protocol {
+            Protocol::Http => &self.http,
+            Protocol::Grpc => &self.grpc,
+        };
+        counts.open.inc();
         InFlight {
-            requests: self.clone(),
-            protocol,
-            code: Code::Cancelled.label(),
+            counts: Arc::clone(counts),
+            code: Some(Code::Cancelled),
+        }
+    }
+}
+
+impl Counts {
+    fn new(protocol: Protocol, ended: &Ended, open: &Open) -> Self {
+        let protocol = protocol.label();
+        let ended = |code| ended.get_or_create_owned(&EndedLabels { protocol, code });
+        Self {
+            open: open.get_or_create_owned(&OpenLabels { protocol }),
+            ok: ended("ok"),
+            failed: Code::ALL.map(|code| (code, ended(code.label()))).to_vec(),
         }
     }
 
-    fn ended(&self, protocol: Protocol, code: &'static str) -> Counter {
-        let protocol = protocol.label();
-        self.ended
-            .get_or_create_owned(&EndedLabels { protocol, code })
-    }
-
-    fn open(&self, protocol: Protocol) -> Gauge {
-        let protocol = protocol.label();
-        self.open.get_or_create_owned(&OpenLabels { protocol })
+    fn ended(&self, code: Option<Code>) -> &Counter {
+        let Some(code) = code else { return &self.ok };
+        let known = self.failed.iter().find(|(known, _)| *known == code);
+        known.map_or(&self.ok, |(_, counter)| counter)
     }
 }
 
 impl InFlight {
     /// Ends it: `None` is success.
     pub fn finish(mut self, code: Option<Code>) {
-        self.code = code.map_or("ok", Code::label);
+        self.code = code;
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.requests.open(self.protocol).dec();
-        self.requests.ended(self.protocol, self.code).inc();
+        self.counts.open.dec();
+        self.counts.ended(self.code).inc();
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
+mod ahead;
 mod batching;
 mod ending;
 mod failures;

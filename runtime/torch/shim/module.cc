@@ -1,5 +1,7 @@
-#include <c10/core/CachingDeviceAllocator.h>
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
@@ -9,9 +11,12 @@
 #include <torch/csrc/jit/serialization/import_read.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "error.h"
+#include "meter.h"
+#include "stream.h"
 
 using torch::jit::IValue;
 
@@ -86,6 +91,7 @@ struct WeirModule {
   torch::jit::Module module;
   torch::jit::Method forward;
   at::Device device;
+  uint64_t device_bytes = 0;
   Sizes sizes;
   std::vector<std::string> texts;
   std::vector<WeirArgument> arguments;
@@ -99,6 +105,7 @@ struct WeirAnswer {
     size_t count = 0;
   };
   std::vector<Output> outputs;
+  uint64_t peak_bytes = 0;
 };
 
 namespace {
@@ -130,6 +137,16 @@ std::unique_ptr<WeirModule> load(const std::string& path, at::Device device) {
   loaded.eval();
   auto module = std::make_unique<WeirModule>(std::move(loaded), device);
   describe(*module, traced_with(path));
+  return module;
+}
+
+// Weights are copied on the default stream, and used on others, which do not wait for it.
+std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, at::Device device) {
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  weir::Metered metered(device);
+  auto module = load(path, device);
+  at::accelerator::synchronizeDevice(device.index());
+  module->device_bytes = metered.meter().current();
   return module;
 }
 
@@ -189,13 +206,18 @@ bool is_strings(const IValue& value) {
       c10::TypeKind::StringType;
 }
 
-void put(const IValue& value, WeirAnswer& answer) {
+// Contiguous, and where the caller can reach it: on the module's device or in the processor's memory.
+at::Tensor laid_out(const at::Tensor& tensor, at::Device device) {
+  TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
+  TORCH_CHECK(tensor.layout() == at::kStrided, "an output is a sparse tensor");
+  auto reachable = tensor.device() == device ? tensor : tensor.to(at::kCPU);
+  return reachable.detach().contiguous().resolve_neg();
+}
+
+void put(const IValue& value, at::Device device, WeirAnswer& answer) {
   WeirAnswer::Output output;
   if (value.isTensor()) {
-    const at::Tensor& tensor = value.toTensor();
-    TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
-    TORCH_CHECK(tensor.layout() == at::kStrided, "an output is a sparse tensor");
-    output.tensor = tensor.detach().to(at::kCPU).contiguous().resolve_neg();
+    output.tensor = laid_out(value.toTensor(), device);
   } else if (is_strings(value)) {
     put_strings(value, output);
   } else {
@@ -206,18 +228,18 @@ void put(const IValue& value, WeirAnswer& answer) {
   answer.outputs.push_back(std::move(output));
 }
 
-std::unique_ptr<WeirAnswer> flatten(const IValue& result) {
+std::unique_ptr<WeirAnswer> flatten(const IValue& result, at::Device device) {
   auto answer = std::make_unique<WeirAnswer>();
   if (result.isTuple()) {
     for (const IValue& element : result.toTupleRef().elements()) {
-      put(element, *answer);
+      put(element, device, *answer);
     }
   } else if (result.isTensorList()) {
     for (const IValue& element : result.toListRef()) {
-      put(element, *answer);
+      put(element, device, *answer);
     }
   } else {
-    put(result, *answer);
+    put(result, device, *answer);
   }
   return answer;
 }
@@ -225,11 +247,18 @@ std::unique_ptr<WeirAnswer> flatten(const IValue& result) {
 } // namespace
 
 WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error) {
-  return weir::guarded(error, [&] { *module = load(path, device_of(device)).release(); });
+  return weir::guarded(error, [&] {
+    auto on = device_of(device);
+    *module = (on.is_cuda() ? load_to_cuda(path, on) : load(path, on)).release();
+  });
 }
 
 void weir_module_free(WeirModule* module) {
   delete module;
+}
+
+uint64_t weir_module_device_bytes(const WeirModule* module) {
+  return module->device_bytes;
 }
 
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count) {
@@ -253,12 +282,19 @@ WeirStatus weir_module_run(
     c10::InferenceMode inference(options.inference_mode != 0);
     at::NoGradGuard no_gradients;
     torch::jit::GraphOptimizerEnabledGuard optimize(options.optimize != 0);
+    c10::OptionalStreamGuard stream;
+    if (options.stream != nullptr) {
+      stream.reset_stream(options.stream->stream);
+    }
+    std::optional<weir::Metered> metered;
+    if (options.metered != 0) {
+      metered.emplace(module->device);
+    }
     bool dict = count > 0 && values[0].key != nullptr;
     auto stack = dict ? keyed(values, count) : positional(*module, values, count);
-    *answer = flatten(module->forward(std::move(stack))).release();
-    if (options.empty_cache != 0 && module->device.is_cuda()) {
-      at::getDeviceAllocator(at::kCUDA)->emptyCache();
-    }
+    auto made = flatten(module->forward(std::move(stack)), module->device);
+    made->peak_bytes = metered.has_value() ? metered->meter().peak() : 0;
+    *answer = made.release();
   });
 }
 
@@ -268,6 +304,10 @@ void weir_answer_free(WeirAnswer* answer) {
 
 size_t weir_answer_count(const WeirAnswer* answer) {
   return answer->outputs.size();
+}
+
+uint64_t weir_answer_peak_bytes(const WeirAnswer* answer) {
+  return answer->peak_bytes;
 }
 
 WeirOutput weir_answer_take(WeirAnswer* answer, size_t index) {

@@ -33,10 +33,6 @@ void weir_set_cudnn(int32_t enabled) {
   at::globalContext().setUserEnabledCuDNN(enabled != 0);
 }
 
-WeirStatus weir_cuda_devices(int32_t* count, char** error) {
-  return weir::guarded(error, [&] { *count = at::detail::getCUDAHooks().deviceCount(); });
-}
-
 char* weir_open_library(const char* name) {
   if (::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
     return nullptr;

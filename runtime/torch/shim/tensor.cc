@@ -33,17 +33,10 @@ WeirStatus weir_tensor_borrow(
   });
 }
 
-WeirStatus weir_tensor_to_cuda(const at::Tensor* tensor, int32_t device, at::Tensor** copy, char** error) {
-  return weir::guarded(error, [&] {
-    auto index = static_cast<c10::DeviceIndex>(device);
-    *copy = new at::Tensor(tensor->to(at::Device(at::kCUDA, index)));
-  });
-}
-
 WeirView weir_tensor_view(const at::Tensor* tensor) {
   auto sizes = tensor->sizes();
   auto type = static_cast<int32_t>(tensor->scalar_type());
-  return {{sizes.data(), sizes.size(), type}, tensor->data_ptr(), tensor->nbytes()};
+  return {{sizes.data(), sizes.size(), type}, tensor->data_ptr(), tensor->nbytes(), tensor->is_cpu()};
 }
 
 void weir_tensor_free(at::Tensor* tensor) {

@@ -1,6 +1,7 @@
 // What the backend needs of libtorch, and no more: a module with its schema and example inputs, a
 // forward call under inference mode, strings that may hold NUL, tensors of every element type that own
-// or borrow their bytes, and the few switches Triton's parameters turn.
+// or borrow their bytes, streams and copies of a CUDA device, and the few switches Triton's parameters
+// turn.
 //
 // Every function catches all C++ exceptions. One that can fail returns a WeirStatus and, when that is
 // not WEIR_OK, puts a text into *error that the caller frees with weir_text_free.
@@ -27,6 +28,8 @@ enum WeirKind : int32_t {
 
 struct WeirModule;
 struct WeirAnswer;
+struct WeirStream;  // work of a CUDA device, done in the order it was queued in
+struct WeirEvent;   // a moment of a stream
 
 // Sizes and element type (c10::ScalarType) of a tensor; element_type is -1 where there is none.
 struct WeirShape {
@@ -55,13 +58,14 @@ struct WeirValue {
 };
 
 struct WeirRun {
-  int32_t inference_mode;  // else only without gradients
-  int32_t optimize;        // the JIT's optimised execution
-  int32_t empty_cache;     // give cached device memory back afterwards
+  int32_t inference_mode;    // else only without gradients
+  int32_t optimize;          // the JIT's optimised execution
+  int32_t metered;           // count the device memory that the run takes
+  const WeirStream* stream;  // where the module's device queues the work; null for the processor
 };
 
-// One output: a contiguous tensor in the processor's memory, which the caller owns, or strings, which
-// the answer owns.
+// One output: a contiguous tensor in the processor's memory or on the module's device, which the caller
+// owns, or strings, which the answer owns.
 struct WeirOutput {
   at::Tensor* tensor;
   const uint8_t* strings;  // as in WeirValue
@@ -76,9 +80,13 @@ void weir_module_free(WeirModule* module);
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count);
 // The shapes of the parameters, in the order they were registered.
 void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count);
+// Bytes of its CUDA device that loading took for good: parameters, buffers and constants. 0 for a module on
+// the processor.
+uint64_t weir_module_device_bytes(const WeirModule* module);
 
 // Calls `forward`. Safe to call from several threads at once. `values` are one per argument in order,
-// or with keys one per entry of the dict.
+// or with keys one per entry of the dict. With a stream it returns when the work is queued there, or
+// when the model itself waits for it; tensors on the device may only be used on that stream.
 WeirStatus weir_module_run(
     WeirModule* module,
     const WeirValue* values,
@@ -88,6 +96,8 @@ WeirStatus weir_module_run(
     char** error);
 void weir_answer_free(WeirAnswer* answer);
 size_t weir_answer_count(const WeirAnswer* answer);
+// The most bytes of the module's device that a metered run had taken at once, its inputs not counted.
+uint64_t weir_answer_peak_bytes(const WeirAnswer* answer);
 // Hands out output `index`; its tensor can be taken once.
 WeirOutput weir_answer_take(WeirAnswer* answer, size_t index);
 
@@ -98,6 +108,7 @@ struct WeirView {
   WeirShape shape;
   void* data;
   size_t bytes;
+  int32_t on_processor;  // whether `data` may be read here
 };
 
 // A tensor in the processor's memory with uninitialised elements.
@@ -110,8 +121,21 @@ WeirStatus weir_tensor_borrow(
     void (*release)(void*),
     at::Tensor** tensor,
     char** error);
-// A copy on the CUDA device of that index.
-WeirStatus weir_tensor_to_cuda(const at::Tensor* tensor, int32_t device, at::Tensor** copy, char** error);
+// A tensor in page-locked memory with uninitialised elements. Its memory is libtorch's to use again once
+// it is freed and all copies from and to it that were queued are done.
+WeirStatus weir_tensor_pinned(WeirShape shape, at::Tensor** tensor, char** error);
+// Queues, on stream `on`, the copying of a page-locked tensor to that stream's device. The copy may be
+// used on stream `reader` by work that waits for an event recorded after this call, and freed at any
+// time; so may `pinned`.
+WeirStatus weir_tensor_upload(
+    const at::Tensor* pinned,
+    const WeirStream* on,
+    const WeirStream* reader,
+    at::Tensor** copy,
+    char** error);
+// Queues, on the stream whose tensor it is, the copying to page-locked memory. The copy may be read once
+// an event recorded on the stream after this call has come; both may be freed at any time.
+WeirStatus weir_tensor_download(const at::Tensor* tensor, const WeirStream* on, at::Tensor** copy, char** error);
 
 // Shape and memory of a contiguous tensor; lives as long as the tensor.
 WeirView weir_tensor_view(const at::Tensor* tensor);
@@ -127,8 +151,30 @@ void weir_set_jit_profiling(int32_t enabled);
 void weir_set_tensor_fuser(int32_t enabled);
 void weir_set_cudnn(int32_t enabled);
 
-// How many CUDA devices are visible; libtorch_cuda must be open.
+// All that follows needs libtorch_cuda to be open.
+
+// How many CUDA devices are visible.
 WeirStatus weir_cuda_devices(int32_t* count, char** error);
+// Gives what the allocators keep for later, of the devices and of page-locked memory, back to the driver.
+// Waits for work that is queued.
+WeirStatus weir_cuda_empty_cache(char** error);
+
+// A stream of the device of that index, out of libtorch's pool: one may be handed out twice, which is
+// correct but makes its users wait for each other. For use from any thread.
+WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error);
+// Lets work that is queued on the stream from now on wait for the event.
+WeirStatus weir_stream_wait(const WeirStream* stream, const WeirEvent* event, char** error);
+// Blocks until all that is queued on the stream is done.
+WeirStatus weir_stream_synchronize(const WeirStream* stream, char** error);
+void weir_stream_free(WeirStream* stream);
+
+// An event that comes when all that is queued on the stream so far is done.
+WeirStatus weir_stream_record(const WeirStream* stream, WeirEvent** event, char** error);
+// Blocks until the event has come.
+WeirStatus weir_event_synchronize(const WeirEvent* event, char** error);
+// The time between two events that have come, by the device's clock.
+WeirStatus weir_event_elapsed(const WeirEvent* from, const WeirEvent* to, double* milliseconds, char** error);
+void weir_event_free(WeirEvent* event);
 
 // Opens a shared library for good, its symbols visible to all; null, or the loader's complaint.
 char* weir_open_library(const char* name);

@@ -19,8 +19,14 @@ pub(crate) enum Fault {
     OutOfMemory(String),
 }
 
-/// How libtorch says that memory ran out where the interpreter has turned the exception into text.
-const OUT_OF_MEMORY: [&str; 3] = ["out of memory", "can't allocate memory", "std::bad_alloc"];
+/// How libtorch says that memory ran out where the interpreter has turned the exception into text: of a
+/// device or page-locked, of the processor, and of cuBLAS, cuDNN and their like for what they take by themselves.
+const OUT_OF_MEMORY: [&str; 4] = [
+    "out of memory",
+    "can't allocate memory",
+    "std::bad_alloc",
+    "_STATUS_ALLOC_FAILED",
+];
 
 /// Heads each of the interpreter's tracebacks; the message comes after the last one.
 const TRACEBACK: &str = "Traceback of TorchScript";
@@ -31,14 +37,18 @@ impl Fault {
         if status == ffi::OK {
             return Ok(());
         }
-        let text = reason(&take(error).unwrap_or_default());
+        Err(Self::of_text(status, &take(error).unwrap_or_default()))
+    }
+
+    fn of_text(status: i32, text: &str) -> Self {
+        let text = reason(text);
         let no_memory =
             status == ffi::OUT_OF_MEMORY || OUT_OF_MEMORY.iter().any(|said| text.contains(said));
-        Err(if no_memory {
+        if no_memory {
             Self::OutOfMemory(text)
         } else {
             Self::Raised(text)
-        })
+        }
     }
 
     /// As a batch's failure, in Triton's words.
@@ -129,6 +139,31 @@ mod tests {
             reason(text),
             "RuntimeError: shape '[1, 4]' is invalid for input of size 8"
         );
+    }
+
+    #[test]
+    fn knows_that_memory_ran_out_by_class_and_by_text() {
+        let lost = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity";
+        for (status, text) in [
+            (ffi::OUT_OF_MEMORY, "whatever it says"),
+            (1, lost),
+            (1, "CUDA error: out of memory"),
+            (
+                1,
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            ),
+            (
+                1,
+                "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory",
+            ),
+        ] {
+            assert!(
+                matches!(Fault::of_text(status, text), Fault::OutOfMemory(_)),
+                "{text}"
+            );
+        }
+        let other = "CUDA error: an illegal memory access was encountered";
+        assert!(matches!(Fault::of_text(1, other), Fault::Raised(_)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module` and `process`
-//! call them; each wraps what it calls so that nothing unsafe is left to its callers.
+//! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module`, `stream` and
+//! `process` call them; each wraps what it calls so that nothing unsafe is left to its callers.
 
 #![expect(
     unsafe_code,
@@ -28,6 +28,18 @@ pub(crate) struct RawModule {
 /// A `WeirAnswer`.
 #[repr(C)]
 pub(crate) struct RawAnswer {
+    opaque: [u8; 0],
+}
+
+/// A `WeirStream`.
+#[repr(C)]
+pub(crate) struct RawStream {
+    opaque: [u8; 0],
+}
+
+/// A `WeirEvent`.
+#[repr(C)]
+pub(crate) struct RawEvent {
     opaque: [u8; 0],
 }
 
@@ -63,7 +75,8 @@ pub(crate) struct RawValue {
 pub(crate) struct RawRun {
     pub(crate) inference_mode: i32,
     pub(crate) optimize: i32,
-    pub(crate) empty_cache: i32,
+    pub(crate) metered: i32,
+    pub(crate) stream: *const RawStream,
 }
 
 #[repr(C)]
@@ -79,6 +92,7 @@ pub(crate) struct RawView {
     pub(crate) shape: RawShape,
     pub(crate) data: *mut c_void,
     pub(crate) bytes: usize,
+    pub(crate) on_processor: i32,
 }
 
 unsafe extern "C" {
@@ -99,6 +113,7 @@ unsafe extern "C" {
         shapes: *mut *const RawShape,
         count: *mut usize,
     );
+    pub(crate) fn weir_module_device_bytes(module: *const RawModule) -> u64;
     pub(crate) fn weir_module_run(
         module: *mut RawModule,
         values: *const RawValue,
@@ -109,6 +124,7 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn weir_answer_free(answer: *mut RawAnswer);
     pub(crate) fn weir_answer_count(answer: *const RawAnswer) -> usize;
+    pub(crate) fn weir_answer_peak_bytes(answer: *const RawAnswer) -> u64;
     pub(crate) fn weir_answer_take(answer: *mut RawAnswer, index: usize) -> RawOutput;
     pub(crate) fn weir_archive_inspect(
         path: *const c_char,
@@ -129,9 +145,21 @@ unsafe extern "C" {
         tensor: *mut *mut RawTensor,
         error: *mut *mut c_char,
     ) -> i32;
-    pub(crate) fn weir_tensor_to_cuda(
+    pub(crate) fn weir_tensor_pinned(
+        shape: RawShape,
+        tensor: *mut *mut RawTensor,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_upload(
+        pinned: *const RawTensor,
+        on: *const RawStream,
+        reader: *const RawStream,
+        copy: *mut *mut RawTensor,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_tensor_download(
         tensor: *const RawTensor,
-        device: i32,
+        on: *const RawStream,
         copy: *mut *mut RawTensor,
         error: *mut *mut c_char,
     ) -> i32;
@@ -144,6 +172,33 @@ unsafe extern "C" {
     pub(crate) fn weir_set_tensor_fuser(enabled: i32);
     pub(crate) fn weir_set_cudnn(enabled: i32);
     pub(crate) fn weir_cuda_devices(count: *mut i32, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_cuda_empty_cache(error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_stream_new(
+        device: i32,
+        stream: *mut *mut RawStream,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_stream_wait(
+        stream: *const RawStream,
+        event: *const RawEvent,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_stream_synchronize(stream: *const RawStream, error: *mut *mut c_char)
+    -> i32;
+    pub(crate) fn weir_stream_free(stream: *mut RawStream);
+    pub(crate) fn weir_stream_record(
+        stream: *const RawStream,
+        event: *mut *mut RawEvent,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_event_synchronize(event: *const RawEvent, error: *mut *mut c_char) -> i32;
+    pub(crate) fn weir_event_elapsed(
+        from: *const RawEvent,
+        to: *const RawEvent,
+        milliseconds: *mut f64,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_event_free(event: *mut RawEvent);
     pub(crate) fn weir_open_library(name: *const c_char) -> *mut c_char;
     pub(crate) fn weir_text_free(text: *mut c_char);
 }

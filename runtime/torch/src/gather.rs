@@ -41,6 +41,11 @@ pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> 
     Ok(())
 }
 
+/// Bytes that the batch tensor takes; 0 for strings, which are no tensor.
+pub(crate) fn bytes(column: &Column) -> usize {
+    column.shape.elements() * column.datatype.size().unwrap_or(0)
+}
+
 /// The part's bytes, where they are the whole column as it stands.
 pub(crate) fn alone(column: &Column) -> Option<&Bytes> {
     match column.parts.as_slice() {

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
-use weir_runtime::backend::{Answer, Batch, Column, Instance, ModelError, Signature, TensorConfig};
+use weir_runtime::backend::{
+    Affinity, Answer, Batch, Column, Instance, ModelError, Overlap, Pending, Signature, Started,
+    TensorConfig, Timing,
+};
 
 use crate::binding::Binding;
 use crate::element;
-use crate::runner::{Outcome, Runner};
+use crate::runner::{Call, Outcome, Place, QueuedCall, Runner};
+use crate::settings::Cache;
 use crate::stopwatch::Stopwatch;
 
 /// A signature and how it maps to `forward`.
@@ -19,7 +23,7 @@ pub(crate) struct Plan {
     pub(crate) outputs: Vec<usize>,
 }
 
-/// A model on one thread of one device.
+/// A model on one device.
 #[derive(Debug)]
 pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
@@ -28,6 +32,29 @@ pub(crate) struct TorchInstance {
 
 impl Instance for TorchInstance {
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+        self.start(batch)?.finish()
+    }
+
+    /// Intra-operation threads are a pool of the thread that calls, and so are cuBLAS's and cuDNN's handles.
+    fn affinity(&self) -> Affinity {
+        match (&self.runner.place, self.runner.intra_op_threads) {
+            (Place::Processor, 1) => Affinity::None,
+            (Place::Processor | Place::Cuda(_), _) => Affinity::Thread,
+        }
+    }
+
+    fn overlap(&self) -> Overlap {
+        match &self.runner.place {
+            Place::Processor => Overlap::None,
+            Place::Cuda(gpu) => match gpu.cache {
+                Cache::Keep => Overlap::OneAhead,
+                // Emptying waits for what is queued: an answer would wait for the next batch's.
+                Cache::Empty => Overlap::None,
+            },
+        }
+    }
+
+    fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
         let inputs = &self.plan.signature.inputs;
         let columns: Vec<Option<&Column>> = inputs
             .iter()
@@ -38,19 +65,51 @@ impl Instance for TorchInstance {
                     .find(|column| *column.name == *input.name)
             })
             .collect();
-        let (outcomes, mut timing) = self.runner.run(&self.plan.binding, &columns)?;
+        match self.runner.start(&self.plan.binding, &columns)? {
+            Call::Done(outcomes, timing) => self
+                .plan
+                .answer(&outcomes, batch.rows, timing)
+                .map(Started::Done),
+            Call::Queued(call) => Ok(Started::Pending(Box::new(QueuedBatch {
+                plan: Arc::clone(&self.plan),
+                call,
+                rows: batch.rows,
+            }))),
+        }
+    }
+}
+
+/// A batch that a device works on.
+struct QueuedBatch {
+    plan: Arc<Plan>,
+    call: QueuedCall,
+    rows: usize,
+}
+
+impl Pending for QueuedBatch {
+    fn finish(self: Box<Self>) -> Result<Answer, ModelError> {
+        let (outcomes, timing) = self.call.finish()?;
+        self.plan.answer(&outcomes, self.rows, timing)
+    }
+}
+
+impl Plan {
+    fn answer(
+        &self,
+        outcomes: &[Outcome],
+        rows: usize,
+        mut timing: Timing,
+    ) -> Result<Answer, ModelError> {
         let mut stopwatch = Stopwatch::start();
-        let outputs = self.plan.name(&outcomes, batch.rows)?;
-        timing.output = stopwatch.lap();
+        let outputs = self.name(outcomes, rows)?;
+        timing.output += stopwatch.lap();
         Ok(Answer {
             outputs,
             parameters: Vec::new(),
             timing,
         })
     }
-}
 
-impl Plan {
     /// Picks the signature's outputs and checks them against it.
     fn name(&self, outcomes: &[Outcome], rows: usize) -> Result<Vec<Tensor>, ModelError> {
         let rows = (self.signature.max_batch_size > 0).then_some(rows);
@@ -120,5 +179,18 @@ fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Resu
             "output '{name}' has {first} rows for a batch of {rows}"
         ))),
         Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engine may run an instance on another thread than made it, and finish a batch on a third.
+    #[test]
+    fn an_instance_and_what_it_started_may_change_thread() {
+        fn may_change_thread<T: Send>() {}
+        may_change_thread::<TorchInstance>();
+        may_change_thread::<QueuedBatch>();
     }
 }

@@ -2,16 +2,19 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSource, Signature};
 
+use crate::cuda_lanes::CudaLanes;
 use crate::file;
 use crate::instance::{Plan, TorchInstance};
+use crate::memory::Cap;
 use crate::module::Module;
 use crate::process;
-use crate::runner::Runner;
+use crate::runner::{Gpu, Place, Runner};
 use crate::settings::Settings;
 use crate::{binding, infer};
 
@@ -32,18 +35,20 @@ impl Backend for TorchBackend {
         let settings = Settings::parse(&source.parameters)?;
         file::check(&source.path)?;
         process::apply(&source.name, settings.process);
-        let device = source.devices.first().copied().unwrap_or(Device::Cpu);
-        let mut modules = HashMap::new();
-        for &device in source.devices.iter().chain([&device]) {
-            if let Entry::Vacant(place) = modules.entry(device) {
-                place.insert(load_module(&source.path, device)?);
-            }
-        }
-        let first = runner(&settings, Arc::clone(&modules[&device]), device);
-        Ok(Arc::new(TorchModel {
-            plan: Arc::new(plan(source, &first)?),
-            modules: Mutex::new(modules),
+        let first = source.devices.first().copied().unwrap_or(Device::Cpu);
+        let weights = Weights {
             path: source.path.clone(),
+            devices: source.devices.clone(),
+            memory_limit: settings.memory_limit,
+            by_device: Mutex::default(),
+        };
+        for &device in source.devices.iter().chain([&first]) {
+            weights.on(device)?;
+        }
+        let plan = plan(source, &runner(&settings, weights.on(first)?, first)?)?;
+        Ok(Arc::new(TorchModel {
+            plan: Arc::new(plan),
+            weights,
             settings,
         }))
     }
@@ -53,10 +58,25 @@ impl Backend for TorchBackend {
 #[derive(Debug)]
 struct TorchModel {
     plan: Arc<Plan>,
-    /// Weights by device, shared by the instances there.
-    modules: Mutex<HashMap<Device, Arc<Module>>>,
-    path: PathBuf,
+    weights: Weights,
     settings: Settings,
+}
+
+/// Weights by device, shared by the instances there.
+#[derive(Debug)]
+struct Weights {
+    path: PathBuf,
+    /// One for each instance there will be.
+    devices: Vec<Device>,
+    memory_limit: Option<NonZeroU64>,
+    by_device: Mutex<HashMap<Device, Loaded>>,
+}
+
+/// A module on one device.
+#[derive(Clone, Debug)]
+struct Loaded {
+    module: Arc<Module>,
+    cap: Option<Arc<Cap>>,
 }
 
 impl Model for TorchModel {
@@ -65,31 +85,60 @@ impl Model for TorchModel {
     }
 
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match modules.entry(device) {
-            Entry::Occupied(place) => place.into_mut(),
-            Entry::Vacant(place) => place.insert(load_module(&self.path, device)?),
-        };
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),
-            runner: runner(&self.settings, Arc::clone(module), device),
+            runner: runner(&self.settings, self.weights.on(device)?, device)?,
         }))
     }
 }
 
-fn load_module(path: &std::path::Path, device: Device) -> Result<Arc<Module>, LoadError> {
-    Module::load(path, device)
-        .map(Arc::new)
-        .map_err(|fault| fault.of_load(&format!("model file '{}'", path.display())))
+impl Weights {
+    /// Those on that device, which are loaded by the first who asks.
+    fn on(&self, device: Device) -> Result<Loaded, LoadError> {
+        let mut by_device = self
+            .by_device
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match by_device.entry(device) {
+            Entry::Occupied(place) => Ok(place.get().clone()),
+            Entry::Vacant(place) => Ok(place.insert(self.load(device)?).clone()),
+        }
+    }
+
+    fn load(&self, device: Device) -> Result<Loaded, LoadError> {
+        let what = format!("model file '{}'", self.path.display());
+        let module = Module::load(&self.path, device).map_err(|fault| fault.of_load(&what))?;
+        let cap = match (device, self.memory_limit) {
+            (Device::Cpu, _) | (Device::Cuda(_), None) => None,
+            (Device::Cuda(_), Some(limit)) => {
+                let instances = self.devices.iter().filter(|on| **on == device).count();
+                let cap = Cap::new(limit, module.device_bytes(), instances);
+                let cap = cap.map_err(|reason| LoadError::Device(format!("{what}: {reason}")))?;
+                Some(Arc::new(cap))
+            }
+        };
+        Ok(Loaded {
+            module: Arc::new(module),
+            cap,
+        })
+    }
 }
 
-fn runner(settings: &Settings, module: Arc<Module>, device: Device) -> Runner {
-    Runner {
-        module,
-        device,
+fn runner(settings: &Settings, loaded: Loaded, device: Device) -> Result<Runner, LoadError> {
+    let place = match device {
+        Device::Cpu => Place::Processor,
+        Device::Cuda(index) => Place::Cuda(Gpu {
+            lanes: CudaLanes::new(index).map_err(|fault| fault.of_load("CUDA streams"))?,
+            cap: loaded.cap,
+            cache: settings.cache,
+        }),
+    };
+    Ok(Runner {
+        module: loaded.module,
+        place,
         options: settings.run,
         intra_op_threads: settings.intra_op_threads,
-    }
+    })
 }
 
 /// Takes the configuration's word where it says all, else finds the rest out.
@@ -109,4 +158,24 @@ fn plan(source: &ModelSource, runner: &Runner) -> Result<Plan, LoadError> {
         outputs: binding::outputs(&signature.outputs),
         signature,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn instances_of_a_device_have_one_copy_of_the_weights() {
+        let weights = Weights {
+            path: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/mlp.pt"),
+            devices: vec![Device::Cpu; 2],
+            memory_limit: NonZeroU64::new(1),
+            by_device: Mutex::default(),
+        };
+        let [first, second] = [(); 2].map(|()| weights.on(Device::Cpu).unwrap());
+        assert!(Arc::ptr_eq(&first.module, &second.module));
+        assert!(first.cap.is_none(), "GPU_MEM_LIMIT is not the processor's");
+    }
 }

@@ -12,12 +12,15 @@ use weir_runtime::backend::Device;
 
 use crate::fault::Fault;
 use crate::ffi::{self, RawAnswer, RawArgument, RawModule, RawRun, RawShape, RawValue};
+use crate::process;
+use crate::stream::Stream;
 use crate::tensor::{Tensor, sizes_of};
 
 /// Weights and code on one device, shared by all instances there.
 #[derive(Debug)]
 pub(crate) struct Module {
     raw: *mut RawModule,
+    device: Device,
     arguments: Vec<Argument>,
 }
 
@@ -89,14 +92,28 @@ pub(crate) struct RunOptions {
     pub(crate) inference_mode: bool,
     /// The JIT's optimised execution.
     pub(crate) optimize: bool,
-    /// Give cached device memory back after each run.
-    pub(crate) empty_cache: bool,
+}
+
+/// Whether a run's device memory is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metering {
+    On,
+    Off,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) outputs: Vec<Output>,
+    /// The most bytes of the module's device it had taken at once, beyond its inputs; 0 where nobody
+    /// counted.
+    pub(crate) peak: u64,
 }
 
 /// One output of a run.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Contiguous, in the processor's memory.
+    /// Contiguous, in the processor's memory or on the module's device.
     Tensor(Tensor),
     /// Elements as in [`Value::Strings`], and how many.
     Strings { data: Bytes, count: usize },
@@ -106,16 +123,20 @@ impl Module {
     /// Loads a TorchScript file onto a device.
     pub(crate) fn load(path: &Path, device: Device) -> Result<Self, Fault> {
         let path = c_path(path)?;
-        let device = match device {
+        let index = match device {
             Device::Cpu => -1,
             Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
         };
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: `path` is NUL-terminated, and both results are places to write to.
-        let status = unsafe { ffi::weir_module_load(path.as_ptr(), device, &mut raw, &mut error) };
+        let status = unsafe { ffi::weir_module_load(path.as_ptr(), index, &mut raw, &mut error) };
         Fault::check(status, error)?;
         let arguments = arguments(raw);
-        Ok(Self { raw, arguments })
+        Ok(Self {
+            raw,
+            device,
+            arguments,
+        })
     }
 
     /// The arguments of `forward`, without `self`.
@@ -136,8 +157,21 @@ impl Module {
         }
     }
 
-    /// Calls `forward`.
-    pub(crate) fn run(&self, values: &Values, options: RunOptions) -> Result<Vec<Output>, Fault> {
+    /// Bytes its parameters, buffers and constants take of its CUDA device; 0 on the processor.
+    pub(crate) fn device_bytes(&self) -> u64 {
+        // SAFETY: the module is alive.
+        unsafe { ffi::weir_module_device_bytes(self.raw) }
+    }
+
+    /// Calls `forward`. With a stream of the module's device the work is queued there, and tensors among
+    /// the outputs are what they will be once it is done.
+    pub(crate) fn run(
+        &self,
+        values: &Values,
+        options: RunOptions,
+        metering: Metering,
+        stream: Option<&Stream>,
+    ) -> Result<Run, Fault> {
         let raw_values: Vec<RawValue> = match values {
             Values::Positional(values) => {
                 values.iter().map(|value| raw_value(None, value)).collect()
@@ -155,20 +189,29 @@ impl Module {
                 self.raw,
                 raw_values.as_ptr(),
                 raw_values.len(),
-                raw_run(options),
+                raw_run(options, metering, stream),
                 &mut answer,
                 &mut error,
             )
         };
         Fault::check(status, error)?;
-        Ok(outputs(answer))
+        Ok(take_run(answer))
     }
 }
 
 impl Drop for Module {
+    /// The last instance is gone: what the model had of a device is of use to others.
     fn drop(&mut self) {
         // SAFETY: we own it, and nothing uses it after this.
         unsafe { ffi::weir_module_free(self.raw) }
+        match self.device {
+            Device::Cpu => {}
+            Device::Cuda(_) => {
+                if let Err(fault) = process::empty_cuda_cache() {
+                    tracing::warn!(%fault, "memory of an unloaded model stays cached");
+                }
+            }
+        }
     }
 }
 
@@ -287,26 +330,27 @@ fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
     raw
 }
 
-fn raw_run(options: RunOptions) -> RawRun {
+fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> RawRun {
     let RunOptions {
         inference_mode,
         optimize,
-        empty_cache,
     } = options;
     RawRun {
         inference_mode: inference_mode.into(),
         optimize: optimize.into(),
-        empty_cache: empty_cache.into(),
+        metered: (metering == Metering::On).into(),
+        stream: stream.map_or(ptr::null(), Stream::as_raw),
     }
 }
 
-fn outputs(answer: *mut RawAnswer) -> Vec<Output> {
+fn take_run(answer: *mut RawAnswer) -> Run {
     // SAFETY: the answer is ours; its tensors are taken once, its strings copied before it is freed.
     unsafe {
         let count = ffi::weir_answer_count(answer);
         let outputs = (0..count).map(|index| output(answer, index)).collect();
+        let peak = ffi::weir_answer_peak_bytes(answer);
         ffi::weir_answer_free(answer);
-        outputs
+        Run { outputs, peak }
     }
 }
 
@@ -325,3 +369,6 @@ unsafe fn output(answer: *mut RawAnswer, index: usize) -> Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,15 @@ pub(crate) fn cuda_devices() -> Result<usize, Fault> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// Gives the memory that libtorch's CUDA allocators keep for later back to the driver. Waits for queued
+/// work, of all models.
+pub(crate) fn empty_cuda_cache() -> Result<(), Fault> {
+    let mut error = ptr::null_mut();
+    // SAFETY: `error` is a place to write to.
+    let status = unsafe { ffi::weir_cuda_empty_cache(&mut error) };
+    Fault::check(status, error)
+}
+
 fn first_wins<T: Copy + PartialEq + std::fmt::Debug>(
     model: &str,
     name: &str,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::fault::Fault;
 use crate::ffi::{self, RawShape, RawTensor};
+use crate::stream::Stream;
 
 /// A tensor that libtorch counts references to.
 #[derive(Debug)]
@@ -32,13 +33,23 @@ impl Tensor {
         let status =
             unsafe { ffi::weir_tensor_empty(shape(element_type, sizes), &mut raw, &mut error) };
         Fault::check(status, error)?;
-        let tensor = Self { raw };
-        let (data, size) = tensor.memory();
-        if size > 0 {
-            // SAFETY: the tensor was just made, is contiguous and has `size` bytes; nobody else has it.
-            fill(unsafe { std::slice::from_raw_parts_mut(data.cast(), size) });
-        }
-        Ok(tensor)
+        // SAFETY: the tensor was just made, on the processor.
+        Ok(unsafe { Self { raw }.fill(fill) })
+    }
+
+    /// As [`Tensor::filled`], in page-locked memory, which a device copies from by itself.
+    pub(crate) fn pinned(
+        element_type: i32,
+        sizes: &[i64],
+        fill: impl FnOnce(&mut [MaybeUninit<u8>]),
+    ) -> Result<Self, Fault> {
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `sizes` outlives the call, and both results are places to write to.
+        let status =
+            unsafe { ffi::weir_tensor_pinned(shape(element_type, sizes), &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        // SAFETY: the tensor was just made, in the processor's memory.
+        Ok(unsafe { Self { raw }.fill(fill) })
     }
 
     /// A tensor over `data`, which lives until the last tensor on it is gone, the model's outputs
@@ -82,14 +93,35 @@ impl Tensor {
         self.raw
     }
 
-    /// A copy on the CUDA device of that index.
-    pub(crate) fn to_cuda(&self, device: usize) -> Result<Self, Fault> {
-        let device = i32::try_from(device).unwrap_or(i32::MAX);
+    /// Queues, on `on`, its copying to the device; work on `reader` may use the copy after an event that is
+    /// recorded on `on` from now on. For a [`Tensor::pinned`] one. Both may be dropped at any time:
+    /// libtorch does not use their memory again before queued work is done with it.
+    pub(crate) fn upload(&self, on: &Stream, reader: &Stream) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `self.raw` is a live tensor.
-        let status = unsafe { ffi::weir_tensor_to_cuda(self.raw, device, &mut raw, &mut error) };
+        // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are places to
+        // write to.
+        let status = unsafe {
+            ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, &mut error)
+        };
         Fault::check(status, error)?;
         Ok(Self { raw })
+    }
+
+    /// Queues, on the stream it was made on, its copying to page-locked memory. The copy's bytes are there
+    /// once an event has come that was recorded after this. Both may be dropped at any time.
+    pub(crate) fn download(&self, on: &Stream) -> Result<Self, Fault> {
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: as in `upload`.
+        let status =
+            unsafe { ffi::weir_tensor_download(self.raw, on.as_raw(), &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        Ok(Self { raw })
+    }
+
+    /// Whether its elements lie in the processor's memory, not a device's.
+    pub(crate) fn on_processor(&self) -> bool {
+        // SAFETY: `self.raw` is a live tensor.
+        unsafe { ffi::weir_tensor_view(self.raw) }.on_processor != 0
     }
 
     /// `c10::ScalarType`.
@@ -113,6 +145,17 @@ impl Tensor {
     /// tensors in the processor's memory, which the shim's outputs are.
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Memory(self))
+    }
+
+    /// # Safety
+    /// The tensor must be contiguous, in the processor's memory, and nobody else's.
+    unsafe fn fill(self, fill: impl FnOnce(&mut [MaybeUninit<u8>])) -> Self {
+        let (data, size) = self.memory();
+        if size > 0 {
+            // SAFETY: the caller says that these bytes are there and ours alone.
+            fill(unsafe { std::slice::from_raw_parts_mut(data.cast(), size) });
+        }
+        self
     }
 
     fn memory(&self) -> (*mut u8, usize) {

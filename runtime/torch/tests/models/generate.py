@@ -91,6 +91,15 @@ class NanInf(nn.Module):
         return odd.expand(x.size(0), 3) + x[:, :1] * 0
 
 
+class Hungry(nn.Module):
+    """Wants more memory than there is for any negative number, and gives its input back for others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool((x < 0).any()):
+            x = x.new_zeros([1 << 45]).narrow(0, 0, 1).expand_as(x)
+        return x
+
+
 class Scalar(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.sum()
@@ -156,6 +165,7 @@ SCRIPTED = {
     "slow": Slow,
     "masked_mean": MaskedMean,
     "nan_inf": NanInf,
+    "hungry": Hungry,
     "scalar": Scalar,
     "in_place": InPlace,
     "batch_mean": BatchMean,

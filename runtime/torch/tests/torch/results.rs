@@ -244,6 +244,17 @@ fn a_raised_error_says_why_and_the_next_batch_runs() {
 }
 
 #[test]
+fn memory_that_runs_out_is_told_apart_and_the_next_batch_runs() {
+    let t = |name| tensor(name, DataType::Fp32, &[1]);
+    let mut instance = instance(&configured("hungry", 4, vec![t("x")], vec![t("y")]));
+    let request = |value| vec![whole("x", DataType::Fp32, &[1, 1], floats(&[value]))];
+    let error = run(&mut *instance, request(-1.0)).unwrap_err();
+    assert!(matches!(error, ModelError::OutOfMemory(_)), "{error}");
+    let outputs = run(&mut *instance, request(1.0)).unwrap();
+    assert_eq!(as_floats(&outputs[0]), [1.0]);
+}
+
+#[test]
 fn two_instances_share_a_model_on_two_threads() {
     let model = load(&add_sub());
     let each = || {

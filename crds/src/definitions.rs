@@ -1,0 +1,26 @@
+//! The custom resource definitions, as the API server takes them.
+
+/// A custom resource definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Name of the resource: `inferenceservices.serving.kserve.io`.
+    pub name: &'static str,
+    /// The whole manifest.
+    pub yaml: &'static str,
+}
+
+/// The definitions of all three kinds. `make generate` writes them from the types.
+pub const DEFINITIONS: [Definition; 3] = [
+    Definition {
+        name: "inferenceservices.serving.kserve.io",
+        yaml: include_str!("../yaml/inferenceservices.yaml"),
+    },
+    Definition {
+        name: "servingruntimes.serving.kserve.io",
+        yaml: include_str!("../yaml/servingruntimes.yaml"),
+    },
+    Definition {
+        name: "clusterservingruntimes.serving.kserve.io",
+        yaml: include_str!("../yaml/clusterservingruntimes.yaml"),
+    },
+];

@@ -1,0 +1,102 @@
+//! `InferenceService`: a model, served.
+
+mod auto_scaling;
+mod component;
+mod explainer;
+mod logger;
+mod model;
+mod predictor;
+mod status;
+
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+
+pub use auto_scaling::{
+    AuthenticationReference, AutoScaling, ExternalAuthentication, ExternalMetric,
+    ExternalMetricSource, Metric, MetricKind, MetricTarget, MetricsBackend, PodMetric,
+    PodMetricSource, PodMetricsBackend, ResourceMetric, ResourceMetricSource, TargetKind,
+};
+pub use component::{Batcher, Component, ScaleMetric};
+pub use explainer::{Art, ArtKind, Explainer, Transformer};
+pub use logger::{LogMode, Logger, LoggerStorage};
+pub use model::{
+    Confidential, Framework, Model, ModelFormat, ModelStorage, Protocol, Storage, StorageUri,
+};
+pub use predictor::{Predictor, Worker};
+pub use status::{
+    Address, CanaryStatus, ComponentStatus, Condition, ConditionStatus, FailureInfo, FailureReason,
+    InferenceServiceStatus, ModelCopies, ModelState, ModelStates, ModelStatus, Traffic,
+    TransitionStatus,
+};
+
+use crate::rules;
+
+/// What an InferenceService asks for.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "serving.kserve.io",
+    version = "v1beta1",
+    kind = "InferenceService",
+    plural = "inferenceservices",
+    shortname = "isvc",
+    namespaced,
+    doc = "A model, served over the Open Inference protocol.",
+    derive = "PartialEq",
+    validation = Rule::new(rules::NAME).message(rules::NAME_MESSAGE),
+    validation = Rule::new(rules::NAME_LENGTH).message(rules::NAME_LENGTH_MESSAGE),
+    status = "InferenceServiceStatus",
+    scale(
+        spec_replicas_path = ".spec.predictor.minReplicas",
+        status_replicas_path = ".status.modelStatus.copies.totalCopies"
+    ),
+    printcolumn = r#"{"name":"URL","type":"string","jsonPath":".status.url"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Prev","type":"integer","jsonPath":".status.components.predictor.traffic[?(@.tag=='prev')].percent"}"#,
+    printcolumn = r#"{"name":"Latest","type":"integer","jsonPath":".status.components.predictor.traffic[?(@.latestRevision==true)].percent"}"#,
+    printcolumn = r#"{"name":"PrevRolledoutRevision","type":"string","jsonPath":".status.components.predictor.traffic[?(@.tag=='prev')].revisionName"}"#,
+    printcolumn = r#"{"name":"LatestReadyRevision","type":"string","jsonPath":".status.components.predictor.traffic[?(@.latestRevision==true)].revisionName"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::service()))]
+pub struct InferenceServiceSpec {
+    /// What serves the model.
+    #[schemars(transform = one_replica_by_default)]
+    pub predictor: Predictor,
+    /// Containers that requests pass before and after the predictor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transformer: Option<Box<Transformer>>,
+    /// What explains the model's answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explainer: Option<Box<Explainer>>,
+    /// Other variants of the predictor, each with its share of the traffic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub canary: Vec<Canary>,
+}
+
+/// A variant of the predictor that takes part of the traffic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::canary()))]
+pub struct Canary {
+    /// Written over the stable predictor; its name is required.
+    pub predictor: Predictor,
+    /// Share of the requests, in percent. 0 deploys it without traffic.
+    #[schemars(range(min = 0, max = 100))]
+    pub traffic_percent: i32,
+}
+
+/// The scale subresource reads `spec.predictor.minReplicas` and fails where it is absent, so the
+/// API server fills it in. Elsewhere the default is [`crate::with_defaults`]'s to give: a canary
+/// without the field takes a share of the stable predictor's.
+fn one_replica_by_default(schema: &mut Schema) {
+    if let Some(field) = schema.pointer_mut("/properties/minReplicas")
+        && let Some(field) = field.as_object_mut()
+    {
+        field.insert("default".to_owned(), crate::MIN_REPLICAS.into());
+        // Not nullable: a null would stand in the way of the default.
+        field.insert("type".to_owned(), "integer".into());
+    }
+}

@@ -1,0 +1,39 @@
+//! The Kubernetes API types of Weir: KServe's `InferenceService` (`serving.kserve.io/v1beta1`),
+//! `ServingRuntime` and `ClusterServingRuntime` (`v1alpha1`), with the same JSON names.
+//!
+//! The types hold what the user wrote. [`with_defaults`] is what it means, [`unsupported`] names what
+//! KServe has and Weir does not, and [`read`] turns YAML into objects or into every [`Mistake`] in it.
+//! `yaml/` holds the custom resource definitions, generated from the types: see [`DEFINITIONS`].
+
+mod defaults;
+mod definitions;
+mod mistake;
+mod nearest;
+mod places;
+mod pod;
+mod quantity;
+mod read;
+mod rules;
+mod shape;
+mod support;
+mod yaml;
+
+pub mod inference_service;
+pub mod serving_runtime;
+
+pub use defaults::{
+    BATCH_MAX_LATENCY, BATCH_MAX_SIZE, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER,
+    with_defaults,
+};
+pub use definitions::{DEFINITIONS, Definition};
+pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
+pub use mistake::{Mistake, Place, Problem};
+pub use places::Places;
+pub use read::{Manifest, Object, read};
+pub use serving_runtime::{
+    ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec,
+};
+pub use support::{Effect, Unsupported, unsupported, unsupported_in_runtime};
+
+/// API group of all three kinds: KServe's, so that people's manifests keep working.
+pub const GROUP: &str = "serving.kserve.io";

@@ -1,0 +1,107 @@
+//! Which kind of object a document is.
+
+use super::Found;
+use crate::GROUP;
+use crate::mistake::Problem;
+use crate::nearest::nearest;
+use crate::yaml::{Content, Node};
+
+/// What a document is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    InferenceService,
+    ServingRuntime,
+    ClusterServingRuntime,
+    Other { kind: String, name: String },
+}
+
+/// The kinds and their versions, for a sentence.
+const KNOWN: &str = "InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
+                     ClusterServingRuntime in serving.kserve.io/v1alpha1";
+
+const OURS: [&str; 3] = [
+    "InferenceService",
+    "ServingRuntime",
+    "ClusterServingRuntime",
+];
+
+/// The other kinds of KServe's group. Passing them over would leave a user waiting for something
+/// that nobody will do.
+const KSERVES: [&str; 9] = [
+    "InferenceGraph",
+    "TrainedModel",
+    "ClusterStorageContainer",
+    "LocalModelCache",
+    "LocalModelNamespaceCache",
+    "LocalModelNode",
+    "LocalModelNodeGroup",
+    "LLMInferenceService",
+    "LLMInferenceServiceConfig",
+];
+
+impl Kind {
+    /// What a document is.
+    ///
+    /// # Errors
+    ///
+    /// It is no object, or of a kind that it would be wrong to pass over.
+    pub(super) fn of(node: &Node) -> Result<Self, Found> {
+        if !matches!(node.content, Content::Map(_)) {
+            let expected = "a mapping with apiVersion and kind";
+            let found = node.described();
+            let problem = Problem::WrongType { expected, found };
+            return Err((node.place, String::new(), problem));
+        }
+        let text = |field: &str| {
+            let text = node.field(field).and_then(Node::text);
+            text.ok_or_else(|| (node.place, field.to_owned(), Problem::Missing))
+        };
+        let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        if let Some(kind) = Self::ours(api_version, kind) {
+            return Ok(kind);
+        }
+        if let Some(problem) = refusal(api_version, kind) {
+            let place = node.field("kind").map_or(node.place, |kind| kind.place);
+            return Err((place, "kind".to_owned(), problem));
+        }
+        let name = node
+            .field("metadata")
+            .and_then(|metadata| metadata.field("name"));
+        Ok(Self::Other {
+            kind: kind.to_owned(),
+            name: name.and_then(Node::text).unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn ours(api_version: &str, kind: &str) -> Option<Self> {
+        match (api_version, kind) {
+            ("serving.kserve.io/v1beta1", "InferenceService") => Some(Self::InferenceService),
+            ("serving.kserve.io/v1alpha1", "ServingRuntime") => Some(Self::ServingRuntime),
+            ("serving.kserve.io/v1alpha1", "ClusterServingRuntime") => {
+                Some(Self::ClusterServingRuntime)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Why a kind that is not ours may not be passed over: it is KServe's, or was meant to be.
+fn refusal(api_version: &str, kind: &str) -> Option<Problem> {
+    let in_group = api_version.split('/').next() == Some(GROUP);
+    if in_group && KSERVES.contains(&kind) {
+        return Some(Problem::UnsupportedKind(kind.to_owned()));
+    }
+    let nearest = nearest(OURS, kind);
+    (in_group || nearest.is_some()).then(|| Problem::UnknownKind {
+        kind: kind.to_owned(),
+        api_version: api_version.to_owned(),
+        known: KNOWN,
+        nearest: nearest.filter(|nearest| *nearest != kind),
+    })
+}
+
+/// Whether a document is a list of objects, as `kubectl get -o yaml` prints them.
+pub(super) fn is_list(node: &Node) -> bool {
+    let text = |field| node.field(field).and_then(Node::text);
+    text("apiVersion") == Some("v1") && text("kind") == Some("List")
+}

@@ -1,0 +1,158 @@
+//! What a manifest may look like, from the JSON schemas of the types.
+
+mod known;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+pub(crate) use known::Shapes;
+
+use crate::pod::STANDS_FOR;
+
+/// What a value may look like.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// Anything.
+    Any,
+    /// A mapping with known fields.
+    Object(Fields),
+    /// A mapping with keys of the user's.
+    Map(Box<Shape>),
+    /// A list.
+    List(Box<Shape>),
+    /// A text; one of these words if there are any.
+    Text(Vec<String>),
+    /// An integer.
+    Integer(RangeInclusive<i64>),
+    /// Any number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// An integer or a text: a port by number or name.
+    IntegerOrText,
+    /// An amount of a resource.
+    Quantity,
+    /// As the type of that name looks.
+    Named(String),
+}
+
+/// Fields of a mapping.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Fields {
+    pub(crate) known: BTreeMap<String, Shape>,
+    pub(crate) required: Vec<String>,
+}
+
+impl Shape {
+    /// The shape that a schema describes. Of JSON Schema it reads what the derive macros and
+    /// Kubernetes' types write; `null` is left to the reader, who takes it for an absent field.
+    pub(crate) fn of(schema: &Value) -> Self {
+        let Some(schema) = schema.as_object() else {
+            return Self::Any;
+        };
+        if let Some(name) = reference(schema) {
+            return Self::Named(name.to_owned());
+        }
+        match alternatives(schema).as_deref() {
+            Some([only]) => Self::of(only),
+            Some(several) => words(several.iter().copied()),
+            None => by_type(schema),
+        }
+    }
+}
+
+fn by_type(schema: &Map<String, Value>) -> Shape {
+    if schema.get("x-kubernetes-int-or-string") == Some(&true.into()) {
+        return Shape::IntegerOrText;
+    }
+    match kind(schema) {
+        Some("object") => object(schema),
+        Some("array") => Shape::List(Box::new(below(schema, "items"))),
+        Some("integer") => Shape::Integer(range(schema)),
+        Some("number") => Shape::Number,
+        Some("boolean") => Shape::Boolean,
+        Some("string") => {
+            let choices = schema.get("enum").and_then(Value::as_array);
+            words(choices.into_iter().flatten())
+        }
+        Some(_) | None => Shape::Any,
+    }
+}
+
+fn reference(schema: &Map<String, Value>) -> Option<&str> {
+    let name = schema.get(STANDS_FOR).or_else(|| schema.get("$ref"))?;
+    name.as_str()?.rsplit('/').next()
+}
+
+/// The alternatives of a schema but `null`.
+fn alternatives(schema: &Map<String, Value>) -> Option<Vec<&Value>> {
+    let all = schema.get("anyOf").or_else(|| schema.get("oneOf"))?;
+    let is_null = |schema: &Value| schema.get("type") == Some(&"null".into());
+    Some(all.as_array()?.iter().filter(|one| !is_null(one)).collect())
+}
+
+/// The type of a schema but `null`.
+fn kind(schema: &Map<String, Value>) -> Option<&str> {
+    match schema.get("type")? {
+        Value::Array(kinds) => kinds
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|kind| *kind != "null"),
+        one => one.as_str(),
+    }
+}
+
+/// Words, each alone, in an `enum` or as a documented `const`.
+fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Shape {
+    let mut words = Vec::new();
+    for schema in schemas {
+        match (
+            schema.get("const"),
+            schema.get("enum").and_then(Value::as_array),
+        ) {
+            (Some(word), _) => words.push(word),
+            (None, Some(several)) => words.extend(several),
+            (None, None) => words.push(schema),
+        }
+    }
+    Shape::Text(
+        words
+            .iter()
+            .filter_map(|word| Some(word.as_str()?.to_owned()))
+            .collect(),
+    )
+}
+
+fn object(schema: &Map<String, Value>) -> Shape {
+    let Some(known) = schema.get("properties").and_then(Value::as_object) else {
+        return Shape::Map(Box::new(below(schema, "additionalProperties")));
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    Shape::Object(Fields {
+        known: known
+            .iter()
+            .map(|(name, schema)| (name.clone(), Shape::of(schema)))
+            .collect(),
+        required: required
+            .into_iter()
+            .flatten()
+            .filter_map(|name| Some(name.as_str()?.to_owned()))
+            .collect(),
+    })
+}
+
+fn below(schema: &Map<String, Value>, keyword: &str) -> Shape {
+    schema.get(keyword).map_or(Shape::Any, Shape::of)
+}
+
+fn range(schema: &Map<String, Value>) -> RangeInclusive<i64> {
+    let bound = |keyword| schema.get(keyword).and_then(Value::as_i64);
+    let (least, most) = match schema.get("format").and_then(Value::as_str) {
+        Some("int32") => (i32::MIN.into(), i32::MAX.into()),
+        Some("uint16") => (0, u16::MAX.into()),
+        Some(_) | None => (i64::MIN, i64::MAX),
+    };
+    bound("minimum").unwrap_or(least)..=bound("maximum").unwrap_or(most)
+}

@@ -1,0 +1,294 @@
+//! What KServe has and Weir does not. A line here is a promise to the user that nothing is silently
+//! ignored; whoever builds the thing deletes its line.
+
+use crate::SERVING_CONTAINER;
+use crate::inference_service::{
+    AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
+};
+use crate::serving_runtime::ServingRuntimeSpec;
+
+/// A given field that Weir does not honour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Path of the field, as in `spec.explainer`.
+    pub field: String,
+    /// What becomes of the service.
+    pub effect: Effect,
+    /// Why, or what happens instead; the end of a sentence.
+    pub reason: &'static str,
+}
+
+/// What an unsupported field does to its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The service cannot be what was asked for, and is not served.
+    Refused,
+    /// The service is served without it, and says so.
+    Ignored,
+}
+
+use Effect::{Ignored, Refused};
+
+/// KServe's storage schemes that Weir does not fetch.
+const SCHEMES: [&str; 5] = [
+    "hdfs://",
+    "webhdfs://",
+    "oci://",
+    "oci+native://",
+    "oci+fetch://",
+];
+
+/// Annotations of services that change nothing here.
+const ANNOTATIONS: [(&str, Effect, &str); 9] = [
+    (
+        "autoscaling.knative.dev/class",
+        Ignored,
+        "Weir scales by its own law",
+    ),
+    (
+        "autoscaling.knative.dev/metric-aggregation-algorithm",
+        Ignored,
+        "Weir scales by its own law",
+    ),
+    (
+        "autoscaling.knative.dev/panic-threshold-percentage",
+        Ignored,
+        "Weir scales by its own law",
+    ),
+    (
+        "autoscaling.knative.dev/panic-window-percentage",
+        Ignored,
+        "Weir scales by its own law",
+    ),
+    (
+        "autoscaling.knative.dev/target-burst-capacity",
+        Ignored,
+        "the gateway is always in the path",
+    ),
+    (
+        "serving.knative.dev/rollout-duration",
+        Ignored,
+        "traffic moves in the steps of weir.dev/rollout-steps",
+    ),
+    (
+        "serving.kserve.io/enable-metric-aggregation",
+        Ignored,
+        "there is no sidecar whose metrics could be added",
+    ),
+    (
+        "serving.kserve.io/nodegroup",
+        Ignored,
+        "models are not cached by groups of nodes",
+    ),
+    (
+        "serving.kserve.io/storage-initializer-uid",
+        Ignored,
+        "models are fetched by the pod's own user",
+    ),
+];
+
+/// The fields of a service, as written, that Weir does not honour, in the order of the manifest's
+/// parts.
+#[must_use]
+pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
+    let mut found = Found::default();
+    found.annotations(service);
+    let spec = &service.spec;
+    found.predictor("spec.predictor", &spec.predictor);
+    for (i, canary) in spec.canary.iter().enumerate() {
+        found.predictor(&format!("spec.canary[{i}].predictor"), &canary.predictor);
+    }
+    if spec.transformer.is_some() {
+        found.add(
+            "spec.transformer",
+            Refused,
+            "requests would reach the predictor untransformed",
+        );
+    }
+    let reason = "no route leads to explanations";
+    found.given(&spec.explainer, "spec.explainer", Refused, reason);
+    found.list
+}
+
+/// The fields of a runtime, as written, that Weir does not honour.
+#[must_use]
+pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> {
+    let mut found = Found::default();
+    if runtime.multi_model == Some(true) {
+        found.add(
+            "spec.multiModel",
+            Refused,
+            "every service has pods of its own",
+        );
+    }
+    found.given(&runtime.worker_spec, "spec.workerSpec", Refused, ONE_POD);
+    for (field, given) in [
+        ("spec.grpcEndpoint", runtime.grpc_endpoint.is_some()),
+        (
+            "spec.grpcDataEndpoint",
+            runtime.grpc_data_endpoint.is_some(),
+        ),
+        (
+            "spec.httpDataEndpoint",
+            runtime.http_data_endpoint.is_some(),
+        ),
+        ("spec.replicas", runtime.replicas.is_some()),
+        ("spec.storageHelper", runtime.storage_helper.is_some()),
+        ("spec.builtInAdapter", runtime.built_in_adapter.is_some()),
+    ] {
+        if given {
+            found.add(field, Ignored, "it is ModelMesh's");
+        }
+    }
+    found.list
+}
+
+const ONE_POD: &str = "a replica is one pod";
+const QUEUE_DELAY: &str = "replicas follow queue delay";
+
+#[derive(Default)]
+struct Found {
+    list: Vec<Unsupported>,
+}
+
+impl Found {
+    fn add(&mut self, field: impl Into<String>, effect: Effect, reason: &'static str) {
+        self.list.push(Unsupported {
+            field: field.into(),
+            effect,
+            reason,
+        });
+    }
+
+    fn given<T>(&mut self, value: &Option<T>, field: &str, effect: Effect, reason: &'static str) {
+        if value.is_some() {
+            self.add(field, effect, reason);
+        }
+    }
+
+    fn annotations(&mut self, service: &InferenceService) {
+        let Some(annotations) = &service.metadata.annotations else {
+            return;
+        };
+        let mode = "serving.kserve.io/deploymentMode";
+        if annotations
+            .get(mode)
+            .is_some_and(|mode| mode == "ModelMesh")
+        {
+            let field = format!("metadata.annotations[{mode}]");
+            self.add(field, Refused, "every service has pods of its own");
+        }
+        for (name, effect, reason) in ANNOTATIONS {
+            if annotations.contains_key(name) {
+                self.add(format!("metadata.annotations[{name}]"), effect, reason);
+            }
+        }
+    }
+
+    fn predictor(&mut self, path: &str, predictor: &Predictor) {
+        for (name, framework) in predictor.frameworks() {
+            self.framework(&format!("{path}.{name}"), framework);
+        }
+        if !predictor.storage_uris.is_empty() {
+            self.add(
+                format!("{path}.storageUris"),
+                Refused,
+                "one storageUri is fetched",
+            );
+        }
+        self.given(
+            &predictor.storage_container_name,
+            &format!("{path}.storageContainerName"),
+            Refused,
+            "Weir fetches models itself",
+        );
+        self.given(
+            &predictor.worker_spec,
+            &format!("{path}.workerSpec"),
+            Refused,
+            ONE_POD,
+        );
+        self.component(path, &predictor.component);
+    }
+
+    fn framework(&mut self, path: &str, framework: &Framework) {
+        if let Some(uri) = &framework.storage_uri
+            && SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
+        {
+            let reason = "nothing fetches this scheme";
+            self.add(format!("{path}.storageUri"), Refused, reason);
+        }
+        let reason = "write the place as storageUri";
+        self.given(
+            &framework.storage,
+            &format!("{path}.storage"),
+            Refused,
+            reason,
+        );
+        if framework
+            .confidential
+            .as_ref()
+            .is_some_and(|model| model.enabled)
+        {
+            let reason = "nothing decrypts models";
+            self.add(format!("{path}.confidential"), Refused, reason);
+        }
+        if !matches!(&*framework.container.name, "" | SERVING_CONTAINER) {
+            let reason = "the container that serves is always called kserve-container";
+            self.add(format!("{path}.name"), Ignored, reason);
+        }
+    }
+
+    fn component(&mut self, path: &str, component: &Component) {
+        let reason = "requests are served and not logged";
+        self.given(
+            &component.logger,
+            &format!("{path}.logger"),
+            Ignored,
+            reason,
+        );
+        if let Some(batcher) = &component.batcher {
+            let reason = "the service's own timeout holds";
+            self.given(
+                &batcher.timeout,
+                &format!("{path}.batcher.timeout"),
+                Ignored,
+                reason,
+            );
+        }
+        let field = format!("{path}.deploymentStrategy");
+        let reason = "a revision's pods are replaced one by one";
+        self.given(&component.deployment_strategy, &field, Ignored, reason);
+        self.scaling(path, component);
+    }
+
+    fn scaling(&mut self, path: &str, component: &Component) {
+        match component.scale_metric {
+            Some(ScaleMetric::Cpu | ScaleMetric::Memory) => {
+                self.add(format!("{path}.scaleMetric"), Ignored, QUEUE_DELAY);
+            }
+            Some(ScaleMetric::Concurrency | ScaleMetric::Rps) | None => {}
+        }
+        let field = format!("{path}.scaleMetricType");
+        self.given(&component.scale_metric_type, &field, Ignored, QUEUE_DELAY);
+        if let Some(scaling) = &component.auto_scaling {
+            self.auto_scaling(&format!("{path}.autoScaling"), scaling);
+        }
+    }
+
+    fn auto_scaling(&mut self, path: &str, scaling: &AutoScaling) {
+        for (i, metric) in scaling.metrics.iter().enumerate() {
+            let reason = match metric.kind {
+                MetricKind::Resource => QUEUE_DELAY,
+                MetricKind::External | MetricKind::PodMetric => "no other metrics server is asked",
+            };
+            self.add(format!("{path}.metrics[{i}]"), Ignored, reason);
+        }
+        self.given(
+            &scaling.behavior,
+            &format!("{path}.behavior"),
+            Ignored,
+            QUEUE_DELAY,
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! From the parser's events to trees.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag, options};
+
+use super::{Content, Entry, Node, Scalar};
+use crate::mistake::{Place, Problem};
+
+/// Values in one text at most, aliases counted in full: a few lines of aliases of aliases could ask
+/// for billions. A service has some hundred.
+const MAX_NODES: usize = 1_000_000;
+
+/// Levels of lists and mappings at most, aliases counted in full, so that walking a tree fits any
+/// stack. A pod's deepest field is at level 20 or so.
+const MAX_DEPTH: usize = 100;
+
+/// A problem and where it is.
+pub(crate) type Located = (Place, Problem);
+
+/// The documents of a text. What is wrong with one does not hide the next; an empty one is left out.
+pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
+    let options = options! { emit_comments: false, emit_unresolved_aliases: true };
+    let mut composer = Composer {
+        events: Parser::new_from_str_with_options(text, options),
+        anchors: HashMap::new(),
+        nodes: 0,
+        depth: 0,
+        problems: Vec::new(),
+    };
+    let mut documents = Vec::new();
+    loop {
+        match composer.next_document() {
+            Ok(Some(document)) => documents.extend((!document.is_null()).then_some(document)),
+            Ok(None) => break,
+            Err(stop) => {
+                composer.problems.push(stop);
+                if !matches!(composer.events.proceed_next_document(), Ok(true)) {
+                    break;
+                }
+            }
+        }
+    }
+    (documents, composer.problems)
+}
+
+struct Composer<'text> {
+    events: Parser<'text, StrInput<'text>>,
+    anchors: HashMap<usize, Content>,
+    nodes: usize,
+    /// Lists and mappings that are open.
+    depth: usize,
+    problems: Vec<Located>,
+}
+
+impl<'text> Composer<'text> {
+    fn next_document(&mut self) -> Result<Option<Node>, Located> {
+        loop {
+            match self.next()? {
+                Some((Event::DocumentStart(..), _)) => break,
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+        self.anchors.clear();
+        self.depth = 0;
+        let Some((event, span)) = self.next()? else {
+            return Ok(None);
+        };
+        self.node(event, &span).map(Some)
+    }
+
+    fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, Located> {
+        let event = self.events.next().transpose();
+        event.map_err(|error| (place(error.marker()), Problem::Syntax(error.info())))
+    }
+
+    fn node(&mut self, event: Event<'text>, span: &Span) -> Result<Node, Located> {
+        let place = place(&span.start);
+        self.bound(1, 0, place)?;
+        let anchor = event.anchor_id();
+        self.depth += 1;
+        let content = self.content(event, place)?;
+        self.depth -= 1;
+        if let Some(id) = anchor {
+            self.anchors.insert(id, content.clone());
+        }
+        Ok(Node { place, content })
+    }
+
+    fn content(&mut self, event: Event<'text>, place: Place) -> Result<Content, Located> {
+        match event {
+            Event::Scalar(text, style, _, tag) => {
+                let scalar = self.scalar(&text, style, tag.as_deref(), place);
+                Ok(Content::Scalar(scalar))
+            }
+            Event::SequenceStart(_, _, tag) => {
+                self.refuse(tag.as_deref(), "seq", place);
+                self.list().map(Content::List)
+            }
+            Event::MappingStart(_, _, tag) => {
+                self.refuse(tag.as_deref(), "map", place);
+                self.map().map(Content::Map)
+            }
+            Event::Alias(id) => self.alias(id, place),
+            Event::UnresolvedAlias(name) => {
+                Err((place, syntax(format!("no anchor `&{name}` above"))))
+            }
+            // The end of a document without a value, or what a newer parser may send.
+            _ => Ok(Content::Scalar(Scalar::plain(""))),
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Node>, Located> {
+        let mut items = Vec::new();
+        while let Some((event, span)) = self.next()? {
+            if matches!(event, Event::SequenceEnd) {
+                break;
+            }
+            items.push(self.node(event, &span)?);
+        }
+        Ok(items)
+    }
+
+    fn map(&mut self) -> Result<Vec<Entry>, Located> {
+        let mut entries = Vec::new();
+        let mut merged = Vec::new();
+        while let Some((event, span)) = self.next()? {
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let key = self.node(event, &span)?;
+            let Some((event, span)) = self.next()? else {
+                break;
+            };
+            let value = self.node(event, &span)?;
+            match self.key(&key) {
+                Some(key) if key == "<<" => merged.push(value),
+                Some(name) => self.insert(&mut entries, name, key.place, value),
+                None => {}
+            }
+        }
+        for node in merged {
+            self.merge(&mut entries, node);
+        }
+        Ok(entries)
+    }
+
+    /// JSON has only text for keys; Kubernetes takes `8080:` for `"8080":`.
+    fn key(&mut self, node: &Node) -> Option<String> {
+        let key = match &node.content {
+            Content::Scalar(scalar) => scalar.key(),
+            Content::List(_) | Content::Map(_) => None,
+        };
+        if key.is_none() {
+            let sentence = format!("a key must be a word, not {}", node.described());
+            self.problems.push((node.place, syntax(sentence)));
+        }
+        key
+    }
+
+    fn insert(&mut self, entries: &mut Vec<Entry>, key: String, place: Place, value: Node) {
+        match entries.iter().find(|earlier| earlier.key == key) {
+            Some(earlier) => {
+                let first = earlier.place.line;
+                self.problems.push((place, Problem::Duplicate { first }));
+            }
+            None => entries.push(Entry { key, place, value }),
+        }
+    }
+
+    /// `<<: *anchor`: fields of another mapping, where this one has none.
+    fn merge(&mut self, entries: &mut Vec<Entry>, node: Node) {
+        match node.content {
+            Content::Map(others) => {
+                for other in others {
+                    if entries.iter().all(|entry| entry.key != other.key) {
+                        entries.push(other);
+                    }
+                }
+            }
+            Content::List(nodes) => {
+                for node in nodes {
+                    self.merge(entries, node);
+                }
+            }
+            Content::Scalar(scalar) => {
+                let sentence = format!("`<<` takes a mapping, not {}", scalar.described());
+                self.problems.push((node.place, syntax(sentence)));
+            }
+        }
+    }
+
+    /// A copy of the anchored value, whose own fields stay where they are written.
+    fn alias(&mut self, id: usize, place: Place) -> Result<Content, Located> {
+        let Some(content) = self.anchors.get(&id).cloned() else {
+            let sentence = "an alias inside the value that it names";
+            return Err((place, syntax(sentence)));
+        };
+        let (nodes, height) = extent(&content);
+        self.bound(nodes, height, place)?;
+        Ok(content)
+    }
+
+    /// Refuses what is too much, before it is built.
+    fn bound(&mut self, nodes: usize, height: usize, place: Place) -> Result<(), Located> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MAX_NODES {
+            let sentence = format!("more than {MAX_NODES} values in one file");
+            return Err((place, syntax(sentence)));
+        }
+        if self.depth + height > MAX_DEPTH {
+            let sentence = format!("nested more than {MAX_DEPTH} levels deep");
+            return Err((place, syntax(sentence)));
+        }
+        Ok(())
+    }
+
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        place: Place,
+    ) -> Scalar {
+        match (tag.map(Tag::core_suffix), style) {
+            (None, ScalarStyle::Plain) => self.plain(text, place),
+            (None, _) => Scalar::quoted(text),
+            (Some(Some("int" | "float" | "bool" | "null")), _) => Scalar::plain(text),
+            (Some(_), _) => {
+                self.refuse(tag, "str", place);
+                Scalar::quoted(text)
+            }
+        }
+    }
+
+    /// JSON has no infinity.
+    fn plain(&mut self, text: &str, place: Place) -> Scalar {
+        let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        if matches!(&*word, ".inf" | ".nan") {
+            let sentence = format!("`{text}` is a number that JSON does not have");
+            self.problems.push((place, syntax(sentence)));
+        }
+        Scalar::plain(text)
+    }
+
+    fn refuse(&mut self, tag: Option<&Tag>, but: &str, place: Place) {
+        if let Some(tag) = tag
+            && tag.core_suffix() != Some(but)
+        {
+            let sentence = format!("the tag `{}` means nothing here", tag.original());
+            self.problems.push((place, syntax(sentence)));
+        }
+    }
+}
+
+/// Values below this one, and levels of them.
+fn extent(content: &Content) -> (usize, usize) {
+    let below: Vec<_> = match content {
+        Content::Scalar(_) => return (0, 0),
+        Content::List(items) => items.iter().map(|item| extent(&item.content)).collect(),
+        Content::Map(entries) => entries
+            .iter()
+            .map(|entry| extent(&entry.value.content))
+            .collect(),
+    };
+    let height = below.iter().map(|(_, height)| *height).max();
+    let nodes: usize = below.iter().map(|(nodes, _)| 1 + nodes).sum();
+    (nodes, 1 + height.unwrap_or(0))
+}
+
+fn syntax(sentence: impl Into<String>) -> Problem {
+    Problem::Syntax(sentence.into())
+}
+
+fn place(marker: &Marker) -> Place {
+    Place {
+        line: marker.line(),
+        column: marker.col() + 1,
+    }
+}

@@ -1,0 +1,106 @@
+//! `yaml/` is generated from the types. `UPDATE=1 cargo test -p weir-crds --test definitions`
+//! rewrites it.
+
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+use std::path::Path;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
+use kube::CustomResourceExt;
+use weir_crds::{ClusterServingRuntime, DEFINITIONS, InferenceService, ServingRuntime};
+
+/// Bytes of annotations that Kubernetes keeps with one object; client-side `kubectl apply` keeps the
+/// whole manifest in one.
+const ANNOTATIONS: usize = 256 * 1024;
+
+const PREFACE: &str = "\
+# Generated from the types of weir-crds; `make generate` rewrites it.
+";
+
+fn generated() -> [(&'static str, CustomResourceDefinition); 3] {
+    [
+        ("inferenceservices", InferenceService::crd()),
+        ("servingruntimes", ServingRuntime::crd()),
+        ("clusterservingruntimes", ClusterServingRuntime::crd()),
+    ]
+}
+
+fn schema(definition: &CustomResourceDefinition) -> &JSONSchemaProps {
+    let version = &definition.spec.versions[0];
+    let schema = version.schema.as_ref().unwrap();
+    schema.open_api_v3_schema.as_ref().unwrap()
+}
+
+#[test]
+fn definitions_are_up_to_date() {
+    for (name, definition) in generated() {
+        let expected = format!("{PREFACE}{}", serde_saphyr::to_string(&definition).unwrap());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("yaml/{name}.yaml"));
+        #[expect(clippy::disallowed_methods, reason = "the one switch of this test")]
+        if std::env::var("UPDATE").is_ok() {
+            std::fs::write(&path, &expected).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(&path).unwrap() == expected,
+            "crds/yaml/{name}.yaml is out of date: make generate rewrites it"
+        );
+    }
+}
+
+#[test]
+fn embedded_definitions_are_the_files() {
+    for (definition, (plural, generated)) in DEFINITIONS.iter().zip(generated()) {
+        assert_eq!(generated.metadata.name.as_deref(), Some(definition.name));
+        assert!(definition.name.starts_with(plural));
+    }
+}
+
+#[test]
+fn kubectl_apply_can_keep_them() {
+    for (name, definition) in generated() {
+        let kept = serde_json::to_string(&definition).unwrap().len();
+        assert!(kept < ANNOTATIONS * 3 / 4, "{name}: {kept} bytes");
+    }
+}
+
+#[test]
+fn kubectl_scale_finds_the_replicas() {
+    let definition = InferenceService::crd();
+    let scale = definition.spec.versions[0].subresources.as_ref().unwrap();
+    let scale = scale.scale.as_ref().unwrap();
+    assert_eq!(scale.spec_replicas_path, ".spec.predictor.minReplicas");
+    let spec = &schema(&definition).properties.as_ref().unwrap()["spec"];
+    let predictor = |schema: &JSONSchemaProps| {
+        let predictor = &schema.properties.as_ref().unwrap()["predictor"];
+        predictor.properties.as_ref().unwrap()["minReplicas"].clone()
+    };
+    assert_eq!(predictor(spec).default.unwrap().0, 1);
+    let canaries = serde_json::to_value(&spec.properties.as_ref().unwrap()["canary"]).unwrap();
+    let canary: JSONSchemaProps = serde_json::from_value(canaries["items"].clone()).unwrap();
+    assert_eq!(predictor(&canary).default, None);
+}
+
+#[test]
+fn print_columns_are_kserves() {
+    let columns = |definition: CustomResourceDefinition| {
+        let columns = definition.spec.versions[0]
+            .additional_printer_columns
+            .clone();
+        let names = columns.unwrap().into_iter().map(|column| column.name);
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        columns(InferenceService::crd()),
+        "URL Ready Prev Latest PrevRolledoutRevision LatestReadyRevision Age"
+    );
+    assert_eq!(
+        columns(ServingRuntime::crd()),
+        "Disabled ModelType Containers Age"
+    );
+    assert_eq!(
+        columns(ClusterServingRuntime::crd()),
+        "Disabled ModelType Containers Age"
+    );
+}

@@ -1,0 +1,99 @@
+//! YAML as kubectl reads it.
+
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+use std::collections::BTreeMap;
+
+use weir_crds::{InferenceService, Manifest, Object, Place, read};
+
+fn manifest(text: &str) -> Manifest {
+    let manifests = read("service.yaml", text).unwrap();
+    let [manifest] = <[_; 1]>::try_from(manifests).unwrap();
+    manifest
+}
+
+fn service(text: &str) -> InferenceService {
+    match manifest(text).object {
+        Object::InferenceService(service) => *service,
+        other => panic!("{other:?}"),
+    }
+}
+
+const TEXT: &str = r#"
+%YAML 1.2
+---
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata:
+  name: &name digits
+  labels: {8080: !!str 1, "on": "yes", name: *name, off: "off"}
+  annotations:
+    weir.dev/rollout: >-
+      auto
+      matic
+spec:
+  predictor:
+    minReplicas: 0x10
+    # A comment between.
+    model:
+      modelFormat:
+        name: 'onnx'
+      args: ["--a", '--b', --c=yes]
+      resources: {limits: {cpu: .5, memory: 1_024}}
+...
+"#;
+
+#[test]
+fn scalars_mean_what_they_mean_to_kubectl() {
+    let service = service(TEXT);
+    let pairs = [
+        ("8080", "1"),
+        ("name", "digits"),
+        ("on", "yes"),
+        ("false", "off"),
+    ];
+    let labels: BTreeMap<_, _> = pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    assert_eq!(service.metadata.labels.unwrap(), labels);
+    let annotations = service.metadata.annotations.unwrap();
+    assert_eq!(annotations["weir.dev/rollout"], "auto matic");
+    let predictor = service.spec.predictor;
+    assert_eq!(predictor.component.min_replicas, Some(16));
+    let container = predictor.model.unwrap().framework.container;
+    assert_eq!(container.args.unwrap(), ["--a", "--b", "--c=yes"]);
+    let limits = container.resources.unwrap().limits.unwrap();
+    assert_eq!((&*limits["cpu"].0, &*limits["memory"].0), (".5", "1024"));
+}
+
+#[test]
+fn every_field_has_a_place() {
+    let places = manifest(TEXT).places;
+    assert_eq!(places.file(), "service.yaml");
+    for (field, line, column) in [
+        ("", 4, 1),
+        ("metadata.annotations[weir.dev/rollout]", 10, 5),
+        ("spec.predictor.minReplicas", 15, 5),
+        ("spec.predictor.model.args[1]", 20, 21),
+        // Not written: the nearest that encloses it.
+        ("spec.predictor.model.protocolVersion", 17, 5),
+        ("spec.transformer.containers[0].image", 13, 1),
+        ("elsewhere", 4, 1),
+    ] {
+        assert_eq!(
+            places.of_field(field),
+            Some(Place { line, column }),
+            "{field}"
+        );
+    }
+}
+
+/// A thread of tokio's has two MiB, and reading must not need much of it.
+#[test]
+fn reading_fits_a_small_stack() {
+    let reader = std::thread::Builder::new()
+        .stack_size(1024 * 1024)
+        .spawn(|| service(TEXT).metadata.name)
+        .unwrap();
+    assert_eq!(reader.join().unwrap().as_deref(), Some("digits"));
+}

@@ -1,0 +1,171 @@
+//! Serving on a device that works by itself, one batch ahead of it.
+//!
+//! ```text
+//!   instance thread   pull 1, start 1, pull 2, start 2 ─┐       pull 3, start 3 …
+//!   answer thread     wait 1 ───────────► answer 1 ◄────┘ wait 2 ───────────► answer 2 …
+//! ```
+//!
+//! A batch is pulled as late as it can be without the device going idle, and started while the one before
+//! runs. The threads meet at each batch: at most one is started ahead.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weir_batcher::{Puller, Work};
+
+use super::Outcome;
+use super::instance::Seat;
+use super::runner::{Runner, now, panicked, waits};
+use crate::backend::{Answer, Started};
+use crate::error::ServeError;
+use crate::job::Job;
+
+/// A batch under way.
+struct Flying {
+    work: Work<Job, Outcome>,
+    waits: Vec<Duration>,
+    rows: usize,
+    started: Started,
+    begun: Instant,
+}
+
+/// When the next batch is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    /// The device will have done what it has.
+    free_at: Instant,
+    /// How long before that to take the batch.
+    prepare: Duration,
+}
+
+/// Of the time that a batch is expected to take, this part is kept for the expectation being wrong: what
+/// comes in it misses the batch, and without it the device would stand still whenever one ends early.
+const MARGIN: u32 = 8;
+
+impl Wanted {
+    /// After a batch that the device began on at `begun`; starting it took `preparing`.
+    fn after(begun: Instant, expected: Duration, preparing: Duration) -> Self {
+        Self {
+            free_at: begun + expected,
+            prepare: preparing + expected / MARGIN,
+        }
+    }
+}
+
+/// Serves until the queue is closed and empty.
+pub(super) fn serve(runner: &Mutex<Runner>, seat: &Seat, puller: Puller<Job, Outcome>) {
+    // Without room: a batch is handed over when the one before is answered.
+    let (hand_over, under_way) = sync_channel(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || answer_all(runner, seat, under_way));
+        start_all(runner, puller, &hand_over);
+        drop(hand_over);
+    });
+}
+
+fn start_all(
+    runner: &Mutex<Runner>,
+    mut puller: Puller<Job, Outcome>,
+    hand_over: &SyncSender<Flying>,
+) {
+    let mut wanted: Option<Wanted> = None;
+    loop {
+        let work = match wanted {
+            None => puller.pull(),
+            Some(Wanted { free_at, prepare }) => puller.pull_ahead(free_at, prepare),
+        };
+        let Some(work) = work else { return };
+        let (expected, begun) = (work.expected(), now());
+        let Some(flying) = start(runner, work, begun) else {
+            continue;
+        };
+        let preparing = begun.elapsed();
+        if hand_over.send(flying).is_err() {
+            return;
+        }
+        wanted = Some(Wanted::after(now(), expected, preparing));
+    }
+}
+
+/// Starts a batch; `None` where it failed at once, and is answered.
+fn start(runner: &Mutex<Runner>, work: Work<Job, Outcome>, begun: Instant) -> Option<Flying> {
+    let waits = waits(&work);
+    let mut runner = runner.lock();
+    match runner.begin(work.items()) {
+        Ok((started, rows)) => Some(Flying {
+            work,
+            waits,
+            rows,
+            started,
+            begun,
+        }),
+        Err(error) => {
+            let outcomes = runner.recover(work.items(), &waits, error, begun.elapsed());
+            drop(runner);
+            work.answer_after(outcomes, None);
+            None
+        }
+    }
+}
+
+fn answer_all(runner: &Mutex<Runner>, seat: &Seat, under_way: Receiver<Flying>) {
+    let mut free_since: Option<Instant> = None;
+    for flying in under_way {
+        free_since = Some(answer(runner, seat, flying, free_since));
+    }
+}
+
+/// Waits for a batch, answers it, and tells when the device was done with it.
+fn answer(
+    runner: &Mutex<Runner>,
+    seat: &Seat,
+    flying: Flying,
+    free_since: Option<Instant>,
+) -> Instant {
+    let Flying {
+        work,
+        waits,
+        rows,
+        started,
+        begun,
+    } = flying;
+    let finished = finish(seat, started, rows);
+    let ended = now();
+    // What the device spent on the batch before is not this one's.
+    let elapsed = ended.saturating_duration_since(free_since.map_or(begun, |free| free.max(begun)));
+    match finished {
+        Ok(answer) => {
+            let outcomes = seat.succeed(work.items(), &waits, answer);
+            work.answer_after(outcomes, Some(elapsed));
+        }
+        Err(error) => {
+            let outcomes = runner.lock().recover(work.items(), &waits, error, elapsed);
+            work.answer_after(outcomes, None);
+        }
+    }
+    ended
+}
+
+fn finish(seat: &Seat, started: Started, rows: usize) -> Result<Answer, ServeError> {
+    let answer = match catch_unwind(AssertUnwindSafe(|| started.finish())) {
+        Ok(answer) => answer?,
+        Err(panic) => return Err(panicked(panic.as_ref())),
+    };
+    seat.interface.check(&answer, rows)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_batch_is_wanted_a_little_before_the_device_is_free() {
+        let (begun, ms) = (now(), Duration::from_millis);
+        let wanted = Wanted::after(begun, ms(80), ms(3));
+        assert_eq!(wanted.free_at, begun + ms(80));
+        assert_eq!(wanted.prepare, ms(13));
+    }
+}

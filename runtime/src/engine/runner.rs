@@ -1,0 +1,208 @@
+//! Runs batches on an instance and answers their requests.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_batcher::Work;
+
+use super::instance::Seat;
+use super::{Cost, Outcome, Reply};
+use crate::backend::{Answer, Instance, ModelError, Started};
+use crate::batch::Share;
+use crate::error::ServeError;
+use crate::job::Job;
+use crate::statistics::{self, BatchRecord, RequestRecord};
+
+/// An instance in its seat.
+pub(super) struct Runner {
+    pub(super) seat: Arc<Seat>,
+    pub(super) instance: Box<dyn Instance>,
+}
+
+/// How long each item of a batch waited for it.
+pub(super) fn waits(work: &Work<Job, Outcome>) -> Vec<Duration> {
+    let started = work.started();
+    let wait = |arrival| started.saturating_duration_since(arrival);
+    work.arrivals().map(wait).collect()
+}
+
+impl Runner {
+    /// Runs a batch and answers every request of it.
+    pub(super) fn serve(&mut self, work: Work<Job, Outcome>) {
+        let (started, waits) = (work.started(), waits(&work));
+        let outcomes = self.run(work.items(), &waits);
+        // What a failing batch took says nothing of others of its size.
+        let telling = outcomes.iter().all(Result::is_ok);
+        let elapsed = telling.then(|| started.elapsed());
+        work.answer_after(outcomes, elapsed);
+    }
+
+    /// Runs the jobs as one batch. If that fails, runs each alone, so that one bad request harms
+    /// no neighbour; after an out-of-memory, in halves, because a smaller batch may fit.
+    fn run(&mut self, jobs: &[Job], waits: &[Duration]) -> Vec<Outcome> {
+        let (answer, elapsed) = self.attempt(jobs);
+        match answer {
+            Ok(answer) => self.seat.succeed(jobs, waits, answer),
+            Err(error) => self.recover(jobs, waits, error, elapsed),
+        }
+    }
+
+    /// Goes on with jobs that failed together after `elapsed`.
+    pub(super) fn recover(
+        &mut self,
+        jobs: &[Job],
+        waits: &[Duration],
+        error: ServeError,
+        elapsed: Duration,
+    ) -> Vec<Outcome> {
+        if jobs.len() == 1 {
+            self.seat
+                .record(jobs, waits, elapsed, statistics::Outcome::Failed);
+            return vec![Err(error)];
+        }
+        self.seat
+            .record(jobs, waits, elapsed, statistics::Outcome::Retried);
+        let no_memory = matches!(error, ServeError::OutOfMemory(_));
+        let part = if no_memory { jobs.len().div_ceil(2) } else { 1 };
+        let parts = jobs.chunks(part).zip(waits.chunks(part));
+        parts
+            .flat_map(|(jobs, waits)| self.run(jobs, waits))
+            .collect()
+    }
+
+    fn attempt(&mut self, jobs: &[Job]) -> (Result<Answer, ServeError>, Duration) {
+        let started = now();
+        let answer = self.begin_and_finish(jobs);
+        (answer, started.elapsed())
+    }
+
+    fn begin_and_finish(&mut self, jobs: &[Job]) -> Result<Answer, ServeError> {
+        let batch = self.seat.interface.gather(jobs)?;
+        let run = AssertUnwindSafe(|| self.instance.run(&batch));
+        let answer = catch_unwind(run).map_err(|panic| panicked(panic.as_ref()))??;
+        self.seat.interface.check(&answer, batch.rows)?;
+        Ok(answer)
+    }
+
+    /// Starts a batch of the jobs; how many rows it has.
+    pub(super) fn begin(&mut self, jobs: &[Job]) -> Result<(Started, usize), ServeError> {
+        let batch = self.seat.interface.gather(jobs)?;
+        let start = AssertUnwindSafe(|| self.instance.start(&batch));
+        let started = catch_unwind(start).map_err(|panic| panicked(panic.as_ref()))??;
+        Ok((started, batch.rows))
+    }
+}
+
+impl Seat {
+    pub(super) fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: Answer) -> Vec<Outcome> {
+        let rows = jobs.iter().map(|job| job.rows).sum();
+        let compute = answer.timing;
+        let spent = compute.input + compute.infer + compute.output;
+        let requests: Vec<RequestRecord> = waits
+            .iter()
+            .map(|&queue| RequestRecord {
+                queue,
+                total: queue + spent,
+            })
+            .collect();
+        self.statistics.record_batch(&BatchRecord {
+            instance: self.index,
+            rows,
+            requests: &requests,
+            compute_input: compute.input,
+            compute_infer: compute.infer,
+            compute_output: compute.output,
+            outcome: statistics::Outcome::Succeeded,
+            ended_ms: unix_ms(),
+        });
+        let answer = Arc::new(answer);
+        let mut first_row = 0;
+        let share = |(index, (job, &queue)): (usize, (&Job, &Duration))| {
+            let share = Share {
+                answer: Arc::clone(&answer),
+                index,
+                first_row,
+                rows: job.rows,
+                batch_rows: rows,
+                length: job.length,
+            };
+            first_row += job.rows;
+            Ok(Reply {
+                share,
+                cost: Cost {
+                    queue,
+                    steps: compute,
+                    batch_rows: rows,
+                },
+            })
+        };
+        jobs.iter().zip(waits).enumerate().map(share).collect()
+    }
+
+    fn record(
+        &self,
+        jobs: &[Job],
+        waits: &[Duration],
+        spent: Duration,
+        outcome: statistics::Outcome,
+    ) {
+        let requests: Vec<RequestRecord> = waits
+            .iter()
+            .map(|&queue| RequestRecord {
+                queue,
+                total: queue + spent,
+            })
+            .collect();
+        self.statistics.record_batch(&BatchRecord {
+            instance: self.index,
+            rows: jobs.iter().map(|job| job.rows).sum(),
+            requests: &requests,
+            compute_input: Duration::ZERO,
+            compute_infer: spent,
+            compute_output: Duration::ZERO,
+            outcome,
+            ended_ms: unix_ms(),
+        });
+    }
+}
+
+impl From<ModelError> for ServeError {
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::Failed(message) => Self::Model(message),
+            ModelError::OutOfMemory(_) => Self::OutOfMemory(error.to_string()),
+        }
+    }
+}
+
+/// The failure of a model that panicked.
+pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ServeError {
+    let text = panic_text(panic);
+    ServeError::Model(format!("the model panicked: {text}"))
+}
+
+/// What a panic says of itself.
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an instance's thread owns the clock of its batches"
+)]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "statistics carry the wall-clock time of a batch"
+)]
+fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,101 @@
+//! Every call of the port: `ModelInfer` as it mostly comes is answered here, the rest by tonic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Request, Response, header};
+use hyper::body::Incoming;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::service::Routes;
+use weir_protocol::Code;
+use weir_protocol::grpc as codec;
+
+use super::edge::{self, Edge, Trailing};
+use super::unary::{self, Reply};
+use super::{Compression, Grpc, status};
+use crate::metrics::{Protocol, Requests};
+use crate::upload::Limits;
+
+const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
+
+/// A pause inside a message ends with the connection, which pings look after, or with the server.
+const NO_IDLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The calls of the gRPC port.
+pub(super) struct Front {
+    pub(super) grpc: Grpc,
+    pub(super) routes: Edge<Routes>,
+    pub(super) requests: Requests,
+    pub(super) max_message: usize,
+    pub(super) compression: Compression,
+}
+
+impl Front {
+    /// Answers one call; every failure becomes a status.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
+        if self.is_plain_infer(&request) {
+            self.infer(request).await
+        } else {
+            let mut routes = self.routes.clone();
+            // Routes are always ready, and never fail.
+            match routes.call(request.map(Body::new)).await {
+                Ok(response) => response.map(Reply::Routed),
+                Err(never) => match never {},
+            }
+        }
+    }
+
+    /// Whether it is one unpacked message, to be answered by another.
+    fn is_plain_infer(&self, request: &Request<Incoming>) -> bool {
+        let is = |name, test: fn(&[u8]) -> bool| {
+            let value = request.headers().get(name);
+            value.map(|value| test(value.as_bytes()))
+        };
+        request.uri().path() == MODEL_INFER
+            && self.compression == Compression::Off
+            && is(header::CONTENT_TYPE.as_str(), |value| {
+                value == b"application/grpc" || value.starts_with(b"application/grpc+")
+            }) == Some(true)
+            && is("grpc-encoding", |value| value == b"identity").unwrap_or(true)
+    }
+
+    async fn infer(&self, request: Request<Incoming>) -> Response<Reply> {
+        let (parts, body) = request.into_parts();
+        if let Some(refusal) = edge::refusal(&self.grpc.options, MODEL_INFER, &parts.headers) {
+            return refusal.into_http();
+        }
+        // Dropped with this future when the client leaves, it counts as cancelled.
+        let in_flight = self.requests.begin(Protocol::Grpc);
+        let timeout = edge::timeout(&parts.headers);
+        let answer = edge::within(timeout, self.infer_message(&parts.headers, body)).await;
+        let failure = answer.as_ref().err();
+        in_flight.finish(failure.and_then(|status| Code::of_grpc(status.code())));
+        answer.unwrap_or_else(Status::into_http)
+    }
+
+    async fn infer_message(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+    ) -> Result<Response<Reply>, Status> {
+        let call = super::call(headers).map_err(|error| status(&error))?;
+        // Held until the request is answered: tensors lie in the message's own bytes.
+        let portion = self.grpc.options.intake.portion();
+        let request = unary::read(body, self.limits(), &portion).await?;
+        let inferred = self.grpc.infer(request, headers, call).await;
+        let (inferred, capacity) = inferred.map_err(|error| status(&error))?;
+        let Trailing(trailers) = Trailing::of(&inferred.cost, capacity);
+        let response = codec::encode_response(inferred.response);
+        unary::write(&response, trailers, self.max_message)
+    }
+
+    fn limits(&self) -> Limits<'_> {
+        Limits {
+            size: self.max_message,
+            idle: NO_IDLE_LIMIT,
+            stop: self.grpc.server.ending(),
+        }
+    }
+}

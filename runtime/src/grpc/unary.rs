@@ -1,0 +1,214 @@
+//! One message each way, without a stream in between: what `ModelInfer` travels in.
+//!
+//! tonic's codec is made for streams: it copies each message into a buffer of its own and wraps every
+//! layer in another future. A message that came whole is read here where it lies.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response};
+use http_body::{Body as HttpBody, Frame};
+use hyper::body::Incoming;
+use prost::Message;
+use tonic::Status;
+use tonic::body::Body;
+
+use crate::intake::Portion;
+use crate::upload::{self, Limits};
+
+/// A flag for compression and a length of four bytes come before each message.
+pub(super) const PREFIX: usize = 5;
+
+/// Reserved for a message before its bytes come: holds a common image tensor (3 × 224 × 224 FP32 is
+/// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
+const RESERVED: usize = 1 << 20;
+
+/// Reads the one message of a call whole, and what may follow it in vain, as gRPC wants it.
+///
+/// # Errors
+/// A status, in tonic's words: no message, one that breaks off, is packed, or is larger than the limit.
+pub(super) async fn read<M: Message + Default>(
+    mut body: Incoming,
+    limits: Limits<'_>,
+    portion: &Portion,
+) -> Result<M, Status> {
+    let Some(first) = next(&mut body, limits).await? else {
+        return Err(Status::internal("Missing request message."));
+    };
+    let mut held = first.len();
+    hold(portion, held)?;
+    let mut bytes = Gathered::One(first);
+    let length = loop {
+        match length(bytes.as_slice(), limits.size)? {
+            Some(length) if bytes.as_slice().len() >= PREFIX + length => break length,
+            Some(length) => bytes.expect(PREFIX + length),
+            None => {}
+        }
+        let Some(more) = next(&mut body, limits).await? else {
+            return Err(Status::internal("Unexpected EOF decoding stream."));
+        };
+        held += more.len();
+        hold(portion, held)?;
+        bytes.push(&more);
+    };
+    while !body.is_end_stream() && next(&mut body, limits).await?.is_some() {}
+    let message = bytes.into_bytes().slice(PREFIX..PREFIX + length);
+    M::decode(message).map_err(|error| Status::internal(error.to_string()))
+}
+
+async fn next(body: &mut Incoming, limits: Limits<'_>) -> Result<Option<Bytes>, Status> {
+    let next = upload::next(body, limits).await;
+    next.map_err(|error| super::status(&error))
+}
+
+fn hold(portion: &Portion, bytes: usize) -> Result<(), Status> {
+    portion.hold(bytes).map_err(|error| super::status(&error))
+}
+
+/// The length in a message's prefix, once that is there.
+fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
+    let Some(mut prefix) = bytes.get(..PREFIX) else {
+        return Ok(None);
+    };
+    match prefix.get_u8() {
+        0 => {}
+        1 => {
+            return Err(Status::internal(
+                "protocol error: received message with compressed-flag but no grpc-encoding was specified",
+            ));
+        }
+        flag => {
+            return Err(Status::internal(format!(
+                "protocol error: received message with invalid compression flag: {flag} (valid flags are 0 and 1), while sending request"
+            )));
+        }
+    }
+    let length = prefix.get_u32() as usize;
+    if length > limit {
+        return Err(Status::out_of_range(format!(
+            "Error, decoded message length too large: found {length} bytes, the limit is: {limit} bytes"
+        )));
+    }
+    Ok(Some(length))
+}
+
+/// The pieces of a body; one is not copied.
+enum Gathered {
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Gathered {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::One(bytes) => bytes,
+            Self::Many(bytes) => bytes,
+        }
+    }
+
+    /// Makes room for all of it, as far as that is believed.
+    fn expect(&mut self, size: usize) {
+        if let Self::One(first) = self {
+            let mut bytes = BytesMut::with_capacity(size.min(RESERVED).max(first.len()));
+            bytes.extend_from_slice(first);
+            *self = Self::Many(bytes);
+        }
+    }
+
+    fn push(&mut self, more: &[u8]) {
+        self.expect(self.as_slice().len() + more.len());
+        if let Self::Many(bytes) = self {
+            bytes.extend_from_slice(more);
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::One(bytes) => bytes,
+            Self::Many(bytes) => bytes.freeze(),
+        }
+    }
+}
+
+/// The body of a gRPC answer.
+pub(super) enum Reply {
+    /// One message, then trailers.
+    Message {
+        data: Option<Bytes>,
+        trailers: Option<HeaderMap>,
+    },
+    /// A call that tonic answers.
+    Routed(Body),
+}
+
+/// A successful answer of one message.
+///
+/// # Errors
+/// Out of range for a message larger than the limit, in tonic's words.
+pub(super) fn write(
+    message: &impl Message,
+    mut trailers: HeaderMap,
+    limit: usize,
+) -> Result<Response<Reply>, Status> {
+    let length = message.encoded_len();
+    if length > limit {
+        return Err(Status::out_of_range(format!(
+            "Error, encoded message length too large: found {length} bytes, the limit is: {limit} bytes"
+        )));
+    }
+    let mut data = BytesMut::with_capacity(PREFIX + length);
+    data.put_u8(0);
+    data.put_u32(length as u32);
+    message
+        .encode(&mut data)
+        .map_err(|error| Status::internal(error.to_string()))?;
+    trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+    let mut response = Response::new(Reply::Message {
+        data: Some(data.freeze()),
+        trailers: Some(trailers),
+    });
+    let grpc = HeaderValue::from_static("application/grpc");
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, grpc);
+    Ok(response)
+}
+
+impl Default for Reply {
+    /// Nothing, as where the headers say it all.
+    fn default() -> Self {
+        Self::Message {
+            data: None,
+            trailers: None,
+        }
+    }
+}
+
+impl HttpBody for Reply {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match self.get_mut() {
+            Self::Message { data, trailers } => {
+                let data = data.take().map(Frame::data);
+                Poll::Ready(
+                    data.or_else(|| trailers.take().map(Frame::trailers))
+                        .map(Ok),
+                )
+            }
+            Self::Routed(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Message { data, trailers } => data.is_none() && trailers.is_none(),
+            Self::Routed(body) => body.is_end_stream(),
+        }
+    }
+}

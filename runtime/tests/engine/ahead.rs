@@ -1,0 +1,174 @@
+//! A device that works by itself, with one batch ahead of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use weir_runtime::backend::{
+    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature,
+    Started,
+};
+use weir_runtime::engine::Engine;
+use weir_runtime::error::ServeError;
+
+use crate::fake::{Fake, Running, add_one};
+
+/// Longer than any test needs on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Verdict = Result<(), ModelError>;
+
+/// Adds one, when the test lets it.
+struct Slow {
+    signature: Signature,
+    device: Arc<DeviceSide>,
+}
+
+struct DeviceSide {
+    /// The rows of each batch that was started.
+    started: Mutex<Sender<usize>>,
+    /// What becomes of each, in their order.
+    verdicts: Mutex<Receiver<Verdict>>,
+    alone: Arc<Mutex<Vec<usize>>>,
+}
+
+struct Copied {
+    device: Arc<DeviceSide>,
+    answer: Result<Answer, ModelError>,
+}
+
+impl Model for Slow {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self, _: Device) -> Result<Box<dyn Instance>, LoadError> {
+        Ok(Box::new(SlowInstance(Arc::clone(&self.device))))
+    }
+}
+
+struct SlowInstance(Arc<DeviceSide>);
+
+impl Instance for SlowInstance {
+    fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError> {
+        self.0.alone.lock().push(batch.rows);
+        add_one(batch)
+    }
+
+    fn overlap(&self) -> Overlap {
+        Overlap::OneAhead
+    }
+
+    fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
+        self.0.started.lock().send(batch.rows).unwrap();
+        if batch.rows > 4 {
+            return Err(ModelError::OutOfMemory("more than 4 rows".to_owned()));
+        }
+        Ok(Started::Pending(Box::new(Copied {
+            device: Arc::clone(&self.0),
+            answer: add_one(batch),
+        })))
+    }
+}
+
+impl Pending for Copied {
+    fn finish(self: Box<Self>) -> Result<Answer, ModelError> {
+        self.device.verdicts.lock().recv().unwrap()?;
+        self.answer
+    }
+}
+
+struct Test {
+    running: Running,
+    started: Receiver<usize>,
+    verdicts: Sender<Verdict>,
+}
+
+impl Test {
+    fn new() -> Self {
+        let (sender, started) = channel();
+        let (verdicts, receiver) = channel();
+        let fake = Fake::new(add_one);
+        let model: Arc<dyn Model> = Arc::new(Slow {
+            signature: fake.signature.clone(),
+            device: Arc::new(DeviceSide {
+                started: Mutex::new(sender),
+                verdicts: Mutex::new(receiver),
+                alone: Arc::clone(&fake.runs),
+            }),
+        });
+        let running = Running {
+            engine: Arc::new(Engine::start(fake.spec(), &model).unwrap()),
+            runs: fake.runs,
+        };
+        Self {
+            running,
+            started,
+            verdicts,
+        }
+    }
+
+    fn next_start(&self) -> usize {
+        self.started.recv_timeout(PATIENCE).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_batch_starts_before_the_one_before_is_done() {
+    let test = Test::new();
+    let first = test.running.ask(1);
+    assert_eq!(test.next_start(), 1);
+    let second = test.running.ask(2);
+    assert_eq!(test.next_start(), 1, "while nothing has come back");
+    let third = test.running.ask(3);
+    test.running.queued(1).await;
+    for _ in 0..3 {
+        test.verdicts.send(Ok(())).unwrap();
+    }
+    assert_eq!(first.await.unwrap(), Ok(vec![2]));
+    assert_eq!(second.await.unwrap(), Ok(vec![3]));
+    assert_eq!(third.await.unwrap(), Ok(vec![4]));
+    assert_eq!(*test.running.runs.lock(), [0; 0], "nothing ran twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_on_the_device_is_tried_alone_and_harms_no_other() {
+    let test = Test::new();
+    let first = test.running.ask(1);
+    assert_eq!(test.next_start(), 1);
+    let second = test.running.ask(2);
+    assert_eq!(test.next_start(), 1);
+    let (third, fourth) = (test.running.ask(3), test.running.ask(4));
+    test.running.queued(2).await;
+    let raised = || Err(ModelError::Failed("raised".to_owned()));
+    for verdict in [raised(), Ok(()), raised()] {
+        test.verdicts.send(verdict).unwrap();
+    }
+    let error = first.await.unwrap().unwrap_err();
+    assert!(matches!(error, ServeError::Model(_)), "{error}");
+    assert_eq!(second.await.unwrap(), Ok(vec![3]));
+    assert_eq!(third.await.unwrap(), Ok(vec![4]));
+    assert_eq!(fourth.await.unwrap(), Ok(vec![5]));
+    assert_eq!(*test.running.runs.lock(), [1, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_without_memory_to_start_runs_in_halves() {
+    let test = Test::new();
+    let first = test.running.ask(0);
+    assert_eq!(test.next_start(), 1);
+    let second = test.running.ask(0);
+    assert_eq!(test.next_start(), 1);
+    let others: Vec<_> = (1..=6).map(|x| test.running.ask(x)).collect();
+    test.running.queued(6).await;
+    for _ in 0..2 {
+        test.verdicts.send(Ok(())).unwrap();
+    }
+    for (x, other) in (1..).zip(others) {
+        assert_eq!(other.await.unwrap(), Ok(vec![x + 1]));
+    }
+    assert_eq!(test.next_start(), 6);
+    assert_eq!(*test.running.runs.lock(), [3, 3]);
+    assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
+}

@@ -1,0 +1,106 @@
+// Streams, events and copies of CUDA devices, in the words that libtorch_cpu and libc10 have for any
+// accelerator. libtorch_cuda registers itself behind them when it is opened; without it each of these
+// functions fails with libtorch's own explanation.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "error.h"
+#include "stream.h"
+
+// Timed, so that the device's own clock says how long the model took.
+struct WeirEvent {
+  c10::Event event{at::kCUDA, c10::EventFlag::BACKEND_DEFAULT};
+};
+
+WeirStatus weir_cuda_devices(int32_t* count, char** error) {
+  return weir::guarded(error, [&] { *count = at::detail::getCUDAHooks().deviceCount(); });
+}
+
+WeirStatus weir_cuda_empty_cache(char** error) {
+  return weir::guarded(error, [] {
+    at::getDeviceAllocator(at::kCUDA)->emptyCache();
+    at::getHostAllocator(at::kCUDA)->empty_cache();
+  });
+}
+
+WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error) {
+  return weir::guarded(error, [&] {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    at::Device on(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    *stream = new WeirStream{c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(on)};
+  });
+}
+
+WeirStatus weir_stream_wait(const WeirStream* stream, const WeirEvent* event, char** error) {
+  return weir::guarded(error, [&] { event->event.block(stream->stream); });
+}
+
+WeirStatus weir_stream_synchronize(const WeirStream* stream, char** error) {
+  return weir::guarded(error, [&] { stream->stream.synchronize(); });
+}
+
+void weir_stream_free(WeirStream* stream) {
+  delete stream;
+}
+
+WeirStatus weir_stream_record(const WeirStream* stream, WeirEvent** event, char** error) {
+  return weir::guarded(error, [&] {
+    auto recorded = std::make_unique<WeirEvent>();
+    recorded->event.record(stream->stream);
+    *event = recorded.release();
+  });
+}
+
+WeirStatus weir_event_synchronize(const WeirEvent* event, char** error) {
+  return weir::guarded(error, [&] { event->event.synchronize(); });
+}
+
+WeirStatus weir_event_elapsed(const WeirEvent* from, const WeirEvent* to, double* milliseconds, char** error) {
+  return weir::guarded(error, [&] { *milliseconds = from->event.elapsedTime(to->event); });
+}
+
+void weir_event_free(WeirEvent* event) {
+  delete event;
+}
+
+WeirStatus weir_tensor_pinned(WeirShape shape, at::Tensor** tensor, char** error) {
+  return weir::guarded(error, [&] {
+    auto type = static_cast<at::ScalarType>(shape.element_type);
+    auto options = at::TensorOptions().dtype(type).pinned_memory(true);
+    *tensor = new at::Tensor(at::empty({shape.sizes, shape.rank}, options));
+  });
+}
+
+WeirStatus weir_tensor_upload(
+    const at::Tensor* pinned,
+    const WeirStream* on,
+    const WeirStream* reader,
+    at::Tensor** copy,
+    char** error) {
+  return weir::guarded(error, [&] {
+    c10::StreamGuard guard(on->stream);
+    auto options = pinned->options().device(on->stream.device()).pinned_memory(false);
+    auto made = at::empty(pinned->sizes(), options);
+    made.copy_(*pinned, /*non_blocking=*/true);
+    // The block belongs to the stream it was made on, which may use it again as soon as it is freed:
+    // not before the reader is done with it.
+    made.record_stream(reader->stream);
+    *copy = new at::Tensor(std::move(made));
+  });
+}
+
+WeirStatus weir_tensor_download(const at::Tensor* tensor, const WeirStream* on, at::Tensor** copy, char** error) {
+  return weir::guarded(error, [&] {
+    c10::StreamGuard guard(on->stream);
+    auto options = tensor->options().device(at::kCPU).pinned_memory(true);
+    auto made = at::empty(tensor->sizes(), options);
+    made.copy_(*tensor, /*non_blocking=*/true);
+    *copy = new at::Tensor(std::move(made));
+  });
+}

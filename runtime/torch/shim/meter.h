@@ -1,0 +1,72 @@
+// Counts the memory that a thread takes of one device while a Metered is alive.
+#pragma once
+
+#include <torch/csrc/profiler/orchestration/observer.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace weir {
+
+// libtorch's allocators report each block they hand out or take back to the profiler of the thread,
+// and of the threads that the thread forks work to. This is such a profiler, with all of it off but
+// the reports. It derives from ProfilerStateBase because libtorch casts what it finds in that place.
+class Meter final : public torch::profiler::impl::ProfilerStateBase {
+ public:
+  explicit Meter(c10::Device device) : ProfilerStateBase(config()), device_(device) {}
+
+  // The allocator holds its lock while it reports: nothing here may allocate, lock or throw.
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device device) override {
+    if (device != device_) {
+      return;
+    }
+    int64_t now = current_.fetch_add(bytes) + bytes;
+    int64_t peak = peak_.load();
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+  }
+
+  torch::profiler::impl::ActiveProfilerType profilerType() override {
+    return torch::profiler::impl::ActiveProfilerType::NONE;
+  }
+
+  // Taken and not given back since the meter was made.
+  uint64_t current() const {
+    return current_.load() < 0 ? 0 : static_cast<uint64_t>(current_.load());
+  }
+
+  // The most that was taken at once.
+  uint64_t peak() const {
+    return static_cast<uint64_t>(peak_.load());
+  }
+
+ private:
+  static torch::profiler::impl::ProfilerConfig config() {
+    torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::Disabled);
+    config.profile_memory = true;
+    return config;
+  }
+
+  c10::Device device_;
+  std::atomic<int64_t> current_{0};
+  std::atomic<int64_t> peak_{0};
+};
+
+// Meters this thread for as long as it lives.
+class Metered {
+ public:
+  explicit Metered(c10::Device device)
+      : meter_(std::make_shared<Meter>(device)),
+        guard_(c10::DebugInfoKind::PROFILER_STATE, meter_) {}
+
+  const Meter& meter() const {
+    return *meter_;
+  }
+
+ private:
+  std::shared_ptr<Meter> meter_;
+  c10::DebugInfoGuard guard_;
+};
+
+} // namespace weir

@@ -1,0 +1,147 @@
+//! The libtorch backend on a CUDA device. Where there is none, each test says why it checks nothing.
+//!
+//! A test binary of its own: libtorch_cuda must be opened before anything else asks libtorch for CUDA.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
+#[path = "torch/fixture.rs"]
+#[expect(dead_code, reason = "shared with the tests on the processor")]
+mod fixture;
+
+use std::io::Write;
+use std::sync::OnceLock;
+
+use weir_protocol::DataType;
+use weir_runtime::args::DeviceChoice;
+use weir_runtime::backend::{
+    Batch, Device, Instance, LoadError, ModelError, ModelSource, Overlap, Started, TensorConfig,
+};
+use weir_runtime_torch::find_gpus;
+
+use fixture::*;
+
+/// Of GPU and processor: cuDNN computes convolutions in TF32, which keeps ten bits.
+const TOLERANCE: f32 = 2e-3;
+
+/// The first GPU; without one, a line past the test harness's capture, with the reason.
+fn gpu(test: &str) -> Option<Device> {
+    static FOUND: OnceLock<Result<usize, String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| match find_gpus(DeviceChoice::AllCuda) {
+        Ok(gpus) => gpus.first().copied().ok_or("no device".to_owned()),
+        Err(error) => Err(error.to_string()),
+    });
+    match found {
+        Ok(index) => Some(Device::Cuda(*index)),
+        Err(reason) => {
+            let _ = writeln!(std::io::stderr(), "skipped {test}: {reason}");
+            None
+        }
+    }
+}
+
+fn on(device: Device, source: ModelSource) -> ModelSource {
+    ModelSource {
+        devices: vec![device],
+        ..source
+    }
+}
+
+fn made(source: &ModelSource) -> Box<dyn Instance> {
+    load(source).instance(source.devices[0]).unwrap()
+}
+
+fn add_sub() -> ModelSource {
+    let t = |name: &str| -> TensorConfig { tensor(name, DataType::Fp32, &[-1]) };
+    configured("add_sub", 8, vec![t("a"), t("b")], vec![t("s"), t("d")])
+}
+
+fn sum_of(value: f32, elements: usize) -> Batch {
+    let data = floats(&vec![value; elements]);
+    let column = |name| whole(name, DataType::Fp32, &[1, elements as i64], data.clone());
+    batch(vec![column("a"), column("b")])
+}
+
+#[test]
+fn answers_are_the_processors() {
+    let Some(device) = gpu("answers_are_the_processors") else {
+        return;
+    };
+    for (name, dims) in [("mlp", &[3, 16][..]), ("conv_traced", &[3, 1, 8, 8])] {
+        let elements = dims.iter().product::<i64>() as usize;
+        let values: Vec<f32> = (0..elements).map(|i| (i % 7) as f32 / 7.0).collect();
+        let answer = |device| {
+            let request = whole("input", DataType::Fp32, dims, floats(&values));
+            let outputs = run(&mut *made(&on(device, bare(name))), vec![request]);
+            as_floats(&outputs.unwrap()[0])
+        };
+        let (ours, processors) = (answer(device), answer(Device::Cpu));
+        assert_eq!(ours.len(), processors.len());
+        for (ours, theirs) in ours.iter().zip(&processors) {
+            let far = (ours - theirs).abs() / (1.0 + theirs.abs());
+            assert!(far <= TOLERANCE, "{name}: {ours} for {theirs}");
+        }
+    }
+}
+
+/// Large enough that copies and kernels of several batches are under way at once.
+const ELEMENTS: usize = 1 << 20;
+
+#[test]
+fn a_batch_started_ahead_comes_back_with_its_own_answer() {
+    let Some(device) = gpu("a_batch_started_ahead_comes_back_with_its_own_answer") else {
+        return;
+    };
+    let mut instance = made(&on(device, add_sub()));
+    assert_eq!(instance.overlap(), Overlap::OneAhead);
+    let mut before = None;
+    for round in 0..200_u8 {
+        let value = f32::from(round);
+        let started = instance.start(&sum_of(value, ELEMENTS)).unwrap();
+        if let Some((value, started)) = before.replace((value, started)) {
+            let answer = Started::finish(started).unwrap();
+            let sums = as_floats(&answer.outputs[0]);
+            assert!(sums.iter().all(|sum| *sum == 2.0 * value), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_runs_out_harms_no_other_batch() {
+    let Some(device) = gpu("memory_that_runs_out_harms_no_other_batch") else {
+        return;
+    };
+    let t = |name| tensor(name, DataType::Fp32, &[1]);
+    let source = configured("hungry", 4, vec![t("x")], vec![t("y")]);
+    let mut instance = made(&on(device, source));
+    let request = |value| batch(vec![whole("x", DataType::Fp32, &[1, 1], floats(&[value]))]);
+    let before = instance.start(&request(1.0)).unwrap();
+    let error = instance.run(&request(-1.0)).unwrap_err();
+    assert!(matches!(error, ModelError::OutOfMemory(_)), "{error}");
+    assert_eq!(as_floats(&before.finish().unwrap().outputs[0]), [1.0]);
+    let after = instance.run(&request(2.0)).unwrap();
+    assert_eq!(as_floats(&after.outputs[0]), [2.0]);
+}
+
+#[test]
+fn a_model_keeps_within_its_memory_limit() {
+    let Some(device) = gpu("a_model_keeps_within_its_memory_limit") else {
+        return;
+    };
+    let limited = |source: ModelSource, bytes: &str| {
+        let mut source = on(device, source);
+        let parameters = &mut source.parameters;
+        parameters.insert("GPU_MEM_LIMIT".to_owned(), bytes.to_owned());
+        source
+    };
+    let error = refusal(&limited(bare("mlp"), "1"));
+    assert!(matches!(&error, LoadError::Device(_)), "{error}");
+    assert!(error.to_string().contains("GPU_MEM_LIMIT"), "{error}");
+
+    let mut instance = made(&limited(add_sub(), "1000000"));
+    assert!(instance.run(&sum_of(1.0, 1000)).is_ok());
+    for _ in 0..2 {
+        let error = instance.run(&sum_of(1.0, ELEMENTS)).unwrap_err();
+        assert!(matches!(error, ModelError::OutOfMemory(_)), "{error}");
+    }
+    assert!(instance.run(&sum_of(1.0, 1000)).is_ok());
+}
