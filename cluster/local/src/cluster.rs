@@ -1,0 +1,130 @@
+//! The handle that others hold.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot, watch};
+use weir_cluster::{
+    Applied, Apply, ClusterError, Desired, Directory, Gateways, Held, LatestReports, Lease, Leases,
+    Reports, RevisionName, Scale, ServiceName, Snapshot,
+};
+
+use crate::actor::{self, Ask};
+use crate::log::Printer;
+use crate::options::Options;
+
+/// Requests that wait for the actor, which answers within microseconds; more wait in their callers.
+const WAITING: usize = 16;
+
+/// The cluster on this machine. Clones share it; when the last is dropped, every replica is killed at
+/// once. [`Local::stop`] lets them finish.
+#[derive(Clone, Debug)]
+pub struct Local {
+    asks: mpsc::Sender<Ask>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    gateways: Gateways,
+    leases: Leases,
+}
+
+impl Local {
+    /// An empty cluster. Must be called within a tokio runtime, on which it lives.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unavailable`] when the directory of the logs, or their thread, cannot be made.
+    pub fn start(options: Options) -> Result<Self, ClusterError> {
+        let logs = options.logs();
+        let made = std::fs::create_dir_all(&logs).and_then(|()| Printer::start());
+        let printer = made.map_err(|error| ClusterError::Unavailable {
+            what: format!("the log directory {}", logs.display()),
+            source: error.into(),
+        })?;
+        let (asks, receiver) = mpsc::channel(WAITING);
+        let gateways = Gateways::new();
+        let snapshots = actor::spawn(options, printer, receiver, gateways.members());
+        Ok(Self {
+            asks,
+            snapshots,
+            gateways,
+            leases: Leases::new(),
+        })
+    }
+
+    /// The gateways in this process: each joins as one.
+    #[must_use]
+    pub fn gateways(&self) -> &Gateways {
+        &self.gateways
+    }
+
+    /// Ends every replica as it is ended when it is not wanted any more, and waits for that. Nothing can
+    /// be applied afterwards.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unavailable`] when some still run after `timeout`; they are killed with the last clone.
+    pub async fn stop(&self, timeout: Duration) -> Result<(), ClusterError> {
+        let stopped = self.ask(Ask::Stop);
+        match tokio::time::timeout(timeout, stopped).await {
+            Ok(stopped) => stopped,
+            Err(_) => Err(unavailable(format!("replicas still run after {timeout:?}"))),
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, ClusterError> {
+        let gone = || unavailable("the cluster has stopped".to_owned());
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(question(answer)).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())
+    }
+}
+
+impl Directory for Local {
+    fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshots.clone()
+    }
+}
+
+#[async_trait]
+impl Apply for Local {
+    async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError> {
+        let desired = Box::new(desired);
+        self.ask(|answer| Ask::Apply(desired, answer)).await?
+    }
+
+    async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
+        let service = service.clone();
+        self.ask(|answer| Ask::Forget(service, answer)).await
+    }
+}
+
+#[async_trait]
+impl Scale for Local {
+    async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
+        let revision = revision.clone();
+        self.ask(|answer| Ask::Scale(revision, replicas, answer))
+            .await?
+    }
+}
+
+impl Reports for Local {
+    fn watch(&self) -> watch::Receiver<Arc<LatestReports>> {
+        self.gateways.watch()
+    }
+}
+
+#[async_trait]
+impl Lease for Local {
+    async fn acquire(&self, name: &str) -> Result<Held, ClusterError> {
+        self.leases.acquire(name).await
+    }
+}
+
+pub(crate) fn unavailable(because: String) -> ClusterError {
+    ClusterError::Unavailable {
+        what: "the cluster on this machine".to_owned(),
+        source: io::Error::other(because).into(),
+    }
+}

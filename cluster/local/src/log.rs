@@ -1,0 +1,138 @@
+//! What replicas print: to our standard error, each line with the replica's name, and to a file each.
+
+mod lines;
+mod printer;
+mod ring;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::io::AsyncRead;
+
+use self::lines::Lines;
+pub(crate) use self::printer::Printer;
+use self::ring::Ring;
+
+/// The size at which a file becomes `.1` and another begins: two of them per replica keep a day of
+/// ordinary logs, and a replica that floods fills no disk.
+const MAX_FILE: u64 = 4 << 20;
+
+/// One replica's log; clones share it. It goes on over restarts.
+#[derive(Clone, Debug)]
+pub(crate) struct Log(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    name: Arc<str>,
+    printer: Printer,
+    path: PathBuf,
+    /// None once writing failed: a full disk must not end a replica.
+    file: Option<File>,
+    written: u64,
+    last: Ring,
+}
+
+impl Log {
+    /// An empty log in `folder`; one of that name is replaced.
+    pub(crate) fn new(folder: &Path, name: Arc<str>, printer: Printer) -> Self {
+        let path = folder.join(format!("{name}.log"));
+        Self(Arc::new(Mutex::new(Inner {
+            file: File::create(&path).ok(),
+            name,
+            printer,
+            path,
+            written: 0,
+            last: Ring::default(),
+        })))
+    }
+
+    /// Takes lines until the stream ends.
+    pub(crate) async fn follow(self, stream: impl AsyncRead + Unpin) {
+        let mut lines = Lines::new(stream);
+        while let Some(line) = lines.next().await {
+            let mut inner = self.0.lock();
+            inner.printer.line(&inner.name, &line);
+            inner.keep(&line);
+        }
+    }
+
+    /// The last lines that were printed in this run, as one; empty if there are none.
+    pub(crate) fn last_words(&self) -> String {
+        self.0.lock().last.words()
+    }
+
+    /// Where it is kept.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.lock().path.clone()
+    }
+
+    /// A new run begins: what was printed before does not explain its end.
+    pub(crate) fn begin(&self) {
+        self.0.lock().last.clear();
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, line: &str) {
+        self.last.push(line);
+        if self.written >= MAX_FILE {
+            self.turn();
+        }
+        let Some(file) = &mut self.file else { return };
+        match writeln!(file, "{line}") {
+            Ok(()) => self.written += line.len() as u64 + 1,
+            Err(_) => self.file = None,
+        }
+    }
+
+    fn turn(&mut self) {
+        self.written = 0;
+        let old = self.path.with_extension("log.1");
+        self.file = std::fs::rename(&self.path, old)
+            .and_then(|()| File::create(&self.path))
+            .ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log() -> (tempfile::TempDir, Log) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::new(folder.path(), "digits-0".into(), Printer::start().unwrap());
+        (folder, log)
+    }
+
+    #[tokio::test]
+    async fn lines_go_to_the_file_and_the_last_ones_are_kept() {
+        let (folder, log) = log();
+        log.clone().follow(&b"one\n\ntwo\n\n"[..]).await;
+        assert_eq!(log.last_words(), "one | two");
+        let text = std::fs::read_to_string(folder.path().join("digits-0.log")).unwrap();
+        assert_eq!(text, "one\n\ntwo\n\n");
+        log.begin();
+        assert_eq!(log.last_words(), "");
+    }
+
+    #[test]
+    fn a_flood_fills_two_files() {
+        let (folder, log) = log();
+        let line = "x".repeat(1 << 16);
+        for _ in 0..(3 * MAX_FILE / (1 << 16)) {
+            log.0.lock().keep(&line);
+        }
+        let sizes = std::fs::read_dir(folder.path()).unwrap();
+        let sizes: Vec<_> = sizes
+            .map(|f| f.unwrap().metadata().unwrap().len())
+            .collect();
+        assert_eq!(sizes.len(), 2);
+        assert!(
+            sizes.iter().all(|size| *size <= MAX_FILE + (1 << 17)),
+            "{sizes:?}"
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! What the cluster on this machine has to be told.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use weir_fetch::Limits;
+
+/// Set once, at the start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program that serves where a pod names Weir's own runtime. Without one, such pods are refused.
+    pub runtime: Option<PathBuf>,
+    /// Where logs are kept, in `logs/`, and downloaded models, in `models/`. Made if it is missing.
+    pub state_dir: PathBuf,
+    /// The environment that every command inherits, `PATH` included: a laptop's commands need what the
+    /// user's shell has set. A container's own variables win over it.
+    pub environment: BTreeMap<String, String>,
+    /// Bounds of each download of a model.
+    pub fetch: Limits,
+}
+
+impl Options {
+    /// The directory of the logs: `REPLICA.log`, and `REPLICA.log.1` for what came before.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.state_dir.join("logs")
+    }
+
+    /// The directory of downloaded models, one directory for each address.
+    #[must_use]
+    pub fn models(&self) -> PathBuf {
+        self.state_dir.join("models")
+    }
+}

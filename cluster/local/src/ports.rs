@@ -1,0 +1,198 @@
+//! On which ports a replica serves.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use weir_cluster::{Address, ContainerPorts, Endpoints};
+
+use crate::expand::mentions;
+use crate::names::{GRPC_PORT, PORT};
+
+/// How the ports of a command are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortPlan {
+    /// It serves HTTP on `$(PORT)` and gRPC on `$(GRPC_PORT)`: each replica gets free ones.
+    Two,
+    /// It serves both on `$(PORT)`.
+    One,
+    /// It serves gRPC only, on `$(GRPC_PORT)`.
+    Grpc,
+    /// It uses neither, so it serves where it always does: there can be one replica.
+    Fixed(ContainerPorts),
+}
+
+/// The ports of one run of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub(crate) http: Option<u16>,
+    pub(crate) grpc: Option<u16>,
+}
+
+impl PortPlan {
+    /// Reads a command: its words and the values of its own variables. `declared` is where it serves if
+    /// it uses no variable.
+    pub(crate) fn of(
+        words: &[String],
+        env: &[(String, String)],
+        declared: ContainerPorts,
+    ) -> Result<Self, String> {
+        let own: BTreeMap<_, _> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let values = own.values().copied();
+        let texts: Vec<&str> = words.iter().map(String::as_str).chain(values).collect();
+        let free = |name| !is_set(&own, name) && texts.iter().any(|text| mentions(text, name));
+        Ok(match (free(PORT), free(GRPC_PORT)) {
+            (true, true) => Self::Two,
+            (true, false) => Self::One,
+            (false, true) => Self::Grpc,
+            (false, false) => Self::Fixed(ContainerPorts {
+                http: set(&own, PORT)?.or(declared.http),
+                grpc: set(&own, GRPC_PORT)?.or(declared.grpc),
+            }),
+        })
+    }
+
+    /// The most replicas at once.
+    pub(crate) fn max_replicas(self) -> usize {
+        match self {
+            Self::Two | Self::One | Self::Grpc => usize::MAX,
+            Self::Fixed(_) => 1,
+        }
+    }
+
+    /// Ports for the next run. Free ones are free now; who takes one before the command does makes it
+    /// end, and the next run gets others.
+    pub(crate) fn assign(self) -> Result<Ports, String> {
+        let free = || free_ports().map_err(|error| format!("there is no free port: {error}"));
+        Ok(match self {
+            Self::Two => {
+                let (http, grpc) = free()?;
+                Ports::new(Some(http), Some(grpc))
+            }
+            Self::One => {
+                let (port, _) = free()?;
+                Ports::new(Some(port), Some(port))
+            }
+            Self::Grpc => Ports::new(None, Some(free()?.0)),
+            Self::Fixed(ContainerPorts { http, grpc }) => {
+                for port in [http, grpc].into_iter().flatten() {
+                    check_untaken(port)?;
+                }
+                Ports::new(http, grpc)
+            }
+        })
+    }
+}
+
+impl Ports {
+    fn new(http: Option<u16>, grpc: Option<u16>) -> Self {
+        Self { http, grpc }
+    }
+
+    /// Where they are reached.
+    pub(crate) fn endpoints(self) -> Endpoints {
+        let here = |port: u16| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        Endpoints {
+            http: self.http.map(here),
+            grpc: self.grpc.map(here),
+        }
+    }
+}
+
+/// Whether the container sets the variable itself, and not just to our own value.
+fn is_set(own: &BTreeMap<&str, &str>, name: &str) -> bool {
+    own.get(name).is_some_and(|value| !mentions(value, name))
+}
+
+fn set(own: &BTreeMap<&str, &str>, name: &str) -> Result<Option<u16>, String> {
+    match own.get(name) {
+        Some(value) => match value.parse() {
+            Ok(port) => Ok(Some(port)),
+            Err(_) => Err(format!(
+                "its variable {name} is {value:?}, which is no port"
+            )),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Two different ports: both are held until both are known.
+fn free_ports() -> io::Result<(u16, u16)> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let (first, second) = (bind()?, bind()?);
+    Ok((first.local_addr()?.port(), second.local_addr()?.port()))
+}
+
+/// A port that is fixed may be taken, and then somebody else would answer for the replica.
+fn check_untaken(port: u16) -> Result<(), String> {
+    match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(format!(
+            "port {port} is taken; a command that uses $({PORT}) gets a free one"
+        )),
+        Err(error) => Err(format!("port {port} cannot be used: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARED: ContainerPorts = ContainerPorts {
+        http: Some(5000),
+        grpc: None,
+    };
+
+    fn plan(words: &[&str], env: &[(&str, &str)]) -> Result<PortPlan, String> {
+        let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+        let env = env.iter().map(|&(k, v)| (k.to_owned(), v.to_owned()));
+        PortPlan::of(&words, &env.collect::<Vec<_>>(), DECLARED)
+    }
+
+    fn fixed(http: u16) -> PortPlan {
+        PortPlan::Fixed(ContainerPorts {
+            http: Some(http),
+            grpc: None,
+        })
+    }
+
+    #[test]
+    fn variables_make_ports_free() {
+        assert_eq!(plan(&["serve", "--port=$(PORT)"], &[]), Ok(PortPlan::One));
+        assert_eq!(plan(&["sh", "-c", "serve $PORT"], &[]), Ok(PortPlan::One));
+        let both = plan(&["serve", "$(PORT)"], &[("G", "$(GRPC_PORT)")]);
+        assert_eq!(both, Ok(PortPlan::Two));
+        assert_eq!(plan(&["serve", "$(GRPC_PORT)"], &[]), Ok(PortPlan::Grpc));
+        assert_eq!(plan(&["serve"], &[("PORT", "$(PORT)")]), Ok(PortPlan::One));
+    }
+
+    #[test]
+    fn others_have_one_replica_where_they_always_serve() {
+        assert_eq!(plan(&["serve"], &[]), Ok(fixed(5000)));
+        assert_eq!(plan(&["serve", "$(PORT)"], &[("PORT", "7")]), Ok(fixed(7)));
+        assert_eq!(fixed(1).max_replicas(), 1);
+        let error = plan(&["serve"], &[("PORT", "http")]).unwrap_err();
+        assert_eq!(error, "its variable PORT is \"http\", which is no port");
+    }
+
+    #[test]
+    fn a_taken_port_is_named() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = fixed(port).assign().unwrap_err();
+        assert!(
+            error.starts_with(&format!("port {port} is taken;")),
+            "{error}"
+        );
+        drop(taken);
+        assert_eq!(fixed(port).assign(), Ok(Ports::new(Some(port), None)));
+    }
+
+    #[test]
+    fn free_ports_differ() {
+        let ports = PortPlan::Two.assign().unwrap();
+        assert_ne!(ports.http, ports.grpc);
+        let one = PortPlan::One.assign().unwrap();
+        assert_eq!(one.http, one.grpc);
+    }
+}

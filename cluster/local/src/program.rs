@@ -1,0 +1,57 @@
+//! Finding the program that a command names.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The program as a shell finds it: a name with a slash is a path from `directory`, another is looked
+/// up in `search`, the value of `PATH`. The error is a sentence that names it.
+pub(crate) fn find(name: &str, directory: Option<&Path>, search: &str) -> Result<PathBuf, String> {
+    if name.contains('/') {
+        let path = directory.map_or_else(|| PathBuf::from(name), |d| d.join(name));
+        return check(path);
+    }
+    let mut found = std::env::split_paths(search).map(|folder| folder.join(name));
+    found
+        .find(|path| is_program(path))
+        .ok_or_else(|| format!("there is no program {name} in PATH"))
+}
+
+fn check(path: PathBuf) -> Result<PathBuf, String> {
+    if is_program(&path) {
+        return Ok(path);
+    }
+    let text = path.display();
+    Err(match std::fs::metadata(&path) {
+        Ok(meta) if meta.is_file() => format!("{text} is not executable"),
+        Ok(_) => format!("{text} is no file"),
+        Err(_) => format!("there is no program {text}"),
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    let meta = std::fs::metadata(path);
+    meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_a_shell_does() {
+        let search = "/nowhere:/bin:/usr/bin";
+        assert!(find("sh", None, search).unwrap().ends_with("sh"));
+        assert_eq!(find("/bin/sh", None, "").unwrap(), Path::new("/bin/sh"));
+        let sh = find("./sh", Some(Path::new("/bin")), "").unwrap();
+        assert_eq!(sh, Path::new("/bin/./sh"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = |name: &str| find(name, None, "/bin").unwrap_err();
+        assert_eq!(error("no-such"), "there is no program no-such in PATH");
+        assert_eq!(error("/no/such"), "there is no program /no/such");
+        assert_eq!(error("/etc/passwd"), "/etc/passwd is not executable");
+        assert_eq!(error("/etc/"), "/etc/ is no file");
+    }
+}

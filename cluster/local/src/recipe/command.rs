@@ -1,0 +1,195 @@
+//! The words of a command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Container;
+
+use super::Recipe;
+use crate::expand::expand;
+use crate::names::{GRPC_PORT, PORT, RUNTIME};
+use crate::options::Options;
+use crate::ports::Ports;
+use crate::probe::Server;
+use crate::storage::Model;
+
+/// Flags of our runtime that say where it listens: here we do.
+const PLACE_FLAGS: [&str; 6] = [
+    "http-address",
+    "http-port",
+    "grpc-address",
+    "grpc-port",
+    "metrics-address",
+    "metrics-port",
+];
+
+/// What runs.
+pub(super) enum Program {
+    /// Weir's own runtime, at this path.
+    Ours(PathBuf),
+    /// A command, as the container gives it.
+    Foreign(Vec<String>),
+}
+
+/// A command, ready to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Invocation {
+    pub(crate) program: String,
+    pub(crate) args: Vec<String>,
+    /// All of its environment.
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+impl Program {
+    /// Finds out what a container runs. An image is not run, so a container needs a command, unless it is
+    /// our runtime.
+    pub(super) fn of(container: &Container, options: &Options) -> Result<Self, String> {
+        let command = container.command.clone().unwrap_or_default();
+        let image = container.image.as_deref().unwrap_or_default();
+        let ours = match command.first() {
+            Some(first) => Path::new(first).ends_with(RUNTIME),
+            None => image_name(image) == RUNTIME,
+        };
+        match (ours, &options.runtime) {
+            (true, Some(path)) => Ok(Self::Ours(path.clone())),
+            (true, None) => Err(format!("it needs {RUNTIME}, and no path to it is set")),
+            (false, _) if command.is_empty() => Err(format!(
+                "without Kubernetes the image {image:?} cannot be run; give the container a command"
+            )),
+            (false, _) => Ok(Self::Foreign(command)),
+        }
+    }
+
+    pub(super) fn server(&self) -> Server {
+        match self {
+            Self::Ours(_) => Server::Weir,
+            Self::Foreign(_) => Server::Foreign,
+        }
+    }
+
+    /// The program and its arguments. `name` is the model's.
+    pub(super) fn words(
+        &self,
+        container: &Container,
+        name: &str,
+        models: &[Model],
+        relocate: impl Fn(&str) -> String,
+    ) -> Vec<String> {
+        let args = container.args.as_deref().unwrap_or_default();
+        match self {
+            Self::Foreign(command) => {
+                let words = command.iter().chain(args);
+                words.map(|word| relocate(word)).collect()
+            }
+            Self::Ours(path) => {
+                let command = container.command.as_deref().unwrap_or_default();
+                let given = command.iter().skip(1).chain(args);
+                let given: Vec<_> = given.map(|word| relocate(word)).collect();
+                let mut words = vec![path.display().to_string()];
+                words.extend(without_places(&given));
+                words.extend(defaults(&given, name, models));
+                words.extend(places());
+                words
+            }
+        }
+    }
+}
+
+impl Recipe {
+    /// The command on these ports.
+    pub(crate) fn invocation(&self, ports: Ports) -> Invocation {
+        let mut own = BTreeMap::new();
+        for (name, port) in [(PORT, ports.http), (GRPC_PORT, ports.grpc)] {
+            own.extend(port.map(|port| (name.to_owned(), port.to_string())));
+        }
+        for (name, value) in &self.env {
+            let value = expand(value, |name| own.get(name).cloned());
+            own.insert(name.clone(), value);
+        }
+        let words = self.words.iter();
+        let mut words = words.map(|word| expand(word, |name| own.get(name).cloned()));
+        let program = words.next().unwrap_or_default();
+        let args = words.collect();
+        let mut env = self.inherited.clone();
+        env.extend(own);
+        Invocation { program, args, env }
+    }
+}
+
+/// Replaces the paths at which a container would find its models by where they are.
+pub(super) fn relocate(text: &str, models: &[Model]) -> String {
+    models.iter().fold(text.to_owned(), |text, model| {
+        replace_path(&text, &model.mount_path, &model.path.display().to_string())
+    })
+}
+
+/// Replaces a path where it stands alone or begins a longer one.
+fn replace_path(text: &str, from: &str, to: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(from).filter(|_| !from.is_empty()) {
+        let (before, after) = (&rest[..at], &rest[at + from.len()..]);
+        let is_in_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let begins = !before.ends_with(|c: char| is_in_name(c) || c == '/');
+        let ends = !after.starts_with(is_in_name);
+        out.extend([before, if begins && ends { to } else { from }]);
+        rest = after;
+    }
+    out + rest
+}
+
+/// The last part of an image's name, without tag and digest.
+fn image_name(image: &str) -> &str {
+    let image = image.split('@').next().unwrap_or_default();
+    let last = image.rsplit('/').next().unwrap_or_default();
+    last.split(':').next().unwrap_or_default()
+}
+
+/// The arguments without those that say where to listen, `--flag=value` and `--flag value`.
+fn without_places(args: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let flag = arg.strip_prefix("--").unwrap_or_default();
+        let (name, value) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (flag, None),
+        };
+        match (PLACE_FLAGS.contains(&name), value) {
+            (true, Some(_)) => {}
+            (true, None) => {
+                args.next();
+            }
+            (false, _) => kept.push(arg.clone()),
+        }
+    }
+    kept
+}
+
+/// Which model, unless the arguments say so.
+fn defaults(args: &[String], name: &str, models: &[Model]) -> Vec<String> {
+    let given = |flag: &str| {
+        let mut rests = args.iter().filter_map(|arg| arg.strip_prefix(flag));
+        rests.any(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let mut words = Vec::new();
+    if !given("--model-repository") && !given("--model-store") {
+        for model in models {
+            words.push(format!("--model-repository={}", model.path.display()));
+        }
+    }
+    if !given("--model-name") && !words.is_empty() {
+        words.push(format!("--model-name={name}"));
+    }
+    words
+}
+
+fn places() -> [String; 5] {
+    [
+        "--http-address=127.0.0.1".to_owned(),
+        "--grpc-address=127.0.0.1".to_owned(),
+        format!("--http-port=$({PORT})"),
+        format!("--grpc-port=$({GRPC_PORT})"),
+        "--metrics-port=0".to_owned(),
+    ]
+}

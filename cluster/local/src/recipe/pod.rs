@@ -1,0 +1,109 @@
+//! What of a pod a process can have.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+/// Refuses what would not be the same without a container. What only places, limits or guards a pod is
+/// taken, and named by [`without_effect`].
+pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> {
+    let no = |what: &str| Err(format!("{what} cannot be had without Kubernetes"));
+    let others = pod.containers.iter().find(|c| c.name != container.name);
+    if let Some(other) = others {
+        return no(&format!("a second container, {},", other.name));
+    }
+    if let Some(init) = pod.init_containers.iter().flatten().next() {
+        return no(&format!("the init container {}", init.name));
+    }
+    if container.env_from.iter().flatten().next().is_some() {
+        return no("envFrom");
+    }
+    let hooks = container.lifecycle.as_ref();
+    if hooks.is_some_and(|hooks| hooks.post_start.is_some()) {
+        return no("a postStart hook");
+    }
+    let stop = hooks.and_then(|hooks| hooks.pre_stop.as_ref());
+    if stop.is_some_and(|stop| stop.sleep.is_none()) {
+        return no("a preStop hook other than sleep");
+    }
+    check_volumes(pod, container)
+}
+
+/// A directory in memory or an empty one is the machine's own; others hold what we do not have.
+fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
+    for mount in container.volume_mounts.iter().flatten() {
+        let volume = pod.volumes.iter().flatten().find(|v| v.name == mount.name);
+        if volume.is_none_or(|volume| volume.empty_dir.is_none()) {
+            let path = &mount.mount_path;
+            return Err(format!(
+                "the volume {} at {path} cannot be had without Kubernetes; models come by storageUri",
+                mount.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is set and means nothing to a process, by the fields' names.
+pub(super) fn without_effect(pod: &PodSpec, container: &Container) -> Vec<&'static str> {
+    let image = container.image.as_ref().and(container.command.as_ref());
+    let fields = [
+        ("image", image.is_some()),
+        ("resources", container.resources.is_some()),
+        ("livenessProbe", container.liveness_probe.is_some()),
+        ("startupProbe", container.startup_probe.is_some()),
+        (
+            "container securityContext",
+            container.security_context.is_some(),
+        ),
+        ("securityContext", pod.security_context.is_some()),
+        ("serviceAccountName", pod.service_account_name.is_some()),
+        ("imagePullSecrets", pod.image_pull_secrets.is_some()),
+        ("nodeSelector", pod.node_selector.is_some()),
+        ("affinity", pod.affinity.is_some()),
+        ("tolerations", pod.tolerations.is_some()),
+        (
+            "topologySpreadConstraints",
+            pod.topology_spread_constraints.is_some(),
+        ),
+        ("priorityClassName", pod.priority_class_name.is_some()),
+        ("runtimeClassName", pod.runtime_class_name.is_some()),
+        ("schedulerName", pod.scheduler_name.is_some()),
+        ("resourceClaims", pod.resource_claims.is_some()),
+    ];
+    let set = fields.into_iter().filter(|(_, is_set)| *is_set);
+    set.map(|(field, _)| field).collect()
+}
+
+/// The container's variables.
+pub(super) fn variables(
+    container: &Container,
+    relocate: impl Fn(&str) -> String,
+) -> Result<Vec<(String, String)>, String> {
+    let each = container.env.iter().flatten().map(|variable| {
+        if variable.value_from.is_some() {
+            return Err(format!(
+                "the variable {} comes from elsewhere in the cluster, and there is none",
+                variable.name
+            ));
+        }
+        let value = variable.value.as_deref().unwrap_or_default();
+        Ok((variable.name.clone(), relocate(value)))
+    });
+    each.collect()
+}
+
+/// `preStop.sleep`: the time in which others learn that it ends.
+pub(super) fn notice(container: &Container) -> Option<Duration> {
+    let stop = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
+    seconds(stop.sleep.as_ref()?.seconds)
+}
+
+/// `terminationGracePeriodSeconds`.
+pub(super) fn grace(pod: &PodSpec) -> Option<Duration> {
+    seconds(pod.termination_grace_period_seconds?)
+}
+
+fn seconds(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}

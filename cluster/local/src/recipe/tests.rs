@@ -1,0 +1,212 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use weir_cluster::{ServiceName, Storage};
+
+use super::command::Invocation;
+use super::*;
+use crate::ports::Ports;
+
+fn workload(pod: Value) -> Workload {
+    let service = ServiceName::new("default", "digits").unwrap();
+    let template: PodTemplateSpec = serde_json::from_value(json!({ "spec": pod })).unwrap();
+    Workload {
+        revision: service.revision(1).unwrap(),
+        template: Arc::new(template),
+        storage: vec![Storage {
+            uri: "pvc://weir-examples/digits".into(),
+            mount_path: Storage::MOUNT_PATH.into(),
+            claims: Some("/home/me".into()),
+        }],
+        replicas: 1,
+        concurrency: None,
+    }
+}
+
+fn container(container: Value) -> Value {
+    let mut container = container;
+    container["name"] = "kserve-container".into();
+    json!({ "containers": [container] })
+}
+
+fn options() -> Options {
+    Options {
+        runtime: Some("/opt/weir-runtime".into()),
+        state_dir: "/state".into(),
+        fetch: weir_fetch::Limits::default(),
+        environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]),
+    }
+}
+
+fn invocation(pod: Value) -> Invocation {
+    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
+    recipe.invocation(Ports {
+        http: Some(1111),
+        grpc: Some(2222),
+    })
+}
+
+#[track_caller]
+fn refused(pod: Value, text: &str) {
+    let error = Recipe::of(&workload(pod), &options())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("default/digits-predictor-00001"), "{error}");
+    assert!(error.contains(text), "{error}");
+}
+
+#[test]
+fn our_runtime_is_told_what_to_serve_and_where() {
+    let image = "registry.example.com:5000/weir-runtime:1@sha256:00";
+    let command = invocation(container(json!({ "image": image })));
+    assert_eq!(command.program, "/opt/weir-runtime");
+    assert_eq!(
+        command.args,
+        [
+            "--model-repository=/home/me/weir-examples/digits",
+            "--model-name=digits",
+            "--http-address=127.0.0.1",
+            "--grpc-address=127.0.0.1",
+            "--http-port=1111",
+            "--grpc-port=2222",
+            "--metrics-port=0",
+        ]
+    );
+}
+
+#[test]
+fn what_our_runtime_is_told_already_stays_but_its_ports() {
+    let command = invocation(container(json!({
+        "image": "x",
+        "command": ["/usr/bin/weir-runtime", "--http-port", "8080"],
+        "args": ["--model-store=/mnt/models", "--model-name=other", "--grpc-port=9000", "--device", "cpu"],
+    })));
+    assert_eq!(
+        command.args[..4],
+        [
+            "--model-store=/home/me/weir-examples/digits",
+            "--model-name=other",
+            "--device",
+            "cpu"
+        ]
+    );
+    assert_eq!(command.args.len(), 9);
+}
+
+#[test]
+fn a_command_is_expanded_and_finds_its_models() {
+    let command = invocation(container(json!({
+        "command": ["python3", "$(SCRIPT)"],
+        "args": ["--port=$(PORT)", "--grpc=$(GRPC_PORT)", "$(UNKNOWN)", "$$(PORT)"],
+        "env": [
+            { "name": "BASE", "value": "/mnt/models/v1" },
+            { "name": "SCRIPT", "value": "$(BASE)/serve.py" },
+            { "name": "EARLY", "value": "$(LATE)" },
+            { "name": "LATE", "value": "x" },
+        ],
+    })));
+    assert_eq!(command.program, "python3");
+    assert_eq!(
+        command.args,
+        [
+            "/home/me/weir-examples/digits/v1/serve.py",
+            "--port=1111",
+            "--grpc=2222",
+            "$(UNKNOWN)",
+            "$(PORT)"
+        ]
+    );
+    assert_eq!(command.env["EARLY"], "$(LATE)");
+    assert_eq!(command.env["PORT"], "1111");
+    assert_eq!(command.env["PATH"], "/bin");
+}
+
+#[test]
+fn what_needs_a_cluster_is_refused_by_name() {
+    refused(
+        container(json!({ "image": "triton:24" })),
+        "the image \"triton:24\" cannot be run",
+    );
+    refused(json!({ "containers": [] }), "no container");
+    let with = |key: &str, value: Value| {
+        let mut container = container(json!({ "command": ["serve"] }));
+        container["containers"][0][key] = value;
+        container
+    };
+    refused(
+        with("envFrom", json!([{ "secretRef": { "name": "s" } }])),
+        "envFrom",
+    );
+    let secret = json!({ "secretKeyRef": { "name": "s", "key": "k" } });
+    refused(
+        with("env", json!([{ "name": "TOKEN", "valueFrom": secret }])),
+        "the variable TOKEN",
+    );
+    refused(
+        with(
+            "volumeMounts",
+            json!([{ "name": "data", "mountPath": "/d" }]),
+        ),
+        "the volume data at /d",
+    );
+    let exec = json!({ "exec": { "command": ["true"] } });
+    refused(with("readinessProbe", exec.clone()), "exec");
+    refused(with("lifecycle", json!({ "preStop": exec })), "preStop");
+    let mut two = container(json!({ "command": ["serve"] }));
+    two["initContainers"] = json!([{ "name": "fetch" }]);
+    refused(two, "the init container fetch");
+    let no_runtime = Options {
+        runtime: None,
+        ..options()
+    };
+    let ours = workload(container(json!({ "image": "weir-runtime" })));
+    let error = Recipe::of(&ours, &no_runtime).unwrap_err().to_string();
+    assert!(error.contains("no path to it is set"), "{error}");
+}
+
+#[test]
+fn what_has_no_effect_is_named() {
+    let mut pod = container(json!({
+        "image": "x",
+        "command": ["serve"],
+        "resources": { "limits": { "nvidia.com/gpu": "1" } },
+        "livenessProbe": { "tcpSocket": { "port": 80 } },
+    }));
+    pod["nodeSelector"] = json!({ "gpu": "a100" });
+    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
+    let named = ["image", "resources", "livenessProbe", "nodeSelector"];
+    assert_eq!(recipe.without_effect, named);
+}
+
+#[test]
+fn times_come_from_the_pod() {
+    let mut pod = container(json!({
+        "command": ["serve"],
+        "lifecycle": { "preStop": { "sleep": { "seconds": 3 } } },
+    }));
+    pod["terminationGracePeriodSeconds"] = json!(7);
+    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
+    assert_eq!((recipe.notice.as_secs(), recipe.grace.as_secs()), (3, 7));
+    let recipe = Recipe::of(
+        &workload(container(json!({ "command": ["serve"] }))),
+        &options(),
+    );
+    let recipe = recipe.unwrap();
+    assert_eq!((recipe.notice, recipe.grace), (NOTICE, GRACE));
+}
+
+proptest! {
+    #[test]
+    fn only_whole_paths_are_relocated(before in "[a-z=: ]{0,4}", after in "[-a-z./]{0,4}") {
+        let storage = Storage { uri: "file:///x".into(), mount_path: Storage::MOUNT_PATH.into(), claims: None };
+        let models = [Model::of(&storage, std::path::Path::new("")).unwrap()];
+        let text = format!("{before}/mnt/models{after}");
+        let begins = !before.ends_with(|c: char| c.is_alphanumeric());
+        let whole = begins && (after.is_empty() || after.starts_with('/'));
+        let expected = if whole { format!("{before}/x{after}") } else { text.clone() };
+        prop_assert_eq!(command::relocate(&text, &models), expected);
+    }
+}

@@ -1,0 +1,255 @@
+//! The task of one replica: brings its model, starts its process, asks whether it is ready, starts it
+//! again, ends it.
+
+mod models;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use weir_cluster::{Endpoints, Failure, FailureReason, Replica, RevisionName};
+
+use crate::life::{Answer, Life};
+use crate::log::Log;
+use crate::ports::Ports;
+use crate::process::{self, Ending, Output, Process};
+use crate::program;
+use crate::recipe::Recipe;
+
+/// A start that takes longer is told as a failure, with what the replica answers: most models load
+/// faster, and whoever waits for one that does not wants to know why.
+const SLOW_START: Duration = Duration::from_secs(10);
+
+/// The time for the last lines after a process ended; they are in the pipe already.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// What a replica's task tells.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It is like this now.
+    Is(RevisionName, Replica),
+    /// It ended and will not come back.
+    Gone(RevisionName, Arc<str>),
+}
+
+/// The task.
+pub(crate) struct Task {
+    revision: RevisionName,
+    recipe: Arc<Recipe>,
+    events: mpsc::Sender<Event>,
+    stop: CancellationToken,
+    log: Log,
+    life: Life,
+    began: Instant,
+    replica: Replica,
+    told: Option<Replica>,
+}
+
+/// A run of the process.
+struct Run {
+    process: Process,
+    printing: AbortOnDropHandle<()>,
+    started: Instant,
+}
+
+impl Task {
+    /// A replica that is not started yet. Cancelling `stop` ends it.
+    pub(crate) fn new(
+        revision: RevisionName,
+        replica: Replica,
+        recipe: Arc<Recipe>,
+        log: Log,
+        (events, stop): (mpsc::Sender<Event>, CancellationToken),
+    ) -> Self {
+        Self {
+            revision,
+            life: Life::new(recipe.probe.patience),
+            recipe,
+            events,
+            stop,
+            log,
+            began: Instant::now(),
+            replica,
+            told: None,
+        }
+    }
+
+    /// Lives until it is stopped.
+    pub(crate) async fn run(mut self) {
+        while !self.stop.is_cancelled() {
+            if let Some(failure) = self.run_once().await {
+                self.back_off(failure).await;
+            }
+        }
+        let gone = Event::Gone(self.revision.clone(), self.replica.name.clone());
+        // Without a listener the cluster is gone, and there is nobody to tell.
+        let _ = self.events.send(gone).await;
+    }
+
+    /// One run, from its model's files to its end. `None` when it was stopped.
+    async fn run_once(&mut self) -> Option<Failure> {
+        let stop = self.stop.clone();
+        let recipe = self.recipe.clone();
+        let bringing = models::bring(&recipe.models, &recipe.fetch);
+        if let Err(because) = stop.run_until_cancelled(bringing).await? {
+            return Some(self.cannot_start(FailureReason::StorageFailed, &because));
+        }
+        match self.start() {
+            Ok(run) => self.live(run).await,
+            Err(because) => Some(self.cannot_start(FailureReason::NotStarted, &because)),
+        }
+    }
+
+    fn cannot_start(&self, reason: FailureReason, because: &str) -> Failure {
+        let message = format!("{} cannot start: {because}", self.replica.name);
+        Failure {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    fn start(&mut self) -> Result<Run, String> {
+        let ports = self.recipe.ports.assign()?;
+        self.replica.endpoints = ports.endpoints();
+        self.spawn(ports)
+    }
+
+    fn spawn(&self, ports: Ports) -> Result<Run, String> {
+        let command = self.recipe.invocation(ports);
+        let directory = self.recipe.directory.as_deref();
+        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+            return Err(format!("there is no directory {}", directory.display()));
+        }
+        let search = command.env.get("PATH").map_or("", String::as_str);
+        let program = program::find(&command.program, directory, search)?;
+        let started = Process::start(&program, &command.args, &command.env, directory);
+        let (process, output) = started.map_err(|error| error.to_string())?;
+        self.log.begin();
+        Ok(Run {
+            process,
+            printing: AbortOnDropHandle::new(tokio::spawn(print(self.log.clone(), output))),
+            started: Instant::now(),
+        })
+    }
+
+    /// Follows a run to its end. The answer is why it ended by itself; `None` when it was stopped.
+    async fn live(&mut self, mut run: Run) -> Option<Failure> {
+        self.life.started();
+        self.tell().await;
+        let stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            status = run.process.wait() => return Some(self.ended(run, status).await),
+            () = self.ask_on(run.started) => {}
+        }
+        self.end(run.process).await;
+        None
+    }
+
+    /// Asks whether it is ready, again and again.
+    async fn ask_on(&mut self, started: Instant) {
+        let endpoints = self.replica.endpoints.clone();
+        loop {
+            let answer = self.recipe.probe.ask(&endpoints).await;
+            self.note(answer, started.elapsed());
+            self.tell().await;
+            tokio::time::sleep(self.life.ask_again()).await;
+        }
+    }
+
+    fn note(&mut self, answer: Result<(), String>, age: Duration) {
+        let now = self.began.elapsed();
+        let Err(because) = answer else {
+            self.life.answered(Answer::Ready, now);
+            self.replica.failure = None;
+            return;
+        };
+        self.life.answered(Answer::NotReady, now);
+        let phase = self.life.phase();
+        if phase != weir_cluster::Phase::Ready && age >= SLOW_START {
+            let message = format!("{} runs and is not ready: {because}", self.replica.name);
+            self.replica.failure = Some(Failure {
+                reason: FailureReason::NotReady,
+                message: message.into(),
+            });
+        }
+    }
+
+    async fn ended(
+        &mut self,
+        run: Run,
+        status: std::io::Result<std::process::ExitStatus>,
+    ) -> Failure {
+        let Run {
+            process,
+            printing,
+            started,
+        } = run;
+        let age = started.elapsed();
+        // With the process goes what it started, and with that the other ends of its pipes.
+        drop(process);
+        let _ = tokio::time::timeout(LAST_LINES, printing).await;
+        let mut message = format!(
+            "{} {} after {:.1} s",
+            self.replica.name,
+            process::describe(status),
+            age.as_secs_f64()
+        );
+        let words = self.log.last_words();
+        if !words.is_empty() {
+            message = format!("{message}: {words}");
+        }
+        message = format!("{message} (log: {})", self.log.path().display());
+        Failure {
+            reason: FailureReason::Exited,
+            message: message.into(),
+        }
+    }
+
+    /// Waits for the next start.
+    async fn back_off(&mut self, mut failure: Failure) {
+        let wait = self.life.ended(self.began.elapsed());
+        if failure.reason == FailureReason::Exited && self.life.is_crash_loop() {
+            failure.reason = FailureReason::CrashLoopBackOff;
+        }
+        let (reason, message) = (failure.reason.label(), &failure.message);
+        tracing::warn!(reason, %message, wait_s = wait.as_secs_f64(), "replica waits to start again");
+        self.replica.failure = Some(failure);
+        self.replica.endpoints = Endpoints::default();
+        self.tell().await;
+        let stop = self.stop.clone();
+        stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+    }
+
+    /// Gateways learn that it leaves; then it has its time to finish.
+    async fn end(&mut self, mut process: Process) {
+        self.life.stopping();
+        self.tell().await;
+        let early = tokio::time::timeout(self.recipe.notice, process.wait()).await;
+        if early.is_err() && process.end(self.recipe.grace).await == Ending::Killed {
+            let (replica, grace_s) = (&self.replica.name, self.recipe.grace.as_secs_f64());
+            tracing::warn!(%replica, grace_s, "replica did not end in its time and was killed");
+        }
+    }
+
+    /// Tells the cluster, unless it knows.
+    async fn tell(&mut self) {
+        self.replica.phase = self.life.phase();
+        self.replica.restarts = self.life.restarts();
+        if self.told.as_ref() != Some(&self.replica) {
+            self.told = Some(self.replica.clone());
+            let is = Event::Is(self.revision.clone(), self.replica.clone());
+            // As in `run`.
+            let _ = self.events.send(is).await;
+        }
+    }
+}
+
+async fn print(log: Log, output: Output) {
+    let Output { stdout, stderr } = output;
+    tokio::join!(log.clone().follow(stdout), log.follow(stderr));
+}

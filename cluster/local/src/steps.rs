@@ -1,0 +1,104 @@
+//! Which replicas to start and to stop.
+
+use std::sync::Arc;
+
+use weir_cluster::{Phase, Replica};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Start one more.
+    Start,
+    /// Stop the one of this name.
+    Stop(Arc<str>),
+}
+
+/// What leads from these replicas, oldest first, to `wanted` of them. The ones that serve least go first,
+/// and of equals the youngest: its caches are the coldest.
+pub(crate) fn steps(wanted: usize, replicas: &[Replica]) -> Vec<Step> {
+    let counted = replicas.iter().filter(|replica| replica.phase.is_wanted());
+    let mut counted: Vec<_> = counted.collect();
+    let missing = wanted.saturating_sub(counted.len());
+    if missing > 0 {
+        return vec![Step::Start; missing];
+    }
+    // A stable sort keeps the oldest of equals in front.
+    counted.sort_by_key(|replica| rank(replica.phase));
+    let surplus = counted.split_off(wanted);
+    surplus
+        .iter()
+        .map(|replica| Step::Stop(replica.name.clone()))
+        .collect()
+}
+
+/// The lower, the more it is worth keeping.
+fn rank(phase: Phase) -> u8 {
+    match phase {
+        Phase::Ready => 0,
+        Phase::Starting => 1,
+        Phase::Unready => 2,
+        Phase::Pending => 3,
+        Phase::BackOff => 4,
+        Phase::Terminating => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_cluster::Endpoints;
+
+    use super::*;
+
+    fn replicas(phases: &[Phase]) -> Vec<Replica> {
+        let named = phases.iter().enumerate().map(|(i, phase)| Replica {
+            name: format!("r{i}").into(),
+            phase: *phase,
+            endpoints: Endpoints::default(),
+            restarts: 0,
+            failure: None,
+        });
+        named.collect()
+    }
+
+    fn phase() -> impl Strategy<Value = Phase> {
+        proptest::sample::select(vec![
+            Phase::Pending,
+            Phase::Starting,
+            Phase::Ready,
+            Phase::Unready,
+            Phase::BackOff,
+            Phase::Terminating,
+        ])
+    }
+
+    #[test]
+    fn the_youngest_of_the_useless_goes_first() {
+        let all = replicas(&[Phase::BackOff, Phase::Ready, Phase::BackOff, Phase::Ready]);
+        let stop = |name: &str| Step::Stop(name.into());
+        assert_eq!(steps(3, &all), [stop("r2")]);
+        assert_eq!(steps(1, &all), [stop("r3"), stop("r0"), stop("r2")]);
+        assert_eq!(steps(5, &all), [Step::Start]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_wanted_number_is_reached(wanted in 0usize..8, phases in proptest::collection::vec(phase(), 0..8)) {
+            let all = replicas(&phases);
+            let steps = steps(wanted, &all);
+            let stopped: Vec<_> = steps.iter().filter_map(|step| match step {
+                Step::Stop(name) => Some(name.clone()),
+                Step::Start => None,
+            }).collect();
+            let starts = steps.len() - stopped.len();
+            prop_assert!(starts == 0 || stopped.is_empty());
+            let counted: Vec<_> = all.iter().filter(|r| r.phase.is_wanted()).collect();
+            prop_assert_eq!(counted.len() + starts - stopped.len(), wanted);
+            let left = |r: &&&Replica| !stopped.contains(&r.name);
+            let worst_kept = counted.iter().filter(left).map(|r| rank(r.phase)).max();
+            for gone in counted.iter().filter(|r| !left(r)) {
+                prop_assert!(worst_kept.is_none_or(|kept| kept <= rank(gone.phase)));
+            }
+        }
+    }
+}

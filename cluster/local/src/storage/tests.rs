@@ -1,0 +1,57 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(uri: &str, claims: Option<&str>) -> Result<PathBuf, String> {
+    let storage = Storage {
+        uri: uri.into(),
+        mount_path: Storage::MOUNT_PATH.into(),
+        claims: claims.map(PathBuf::from),
+    };
+    let model = Model::of(&storage, Path::new("/state/models"));
+    model
+        .map(|model| model.path)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn claims_lie_beside_the_manifest() {
+    let found = at("pvc://models/digits/1", Some("/home/me/digits"));
+    assert_eq!(found, Ok("/home/me/digits/models/digits/1".into()));
+    assert_eq!(at("pvc://models", Some("/d")), Ok("/d/models".into()));
+    assert_eq!(at("file:///srv/m", None), Ok("/srv/m".into()));
+}
+
+#[test]
+fn each_address_has_a_directory() {
+    let first = at("https://a/model.pt", None).unwrap();
+    assert_eq!(first, Path::new("/state/models/8a7367c87b72c792"));
+    assert_ne!(first, at("https://b/model.pt", None).unwrap());
+}
+
+#[test]
+fn what_cannot_be_found_is_refused_with_its_reason() {
+    for (uri, text) in [
+        ("pvc://models/x", "there is none"),
+        ("pvc:///x", "names no claim"),
+        ("pvc://../x", "names no claim"),
+        ("pvc://a/../../x", "leaves the claim"),
+        ("file://x", "third slash"),
+        ("s3://a/b", "come from pvc://, file:// and http(s)://"),
+        ("models", "no address"),
+    ] {
+        let claims = (!text.contains("none")).then_some("/d");
+        let error = at(uri, claims).unwrap_err();
+        assert!(error.contains(text) && error.contains(uri), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_claim_is_never_left(path in "[./ab]{0,16}") {
+        if let Ok(found) = at(&format!("pvc://{path}"), Some("/claims")) {
+            prop_assert!(found.starts_with("/claims"));
+            prop_assert!(!found.components().any(|part| part == Component::ParentDir));
+        }
+    }
+}

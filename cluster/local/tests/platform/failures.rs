@@ -1,0 +1,175 @@
+//! What goes wrong is said in one sentence, and stays where it is.
+
+use std::net::TcpListener;
+
+use serde_json::json;
+use weir_cluster::{Apply, ClusterError, FailureReason, Phase, Revision, Storage};
+
+use crate::platform::{Platform, phases};
+use crate::pods;
+use crate::server::{self, Behaviour};
+
+#[tokio::test]
+async fn a_crash_loop_tells_its_last_words() {
+    let platform = Platform::start();
+    let pod = pods::template(pods::shell("echo no such model; exit 7"));
+    let name = platform.serve("crashes", pod, 1).await;
+    let looping = |r: &Revision| {
+        let reason = r.failure.as_ref().map(|failure| failure.reason);
+        reason == Some(FailureReason::CrashLoopBackOff) && r.replicas[0].restarts >= 2
+    };
+    let seen = platform.see(&name, "a crash loop", looping).await;
+    let message = seen.failure.as_ref().unwrap().message.to_string();
+    assert!(
+        message.starts_with("crashes-predictor-00001-0 exited with status 7 after "),
+        "{message}"
+    );
+    assert!(message.contains(": no such model (log: "), "{message}");
+    assert!(seen.ready().next().is_none());
+}
+
+#[tokio::test]
+async fn one_that_hangs_is_never_ready_and_harms_nobody() {
+    let platform = Platform::start();
+    let hangs = platform
+        .serve("hangs", pods::template(pods::server(Behaviour::Hang)), 1)
+        .await;
+    let fine = platform
+        .serve("fine", pods::template(pods::server(Behaviour::Ready)), 1)
+        .await;
+    platform.ready(&fine, 1).await;
+    let message = platform.failure(&hangs, "runs and is not ready").await;
+    assert!(message.ends_with("no answer within 1s"), "{message}");
+    let seen = platform.see(&hangs, "anything", |_| true).await;
+    assert_eq!(phases(&seen), [Phase::Starting]);
+    platform.scale(&hangs, 0).await;
+    platform.ready(&hangs, 0).await;
+}
+
+#[tokio::test]
+async fn one_that_sickens_becomes_unready() {
+    let platform = Platform::start();
+    let name = platform
+        .serve(
+            "sickens",
+            pods::template(pods::server(Behaviour::Sickens)),
+            1,
+        )
+        .await;
+    platform.ready(&name, 1).await;
+    let unready = |r: &Revision| r.in_phase(Phase::Unready).count() == 1;
+    platform.see(&name, "an unready replica", unready).await;
+}
+
+#[tokio::test]
+async fn a_pod_may_say_how_it_is_asked() {
+    let platform = Platform::start();
+    let mut pod = pods::server(Behaviour::NeverReady);
+    pod["readinessProbe"] = json!({ "tcpSocket": { "port": 8080 } });
+    let name = platform.serve("connects", pods::template(pod), 1).await;
+    platform.ready(&name, 1).await;
+}
+
+#[tokio::test]
+async fn a_missing_program_is_named() {
+    let platform = Platform::start();
+    let pod = json!({ "name": "c", "command": ["no-such-program", "$(PORT)"] });
+    let name = platform.serve("missing", pods::template(pod), 1).await;
+    let message = platform.failure(&name, "cannot start").await;
+    assert_eq!(
+        message,
+        "missing-predictor-00001-0 cannot start: there is no program no-such-program in PATH"
+    );
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named_until_it_is_free() {
+    let platform = Platform::start();
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut pod = pods::server(Behaviour::Ready);
+    pod["env"][1]["value"] = json!(port.to_string());
+    let name = platform.serve("taken", pods::template(pod), 1).await;
+    platform
+        .failure(&name, &format!("port {port} is taken"))
+        .await;
+    drop(taken);
+    let seen = platform.ready(&name, 1).await;
+    assert_eq!(seen.failure, None);
+}
+
+#[tokio::test]
+async fn a_missing_model_is_named_until_it_is_there() {
+    let platform = Platform::start();
+    let mut workload = pods::workload("model", pods::template(pods::server(Behaviour::Ready)), 1);
+    workload.storage.push(Storage {
+        uri: "pvc://models/digits".into(),
+        mount_path: Storage::MOUNT_PATH.into(),
+        claims: Some(platform.folder.path().to_owned()),
+    });
+    let name = workload.revision.clone();
+    platform
+        .cluster
+        .apply(pods::desired(workload))
+        .await
+        .unwrap();
+    let message = platform.failure(&name, "for pvc://models/digits").await;
+    assert!(message.contains("cannot start: there is no /"), "{message}");
+    std::fs::create_dir_all(platform.folder.path().join("models/digits")).unwrap();
+    platform.ready(&name, 1).await;
+}
+
+#[tokio::test]
+async fn a_model_is_downloaded_once_before_its_replicas_start() {
+    let platform = Platform::start();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let uri = format!("http://{}/model.pt", listener.local_addr().unwrap());
+    let store = std::thread::spawn(move || {
+        // The first try is turned away for good, the second served; there is no third.
+        for status in [404, 200] {
+            server::answer(listener.accept().unwrap().0, status);
+        }
+    });
+    let pod = pods::server_after("test -s /mnt/models/model.pt || exit 9", Behaviour::Ready);
+    let mut workload = pods::workload("fetched", pods::template(pod), 1);
+    workload.storage.push(Storage {
+        uri: uri.as_str().into(),
+        mount_path: Storage::MOUNT_PATH.into(),
+        claims: None,
+    });
+    let name = workload.revision.clone();
+    platform
+        .cluster
+        .apply(pods::desired(workload))
+        .await
+        .unwrap();
+    let message = platform.failure(&name, "answered 404").await;
+    assert_eq!(
+        message,
+        format!("fetched-predictor-00001-0 cannot start: {uri} answered 404")
+    );
+    platform.scale(&name, 2).await;
+    platform.ready(&name, 2).await;
+    store.join().unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_run_here_is_refused_and_leaves_no_trace() {
+    let platform = Platform::start();
+    let pod = pods::template(json!({ "name": "c", "image": "triton:24.01" }));
+    let desired = pods::desired(pods::workload("image", pod, 1));
+    let error = platform.cluster.apply(desired).await.unwrap_err();
+    assert!(matches!(error, ClusterError::Refused { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the image \"triton:24.01\" cannot be run"),
+        "{error}"
+    );
+    assert!(
+        weir_cluster::Directory::watch(&platform.cluster)
+            .borrow()
+            .revisions
+            .is_empty()
+    );
+}

@@ -1,0 +1,69 @@
+//! Pods for the tests.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
+use serde_json::{Value, json};
+use weir_cluster::{Desired, Destination, RevisionName, Route, ServiceName, Split, Workload};
+
+use crate::server::{self, Behaviour};
+
+/// A container that is our test server.
+pub(crate) fn server(behaviour: Behaviour) -> Value {
+    json!({
+        "name": "kserve-container",
+        "command": server::command(),
+        "env": [
+            { "name": server::BEHAVIOUR, "value": behaviour.name() },
+            { "name": "PORT", "value": "$(PORT)" },
+        ],
+    })
+}
+
+/// The test server behind a shell that first does something.
+pub(crate) fn server_after(shell: &str, behaviour: Behaviour) -> Value {
+    let mut container = server(behaviour);
+    let words = server::command().join(" ");
+    container["command"] = json!(["/bin/sh", "-c", format!("{shell}; exec {words}")]);
+    container
+}
+
+/// A container that runs a line of shell and would like a port.
+pub(crate) fn shell(line: &str) -> Value {
+    json!({ "name": "c", "command": ["/bin/sh", "-c", line], "args": ["sh", "$(PORT)"] })
+}
+
+pub(crate) fn template(container: Value) -> PodTemplateSpec {
+    let container: Container = serde_json::from_value(container).unwrap();
+    PodTemplateSpec {
+        metadata: None,
+        spec: Some(PodSpec {
+            containers: vec![container],
+            termination_grace_period_seconds: Some(10),
+            ..PodSpec::default()
+        }),
+    }
+}
+
+pub(crate) fn revision(name: &str) -> RevisionName {
+    let service = ServiceName::new("default", name).unwrap();
+    service.revision(1).unwrap()
+}
+
+pub(crate) fn workload(name: &str, template: PodTemplateSpec, replicas: u32) -> Workload {
+    Workload {
+        revision: revision(name),
+        template: Arc::new(template),
+        storage: Vec::new(),
+        replicas,
+        concurrency: None,
+    }
+}
+
+/// A service of one revision.
+pub(crate) fn desired(workload: Workload) -> Desired {
+    let revision = workload.revision.clone();
+    let service = revision.service().clone();
+    let route = Route::new(service.clone(), Destination::Split(Split::all(revision)));
+    Desired::new(service, vec![workload], Some(route)).unwrap()
+}

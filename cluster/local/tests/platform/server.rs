@@ -1,0 +1,104 @@
+//! A server in place of a runtime: this test binary, told by a variable to be one. It answers every
+//! request with a status and its process id.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Set where this binary is to be a server: the behaviour.
+pub(crate) const BEHAVIOUR: &str = "WEIR_TEST_SERVER";
+
+/// No test lives so long; a server that was forgotten ends by itself.
+const LIFETIME: Duration = Duration::from_secs(120);
+
+/// What a server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behaviour {
+    /// Is ready.
+    Ready,
+    /// Takes connections and never answers.
+    Hang,
+    /// Answers 503 forever.
+    NeverReady,
+    /// Is ready for its first three answers, and not for those after.
+    Sickens,
+}
+
+impl Behaviour {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Hang => "hang",
+            Self::NeverReady => "never-ready",
+            Self::Sickens => "sickens",
+        }
+    }
+
+    fn read(name: &str) -> Self {
+        let all = [Self::Ready, Self::Hang, Self::NeverReady, Self::Sickens];
+        let found = all.into_iter().find(|behaviour| behaviour.name() == name);
+        found.expect("a behaviour")
+    }
+
+    fn status(self, answered: u32) -> Option<u16> {
+        match self {
+            Self::Ready => Some(200),
+            Self::Hang => None,
+            Self::Sickens if answered < 3 => Some(200),
+            Self::NeverReady | Self::Sickens => Some(503),
+        }
+    }
+}
+
+/// The command that makes this binary a server.
+pub(crate) fn command() -> Vec<String> {
+    let this = std::env::current_exe().unwrap().display().to_string();
+    ["--exact", "server::serve", "--nocapture"]
+        .into_iter()
+        .fold(vec![this], |mut words, word| {
+            words.push(word.to_owned());
+            words
+        })
+}
+
+/// Passes at once, unless it is told to serve.
+#[test]
+fn serve() {
+    let Some(behaviour) = std::env::var_os(BEHAVIOUR) else {
+        return;
+    };
+    let behaviour = Behaviour::read(behaviour.to_str().unwrap());
+    let port: u16 = std::env::var_os("PORT")
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    println!("serving on {port}");
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for (answered, stream) in (0..).zip(listener.incoming()) {
+            let stream = stream.unwrap();
+            match behaviour.status(answered) {
+                Some(status) => answer(stream, status),
+                None => held.push(stream),
+            }
+        }
+    });
+    std::thread::park_timeout(LIFETIME);
+}
+
+/// Answers one request, whatever it is.
+pub(crate) fn answer(mut stream: TcpStream, status: u16) {
+    let mut head = String::new();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while reader.read_line(&mut head).is_ok_and(|read| read > 2) {}
+    let body = std::process::id().to_string();
+    let length = body.len();
+    let text = format!(
+        "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    // Who asked may have left.
+    let _ = stream.write_all(text.as_bytes());
+}

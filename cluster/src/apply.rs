@@ -1,0 +1,134 @@
+//! Saying what should run.
+
+use async_trait::async_trait;
+
+use crate::{ClusterError, RevisionName, Route, ServiceName, Tagged, Workload};
+
+/// What a controller does.
+#[async_trait]
+pub trait Apply: Send + Sync {
+    /// Makes a service what is desired: revisions that are new start with their `replicas`, revisions
+    /// that it no longer holds end, its route is replaced. The number of replicas of a revision
+    /// that exists is left alone. Returns once that is noted, not once replicas are ready.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when it can never run here, or changes a revision that exists: nothing
+    /// is changed then. [`ClusterError::Unavailable`].
+    async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError>;
+
+    /// Ends a service with all its revisions. One that is not there is no error.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unavailable`].
+    async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
+}
+
+/// A service as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    service: ServiceName,
+    workloads: Vec<Workload>,
+    route: Option<Route>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The generation of routes that holds the change: once every gateway reports it or a later one,
+    /// the route is live.
+    pub routes: u64,
+}
+
+impl Desired {
+    /// A service with its revisions and its route. Without a route it runs and is not reached.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when a workload or the route is another service's, a revision or a tag
+    /// stands twice, the share of mirrored requests is none, or the route leads to a revision that is not
+    /// among the workloads.
+    pub fn new(
+        service: ServiceName,
+        workloads: Vec<Workload>,
+        route: Option<Route>,
+    ) -> Result<Self, ClusterError> {
+        for (i, workload) in workloads.iter().enumerate() {
+            check_workload(&service, &workload.revision, &workloads[..i])?;
+        }
+        if let Some(route) = &route {
+            check_route(&service, route, &workloads)?;
+        }
+        Ok(Self {
+            service,
+            workloads,
+            route,
+        })
+    }
+
+    /// Which service.
+    #[must_use]
+    pub fn service(&self) -> &ServiceName {
+        &self.service
+    }
+
+    /// Its revisions.
+    #[must_use]
+    pub fn workloads(&self) -> &[Workload] {
+        &self.workloads
+    }
+
+    /// How it is reached.
+    #[must_use]
+    pub fn route(&self) -> Option<&Route> {
+        self.route.as_ref()
+    }
+}
+
+fn check_workload(
+    service: &ServiceName,
+    revision: &RevisionName,
+    before: &[Workload],
+) -> Result<(), ClusterError> {
+    if revision.service() != service {
+        return Err(ClusterError::refused(
+            revision,
+            format!("it is no revision of {service}"),
+        ));
+    }
+    if before.iter().any(|w| w.revision == *revision) {
+        return Err(ClusterError::refused(revision, "it stands there twice"));
+    }
+    Ok(())
+}
+
+fn check_route(
+    service: &ServiceName,
+    route: &Route,
+    workloads: &[Workload],
+) -> Result<(), ClusterError> {
+    if route.service != *service {
+        return Err(ClusterError::refused(
+            service,
+            format!("its route is that of {}", route.service),
+        ));
+    }
+    let twice = |(i, tagged): (usize, &Tagged)| route.tags[..i].iter().any(|t| t.tag == tagged.tag);
+    if route.tags.iter().enumerate().any(twice) {
+        return Err(ClusterError::refused(
+            service,
+            "one of its tags stands twice",
+        ));
+    }
+    let percent = route.mirror.as_ref().map_or(100, |mirror| mirror.percent);
+    if !(1..=100).contains(&percent) {
+        let because = format!("{percent} % of its requests cannot be mirrored");
+        return Err(ClusterError::refused(service, because));
+    }
+    let runs = |name: &&RevisionName| workloads.iter().any(|w| w.revision == **name);
+    match route.revisions().find(|name| !runs(name)) {
+        Some(name) => Err(ClusterError::refused(
+            service,
+            format!("its route leads to {name}, which is not among its revisions"),
+        )),
+        None => Ok(()),
+    }
+}

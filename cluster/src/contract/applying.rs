@@ -1,0 +1,105 @@
+//! Rules of `Apply`.
+
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+
+use super::world::{World, apply, clean, done, is_gone, ready, revision, see, service, workload};
+use crate::{ClusterError, Desired};
+
+/// What is applied runs: so many replicas, each with its own name and address.
+pub async fn applying_makes_replicas_run(world: &dyn World) {
+    let service = service("runs");
+    apply(world, vec![workload(world, &service, 1, 2)]).await;
+    let seen = ready(world, &revision(&service, 1), 2).await;
+    assert_eq!(seen.wanted, 2);
+    assert_eq!(seen.identity, workload(world, &service, 1, 2).identity());
+    let names: HashSet<_> = seen.replicas.iter().map(|r| r.name.clone()).collect();
+    let http = |r: &crate::Replica| r.endpoints.http.clone();
+    let addresses: HashSet<_> = seen.replicas.iter().filter_map(http).collect();
+    assert_eq!((names.len(), addresses.len()), (2, 2), "{seen:#?}");
+    clean(world, &service).await;
+}
+
+/// Once a revision exists, applying it again never changes how many replicas it has.
+pub async fn applying_again_keeps_the_count(world: &dyn World) {
+    let service = service("keeps");
+    let first = workload(world, &service, 1, 1);
+    apply(world, vec![first.clone()]).await;
+    done(world.scale().scale(&first.revision, 2).await);
+    let mut again = first.clone();
+    again.concurrency = NonZeroU32::new(3);
+    apply(world, vec![again]).await;
+    let seen = ready(world, &first.revision, 2).await;
+    assert_eq!((seen.wanted, seen.concurrency), (2, NonZeroU32::new(3)));
+    clean(world, &service).await;
+}
+
+/// A revision cannot become another one; trying changes nothing.
+pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) {
+    let service = service("fixed");
+    let first = workload(world, &service, 1, 1);
+    apply(world, vec![first.clone()]).await;
+    ready(world, &first.revision, 1).await;
+    let mut changed = workload(world, &service, 1, 1);
+    let mut template: PodTemplateSpec = (*changed.template).clone();
+    let labels = template.metadata.get_or_insert_default();
+    let labels = labels.labels.get_or_insert_default();
+    labels.insert("changed".to_owned(), "yes".to_owned());
+    changed.template = Arc::new(template);
+    let desired = done(Desired::new(service.clone(), vec![changed], None));
+    let refused = world.apply().apply(desired).await;
+    assert!(
+        matches!(refused, Err(ClusterError::Refused { .. })),
+        "{refused:?}"
+    );
+    let snapshot = world.directory().watch().borrow().clone();
+    assert!(snapshot.routes.of(&service).is_some());
+    let seen = ready(world, &first.revision, 1).await;
+    assert_eq!(seen.identity, first.identity());
+    clean(world, &service).await;
+}
+
+/// A revision that is not applied any more ends; its neighbour stays.
+pub async fn a_retired_revision_ends(world: &dyn World) {
+    let service = service("retires");
+    let (old, new) = (revision(&service, 1), revision(&service, 2));
+    let both = [1, 2].map(|number| workload(world, &service, number, 1));
+    apply(world, both.to_vec()).await;
+    ready(world, &old, 1).await;
+    let kept = ready(world, &new, 1).await;
+    apply(world, vec![workload(world, &service, 2, 1)]).await;
+    see(world, "one revision", |s| s.revision(&old).is_none()).await;
+    let still = ready(world, &new, 1).await;
+    assert_eq!(still.replicas[0].name, kept.replicas[0].name);
+    clean(world, &service).await;
+}
+
+/// A service that is forgotten leaves with its route, and may be forgotten twice.
+pub async fn a_forgotten_service_leaves(world: &dyn World) {
+    let (service, other) = (service("leaves"), service("stays"));
+    for service in [&service, &other] {
+        apply(world, vec![workload(world, service, 1, 1)]).await;
+        ready(world, &revision(service, 1), 1).await;
+    }
+    clean(world, &service).await;
+    done(world.apply().forget(&service).await);
+    let snapshot = world.directory().watch().borrow().clone();
+    assert!(!is_gone(&snapshot, &other));
+    clean(world, &other).await;
+}
+
+/// The generation that `apply` names holds the route, and scaling does not make another.
+pub async fn the_route_is_there_as_soon_as_it_is_applied(world: &dyn World) {
+    let service = service("routed");
+    let first = workload(world, &service, 1, 0);
+    let applied = apply(world, vec![first.clone()]).await;
+    let has_route = |s: &crate::Snapshot| s.routes.generation >= applied.routes;
+    let snapshot = see(world, "the applied routes", has_route).await;
+    assert!(snapshot.routes.of(&service).is_some());
+    let again = apply(world, vec![first.clone()]).await;
+    assert_eq!(again, applied, "an equal route is the same generation");
+    clean(world, &service).await;
+}

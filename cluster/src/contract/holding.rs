@@ -1,0 +1,35 @@
+//! Rules of `Lease`.
+
+use std::time::Duration;
+
+use super::world::{World, done};
+use crate::Held;
+
+/// Long enough for a mistake to show, short enough to wait for at every run.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+async fn acquire(world: &dyn World, name: &str) -> Held {
+    let held = tokio::time::timeout(world.patience(), world.leases().acquire(name)).await;
+    match held {
+        Ok(held) => done(held),
+        Err(_) => panic!("waited too long for the lease {name}"),
+    }
+}
+
+/// Of two that ask, one holds it; when it lets go, the other does.
+pub async fn a_lease_has_one_holder(world: &dyn World) {
+    let first = acquire(world, "contract-one").await;
+    assert!(!first.is_lost());
+    let mut second = world.leases().acquire("contract-one");
+    let early = tokio::time::timeout(A_MOMENT, &mut second).await;
+    assert!(early.is_err(), "two hold one lease");
+    drop(first);
+    let second = tokio::time::timeout(world.patience(), second).await;
+    assert!(matches!(second, Ok(Ok(_))), "nobody holds it");
+}
+
+/// Leases of different names do not know each other.
+pub async fn two_leases_are_two(world: &dyn World) {
+    let _a = acquire(world, "contract-a").await;
+    let _b = acquire(world, "contract-b").await;
+}

@@ -1,0 +1,74 @@
+//! Rules of `Reports`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use super::world::{World, revision, see, service};
+use crate::{Activity, Gateway, LatestReports, Report};
+
+fn gateway(name: &str, port: u16) -> Gateway {
+    Gateway {
+        name: name.into(),
+        serving: SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(),
+        admin: None,
+    }
+}
+
+fn report(arrivals: u64) -> Report {
+    let activity = Activity {
+        arrivals,
+        woken: 1,
+        ..Activity::default()
+    };
+    let revision = revision(&service("reported"), 1);
+    Report {
+        routes: 5,
+        revisions: [(revision, Arc::new(activity))].into(),
+        ..Report::default()
+    }
+}
+
+async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
+    let mut reports = world.reports().watch();
+    let wait = reports.wait_for(|reports| is_so(reports));
+    let seen = tokio::time::timeout(world.patience(), wait).await;
+    assert!(matches!(seen, Ok(Ok(_))), "waited for {what}");
+}
+
+/// A gateway's report is seen whole, and leaves with it.
+pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
+    let (first, second) = (gateway("reporter-a", 1001), gateway("reporter-b", 1002));
+    let a = world.join(first.clone(), report(7)).await;
+    let b = world.join(second.clone(), report(9)).await;
+    wait(world, "two reports", |reports| {
+        let is = |gateway: &Gateway, arrivals| {
+            let seen = reports.get(&gateway.name);
+            seen.is_some_and(|seen| **seen == report(arrivals))
+        };
+        is(&first, 7) && is(&second, 9)
+    })
+    .await;
+    drop(a);
+    wait(world, "one report", |reports| {
+        !reports.contains_key(&first.name) && reports.contains_key(&second.name)
+    })
+    .await;
+    drop(b);
+}
+
+/// The snapshot lists the gateways that are up, for they share the replicas.
+pub async fn gateways_know_each_other(world: &dyn World) {
+    let (first, second) = (gateway("peer-a", 1003), gateway("peer-b", 1004));
+    let a = world.join(first.clone(), report(1)).await;
+    let b = world.join(second.clone(), report(1)).await;
+    see(world, "two gateways", |snapshot| {
+        snapshot.gateways.contains(&first) && snapshot.gateways.contains(&second)
+    })
+    .await;
+    drop(a);
+    see(world, "one gateway", |snapshot| {
+        !snapshot.gateways.contains(&first) && snapshot.gateways.contains(&second)
+    })
+    .await;
+    drop(b);
+}

@@ -1,0 +1,127 @@
+//! What the cluster in memory remembers.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use super::Starts;
+use crate::{
+    ClusterError, Endpoints, Failure, Gateway, Ledger, Phase, Replica, Revision, RevisionName,
+    Snapshot,
+};
+
+/// All there is.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) ledger: Ledger,
+    pub(super) gateways: Arc<[Gateway]>,
+    revisions: BTreeMap<RevisionName, Revision>,
+    starts: Starts,
+    started: u32,
+    last: Snapshot,
+}
+
+impl State {
+    pub(super) fn new(starts: Starts) -> Self {
+        Self {
+            ledger: Ledger::new(),
+            gateways: Arc::new([]),
+            revisions: BTreeMap::new(),
+            starts,
+            started: 0,
+            last: Snapshot::default(),
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        revision: &RevisionName,
+        replica: Replica,
+    ) -> Result<(), ClusterError> {
+        let revision = self.revision(revision)?;
+        if replica.phase == Phase::Ready {
+            revision.failure = None;
+        }
+        revision.replicas.retain(|old| old.name != replica.name);
+        revision.replicas.push(replica);
+        revision.replicas.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, revision: &RevisionName, replica: &str) {
+        if let Some(revision) = self.revisions.get_mut(revision) {
+            revision.replicas.retain(|old| *old.name != *replica);
+        }
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        revision: &RevisionName,
+        failure: Failure,
+    ) -> Result<(), ClusterError> {
+        self.revision(revision)?.failure = Some(failure);
+        Ok(())
+    }
+
+    /// The next snapshot, unless all is as it was.
+    pub(super) fn changed(&mut self) -> Option<Snapshot> {
+        self.ledger.refresh(&mut self.revisions);
+        if self.starts == Starts::AtOnce {
+            self.follow_counts();
+            self.ledger.refresh(&mut self.revisions);
+        }
+        let revisions = self.revisions.iter();
+        let revisions =
+            revisions.map(|(name, revision)| (name.clone(), Arc::new(revision.clone())));
+        let mut next = Snapshot {
+            generation: self.last.generation,
+            routes: self.ledger.routes().clone(),
+            revisions: Arc::new(revisions.collect()),
+            gateways: self.gateways.clone(),
+        };
+        if next == self.last {
+            return None;
+        }
+        next.generation += 1;
+        self.last = next.clone();
+        Some(next)
+    }
+
+    fn revision(&mut self, name: &RevisionName) -> Result<&mut Revision, ClusterError> {
+        let known = self.revisions.keys().map(ToString::to_string);
+        let known = known.collect::<Vec<_>>().join(", ");
+        self.revisions
+            .get_mut(name)
+            .ok_or_else(|| ClusterError::UnknownRevision {
+                name: name.to_string(),
+                known,
+            })
+    }
+
+    fn follow_counts(&mut self) {
+        for revision in self.revisions.values_mut() {
+            let wanted = revision.wanted as usize;
+            revision.replicas.truncate(wanted);
+            while revision.replicas.len() < wanted {
+                self.started += 1;
+                revision.replicas.push(ready(&revision.name, self.started));
+            }
+        }
+    }
+}
+
+/// A replica with an address of its own, in a network that leads nowhere.
+fn ready(revision: &RevisionName, number: u32) -> Replica {
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(127, 128, 0, 0).to_bits() + number);
+    let address = SocketAddr::from((address, 8000));
+    Replica {
+        name: format!("{}-{number:05}", revision.as_str()).into(),
+        phase: Phase::Ready,
+        endpoints: Endpoints {
+            http: Some(address.into()),
+            grpc: Some(address.into()),
+        },
+        restarts: 0,
+        failure: None,
+    }
+}

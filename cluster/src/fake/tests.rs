@@ -1,0 +1,54 @@
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+
+use super::*;
+use crate::{Endpoints, FailureReason, Phase, Workload};
+
+fn workload() -> Workload {
+    let service = ServiceName::new("default", "digits").unwrap();
+    Workload {
+        revision: service.revision(1).unwrap(),
+        template: Arc::new(PodTemplateSpec::default()),
+        storage: Vec::new(),
+        replicas: 1,
+        concurrency: None,
+    }
+}
+
+#[tokio::test]
+async fn by_hand_nothing_starts_by_itself() {
+    let fake = Fake::new(Starts::ByHand);
+    let workload = workload();
+    let revision = workload.revision.clone();
+    let service = revision.service().clone();
+    let desired = Desired::new(service.clone(), vec![workload], None).unwrap();
+    fake.apply(desired).await.unwrap();
+    let failure = Failure {
+        reason: FailureReason::NotReady,
+        message: "it hangs".into(),
+    };
+    fake.fail(&revision, failure.clone()).unwrap();
+    let seen = fake.snapshot().revision(&revision).unwrap().clone();
+    assert_eq!(
+        (seen.wanted, seen.replicas.len(), seen.failure.clone()),
+        (1, 0, Some(failure))
+    );
+
+    let replica = Replica {
+        name: "one".into(),
+        phase: Phase::Ready,
+        endpoints: Endpoints::default(),
+        restarts: 0,
+        failure: None,
+    };
+    fake.put(&revision, replica.clone()).unwrap();
+    let seen = fake.snapshot().revision(&revision).unwrap().clone();
+    assert_eq!(
+        (seen.replicas.clone(), seen.failure.clone()),
+        (vec![replica], None)
+    );
+
+    fake.forget(&service).await.unwrap();
+    assert_eq!(fake.snapshot().revision(&revision).unwrap().wanted, 0);
+    fake.take(&revision, "one");
+    assert!(fake.snapshot().revisions.is_empty());
+}

@@ -1,0 +1,172 @@
+//! What was asked of a cluster, as a value: every implementation without an API server keeps one.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{
+    Applied, ClusterError, Desired, Revision, RevisionName, Route, Routes, ServiceName, Workload,
+};
+
+/// The desired services and the number of replicas of each revision.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    services: BTreeMap<ServiceName, Desired>,
+    wanted: BTreeMap<RevisionName, u32>,
+    routes: Arc<Routes>,
+}
+
+/// Whether a request changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// It did.
+    Changed,
+    /// All was so already.
+    Same,
+}
+
+impl Ledger {
+    /// Nothing is asked for.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes a service as it should be.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when a revision that exists would become another one.
+    pub fn apply(&mut self, desired: Desired) -> Result<Applied, ClusterError> {
+        for workload in desired.workloads() {
+            self.check_unchanged(workload)?;
+        }
+        let service = desired.service().clone();
+        let before = self.services.insert(service.clone(), desired);
+        self.count_replicas(&service);
+        let route = |desired: &Desired| desired.route().cloned();
+        if before.as_ref().and_then(route) != self.services.get(&service).and_then(route) {
+            self.rebuild_routes();
+        }
+        Ok(self.applied())
+    }
+
+    /// Removes a service.
+    pub fn forget(&mut self, service: &ServiceName) -> Applied {
+        let gone = self.services.remove(service);
+        self.wanted
+            .retain(|revision, _| revision.service() != service);
+        if gone.is_some_and(|desired| desired.route().is_some()) {
+            self.rebuild_routes();
+        }
+        self.applied()
+    }
+
+    /// Notes how many replicas a revision should have.
+    ///
+    /// # Errors
+    /// [`ClusterError::UnknownRevision`].
+    pub fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<Edit, ClusterError> {
+        let Some(wanted) = self.wanted.get_mut(revision) else {
+            return Err(self.unknown(revision));
+        };
+        if *wanted == replicas {
+            return Ok(Edit::Same);
+        }
+        *wanted = replicas;
+        Ok(Edit::Changed)
+    }
+
+    /// Each revision with the number of replicas it should have.
+    pub fn workloads(&self) -> impl Iterator<Item = (&Workload, u32)> {
+        let all = self.services.values().flat_map(Desired::workloads);
+        all.map(|workload| (workload, self.wanted(&workload.revision)))
+    }
+
+    /// The revision of this name.
+    #[must_use]
+    pub fn workload(&self, revision: &RevisionName) -> Option<&Workload> {
+        let service = self.services.get(revision.service())?;
+        let mut workloads = service.workloads().iter();
+        workloads.find(|workload| workload.revision == *revision)
+    }
+
+    /// The number of replicas a revision should have; none for one that is not there.
+    #[must_use]
+    pub fn wanted(&self, revision: &RevisionName) -> u32 {
+        self.wanted.get(revision).copied().unwrap_or(0)
+    }
+
+    /// The routes of all services.
+    #[must_use]
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// Brings what runs in line with what is asked: new revisions appear without replicas, counts are
+    /// set, and a revision that nobody asks for goes as soon as it has no replica left.
+    pub fn refresh(&self, revisions: &mut BTreeMap<RevisionName, Revision>) {
+        revisions.retain(|name, revision| {
+            self.workload(name).is_some() || !revision.replicas.is_empty()
+        });
+        for revision in revisions.values_mut() {
+            revision.wanted = 0;
+        }
+        for (workload, wanted) in self.workloads() {
+            let revision = revisions.entry(workload.revision.clone());
+            let revision = revision.or_insert_with(|| Revision::new(workload, wanted));
+            revision.wanted = wanted;
+            revision.concurrency = workload.concurrency;
+        }
+    }
+
+    fn check_unchanged(&self, new: &Workload) -> Result<(), ClusterError> {
+        match self.workload(&new.revision) {
+            Some(old) if old.identity() != new.identity() => Err(ClusterError::refused(
+                &new.revision,
+                "a revision that exists cannot become another one",
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Revisions keep the count they have, new ones get theirs, those that are gone lose it.
+    fn count_replicas(&mut self, service: &ServiceName) {
+        let Some(desired) = self.services.get(service) else {
+            return;
+        };
+        let workloads = desired.workloads();
+        self.wanted.retain(|revision, _| {
+            revision.service() != service || workloads.iter().any(|w| w.revision == *revision)
+        });
+        for workload in workloads {
+            let wanted = self.wanted.entry(workload.revision.clone());
+            wanted.or_insert(workload.replicas);
+        }
+    }
+
+    fn rebuild_routes(&mut self) {
+        let routes = self.services.values().filter_map(Desired::route);
+        let routes: Vec<Arc<Route>> = routes.cloned().map(Arc::new).collect();
+        self.routes = Arc::new(Routes::new(self.routes.generation + 1, routes));
+    }
+
+    fn applied(&self) -> Applied {
+        Applied {
+            routes: self.routes.generation,
+        }
+    }
+
+    fn unknown(&self, revision: &RevisionName) -> ClusterError {
+        let known: Vec<_> = self.wanted.keys().map(ToString::to_string).collect();
+        let known = match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        };
+        ClusterError::UnknownRevision {
+            name: revision.to_string(),
+            known,
+        }
+    }
+}

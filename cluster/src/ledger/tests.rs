@@ -1,0 +1,201 @@
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
+
+/// What can be asked of a ledger.
+#[derive(Clone, Debug)]
+enum Ask {
+    Apply {
+        service: u8,
+        numbers: Vec<u32>,
+        replicas: u32,
+    },
+    Forget {
+        service: u8,
+    },
+    Scale {
+        service: u8,
+        number: u32,
+        replicas: u32,
+    },
+}
+
+fn service(index: u8) -> ServiceName {
+    ServiceName::new("default", &format!("s{index}")).unwrap()
+}
+
+fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
+    Workload {
+        revision: service.revision(number).unwrap(),
+        template: Arc::new(PodTemplateSpec::default()),
+        storage: Vec::new(),
+        replicas,
+        concurrency: None,
+    }
+}
+
+fn desired(service: &ServiceName, numbers: &[u32], replicas: u32) -> Desired {
+    let workloads: Vec<_> = numbers
+        .iter()
+        .map(|number| workload(service, *number, replicas))
+        .collect();
+    let split = workloads.last().map(|w| Split::all(w.revision.clone()));
+    let route = split.map(|split| Route::new(service.clone(), Destination::Split(split)));
+    Desired::new(service.clone(), workloads, route).unwrap()
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let numbers = proptest::sample::subsequence(vec![1u32, 2, 3], 0..=3);
+    prop_oneof![
+        (0..3u8, numbers, 0..4u32).prop_map(|(service, numbers, replicas)| Ask::Apply {
+            service,
+            numbers,
+            replicas
+        }),
+        (0..3u8).prop_map(|service| Ask::Forget { service }),
+        (0..3u8, 1..4u32, 0..4u32).prop_map(|(service, number, replicas)| Ask::Scale {
+            service,
+            number,
+            replicas
+        }),
+    ]
+}
+
+/// What a ledger should hold, written the plain way.
+fn model(wanted: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
+    match ask {
+        Ask::Apply {
+            service: index,
+            numbers,
+            replicas,
+        } => {
+            let name = service(*index);
+            wanted.retain(|r, _| *r.service() != name || numbers.contains(&r.number()));
+            for number in numbers {
+                let revision = name.revision(*number).unwrap();
+                wanted.entry(revision).or_insert(*replicas);
+            }
+        }
+        Ask::Forget { service: index } => wanted.retain(|r, _| *r.service() != service(*index)),
+        Ask::Scale {
+            service: index,
+            number,
+            replicas,
+        } => {
+            let revision = service(*index).revision(*number).unwrap();
+            wanted
+                .entry(revision)
+                .and_modify(|count| *count = *replicas);
+        }
+    }
+}
+
+fn put(ledger: &mut Ledger, ask: &Ask) {
+    match ask {
+        Ask::Apply {
+            service: index,
+            numbers,
+            replicas,
+        } => {
+            ledger
+                .apply(desired(&service(*index), numbers, *replicas))
+                .unwrap();
+        }
+        Ask::Forget { service: index } => {
+            ledger.forget(&service(*index));
+        }
+        Ask::Scale {
+            service: index,
+            number,
+            replicas,
+        } => {
+            let revision = service(*index).revision(*number).unwrap();
+            let known = ledger.workload(&revision).is_some();
+            assert_eq!(ledger.scale(&revision, *replicas).is_ok(), known);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn only_scale_changes_a_count(asks in proptest::collection::vec(ask(), 0..40)) {
+        let (mut ledger, mut counts) = (Ledger::new(), BTreeMap::new());
+        for ask in &asks {
+            let before = ledger.routes().clone();
+            put(&mut ledger, ask);
+            model(&mut counts, ask);
+            let held: BTreeMap<_, _> = ledger
+                .workloads()
+                .map(|(workload, wanted)| (workload.revision.clone(), wanted))
+                .collect();
+            prop_assert_eq!(&held, &counts);
+            let same = before.as_slice() == ledger.routes().as_slice();
+            prop_assert_eq!(before.generation == ledger.routes().generation, same);
+        }
+    }
+}
+
+#[test]
+fn a_revision_never_becomes_another() {
+    let (mut ledger, name) = (Ledger::new(), service(0));
+    ledger.apply(desired(&name, &[1], 1)).unwrap();
+    let mut changed = workload(&name, 1, 1);
+    changed.storage.push(Storage {
+        uri: "pvc://a/b".into(),
+        mount_path: Storage::MOUNT_PATH.into(),
+        claims: None,
+    });
+    let changed = Desired::new(name.clone(), vec![changed], None).unwrap();
+    assert!(ledger.apply(changed).is_err());
+    assert_eq!(ledger.routes().as_slice().len(), 1);
+}
+
+#[test]
+fn an_unknown_revision_is_answered_with_those_there_are() {
+    let mut ledger = Ledger::new();
+    let asked = service(1).revision(1).unwrap();
+    let error = ledger.scale(&asked, 1).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no revision default/s1-predictor-00001; there are: none"
+    );
+    ledger.apply(desired(&service(0), &[1, 2], 0)).unwrap();
+    let error = ledger.scale(&asked, 1).unwrap_err().to_string();
+    assert!(error.ends_with("default/s0-predictor-00001, default/s0-predictor-00002"));
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let (a, b) = (service(0), service(1));
+    let route = |service: &ServiceName, number| {
+        let split = Split::all(service.revision(number).unwrap());
+        Some(Route::new(service.clone(), Destination::Split(split)))
+    };
+    let refused = |workloads: &[Workload], route| {
+        let error = Desired::new(a.clone(), workloads.to_vec(), route).unwrap_err();
+        error.to_string()
+    };
+    let first = workload(&a, 1, 1);
+    assert!(refused(&[workload(&b, 1, 1)], None).contains("no revision of default/s0"));
+    assert!(refused(&[first.clone(), first.clone()], None).contains("twice"));
+    assert!(
+        refused(std::slice::from_ref(&first), route(&a, 2)).contains("not among its revisions")
+    );
+    let mut odd = route(&a, 1).unwrap();
+    odd.mirror = Some(Mirror {
+        revision: a.revision(1).unwrap(),
+        percent: 0,
+    });
+    assert!(refused(std::slice::from_ref(&first), Some(odd.clone())).contains("0 %"));
+    odd.mirror = None;
+    let tagged = Tagged {
+        tag: Tag::new("prev").unwrap(),
+        hosts: Vec::new(),
+        revision: a.revision(1).unwrap(),
+    };
+    odd.tags = vec![tagged.clone(), tagged];
+    assert!(refused(std::slice::from_ref(&first), Some(odd)).contains("tags stands twice"));
+    assert!(refused(&[first], route(&b, 1)).contains("its route is that of default/s1"));
+}

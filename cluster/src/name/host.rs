@@ -1,0 +1,81 @@
+//! Hosts as requests name them.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use crate::ClusterError;
+
+/// The longest host name of DNS, without its last dot.
+const MAX_HOST: usize = 253;
+
+/// A host name: lower case, without port and last dot, so that equal hosts are equal strings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host(Arc<str>);
+
+impl Host {
+    /// Reads the value of a `Host` header or an `:authority`.
+    ///
+    /// # Errors
+    /// [`ClusterError::Name`] when it is empty, too long, or holds what no host holds.
+    pub fn parse(authority: &str) -> Result<Self, ClusterError> {
+        let fault = |because: &str| Err(ClusterError::name("host", authority, because));
+        let host = without_port(authority);
+        let host = host.strip_suffix('.').unwrap_or(host);
+        if host.is_empty() {
+            return fault("it is empty");
+        }
+        if host.len() > MAX_HOST {
+            return fault("it has more than 253 characters");
+        }
+        if !is_ipv6(host) && !host.split('.').all(is_label) {
+            return fault("it is no host name");
+        }
+        Ok(Self(host.to_ascii_lowercase().into()))
+    }
+
+    /// As compared.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Lets a table of hosts be asked with the text of a request.
+impl Borrow<str> for Host {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An IPv6 address keeps its brackets; its colons are no port.
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !open_bracket(host) => {
+            host
+        }
+        Some(_) | None => authority,
+    }
+}
+
+fn open_bracket(host: &str) -> bool {
+    host.starts_with('[') && !host.ends_with(']')
+}
+
+fn is_ipv6(host: &str) -> bool {
+    let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    inner.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// Underscores are no part of DNS hosts, but of names people give to machines.
+fn is_label(label: &str) -> bool {
+    let is_inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    !label.is_empty() && label.bytes().all(is_inner)
+}

@@ -1,0 +1,49 @@
+//! The rules of DNS that names share.
+
+use crate::ClusterError;
+
+/// The longest label of a DNS name (RFC 1035), and the longest name of a Kubernetes Service.
+pub(super) const MAX_LABEL: usize = 63;
+
+/// Which character a label may begin with.
+#[derive(Clone, Copy)]
+pub(super) enum First {
+    /// Kubernetes namespaces: `[a-z0-9]`.
+    LetterOrDigit,
+    /// Names of services, which become names of Kubernetes Services: `[a-z]`.
+    Letter,
+}
+
+/// Checks that `value` is a lower-case DNS label of at most `longest` characters.
+pub(super) fn check(
+    what: &'static str,
+    value: &str,
+    first: First,
+    longest: usize,
+) -> Result<(), ClusterError> {
+    let fault = |because: String| Err(ClusterError::name(what, value, because));
+    let begins = match first {
+        First::LetterOrDigit => value.starts_with(is_inner),
+        First::Letter => value.starts_with(|c: char| c.is_ascii_lowercase()),
+    };
+    if value.len() > longest {
+        return fault(format!(
+            "it has {} characters, {longest} is the most",
+            value.len()
+        ));
+    }
+    if !begins || !value.ends_with(is_inner) || !value.chars().all(|c| is_inner(c) || c == '-') {
+        let start = match first {
+            First::LetterOrDigit => "a letter or digit",
+            First::Letter => "a letter",
+        };
+        return fault(format!(
+            "it must consist of lower case letters, digits or '-', start with {start} and not end with '-'"
+        ));
+    }
+    Ok(())
+}
+
+fn is_inner(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit()
+}

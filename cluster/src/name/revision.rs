@@ -1,0 +1,80 @@
+//! A revision's name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::ServiceName;
+use crate::ClusterError;
+
+/// What stands between a service's name and the number.
+const INFIX: &str = "-predictor-";
+
+/// The largest number: five digits, as [`ServiceName::MAX_LENGTH`] assumes.
+const MAX_NUMBER: u32 = 99_999;
+
+/// A revision of a service: `{service}-predictor-{NNNNN}`. It names the Deployment too.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RevisionName {
+    service: ServiceName,
+    number: u32,
+    full: Arc<str>,
+}
+
+impl RevisionName {
+    pub(super) fn new(service: &ServiceName, number: u32) -> Result<Self, ClusterError> {
+        let full = format!("{}{INFIX}{number:05}", service.name());
+        if !(1..=MAX_NUMBER).contains(&number) {
+            return Err(ClusterError::name(
+                "revision",
+                &full,
+                "its number must be within 1..=99999",
+            ));
+        }
+        Ok(Self {
+            service: service.clone(),
+            number,
+            full: full.into(),
+        })
+    }
+
+    /// Reads a full name, as it stands in the header `weir-revision`.
+    ///
+    /// # Errors
+    /// [`ClusterError::Name`] when it is not written as [`Self::as_str`] writes it.
+    pub fn parse(namespace: &str, full: &str) -> Result<Self, ClusterError> {
+        let fault =
+            || ClusterError::name("revision", full, "it is not {service}-predictor-{NNNNN}");
+        let (name, number) = full.rsplit_once(INFIX).ok_or_else(fault)?;
+        let number = number.parse().map_err(|_| fault())?;
+        let revision = Self::new(&ServiceName::new(namespace, name)?, number)?;
+        if *revision.full == *full {
+            Ok(revision)
+        } else {
+            Err(fault())
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn service(&self) -> &ServiceName {
+        &self.service
+    }
+
+    /// Its number, counted from 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The full name, without the namespace.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.full
+    }
+}
+
+impl fmt::Display for RevisionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service.namespace(), self.full)
+    }
+}

@@ -1,0 +1,135 @@
+//! Durations, counted in fixed buckets.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::buckets::Buckets;
+
+/// Microseconds. Eight buckets for each doubling, so a quantile is off by at most an eighth (6 % from the
+/// middle); below 16 µs each number has its own. 268 s (2^28 µs) and more share the last: hardly a request lives so long.
+const BUCKETS: Buckets = Buckets {
+    cuts: 3,
+    count: 209,
+};
+
+/// How many durations fell into each bucket. All histograms have the same buckets, so they add up. An
+/// empty one takes no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Empty, or one count per bucket.
+    counts: Box<[u64]>,
+    sum_us: u64,
+}
+
+impl Histogram {
+    /// How many buckets there are.
+    pub const BUCKETS: usize = BUCKETS.count;
+
+    /// The smallest duration of each bucket, in microseconds; the last has no upper end.
+    #[must_use]
+    pub fn bounds_us() -> &'static [u64] {
+        static BOUNDS: LazyLock<Vec<u64>> =
+            LazyLock::new(|| (0..BUCKETS.count).map(|i| BUCKETS.lower(i)).collect());
+        &BOUNDS
+    }
+
+    /// What another process counted: one number per bucket, and the sum of all durations in
+    /// microseconds. `None` when it does not have [`Self::BUCKETS`] of them.
+    #[must_use]
+    pub fn from_counts(counts: Vec<u64>, sum_us: u64) -> Option<Self> {
+        let fits = counts.len() == Self::BUCKETS;
+        fits.then(|| Self {
+            counts: counts.into(),
+            sum_us,
+        })
+    }
+
+    /// Counts one duration.
+    pub fn record(&mut self, duration: Duration) {
+        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.filled()[BUCKETS.index(us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// The counts, one per bucket; none at all when nothing was counted.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// How many durations were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The sum of all durations, in microseconds.
+    #[must_use]
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// The mean; `None` when nothing was counted.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        let mean = self.sum_us.checked_div(self.count())?;
+        Some(Duration::from_micros(mean))
+    }
+
+    /// The duration that this share (0 to 1) of all do not exceed, to the middle of its bucket; `None`
+    /// when nothing was counted.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let count = self.count();
+        let rank = ((count as f64 * share.clamp(0.0, 1.0)).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (i, bucket) in self.counts.iter().enumerate() {
+            seen += bucket;
+            if seen >= rank {
+                return Some(middle(i));
+            }
+        }
+        None
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Self) {
+        if other.counts.is_empty() {
+            return;
+        }
+        for (mine, theirs) in self.filled().iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+    }
+
+    /// What was counted since an earlier state of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = earlier.counts.iter().chain(std::iter::repeat(&0));
+        let counts = self.counts.iter().zip(before);
+        Self {
+            counts: counts
+                .map(|(now, then)| now.saturating_sub(*then))
+                .collect(),
+            sum_us: self.sum_us.saturating_sub(earlier.sum_us),
+        }
+    }
+
+    fn filled(&mut self) -> &mut [u64] {
+        if self.counts.is_empty() {
+            self.counts = vec![0; Self::BUCKETS].into();
+        }
+        &mut self.counts
+    }
+}
+
+/// The middle of a bucket; the last one has none, its lower end stands for it.
+fn middle(index: usize) -> Duration {
+    let lower = BUCKETS.lower(index);
+    let upper = match index + 1 < BUCKETS.count {
+        true => BUCKETS.lower(index + 1),
+        false => lower + 1,
+    };
+    Duration::from_micros(lower + (upper - lower) / 2)
+}

@@ -1,0 +1,63 @@
+//! Traffic divided among revisions.
+
+use crate::{ClusterError, RevisionName};
+
+/// Revisions and their shares. At least one has a share, and none stands twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split(Vec<Target>);
+
+/// A revision and its share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Who.
+    pub revision: RevisionName,
+    /// Its share of the sum of all weights.
+    pub weight: u32,
+}
+
+impl Split {
+    /// Everything to one revision.
+    #[must_use]
+    pub fn all(revision: RevisionName) -> Self {
+        Self(vec![Target {
+            revision,
+            weight: 100,
+        }])
+    }
+
+    /// Shares by weight.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when no weight is above zero, a revision stands twice, or the weights
+    /// exceed a `u32` together.
+    pub fn new(targets: Vec<Target>) -> Result<Self, ClusterError> {
+        for (i, target) in targets.iter().enumerate() {
+            if targets[..i].iter().any(|t| t.revision == target.revision) {
+                return Err(ClusterError::refused(
+                    &target.revision,
+                    "it stands twice in a split",
+                ));
+            }
+        }
+        let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();
+        if sum == 0 || u32::try_from(sum).is_err() {
+            return Err(ClusterError::refused(
+                "split",
+                format!("its weights sum to {sum}"),
+            ));
+        }
+        Ok(Self(targets))
+    }
+
+    /// The shares, in the order given.
+    #[must_use]
+    pub fn targets(&self) -> &[Target] {
+        &self.0
+    }
+
+    /// The sum of all weights, above zero.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.0.iter().map(|target| target.weight).sum()
+    }
+}

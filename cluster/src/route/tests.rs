@@ -1,0 +1,53 @@
+use super::*;
+
+fn revision(service: &str, number: u32) -> RevisionName {
+    let service = ServiceName::new("default", service).unwrap();
+    service.revision(number).unwrap()
+}
+
+fn route(service: &str, since: u64, hosts: &[&str]) -> Arc<Route> {
+    let first = revision(service, 1);
+    let split = Destination::Split(Split::all(first.clone()));
+    let mut route = Route::new(first.service().clone(), split);
+    route.since = since;
+    route.hosts = hosts
+        .iter()
+        .map(|host| Host::parse(host).unwrap())
+        .collect();
+    Arc::new(route)
+}
+
+#[test]
+fn the_older_service_keeps_the_host() {
+    let young = route("a", 20, &["x.example.com", "a.example.com"]);
+    let old = route("b", 10, &["x.example.com"]);
+    let routes = Routes::new(1, vec![young.clone(), old.clone()]);
+    assert_eq!(routes.as_slice(), [old.clone(), young.clone()]);
+    assert_eq!(
+        routes.conflicts(),
+        [Conflict {
+            host: Host::parse("x.example.com").unwrap(),
+            holder: old.service.clone(),
+            loser: young.service.clone(),
+        }]
+    );
+    assert_eq!(routes.of(&young.service), Some(&young));
+}
+
+#[test]
+fn a_split_needs_a_share_and_no_revision_twice() {
+    let target = |number, weight| Target {
+        revision: revision("a", number),
+        weight,
+    };
+    let split = Split::new(vec![target(1, 80), target(2, 20), target(3, 0)]).unwrap();
+    assert_eq!(split.total(), 100);
+    for wrong in [
+        vec![],
+        vec![target(1, 0)],
+        vec![target(1, 1), target(1, 2)],
+        vec![target(1, u32::MAX), target(2, 1)],
+    ] {
+        assert!(Split::new(wrong).is_err());
+    }
+}

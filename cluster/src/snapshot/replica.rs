@@ -1,0 +1,117 @@
+//! One replica: a pod, or a process.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One running copy of a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Unique in its namespace for as long as it lives; a restart keeps it.
+    pub name: Arc<str>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Where it listens, or will; a restart may change it.
+    pub endpoints: Endpoints,
+    /// How often it has been started again.
+    pub restarts: u32,
+    /// Why it is not, or was not, ready. Cleared when it becomes ready.
+    pub failure: Option<Failure>,
+}
+
+/// How far a replica has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Not started: it waits for a place, an image or its model's files.
+    Pending,
+    /// Started; its model loads.
+    Starting,
+    /// Its model is loaded: it takes requests.
+    Ready,
+    /// It was ready and is not at the moment; it still runs.
+    Unready,
+    /// It ended by itself and waits to be started again.
+    BackOff,
+    /// It is about to be stopped: it finishes what it has and takes nothing new.
+    Terminating,
+}
+
+impl Phase {
+    /// Whether it counts towards the replicas that are wanted.
+    #[must_use]
+    pub fn is_wanted(self) -> bool {
+        self != Self::Terminating
+    }
+}
+
+/// Where a replica listens. Both may be one address, which then speaks both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints {
+    /// For HTTP/1.1.
+    pub http: Option<Address>,
+    /// For gRPC, that is HTTP/2 by prior knowledge.
+    pub grpc: Option<Address>,
+}
+
+/// Where one listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// A TCP socket.
+    Tcp(SocketAddr),
+    /// A Unix socket on this machine.
+    Unix(Arc<Path>),
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why a replica is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind, for machines.
+    pub reason: FailureReason,
+    /// One sentence for people.
+    pub message: Arc<str>,
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureReason {
+    /// The model's files could not be had.
+    StorageFailed,
+    /// It could not be started at all: no such program, no such image, a taken port.
+    NotStarted,
+    /// It started and ended.
+    Exited,
+    /// It ended again and again; the next start waits.
+    CrashLoopBackOff,
+    /// It runs and does not become ready.
+    NotReady,
+}
+
+impl FailureReason {
+    /// As conditions spell it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::StorageFailed => "StorageFailed",
+            Self::NotStarted => "NotStarted",
+            Self::Exited => "Exited",
+            Self::CrashLoopBackOff => "CrashLoopBackOff",
+            Self::NotReady => "NotReady",
+        }
+    }
+}

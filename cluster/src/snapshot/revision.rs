@@ -1,0 +1,70 @@
+//! One revision, as it runs.
+
+use std::num::NonZeroU32;
+
+use super::{Failure, Phase, Replica};
+use crate::{Identity, RevisionName, Workload};
+
+/// A revision with its replicas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// Its name.
+    pub name: RevisionName,
+    /// What shapes its replicas, in short: an equal one needs no new revision.
+    pub identity: Identity,
+    /// How many replicas were asked for.
+    pub wanted: u32,
+    /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
+    pub concurrency: Option<NonZeroU32>,
+    /// Who may find out that a replica is ready.
+    pub ready_call: ReadyCall,
+    /// Fields of its pod that have no meaning on this platform, for its owner to be told.
+    pub without_effect: Vec<&'static str>,
+    /// Its replicas, those included that are about to be stopped.
+    pub replicas: Vec<Replica>,
+    /// What last kept it from being ready. Cleared when a replica becomes ready.
+    pub failure: Option<Failure>,
+}
+
+/// Who may find out that a replica is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReadyCall {
+    /// Anybody who asks `GET /v2/health/ready`: a gateway need not wait to be told.
+    V2,
+    /// Only the platform, by a probe of its own.
+    Platform,
+}
+
+impl Revision {
+    /// A revision without replicas yet.
+    #[must_use]
+    pub fn new(workload: &Workload, wanted: u32) -> Self {
+        Self {
+            name: workload.revision.clone(),
+            identity: workload.identity(),
+            wanted,
+            concurrency: workload.concurrency,
+            ready_call: ReadyCall::V2,
+            without_effect: Vec::new(),
+            replicas: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// The replicas that take requests.
+    pub fn ready(&self) -> impl Iterator<Item = &Replica> {
+        self.in_phase(Phase::Ready)
+    }
+
+    /// The replicas in this phase.
+    pub fn in_phase(&self, phase: Phase) -> impl Iterator<Item = &Replica> {
+        let in_phase = move |replica: &&Replica| replica.phase == phase;
+        self.replicas.iter().filter(in_phase)
+    }
+
+    /// Whether it sleeps: no replica runs or is asked for, so a request has to wake it.
+    #[must_use]
+    pub fn is_at_zero(&self) -> bool {
+        self.wanted == 0 && !self.replicas.iter().any(|r| r.phase.is_wanted())
+    }
+}

@@ -1,0 +1,68 @@
+//! What a revision is made of.
+
+mod identity;
+mod ports;
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+
+pub use identity::Identity;
+pub use ports::ContainerPorts;
+
+use crate::RevisionName;
+
+/// One revision as it should run. Everything but `replicas` and `concurrency` is fixed for its life.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name.
+    pub revision: RevisionName,
+    /// The pod of each replica.
+    pub template: Arc<PodTemplateSpec>,
+    /// The models to put into the pod before it starts.
+    pub storage: Vec<Storage>,
+    /// Replicas at creation. Afterwards only `Scale` changes their number.
+    pub replicas: u32,
+    /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
+    pub concurrency: Option<NonZeroU32>,
+}
+
+/// A model's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// Where they are, such as `pvc://models/digits`.
+    pub uri: Arc<str>,
+    /// Where the container expects them: an absolute path.
+    pub mount_path: Arc<str>,
+    /// The directory beside the manifest in which, without Kubernetes, claims lie by their names. It
+    /// moves with the manifest and is no part of the identity.
+    pub claims: Option<PathBuf>,
+}
+
+impl Storage {
+    /// Where a model lies in a container unless the manifest says otherwise.
+    pub const MOUNT_PATH: &'static str = "/mnt/models";
+}
+
+impl Workload {
+    /// The name of the container that serves, where a pod has several.
+    pub const CONTAINER: &'static str = "kserve-container";
+
+    /// What shapes its pods, in short.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        Identity::of(&self.template, &self.storage)
+    }
+
+    /// The container that serves: the one named [`Self::CONTAINER`], else the first.
+    #[must_use]
+    pub fn container(&self) -> Option<&Container> {
+        let containers = &self.template.spec.as_ref()?.containers;
+        let named = containers.iter().find(|c| c.name == Self::CONTAINER);
+        named.or(containers.first())
+    }
+}

@@ -1,0 +1,59 @@
+//! When two workloads are one revision.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Storage;
+
+/// A hash of what shapes a revision's pods: the template and the storage. 16 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity(Arc<str>);
+
+/// Bytes of the hash that are kept: 64 bits tell the few revisions of one service apart, and fit a
+/// Kubernetes label.
+const LENGTH: usize = 8;
+
+impl Identity {
+    /// Reads one that was kept, in a label for instance.
+    #[must_use]
+    pub fn from_label(label: &str) -> Self {
+        Self(label.into())
+    }
+
+    pub(super) fn of(template: &PodTemplateSpec, storage: &[Storage]) -> Self {
+        let places: Vec<_> = storage.iter().map(|s| (&*s.uri, &*s.mount_path)).collect();
+        let shape = json!({ "template": template, "storage": places });
+        let hash = Sha256::digest(sorted(shape).to_string());
+        let digits = hash[..LENGTH].iter().map(|byte| format!("{byte:02x}"));
+        Self(digits.collect::<String>().into())
+    }
+
+    /// The digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Sorts keys at every depth, so that the order of fields in a library's structs does not matter.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.into_iter().map(|(k, v)| (k, sorted(v))).collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => scalar,
+    }
+}

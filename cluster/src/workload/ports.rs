@@ -1,0 +1,90 @@
+//! On which ports a container serves.
+
+use k8s_openapi::api::core::v1::{Container, ContainerPort};
+
+/// The ports of a container, one per protocol; they may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContainerPorts {
+    /// For HTTP/1.1.
+    pub http: Option<u16>,
+    /// For gRPC.
+    pub grpc: Option<u16>,
+}
+
+/// Where a server listens that says nothing: what KServe assumes.
+const DEFAULT_PORT: u16 = 8080;
+
+/// Flags that name the port for HTTP, most telling first. `--port` is gRPC's where a server has
+/// another for HTTP, as OpenVINO does.
+const HTTP_FLAGS: [&str; 4] = ["http-port", "http_port", "rest-port", "rest_port"];
+const GRPC_FLAGS: [&str; 2] = ["grpc-port", "grpc_port"];
+const ANY_FLAG: &str = "port";
+
+impl ContainerPorts {
+    /// What the container declares: ports named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
+    /// Without declared ports, what flags such as `--http-port` say; else 8080 for both, the protocol
+    /// to be told by the first bytes.
+    #[must_use]
+    pub fn of(container: &Container) -> Self {
+        Self::declared(container)
+            .or_else(|| Self::by_flags(container))
+            .unwrap_or(Self {
+                http: Some(DEFAULT_PORT),
+                grpc: Some(DEFAULT_PORT),
+            })
+    }
+
+    /// What `ports` declares.
+    #[must_use]
+    pub fn declared(container: &Container) -> Option<Self> {
+        let ports = container.ports.as_deref().unwrap_or_default();
+        let number = |port: &ContainerPort| u16::try_from(port.container_port).ok();
+        let ports = Self {
+            http: ports.iter().find(|port| !is_grpc(port)).and_then(number),
+            grpc: ports.iter().find(|port| is_grpc(port)).and_then(number),
+        };
+        ports.is_some().then_some(ports)
+    }
+
+    fn by_flags(container: &Container) -> Option<Self> {
+        let command = container.command.iter().flatten();
+        let words: Vec<&str> = command
+            .chain(container.args.iter().flatten())
+            .map(String::as_str)
+            .collect();
+        let any = |names: &[&str]| names.iter().find_map(|name| flag(&words, name));
+        let (http, grpc) = (any(&HTTP_FLAGS), any(&GRPC_FLAGS));
+        let plain = flag(&words, ANY_FLAG);
+        let ports = Self {
+            http: http.or(plain),
+            grpc: grpc.or(plain.filter(|_| http.is_some())),
+        };
+        ports.is_some().then_some(ports)
+    }
+
+    fn is_some(self) -> bool {
+        self.http.is_some() || self.grpc.is_some()
+    }
+}
+
+fn is_grpc(port: &ContainerPort) -> bool {
+    let name = port.name.as_deref().unwrap_or_default();
+    name.starts_with("grpc") || name.starts_with("h2c")
+}
+
+/// The value of `--name=N` or `--name N`; a value that is no port is the program's to refuse.
+fn flag(words: &[&str], name: &str) -> Option<u16> {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(rest) = word.strip_prefix("--").and_then(|w| w.strip_prefix(name)) else {
+            continue;
+        };
+        let value = match rest.strip_prefix('=') {
+            Some(value) => value,
+            None if rest.is_empty() => words.next().copied().unwrap_or_default(),
+            None => continue,
+        };
+        return value.parse().ok();
+    }
+    None
+}

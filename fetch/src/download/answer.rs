@@ -1,0 +1,105 @@
+//! What a server's answer means for a download that may have a part already.
+
+use reqwest::Response;
+use reqwest::header::{self, HeaderName};
+
+/// What matters of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    /// Where the bytes begin, of a partial answer.
+    pub(super) start: Option<u64>,
+    /// The size of the whole.
+    pub(super) total: Option<u64>,
+    /// What tells this content from another, good for `If-Range`.
+    pub(super) validator: Option<String>,
+}
+
+/// What to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The bytes go behind what is there.
+    Append,
+    /// The bytes are the whole.
+    Restart,
+    /// What is there is useless; ask again for the whole.
+    Discard,
+    /// Ask again later.
+    Retry,
+    /// It will not be had.
+    Refused,
+}
+
+/// Judges an answer for a download that has `length` bytes.
+pub(super) fn judge(head: &Head, length: u64) -> Verdict {
+    match head.status {
+        206 if head.start == Some(length) => Verdict::Append,
+        206 | 416 => Verdict::Discard,
+        200 => Verdict::Restart,
+        408 | 425 | 429 | 500..=599 => Verdict::Retry,
+        _ => Verdict::Refused,
+    }
+}
+
+impl Head {
+    pub(super) fn of(response: &Response) -> Self {
+        let text = |name: HeaderName| response.headers().get(name)?.to_str().ok();
+        let status = response.status().as_u16();
+        let range = text(header::CONTENT_RANGE).and_then(content_range);
+        let (start, total) = match range {
+            Some((start, total)) => (Some(start), total),
+            None => (None, response.content_length()),
+        };
+        // A weak tag says that contents mean the same, not that their bytes are equal.
+        let tag = text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
+        let validator = tag.or_else(|| text(header::LAST_MODIFIED));
+        Self {
+            status,
+            start,
+            total,
+            validator: validator.map(str::to_owned),
+        }
+    }
+}
+
+/// Reads `bytes START-END/TOTAL`, where the total may be `*`.
+fn content_range(value: &str) -> Option<(u64, Option<u64>)> {
+    let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
+    let (start, _) = range.split_once('-')?;
+    Some((start.parse().ok()?, total.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(status: u16, start: Option<u64>, length: u64) -> Verdict {
+        let head = Head {
+            status,
+            start,
+            total: None,
+            validator: None,
+        };
+        judge(&head, length)
+    }
+
+    #[test]
+    fn answers_are_judged() {
+        assert_eq!(verdict(206, Some(7), 7), Verdict::Append);
+        assert_eq!(verdict(206, Some(6), 7), Verdict::Discard);
+        assert_eq!(verdict(206, None, 7), Verdict::Discard);
+        assert_eq!(verdict(416, None, 7), Verdict::Discard);
+        assert_eq!(verdict(200, None, 7), Verdict::Restart);
+        assert_eq!(verdict(503, None, 7), Verdict::Retry);
+        assert_eq!(verdict(404, None, 0), Verdict::Refused);
+        assert_eq!(verdict(304, None, 0), Verdict::Refused);
+    }
+
+    #[test]
+    fn ranges_are_read() {
+        assert_eq!(content_range("bytes 5-9/10"), Some((5, Some(10))));
+        assert_eq!(content_range("bytes 5-9/*"), Some((5, None)));
+        assert_eq!(content_range("bytes */10"), None);
+        assert_eq!(content_range("items 5-9/10"), None);
+    }
+}

@@ -1,0 +1,138 @@
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> Self {
+        let world = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(world.target()).unwrap();
+        world
+    }
+
+    fn target(&self) -> std::path::PathBuf {
+        self.0.path().join("target")
+    }
+
+    fn unpack(&self, packing: Packing, bytes: &[u8], limits: &Limits) -> Result<(), String> {
+        let archive = self.0.path().join("archive");
+        fs::write(&archive, bytes).unwrap();
+        unpack(packing, &archive, &self.target(), limits).map_err(|error| error.to_string())
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.target().join(path)).unwrap()
+    }
+}
+
+/// The library refuses to write such names, so the header is written as an attacker would.
+fn tar_of(name: &str, kind: tar::EntryType, data: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_entry_type(kind);
+    header.set_size(data.len() as u64);
+    header.set_cksum();
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.append(&header, data).unwrap();
+    builder.into_inner().unwrap()
+}
+
+fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+    for (name, data) in entries {
+        let options = zip::write::SimpleFileOptions::default();
+        writer.start_file(*name, options).unwrap();
+        writer.write_all(data).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+#[test]
+fn archives_are_unpacked() {
+    let (limits, tar) = (
+        Limits::default(),
+        tar_of("a/b.txt", tar::EntryType::Regular, b"hello"),
+    );
+    let world = World::new();
+    world.unpack(Packing::Tar, &tar, &limits).unwrap();
+    assert_eq!(world.read("a/b.txt"), "hello");
+
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&tar).unwrap();
+    let world = World::new();
+    world
+        .unpack(Packing::TarGz, &packed.finish().unwrap(), &limits)
+        .unwrap();
+    assert_eq!(world.read("a/b.txt"), "hello");
+
+    let world = World::new();
+    let zip = zip_of(&[("a/b.txt", b"hello"), ("c", b"there")]);
+    world.unpack(Packing::Zip, &zip, &limits).unwrap();
+    assert_eq!(
+        (world.read("a/b.txt"), world.read("c")),
+        ("hello".into(), "there".into())
+    );
+}
+
+#[test]
+fn nothing_leaves_the_directory() {
+    let world = World::new();
+    let limits = Limits::default();
+    for name in ["../x", "/x", "a/../../x"] {
+        let tar = tar_of(name, tar::EntryType::Regular, b"bad");
+        let error = world.unpack(Packing::Tar, &tar, &limits).unwrap_err();
+        assert!(error.contains("leads out of the directory"), "{error}");
+        let error = world
+            .unpack(Packing::Zip, &zip_of(&[(name, b"bad")]), &limits)
+            .unwrap_err();
+        assert!(error.contains("leads out of the directory"), "{error}");
+    }
+    for kind in [
+        tar::EntryType::Symlink,
+        tar::EntryType::Link,
+        tar::EntryType::Fifo,
+    ] {
+        let error = world
+            .unpack(Packing::Tar, &tar_of("x", kind, b""), &limits)
+            .unwrap_err();
+        assert!(error.contains("neither a file nor a directory"), "{error}");
+    }
+    assert!(!world.0.path().join("x").exists());
+}
+
+#[test]
+fn limits_hold_whatever_the_archive_says() {
+    let limits = Limits {
+        unpacked: 10,
+        entries: 2,
+        ..Limits::default()
+    };
+    let zip =
+        |entries: &[(&str, &[u8])]| World::new().unpack(Packing::Zip, &zip_of(entries), &limits);
+    assert_eq!(zip(&[("a", b"12345"), ("b", b"12345")]), Ok(()));
+    let error = zip(&[("a", &[0; 1 << 20])]).unwrap_err();
+    assert_eq!(error, "the size of the unpacked archive exceeds 10");
+    let error = zip(&[("a", b""), ("b", b""), ("c", b"")]).unwrap_err();
+    assert_eq!(error, "the number of files in the archive exceeds 2");
+}
+
+#[test]
+fn what_is_broken_is_said_so() {
+    for packing in [Packing::Zip, Packing::TarGz] {
+        let error = World::new().unpack(packing, b"<html>", &Limits::default());
+        assert_eq!(error.unwrap_err(), "the archive cannot be read");
+    }
+}
+
+proptest! {
+    #[test]
+    fn places_are_inside(name in "[./\\\\ab]{0,12}") {
+        if let Ok(place) = inside(&name, Kind::File) {
+            prop_assert!(place.is_relative());
+            prop_assert!(place.components().all(|part| matches!(part, std::path::Component::Normal(_))));
+        }
+    }
+}

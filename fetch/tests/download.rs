@@ -1,0 +1,229 @@
+//! Against a real server that misbehaves.
+
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir_fetch::{FetchError, Limits, fetch};
+
+/// What the server does with one request; without another it serves well.
+#[derive(Clone, Copy)]
+enum Deed {
+    /// Sends so many bytes of what is left, and closes.
+    Cut(usize),
+    /// Answers with this status.
+    Status(u16),
+    /// Sends the head and nothing more.
+    Stall,
+    /// Serves other content from now on.
+    Change,
+}
+
+struct Server {
+    url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(content: Vec<u8>, deeds: &[Deed]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let (seen, mut deeds) = (heads.clone(), VecDeque::from(deeds.to_vec()));
+        std::thread::spawn(move || {
+            let (mut content, mut tag, mut held) = (content, 1, Vec::new());
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let head = read_head(&stream);
+                let start = range(&head, tag);
+                seen.lock().unwrap().push(head);
+                let mut cut = usize::MAX;
+                match deeds.pop_front() {
+                    Some(Deed::Cut(bytes)) => cut = bytes,
+                    Some(Deed::Status(status)) => {
+                        let _ = write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+                        continue;
+                    }
+                    Some(Deed::Stall) => cut = 0,
+                    Some(Deed::Change) => {
+                        content.reverse();
+                        tag += 1;
+                        send(&mut stream, &content, tag, 0, usize::MAX);
+                        continue;
+                    }
+                    None => {}
+                }
+                send(&mut stream, &content, tag, start, cut);
+                if cut == 0 {
+                    held.push(stream);
+                }
+            }
+        });
+        Self { url, heads }
+    }
+
+    fn uri(&self, name: &str) -> String {
+        format!("{}/{name}", self.url)
+    }
+
+    fn requests(&self) -> usize {
+        self.heads.lock().unwrap().len()
+    }
+}
+
+fn read_head(stream: &TcpStream) -> String {
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    lines.join("\n").to_lowercase()
+}
+
+fn range(head: &str, tag: u32) -> usize {
+    let fits = head.contains(&format!("if-range: \"{tag}\""));
+    let range = head.split("range: bytes=").nth(1).filter(|_| fits);
+    let start = range.and_then(|range| range.split('-').next());
+    start.map_or(0, |start| start.parse().unwrap())
+}
+
+fn send(stream: &mut TcpStream, content: &[u8], tag: u32, start: usize, cut: usize) {
+    let rest = &content[start..];
+    let status = if start > 0 {
+        "206 Partial Content"
+    } else {
+        "200 OK"
+    };
+    let mut head = format!("HTTP/1.1 {status}\r\netag: \"{tag}\"\r\nconnection: close\r\n");
+    if start > 0 {
+        let (last, total) = (content.len() - 1, content.len());
+        head += &format!("content-range: bytes {start}-{last}/{total}\r\n");
+    }
+    let _ = write!(stream, "{head}content-length: {}\r\n\r\n", rest.len());
+    let _ = stream.write_all(&rest[..rest.len().min(cut)]);
+}
+
+fn content() -> Vec<u8> {
+    (0..300_000u32).map(|i| (i % 251) as u8).collect()
+}
+
+async fn get(server: &Server, limits: &Limits) -> (tempfile::TempDir, Result<Vec<u8>, FetchError>) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("model");
+    let fetched = fetch(&server.uri("model.pt"), &target, limits).await;
+    let names = std::fs::read_dir(folder.path()).unwrap().count();
+    if fetched.is_ok() {
+        assert_eq!(names, 2, "the model and a lock");
+    }
+    let bytes = fetched.map(|()| std::fs::read(target.join("model.pt")).unwrap());
+    (folder, bytes)
+}
+
+#[tokio::test]
+async fn a_cut_download_goes_on_where_it_was() {
+    let server = Server::start(
+        content(),
+        &[Deed::Cut(100_000), Deed::Status(503), Deed::Cut(50_000)],
+    );
+    let (_folder, bytes) = get(&server, &Limits::default()).await;
+    assert_eq!(bytes.unwrap(), content());
+    let heads = server.heads.lock().unwrap();
+    assert_eq!(heads.len(), 4);
+    assert!(heads[3].contains("range: bytes="), "{}", heads[3]);
+}
+
+#[tokio::test]
+async fn a_stalled_download_goes_on() {
+    let server = Server::start(content(), &[Deed::Stall]);
+    let limits = Limits {
+        stall: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let (_folder, bytes) = get(&server, &limits).await;
+    assert_eq!(bytes.unwrap(), content());
+}
+
+#[tokio::test]
+async fn changed_content_is_downloaded_anew() {
+    let server = Server::start(content(), &[Deed::Cut(100_000), Deed::Change]);
+    let (_folder, bytes) = get(&server, &Limits::default()).await;
+    let mut changed = content();
+    changed.reverse();
+    assert_eq!(bytes.unwrap(), changed);
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_tried_again() {
+    let server = Server::start(content(), &[Deed::Status(404)]);
+    let (_folder, bytes) = get(&server, &Limits::default()).await;
+    let error = bytes.unwrap_err().to_string();
+    assert_eq!(error, format!("{} answered 404", server.uri("model.pt")));
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_not_downloaded() {
+    let server = Server::start(content(), &[]);
+    let limits = Limits {
+        download: 1000,
+        ..Limits::default()
+    };
+    let (folder, bytes) = get(&server, &limits).await;
+    assert!(bytes.unwrap_err().to_string().ends_with("exceeds 1000"));
+    assert!(!folder.path().join("model").exists());
+}
+
+#[tokio::test]
+async fn a_server_that_never_delivers_is_given_up() {
+    let server = Server::start(content(), &[Deed::Status(500); 2]);
+    let limits = Limits {
+        attempts: 2,
+        ..Limits::default()
+    };
+    let (_folder, bytes) = get(&server, &limits).await;
+    assert!(
+        bytes
+            .unwrap_err()
+            .to_string()
+            .ends_with("could not be downloaded: status 500")
+    );
+}
+
+#[tokio::test]
+async fn two_that_want_one_model_download_it_once() {
+    let server = Server::start(content(), &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("model");
+    let (uri, limits) = (server.uri("model.pt"), Limits::default());
+    let (first, second) =
+        tokio::join!(fetch(&uri, &target, &limits), fetch(&uri, &target, &limits));
+    assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+    assert_eq!(server.requests(), 1);
+    fetch(&uri, &target, &limits).await.unwrap();
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn an_archive_becomes_a_directory() {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(5);
+    let mut builder = tar::Builder::new(Vec::new());
+    builder
+        .append_data(&mut header, "digits/model.pt", &b"model"[..])
+        .unwrap();
+    let server = Server::start(builder.into_inner().unwrap(), &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("model");
+    fetch(
+        &server.uri("digits.tar?signature=x"),
+        &target,
+        &Limits::default(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        std::fs::read(target.join("digits/model.pt")).unwrap(),
+        b"model"
+    );
+}
