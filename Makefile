@@ -31,7 +31,8 @@ test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
 	$(CARGO) test --quiet
 	$(CARGO) test --quiet $(TORCH)
 
-test-platform: build clients ## Real clients against the real binary.
+test-platform: build clients ## Real processes, and real clients against the real binary.
+	$(CARGO) test --quiet -p weir-cluster-local --test platform
 	.venv/bin/python -m pytest tests/clients --quiet
 
 lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.

@@ -27,6 +27,7 @@ mod module;
 mod process;
 mod runner;
 mod settings;
+mod startup;
 mod stopwatch;
 mod stream;
 mod tensor;

@@ -16,6 +16,7 @@ use crate::module::Module;
 use crate::process;
 use crate::runner::{Gpu, Place, Runner};
 use crate::settings::Settings;
+use crate::startup;
 use crate::{binding, infer};
 
 /// Serves TorchScript files with libtorch.
@@ -46,6 +47,7 @@ impl Backend for TorchBackend {
             weights.on(device)?;
         }
         let plan = plan(source, &runner(&settings, weights.on(first)?, first)?)?;
+        startup::forget();
         Ok(Arc::new(TorchModel {
             plan: Arc::new(plan),
             weights,
