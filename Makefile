@@ -4,9 +4,9 @@ PYTHON ?= python3
 CARGO ?= cargo
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
-# The crates that need no libtorch are checked in the debug profile, runtime/torch in release, which
-# `make build` needs anyway: what it is linked with is compiled once.
-TORCH = --release -p weir-runtime-torch
+# Apart from the others, because it needs libtorch. Its tests are built without optimisation, or each of them would
+# be linked as one program, which takes minutes.
+TORCH = -p weir-runtime-torch
 DENY_VERSION = 0.20.2
 
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 	@$(PYTHON) scripts/libtorch.py
 
 build: prerequisites libtorch ## Build target/release/weir-runtime.
-	$(CARGO) build $(TORCH)
+	$(CARGO) build --release $(TORCH)
 
 up: build ## Serve examples/digits on port 8080.
 	@scripts/up.sh

@@ -55,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each point is measured")
     parser.add_argument("--seconds", type=float, help="how long each time; long models four times that")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--add", action="store_true", help="keep what is there of other models, to measure in portions")
     return parser.parse_args()
 
 
@@ -151,6 +152,17 @@ def measure(what: Plan) -> dict:
     return result
 
 
+def together(before: dict, now: dict) -> dict:
+    """What was measured now, and before of what was not."""
+    result = {**now, "runs": before["runs"] + now["runs"]}
+    for kind in ("raw", "closed", "open"):
+        again = {point["model"] for point in now[kind]}
+        result[kind] = [point for point in before[kind] if point["model"] not in again] + now[kind]
+    result["start"] = now["start"] or before["start"]
+    result["left_out"] = [note for note in now["left_out"] if note in before["left_out"]]
+    return result
+
+
 def main() -> None:
     given = arguments()
     what = plan(given)
@@ -160,16 +172,19 @@ def main() -> None:
     for note in notes:
         print(f"left out: {note}")
     started, load_before = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), os.getloadavg()[0]
-    result = {
+    known = versions()
+    run = {
         "command": " ".join(["benches/run.py", *sys.argv[1:]]),
         "started": started,
         "load_before": load_before,
-        "machine": machine(),
-        "versions": versions(),
-        "plan": what._asdict(),
-        "left_out": notes,
-        **measure(what),
+        "commit": known["commit"],
+        "rounds": what.rounds,
+        "seconds": what.seconds,
     }
+    measured = measure(what)
+    result = {"runs": [run], "machine": machine(), "versions": known, "left_out": notes, **measured}
+    if given.add and out.exists():
+        result = together(json.loads(out.read_text()), result)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(written(result))
     text = report.markdown(result)

@@ -51,19 +51,20 @@ def spread(point: dict, *keys: str, scale: float = 1.0) -> str:
 
 
 def setup(result: dict) -> str:
-    machine, versions, plan = result["machine"], result["versions"], result["plan"]
+    machine, versions = result["machine"], result["versions"]
     points = result["closed"] + result["open"]
     lines = [
-        f"`{result['command']}`, {result['started']}, commit {versions['commit']}.",
+        *(f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
+          f"{run['rounds']} interleaved rounds of {run['seconds']:g} s (four times that for resnet18 and bert) after a warm-up."
+          for run in result["runs"]),
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}, no GPU.",
         f"weir-runtime {versions['weir-runtime']}, libtorch {versions['libtorch']} under all servers, Triton {versions['triton']}, {versions['rustc']}.",
-        f"{plan['rounds']} interleaved rounds of {plan['seconds']:g} s (four times that for resnet18 and bert) after a warm-up. "
         "Numbers are medians, in brackets the smallest and largest round.",
     ]
     if points:
         busy = sorted(middle(point, "other_cores_busy") for point in points)
         lines.append(f"Other processes kept {busy[len(busy) // 2]:.2f} cores busy in the median point and "
-                     f"{busy[-1]:.2f} in the worst; the load average before was {result['load_before']:.1f}.")
+                     f"{busy[-1]:.2f} in the worst.")
     closed = result["closed"]
     if closed:
         share, point = max(((middle(p, "client_cpu_us") * middle(p, "requests_per_s") / 1e6, p) for p in closed), key=lambda pair: pair[0])
@@ -156,7 +157,7 @@ def peak(closed: Index) -> list:
 
 def lone(result: dict, closed: Index) -> list:
     lines = []
-    for model in result["plan"]["models"]:
+    for model in dict.fromkeys(point["model"] for point in result["closed"]):
         for protocol in TITLES:
             p50 = closed.value(("latency_us", "p50"), model=model, protocol=protocol, connections=1)
             ours, theirs = p50.get("weir"), p50.get("triton, no batching")

@@ -45,7 +45,7 @@ pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
 #[inline]
 pub(crate) fn float(out: &mut Vec<u8>, value: f32) {
     if value.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {
         endless(out, f64::from(value));
     }
@@ -55,7 +55,7 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f32) {
 #[inline]
 pub(crate) fn double(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {
         endless(out, value);
     }
