@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use weir_batcher::{Batcher, Loan, Ticket};
 
 use super::Outcome;
@@ -17,10 +18,14 @@ use crate::job::Job;
 /// An instance that any thread may run, one at a time.
 pub(super) type Shared = Arc<Mutex<Runner>>;
 
-/// Batches that take at most this run on the reactor. A hand-over to another thread and back costs 40 to
-/// 90 us; and a thread on the same core would not be interrupted for so short a time either, because the
-/// kernel's time slices are longer.
-const BRIEF: Duration = Duration::from_millis(1);
+/// Where the reactor is one thread, batches that take at most this run on it. A hand-over to another thread and
+/// back costs 40 to 90 us, and for so short a time the kernel would not interrupt that other thread
+/// either: its time slices are about 3 ms.
+const BRIEF_ALONE: Duration = Duration::from_millis(2);
+
+/// Where the reactor has several threads. Of these one at a time looks at the sockets, and it may be the one
+/// that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
+const BRIEF_AMONG_OTHERS: Duration = Duration::from_micros(250);
 
 /// Sees to what the ticket would wake a device for: runs it here, if that is short, and leaves it to
 /// the device's thread otherwise. `instances` by their number.
@@ -34,12 +39,13 @@ pub(super) async fn run_if_brief(
     }
     // Requests that lie in sockets by now join the batch: the reactor reads them first.
     tokio::task::yield_now().await;
-    if !batcher.is_brief(BRIEF) {
+    let brief = brief();
+    if !batcher.is_brief(brief) {
         return;
     }
     // It takes up last what it found last: in the second turn those run whom their sockets woke.
     tokio::task::yield_now().await;
-    let Some(mut loan) = batcher.take_over(ticket, BRIEF) else {
+    let Some(mut loan) = batcher.take_over(ticket, brief) else {
         return;
     };
     let Some(Some(instance)) = instances.get(loan.number()) else {
@@ -51,6 +57,14 @@ pub(super) async fn run_if_brief(
     if loan.has_more() {
         // The answer of this request must not wait for those of others. The task ends with the queue.
         tokio::spawn(run_while_brief(loan, Arc::clone(instance)));
+    }
+}
+
+/// What is short here.
+fn brief() -> Duration {
+    match Handle::current().metrics().num_workers() {
+        1 => BRIEF_ALONE,
+        _ => BRIEF_AMONG_OTHERS,
     }
 }
 
