@@ -28,7 +28,7 @@ pub enum Because {
     /// Nothing happens.
     Idle {
         /// For so long.
-        for_: Duration,
+        time: Duration,
         /// After this time of it the last replica ends.
         kept: Duration,
     },
@@ -100,10 +100,10 @@ impl fmt::Display for Because {
             Self::Woken { waiting } => {
                 write!(f, "{waiting} requests wait and there was no replica")
             }
-            Self::Idle { for_, kept } => write!(
+            Self::Idle { time, kept } => write!(
                 f,
-                "nothing happened for {} s, and the last replica is kept for {} s",
-                for_.as_secs(),
+                "nothing happened for {} s; the last replica is kept for {} s",
+                time.as_secs(),
                 kept.as_secs()
             ),
             Self::Kept { needed, longer } => write!(
