@@ -93,8 +93,9 @@ proptest! {
     }
 
     #[test]
-    fn numbers_are_numbers(policy in policy(), ops in ops()) {
+    fn numbers_are_numbers(policy in policy(), ops in ops(), credits in prop::option::of(0..9_u32)) {
         let mut revision = Revision::new(policy);
+        revision.credits = credits;
         for op in &ops {
             let terms = revision.step(op).terms;
             let all = [terms.rate, terms.credits, terms.base, terms.backlog, terms.drain];

@@ -95,10 +95,11 @@ impl fmt::Display for Because {
             ),
             Self::Unmeasured { waiting } => write!(
                 f,
-                "{waiting} requests wait, and what a replica can do has not been measured yet"
+                "{}, and what a replica can do has not been measured yet",
+                waits(waiting)
             ),
             Self::Woken { waiting } => {
-                write!(f, "{waiting} requests wait and there was no replica")
+                write!(f, "{} and there was no replica", waits(waiting))
             }
             Self::Idle { time, kept } => write!(
                 f,
@@ -126,5 +127,12 @@ impl fmt::Display for Because {
             Self::Least => f.write_str("there must not be fewer"),
             Self::Most { needed } => write!(f, "no more are allowed; {needed} are needed"),
         }
+    }
+}
+
+fn waits(waiting: u32) -> String {
+    match waiting {
+        1 => "1 request waits".to_owned(),
+        _ => format!("{waiting} requests wait"),
     }
 }

@@ -139,7 +139,7 @@ fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
     let woken = revision.run(1, waiting);
     assert_eq!(
         woken.to_string(),
-        "3 replicas: 1 requests wait and there was no replica"
+        "3 replicas: 1 request waits and there was no replica"
     );
     assert_eq!(revision.run(1, IDLE).replicas, 3);
 }

@@ -84,6 +84,8 @@ pub(crate) struct Revision {
     pub(crate) memory: Memory,
     pub(crate) at: Duration,
     pub(crate) wanted: u32,
+    /// Requests a replica takes at once, where that is known.
+    pub(crate) credits: Option<u32>,
 }
 
 impl Revision {
@@ -93,6 +95,7 @@ impl Revision {
             policy,
             memory: Memory::default(),
             at: Duration::ZERO,
+            credits: Some(4),
         }
     }
 
@@ -114,7 +117,7 @@ impl Revision {
                 wanted: self.wanted,
                 ready,
                 starting: starting.collect(),
-                credits: Some(4),
+                credits: self.credits,
                 cold_start: Duration::from_secs(5),
             },
         };
@@ -176,7 +179,7 @@ prop_compose! {
             queue_delay: Duration::from_millis(target_ms),
             economy,
             metric,
-            activation: NonZeroU32::new(activation).unwrap(),
+            activation: NonZeroU32::new(activation).unwrap_or(NonZeroU32::MIN),
             ..Policy::default()
         }
     }
