@@ -1,4 +1,5 @@
 //! The loop over a cluster in memory, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -158,7 +159,7 @@ fn to_zero() -> Policy {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_at_zero_is_answered_before_the_next_second() {
-    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let mut platform = Platform::start(Fake::new(Starts::AtOnce)).await;
     let revision = platform.serve(0, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(3, 0).await;
@@ -169,6 +170,11 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
     reporter.publish();
     let took = platform.wanting(&revision, 1).await;
     assert!(took < Duration::from_millis(10), "{took:?}");
+    let decision = platform.decisions.borrow_and_update()[&revision].clone();
+    assert_eq!(
+        decision.to_string(),
+        "1 replica: 1 request waits and there was no replica"
+    );
     platform.end().await;
 }
 
