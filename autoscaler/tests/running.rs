@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Decisions, LEASE, Policies, Policy};
 use weir_cluster::{
-    Activity, Apply, Desired, Directory, Fake, Gateway, Lease, Membership, Report, RevisionName,
-    ServiceName, Starts, Workload,
+    Activity, Apply, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase,
+    Replica, Report, RevisionName, ServiceName, Starts, Workload,
 };
 
 /// Nothing here takes longer, in virtual time.
@@ -274,5 +274,38 @@ async fn a_raised_floor_is_followed_within_a_second() {
     platform.policies.send_replace(Arc::new(policies));
     let took = platform.wanting(&revision, 4).await;
     assert!(took <= Duration::from_secs(1), "{took:?}");
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_are_measured_and_not_cut_short() {
+    let platform = Platform::start(Fake::new(Starts::ByHand)).await;
+    let revision = platform.serve(0, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.activity.arrivals = 1;
+    reporter.activity.queued = 1;
+    reporter.report(1, 0).await;
+    platform.wanting(&revision, 1).await;
+    let put = |phase| {
+        let replica = Replica {
+            name: "one".into(),
+            phase,
+            endpoints: Endpoints::default(),
+            restarts: 0,
+            failure: None,
+        };
+        platform.fake.put(&revision, replica).unwrap();
+    };
+    put(Phase::Starting);
+    // Who asked gives up meanwhile.
+    reporter.activity.queued = 0;
+    reporter.report(40, 0).await;
+    assert_eq!(platform.wanted(&revision), 1);
+    put(Phase::Ready);
+    reporter.report(2, 0).await;
+    let terms = platform.decisions.borrow()[&revision].terms.clone();
+    assert_eq!(terms.cold_start.as_secs(), 40);
+    reporter.report(8, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
     platform.end().await;
 }

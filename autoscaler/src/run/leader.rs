@@ -1,6 +1,6 @@
 //! The one that decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,8 +93,8 @@ impl<'a> Leader<'a> {
             |name: &RevisionName| policies.contains_key(name) && snapshot.revision(name).is_some();
         self.watched.retain(|name, _| is_ours(name));
         self.decisions.retain(|name, _| is_ours(name));
-        self.starts
-            .retain(|service, _| policies.keys().any(|name| name.service() == service));
+        let services: BTreeSet<_> = policies.keys().map(RevisionName::service).collect();
+        self.starts.retain(|service, _| services.contains(service));
         for name in policies.keys() {
             if let Some(revision) = snapshot.revision(name) {
                 self.meet(revision, now);
