@@ -164,6 +164,8 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(3, 0).await;
     assert_eq!(platform.wanted(&revision), 0);
+    // Between two of the loop's seconds.
+    tokio::time::advance(Duration::from_millis(300)).await;
     reporter.activity.arrivals += 1;
     reporter.activity.woken += 1;
     reporter.activity.queued = 1;
