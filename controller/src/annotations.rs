@@ -73,11 +73,10 @@ impl<'a> Reader<'a> {
 
     /// The text of an annotation and the path of its field.
     pub(crate) fn text(&self, name: &str) -> Option<(String, &'a str)> {
-        let found = self.layers.iter().find_map(|(path, map)| {
+        self.layers.iter().find_map(|(path, map)| {
             let value = map.get(name)?;
             Some((format!("{path}[{name}]"), value.trim()))
-        });
-        found
+        })
     }
 
     /// What `read` makes of an annotation. If it makes nothing of it, that is a fault: `expected` says

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use weir_cluster::ServiceName;
 use weir_crds::{InferenceService, InferenceServiceStatus, Places};
 
-use crate::{ControllerError, History, Runtimes};
+use crate::{ControllerError, History, Platform, Runtimes, validate};
 
 /// Where services are declared: files, or an API server.
 #[async_trait]
@@ -101,6 +101,19 @@ pub enum EventKind {
     Normal,
     /// Something is wrong.
     Warning,
+}
+
+impl Declaration {
+    /// All that is wrong with the services, a sentence each, with its place; before anything runs.
+    #[must_use]
+    pub fn faults(&self, platform: &Platform) -> Vec<String> {
+        let each = self.services.values().flat_map(|service| {
+            let faults = validate(service, &self.runtimes, platform).err();
+            let faults = faults.into_iter().flat_map(|faults| faults.list);
+            faults.map(|fault| service.located(&fault.field, &fault.because))
+        });
+        each.collect()
+    }
 }
 
 impl Service {

@@ -50,6 +50,9 @@ impl Files {
         let watcher = Watcher::start(paths)?;
         let mut sources = Sources::new(paths);
         let declaration = sources.first()?;
+        for object in &declaration.passed_over {
+            tracing::info!("{object} is passed over: nobody here looks at it");
+        }
         let (sender, declared) = watch::channel(Arc::new(declaration));
         let watching = tokio::spawn(watcher::follow(watcher, sources, sender));
         Ok(Self {

@@ -5,7 +5,11 @@ mod route;
 mod shares;
 pub(crate) use route::tagged_host;
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;
 
 use std::collections::BTreeMap;
 

@@ -120,12 +120,13 @@ impl Seen<'_> {
         if revision.ready().next().is_some() {
             return State::Ready;
         }
-        if let Some(failure) = &revision.failure {
-            return State::Failed(failure.reason.label(), failure.message.to_string());
+        // A failure from before it fell asleep is history: the next request tries again.
+        if revision.is_at_zero() && self.history.has_loaded(name) {
+            return State::Standby;
         }
-        match revision.is_at_zero() && self.history.has_loaded(name) {
-            true => State::Standby,
-            false => State::Loading,
+        match &revision.failure {
+            Some(failure) => State::Failed(failure.reason.label(), failure.message.to_string()),
+            None => State::Loading,
         }
     }
 }

@@ -11,12 +11,13 @@ mod runtime;
 mod tests;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::{Batching, ClusterError, Host, Identity, ServiceName, Storage, Tag};
+use weir_cluster::{Batching, ClusterError, Host, Identity, ServiceName, Storage, Tag, Workload};
 use weir_crds::inference_service::FailureReason;
 use weir_crds::{InferenceService, with_defaults};
 
@@ -92,7 +93,7 @@ pub struct Valid {
     /// How it is reached.
     pub reach: Reach,
     /// Requests in flight at one replica.
-    pub concurrency: Option<std::num::NonZeroU32>,
+    pub concurrency: Option<NonZeroU32>,
     /// What has no effect.
     pub notes: Vec<Note>,
 }
@@ -113,6 +114,8 @@ pub struct Variant {
     pub template: Arc<PodTemplateSpec>,
     /// The models.
     pub storage: Vec<Storage>,
+    /// A hash of both.
+    pub identity: Identity,
     /// The runtime that was chosen; none where the manifest brings its own containers.
     pub runtime: Option<(String, Scope)>,
     /// Its bounds.
@@ -171,29 +174,10 @@ pub fn validate(
         claims: declared.claims.as_ref(),
         runtimes,
     };
-    let knobs = knobs::read(&object, &mut found);
-    let predictor = predictor::read(
-        &context,
-        "spec.predictor",
-        &object.spec.predictor,
-        &mut found,
-    );
-    let canaries = canary::read(&context, &mut found);
-    let reach = route::read(&context, &knobs, platform, &mut found);
-    match (predictor, reach, found.list.is_empty()) {
-        (Some(predictor), Some(reach), true) => Ok(Valid {
-            service: declared.name.clone(),
-            since: created(&object),
-            generation: object.metadata.generation,
-            run: knobs.run,
-            concurrency: component::concurrency(&object.spec.predictor.component),
-            predictor,
-            canaries,
-            strategy: knobs.strategy,
-            reach,
-            notes,
-        }),
-        (_, _, _) => Err(found.faults()),
+    let valid = context.read(platform, notes, &mut found);
+    match (valid, found.list.is_empty()) {
+        (Some(valid), true) => Ok(valid),
+        (Some(_) | None, _) => Err(found.faults()),
     }
 }
 
@@ -204,6 +188,32 @@ struct Context<'a> {
     object: &'a InferenceService,
     claims: Option<&'a PathBuf>,
     runtimes: &'a Runtimes,
+}
+
+impl Context<'_> {
+    /// None, when there is a fault that leaves nothing to describe.
+    fn read(&self, platform: &Platform, notes: Vec<Note>, found: &mut Found) -> Option<Valid> {
+        let spec = &self.object.spec;
+        let knobs = knobs::read(self.object, found);
+        let predictor = predictor::read(self, "spec.predictor", &spec.predictor, found);
+        let bounds = predictor
+            .as_ref()
+            .map(|predictor| predictor.scaling.clone());
+        let canaries = canary::read(self, &bounds.unwrap_or_default(), found);
+        let reach = route::read(self, &knobs, platform, found);
+        Some(Valid {
+            service: self.service.clone(),
+            since: created(self.object),
+            generation: self.object.metadata.generation,
+            run: knobs.run,
+            predictor: predictor?,
+            canaries,
+            strategy: knobs.strategy,
+            reach: reach?,
+            concurrency: component::concurrency(&spec.predictor.component),
+            notes,
+        })
+    }
 }
 
 /// Faults as they are found.
@@ -262,19 +272,30 @@ impl Fault {
 }
 
 impl Variant {
-    /// A hash of what shapes its pods.
+    /// A variant with bounds by default.
     ///
     /// # Errors
     /// None in practice: every service has a first revision.
-    pub fn identity(&self, service: &ServiceName) -> Result<Identity, ClusterError> {
-        let workload = weir_cluster::Workload {
+    fn new(
+        service: &ServiceName,
+        template: PodTemplateSpec,
+        storage: Vec<Storage>,
+        runtime: Option<(String, Scope)>,
+    ) -> Result<Self, ClusterError> {
+        let workload = Workload {
             revision: service.revision(1)?,
-            template: self.template.clone(),
-            storage: self.storage.clone(),
+            template: Arc::new(template),
+            storage,
             replicas: 0,
             concurrency: None,
         };
-        Ok(workload.identity())
+        Ok(Self {
+            identity: workload.identity(),
+            template: workload.template,
+            storage: workload.storage,
+            runtime,
+            scaling: Scaling::default(),
+        })
     }
 }
 

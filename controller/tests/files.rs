@@ -1,6 +1,10 @@
 //! Services declared in files, which are edited.
 
-#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may end at once"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use weir_cluster::ServiceName;
 use weir_controller::files::Files;
-use weir_controller::{ControllerError, Declaration, Declared, Service};
+use weir_controller::{ControllerError, Declaration, Declared, ModelNames, Platform, Service};
 
 /// Far more than an edit takes to be noticed.
 const SOON: Duration = Duration::from_secs(60);
@@ -169,4 +173,22 @@ async fn what_is_wrong_at_the_start_is_an_error() {
         found.starts_with(&format!("{}:3:12: metadata.name: ", file.display())),
         "{found}"
     );
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_told_before_anything_runs() {
+    let folder = TempDir::new().unwrap();
+    let wrong = manifest("a", "one").replace("    model:\n", "    minReplicas: -1\n    model:\n");
+    let file = write(&folder, "a.yaml", &wrong);
+    let files = Files::open(std::slice::from_ref(&file)).unwrap();
+    let platform = Platform {
+        domain: "example.com".to_owned(),
+        model_names: ModelNames::Lead,
+    };
+    let faults = files.watch().borrow().faults(&platform);
+    let expected = format!(
+        "{}:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0",
+        file.display()
+    );
+    assert_eq!(faults, [expected]);
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{
-    Address, Destination, Directory, Fake, Gateway, Membership, Report, Scale, ServiceName,
-    Snapshot, Starts,
+    Activity, Address, Destination, Directory, Fake, Gateway, Membership, Report, RevisionName,
+    Scale, ServiceName, Snapshot, Starts,
 };
 use weir_controller::files::{Files, Statuses};
 use weir_controller::{Bounds, Controller, ModelNames, Platform};
@@ -31,8 +32,12 @@ struct World {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     statuses: watch::Receiver<Arc<Statuses>>,
     bounds: watch::Receiver<Arc<Bounds>>,
+    work: watch::Sender<Work>,
     _stop: DropGuard,
 }
+
+/// What the gateway says of the revisions.
+type Work = BTreeMap<RevisionName, Arc<Activity>>;
 
 impl World {
     fn start(starts: Starts, manifest: &str) -> Self {
@@ -50,7 +55,8 @@ impl World {
         let bounds = controller.bounds();
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
-        tokio::spawn(gateway(cluster.clone(), stop.clone()));
+        let work = watch::Sender::new(Work::new());
+        tokio::spawn(gateway(cluster.clone(), work.subscribe(), stop.clone()));
         Self {
             _folder: folder,
             file,
@@ -58,6 +64,7 @@ impl World {
             cluster,
             statuses,
             bounds,
+            work,
             _stop: stop.drop_guard(),
         }
     }
@@ -73,6 +80,30 @@ impl World {
         let found = timeout(SOON, watched).await.map(|found| found.is_ok());
         let now = split(&self.cluster.snapshot());
         assert_eq!(found, Ok(true), "expected {expected:?}, found {now:?}");
+    }
+
+    /// Two revisions serve, the second with this many failures among a hundred, until traffic is split
+    /// so.
+    async fn serve_until_split(&mut self, failures: u64, expected: &[(u32, u32)]) {
+        let mut count = 0;
+        while split(&self.cluster.snapshot()) != expected {
+            count += 100;
+            assert!(count < 1_000_000, "{:?}", split(&self.cluster.snapshot()));
+            self.work.send_modify(|work| {
+                for number in [1, 2] {
+                    let revision = digits().revision(number).unwrap();
+                    let activity = Arc::make_mut(work.entry(revision).or_default());
+                    activity.failed += if number == 2 { failures } else { 0 };
+                    activity.succeeded = count - activity.failed;
+                    activity.arrivals = count;
+                    activity.service_time.record(Duration::from_millis(10));
+                }
+            });
+            let watched = self
+                .snapshots
+                .wait_for(|snapshot| split(snapshot) == expected);
+            let _ = timeout(Duration::from_millis(20), watched).await;
+        }
     }
 
     async fn until_status(
@@ -91,7 +122,7 @@ impl World {
 }
 
 /// Applies every route at once, and says so.
-async fn gateway(cluster: Fake, stop: CancellationToken) {
+async fn gateway(cluster: Fake, mut work: watch::Receiver<Work>, stop: CancellationToken) {
     let member: Membership = cluster.gateways().join(Gateway {
         name: "gateway".into(),
         serving: Address::Unix(std::path::Path::new("/gateway").into()),
@@ -103,10 +134,12 @@ async fn gateway(cluster: Fake, stop: CancellationToken) {
             let routes = snapshots.borrow_and_update().routes.generation;
             member.publish(Report {
                 routes,
+                revisions: work.borrow_and_update().clone(),
                 ..Report::default()
             });
-            if snapshots.changed().await.is_err() {
-                return;
+            tokio::select! {
+                changed = snapshots.changed() => if changed.is_err() { return },
+                changed = work.changed() => if changed.is_err() { return },
             }
         }
     };
@@ -275,6 +308,40 @@ async fn it_stays_ready_at_zero_and_a_bound_makes_no_revision() {
     });
     assert!(is_ready(&status.await));
     assert_eq!(world.cluster.snapshot().revisions.len(), 1);
+}
+
+fn automatic(path: &str) -> String {
+    let annotations = "{weir.dev/rollout: automatic, weir.dev/rollout-steps: '10@0s,50@0s'}";
+    let named = format!("{{name: digits, annotations: {annotations}}}");
+    manifest(path, "minReplicas: 1").replace("{name: digits}", &named)
+}
+
+#[tokio::test]
+async fn an_automatic_rollout_goes_all_the_way_on_good_evidence() {
+    let mut world = World::start(Starts::AtOnce, &automatic("a"));
+    world.until_status(is_ready).await;
+    world.edit(&automatic("b"));
+    world.until_split(&[(1, 90), (2, 10)]).await;
+    world.serve_until_split(0, &[(2, 100)]).await;
+}
+
+#[tokio::test]
+async fn an_automatic_rollout_goes_back_on_bad_evidence() {
+    let mut world = World::start(Starts::AtOnce, &automatic("a"));
+    world.until_status(is_ready).await;
+    world.edit(&automatic("b"));
+    world.until_split(&[(1, 90), (2, 10)]).await;
+    world.serve_until_split(30, &[(1, 100)]).await;
+    let status = world.until_status(|status| {
+        let complete = condition(status, "RolloutComplete");
+        complete.is_some_and(|c| c.reason.as_deref() == Some("RolledBack"))
+    });
+    let status = status.await;
+    let complete = condition(&status, "RolloutComplete").unwrap();
+    let message = complete.message.as_deref().unwrap();
+    let begin = "digits-predictor-00002 gets no requests any more: 30.0 % of its requests failed";
+    assert!(message.starts_with(begin), "{message}");
+    assert!(is_ready(&status));
 }
 
 #[tokio::test]

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
 use weir_crds::{InferenceService, Manifest, Object, Places, ServingRuntimeSpec};
 
 use super::DEFAULT_NAMESPACE;
 use crate::declared::Service;
 use crate::{Runtime, Runtimes, Scope, validate_runtime};
+
+/// What two objects of one kind may not share.
+const NAME: &str = "metadata.name";
 
 /// What files declare together.
 #[derive(Default)]
@@ -20,30 +24,33 @@ pub(super) struct Gathered {
     pub(super) problems: Vec<String>,
 }
 
+/// Runtimes, and where each is written.
+type Known<'a> = Vec<(Runtime, &'a Places)>;
+
 /// Puts the manifests of all files together.
 pub(super) fn gather(files: &BTreeMap<PathBuf, Vec<Manifest>>) -> Gathered {
     let mut gathered = Gathered::default();
-    let mut runtimes: Vec<(Runtime, &Places)> = Vec::new();
+    let mut known = Known::new();
     for (file, manifests) in files {
-        for manifest in manifests {
-            let places = &manifest.places;
-            match &manifest.object {
+        for Manifest { object, places } in manifests {
+            match object {
                 Object::InferenceService(service) => gathered.service(file, service, places),
-                Object::ServingRuntime(runtime) => {
-                    let namespace = runtime.metadata.namespace.as_deref();
+                Object::ServingRuntime(object) => {
+                    let namespace = object.metadata.namespace.as_deref();
                     let scope = Scope::Namespace(namespace.unwrap_or(DEFAULT_NAMESPACE).to_owned());
-                    let name = runtime.metadata.name.as_deref();
-                    gathered.runtime(name, scope, &runtime.spec, places, &mut runtimes);
+                    let runtime = runtime(&object.metadata, scope, &object.spec);
+                    gathered.runtime(runtime, places, &mut known);
                 }
-                Object::ClusterServingRuntime(runtime) => {
-                    let (name, spec) = (runtime.metadata.name.as_deref(), &runtime.spec.runtime);
-                    gathered.runtime(name, Scope::Cluster, spec, places, &mut runtimes);
+                Object::ClusterServingRuntime(object) => {
+                    let spec = &object.spec.runtime;
+                    let runtime = runtime(&object.metadata, Scope::Cluster, spec);
+                    gathered.runtime(runtime, places, &mut known);
                 }
                 Object::Other { kind, name } => gathered.passed_over.push(format!("{kind} {name}")),
             }
         }
     }
-    gathered.runtimes = Runtimes::new(runtimes.into_iter().map(|(runtime, _)| runtime).collect());
+    gathered.runtimes = Runtimes::new(known.into_iter().map(|(runtime, _)| runtime).collect());
     gathered
 }
 
@@ -54,24 +61,11 @@ impl Gathered {
         let name = metadata.name.as_deref().unwrap_or_default();
         let name = match ServiceName::new(namespace, name) {
             Ok(name) => name,
-            Err(error) => {
-                let sentence = format!("metadata.name: {error}");
-                return self
-                    .problems
-                    .push(located(places, "metadata.name", &sentence));
-            }
+            Err(error) => return self.problem(places, NAME, &format!("{NAME}: {error}")),
         };
         if let Some(other) = self.services.get(&name) {
-            let first = other
-                .places
-                .as_ref()
-                .map(|places| at(places, "metadata.name"));
-            let first = first.unwrap_or_default();
-            let sentence =
-                format!("the InferenceService {name} is declared twice; the first is at {first}");
-            return self
-                .problems
-                .push(located(places, "metadata.name", &sentence));
+            let first = other.places.as_ref().map(|places| at(places, NAME));
+            return self.twice(places, &format!("InferenceService {name}"), first);
         }
         let service = Service {
             name: name.clone(),
@@ -82,49 +76,44 @@ impl Gathered {
         self.services.insert(name, service);
     }
 
-    fn runtime<'a>(
-        &mut self,
-        name: Option<&str>,
-        scope: Scope,
-        spec: &ServingRuntimeSpec,
-        places: &'a Places,
-        known: &mut Vec<(Runtime, &'a Places)>,
-    ) {
-        let name = name.unwrap_or_default().to_owned();
-        if let Some((_, first)) = known
-            .iter()
-            .find(|(r, _)| r.name == name && r.scope == scope)
-        {
-            let first = at(first, "metadata.name");
-            let sentence = format!("the runtime {name} is declared twice; the first is at {first}");
-            self.problems
-                .push(located(places, "metadata.name", &sentence));
-            return;
+    fn runtime<'a>(&mut self, runtime: Runtime, places: &'a Places, known: &mut Known<'a>) {
+        let same = |(other, _): &&(Runtime, &Places)| {
+            other.name == runtime.name && other.scope == runtime.scope
+        };
+        if let Some((_, first)) = known.iter().find(same) {
+            let first = at(first, NAME);
+            return self.twice(places, &format!("runtime {}", runtime.name), Some(first));
         }
-        let (faults, notes) = validate_runtime(spec);
+        let (faults, notes) = validate_runtime(&runtime.spec);
         for fault in faults {
-            self.problems
-                .push(located(places, &fault.field, &fault.to_string()));
+            self.problem(places, &fault.field, &fault.to_string());
         }
         for note in notes {
-            let ignored = format!("{} of the runtime {name}", note.field);
+            let ignored = format!("{} of the runtime {}", note.field, runtime.name);
             self.passed_over.push(ignored);
         }
-        let spec = spec.clone();
-        known.push((
-            Runtime {
-                name,
-                scope,
-                since: 0,
-                spec,
-            },
-            places,
-        ));
+        known.push((runtime, places));
+    }
+
+    fn twice(&mut self, places: &Places, what: &str, first: Option<String>) {
+        let first = first.unwrap_or_default();
+        let sentence = format!("the {what} is declared twice; the first is at {first}");
+        self.problem(places, NAME, &sentence);
+    }
+
+    fn problem(&mut self, places: &Places, field: &str, sentence: &str) {
+        let problem = format!("{}: {sentence}", at(places, field));
+        self.problems.push(problem);
     }
 }
 
-fn located(places: &Places, field: &str, sentence: &str) -> String {
-    format!("{}: {sentence}", at(places, field))
+fn runtime(metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Runtime {
+    Runtime {
+        name: metadata.name.clone().unwrap_or_default(),
+        scope,
+        since: 0,
+        spec: spec.clone(),
+    }
 }
 
 fn at(places: &Places, field: &str) -> String {

@@ -39,25 +39,12 @@ impl Watcher {
                 notified.notify_one();
             }
         };
-        let failed = |path: &Path, source| ControllerError::Watch {
-            path: path.to_owned(),
-            source,
-        };
-        let mut watcher =
-            notify::recommended_watcher(event).map_err(|error| failed(Path::new("."), error))?;
+        let started = notify::recommended_watcher(event);
+        let mut watcher = started.map_err(|error| failed(Path::new("."), error))?;
         let folders: BTreeSet<PathBuf> = paths.iter().map(|path| folder(path)).collect();
         for folder in folders {
             let watched = watcher.watch(&folder, RecursiveMode::NonRecursive);
-            match (watched, std::fs::metadata(&folder)) {
-                (Ok(()), _) => {}
-                (Err(_), Err(source)) => {
-                    return Err(ControllerError::Read {
-                        path: folder,
-                        source,
-                    });
-                }
-                (Err(error), Ok(_)) => return Err(failed(&folder, error)),
-            }
+            watched.map_err(|error| failed(&folder, error))?;
         }
         Ok(Self {
             changed,
@@ -78,6 +65,20 @@ impl Watcher {
                 return;
             }
         }
+    }
+}
+
+/// A folder that is not there is that, and no matter of watching.
+fn failed(path: &Path, error: notify::Error) -> ControllerError {
+    match std::fs::metadata(path) {
+        Ok(_) => ControllerError::Watch {
+            path: path.to_owned(),
+            source: error,
+        },
+        Err(source) => ControllerError::Read {
+            path: path.to_owned(),
+            source,
+        },
     }
 }
 

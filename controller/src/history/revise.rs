@@ -38,7 +38,7 @@ impl History {
         valid: &Valid,
         variant: &Variant,
     ) -> Result<RevisionName, ClusterError> {
-        let identity = variant.identity(&valid.service)?;
+        let identity = variant.identity.clone();
         let mut newest_first = self.records.iter_mut().rev();
         if let Some(record) = newest_first.find(|record| record.identity == identity) {
             // The same files, though the manifest may have moved and its claims with it.

@@ -19,10 +19,26 @@ pub(super) async fn status(
     service: &Arc<Service>,
     memory: &mut Memory,
 ) -> Result<(), ControllerError> {
-    let Some(valid) = &memory.valid else {
+    let Some(next) = status_of(world, service, memory) else {
         return Ok(());
     };
-    let next = told(&Seen {
+    if next == memory.status {
+        return Ok(());
+    }
+    let event = readiness(&memory.status, &next);
+    let reported = declared.report(&service.name, next.clone());
+    in_time("reporting a status", reported).await?;
+    memory.status = next;
+    match event {
+        Some(event) => in_time("telling an event", declared.tell(&service.name, event)).await,
+        None => Ok(()),
+    }
+}
+
+/// None before it was looked at.
+fn status_of(world: &World, service: &Service, memory: &Memory) -> Option<InferenceServiceStatus> {
+    let valid = memory.valid.as_ref()?;
+    Some(told(&Seen {
         declared: service,
         valid: valid.as_ref().map(|valid| &**valid),
         history: &memory.history,
@@ -32,21 +48,7 @@ pub(super) async fn status(
         reports: &world.reports,
         before: &memory.status,
         now: world.now,
-    });
-    if next == memory.status {
-        return Ok(());
-    }
-    let event = readiness(&memory.status, &next);
-    in_time(
-        "reporting a status",
-        declared.report(&service.name, next.clone()),
-    )
-    .await?;
-    memory.status = next;
-    match event {
-        Some(event) => in_time("telling an event", declared.tell(&service.name, event)).await,
-        None => Ok(()),
-    }
+    }))
 }
 
 /// Tells that a rollout moved.
@@ -83,7 +85,9 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     }
     let message = now.message.unwrap_or_default();
     match (now.status, was.map(|was| was.status)) {
-        (ConditionStatus::True, Some(ConditionStatus::True)) => None,
+        (ConditionStatus::True, Some(ConditionStatus::True)) | (ConditionStatus::Unknown, _) => {
+            None
+        }
         (ConditionStatus::True, _) => Some(Event {
             kind: EventKind::Normal,
             reason: "InferenceServiceReady",
@@ -94,6 +98,5 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
             reason: "InferenceServiceNotReady",
             message,
         }),
-        (ConditionStatus::Unknown, _) => None,
     }
 }

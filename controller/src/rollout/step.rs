@@ -17,6 +17,10 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
         (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => {
             (rollout.clone(), None)
         }
+        // It slept without requests: those of a revision that is awake do not wait for it.
+        (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => {
+            (at_stage(rollout, candidate, Stage::Waiting, now), None)
+        }
         (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) => {
             promote(rollout, candidate, now)
         }
@@ -40,7 +44,8 @@ fn advance(
     now: u64,
 ) -> (Rollout, Option<Move>) {
     let lasts = limits.steps.get(at).map_or(Duration::ZERO, |s| s.lasts);
-    let is_over = now.saturating_sub(candidate.since) >= lasts.as_secs();
+    let is_over = now.saturating_sub(candidate.since) >= lasts.as_secs()
+        && evidence.ready.contains(&candidate.revision);
     match judge(limits, evidence) {
         Verdict::Bad(because) => {
             let revision = candidate.revision.clone();

@@ -5,24 +5,29 @@ use weir_cluster::Tag;
 use weir_crds::inference_service::{Canary, Component, Predictor};
 
 use super::knobs::LATEST;
-use super::{CanaryVariant, Context, Found, Variant, component, predictor, right};
+use super::{CanaryVariant, Context, Found, component, predictor, right};
 use crate::Scaling;
 
 /// The tag of the revision that was rolled out before.
 pub(crate) const PREVIOUS: &str = "prev";
 
-pub(super) fn read(context: &Context<'_>, found: &mut Found) -> Vec<CanaryVariant> {
-    let spec = &context.object.spec;
-    let sum: i64 = spec
-        .canary
-        .iter()
-        .map(|c| i64::from(c.traffic_percent))
-        .sum();
+/// Reads the canaries; `bounds` are the stable predictor's.
+pub(super) fn read(
+    context: &Context<'_>,
+    bounds: &Scaling,
+    found: &mut Found,
+) -> Vec<CanaryVariant> {
+    let canaries = &context.object.spec.canary;
+    let sum: i64 = canaries.iter().map(|c| i64::from(c.traffic_percent)).sum();
     let because = "sum of canary trafficPercent values must be <= 100";
     found.check(right(sum <= 100), "spec.canary", because);
-    let each = spec.canary.iter().enumerate();
-    each.filter_map(|(i, canary)| one(context, i, canary, found))
-        .collect()
+    let each = canaries.iter().enumerate();
+    let each = each.filter_map(|(i, canary)| {
+        let mut read = one(context, i, canary, found)?;
+        read.variant.scaling = share(bounds, canary);
+        Some(read)
+    });
+    each.collect()
 }
 
 fn one(
@@ -33,36 +38,31 @@ fn one(
 ) -> Option<CanaryVariant> {
     let path = format!("spec.canary[{i}]");
     let stable = &context.object.spec.predictor;
-    let percent = u8::try_from(canary.traffic_percent)
-        .ok()
-        .filter(|p| *p <= 100);
-    let because = "trafficPercent must be between 0 and 100";
-    found.check(
-        right(percent.is_some()),
-        format!("{path}.trafficPercent"),
-        because,
-    );
+    let percent = percent(&path, canary, found);
     let path = format!("{path}.predictor");
     check(&path, stable, &canary.predictor, found);
     component::check(&path, &in_bounds(&canary.predictor.component), found);
     let tag = name(context, i, &path, found);
-    let merged = match merged(stable, &canary.predictor) {
-        Ok(merged) => merged,
-        Err(error) => {
-            found.add(path, format!("cannot be laid over spec.predictor: {error}"));
-            return None;
-        }
-    };
-    let variant = predictor::variant(context, &path, &merged, found)?;
-    let scaling = component::scaling(context, &stable.component, found);
+    let merged = merged(stable, &canary.predictor);
+    let merged = merged.map_err(|error| {
+        let because = format!("cannot be laid over spec.predictor: {error}");
+        found.add(&*path, because);
+    });
+    let variant = predictor::variant(context, &path, &merged.ok()?, found)?;
     Some(CanaryVariant {
         tag: tag?,
         percent: percent?,
-        variant: Variant {
-            scaling: share(&scaling, canary),
-            ..variant
-        },
+        variant,
     })
+}
+
+fn percent(path: &str, canary: &Canary, found: &mut Found) -> Option<u8> {
+    let percent = u8::try_from(canary.traffic_percent).ok();
+    let percent = percent.filter(|percent| *percent <= 100);
+    let field = format!("{path}.trafficPercent");
+    let because = "trafficPercent must be between 0 and 100";
+    found.check(right(percent.is_some()), field, because);
+    percent
 }
 
 /// What a canary, whose replicas follow the stable predictor's, cannot set.

@@ -12,65 +12,52 @@ use crate::{Metric, ScaledBy, Scaling};
 /// Knative's prefix, and its annotations with their older spellings.
 const KNATIVE: &str = "autoscaling.knative.dev/";
 
+/// Judges the numbers of a component by the definition's rules.
 pub(super) fn check(path: &str, component: &Component, found: &mut Found) {
-    let Component {
-        min_replicas,
-        max_replicas,
-        scale_target,
-        container_concurrency,
-        timeout,
-        canary_traffic_percent,
-        ..
-    } = component;
-    let (min, max) = (
-        min_replicas.unwrap_or(MIN_REPLICAS),
-        max_replicas.unwrap_or(0),
-    );
-    let mut rule = |kept: bool, field: &str, because: &str| {
+    let rules = replicas(component).into_iter().chain(requests(component));
+    for (kept, field, because) in rules {
         found.check(right(kept), format!("{path}.{field}"), because);
-    };
-    rule(
-        min >= 0,
-        "minReplicas",
-        "'MinReplicas' cannot be less than 0",
-    );
-    rule(
-        max >= 0,
-        "maxReplicas",
-        "'MaxReplicas' cannot be less than 0",
-    );
-    let fits = max <= 0 || min <= max;
-    rule(
-        fits,
-        "minReplicas",
-        "'MinReplicas' cannot be greater than MaxReplicas",
-    );
-    let concurrency = container_concurrency.unwrap_or(0);
-    rule(
-        concurrency >= 0,
-        "containerConcurrency",
-        "parallelism cannot be less than 0",
-    );
-    let fits = u32::try_from(concurrency.max(0)).is_ok();
-    rule(
-        fits,
-        "containerConcurrency",
-        "parallelism cannot be more than 4294967295",
-    );
-    rule(
-        timeout.unwrap_or(0) >= 0,
-        "timeout",
-        "timeout cannot be less than 0",
-    );
-    let percent = (0..=100).contains(&canary_traffic_percent.unwrap_or(0));
-    rule(
-        percent,
-        "canaryTrafficPercent",
-        "canaryTrafficPercent must be between 0 and 100",
-    );
-    let target = scale_target.unwrap_or(1) >= 1;
-    rule(target, "scaleTarget", "the target must be at least 1");
+    }
     logger(path, component, found);
+}
+
+/// Whether a rule is kept, its field, and what to say if it is not.
+type Rule = (bool, &'static str, &'static str);
+
+fn replicas(component: &Component) -> [Rule; 4] {
+    let min = component.min_replicas.unwrap_or(MIN_REPLICAS);
+    let max = component.max_replicas.unwrap_or(0);
+    let fits = max <= 0 || min <= max;
+    let target = component.scale_target.unwrap_or(1);
+    let below = "'MinReplicas' cannot be less than 0";
+    let above = "'MinReplicas' cannot be greater than MaxReplicas";
+    [
+        (min >= 0, "minReplicas", below),
+        (
+            max >= 0,
+            "maxReplicas",
+            "'MaxReplicas' cannot be less than 0",
+        ),
+        (fits, "minReplicas", above),
+        (target >= 1, "scaleTarget", "the target must be at least 1"),
+    ]
+}
+
+fn requests(component: &Component) -> [Rule; 4] {
+    let concurrency = component.container_concurrency.unwrap_or(0);
+    let fits = concurrency <= u32::MAX.into();
+    let timeout = component.timeout.unwrap_or(0);
+    let percent = component.canary_traffic_percent.unwrap_or(0);
+    let percent = (0..=100).contains(&percent);
+    let below = "parallelism cannot be less than 0";
+    let above = "parallelism cannot be more than 4294967295";
+    let outside = "canaryTrafficPercent must be between 0 and 100";
+    [
+        (concurrency >= 0, "containerConcurrency", below),
+        (fits, "containerConcurrency", above),
+        (timeout >= 0, "timeout", "timeout cannot be less than 0"),
+        (percent, "canaryTrafficPercent", outside),
+    ]
 }
 
 fn logger(path: &str, component: &Component, found: &mut Found) {
@@ -152,10 +139,9 @@ fn metric(reader: &mut Reader<'_>, component: &Component) -> Metric {
             target.map_or(by_delay, Metric::Concurrency)
         }
         (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map_or(by_delay, Metric::Rps),
-        (Some(ScaleMetric::Cpu | ScaleMetric::Memory), _) => by_delay,
         // Knative's default metric is concurrency. A bare scaleTarget has none, and the notes say so.
         (None, None) if annotated_target.is_some() => target.map_or(by_delay, Metric::Concurrency),
-        (None, None | Some(_)) => by_delay,
+        (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => by_delay,
     }
 }
 

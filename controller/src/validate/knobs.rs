@@ -25,36 +25,33 @@ pub(crate) const LATEST: &str = "latest";
 pub(super) fn read(object: &InferenceService, found: &mut Found) -> Knobs {
     let layers = [("metadata.annotations", object.metadata.annotations.as_ref())];
     let mut reader = Reader::new(layers);
-    let limits = limits(&mut reader);
-    let automatic = reader.read(
-        annotations::ROLLOUT,
-        "`manual` or `automatic`",
-        |text| match text {
-            "manual" => Some(None),
-            "automatic" => Some(Some(limits)),
-            _ => None,
-        },
-    );
     let percent = object.spec.predictor.component.canary_traffic_percent;
     let percent = percent.and_then(|percent| u8::try_from(percent).ok());
+    let expected = "PERCENT or TAG=PERCENT, 1 to 100";
     let knobs = Knobs {
         run: run(&mut reader),
-        strategy: match (percent, automatic.flatten()) {
-            // A share that a person writes holds; the steps go on when it is taken away.
-            (Some(percent), _) => Strategy::Manual(Some(percent)),
-            (None, Some(limits)) => Strategy::Automatic(Arc::new(limits)),
-            (None, None) => Strategy::Manual(None),
-        },
+        strategy: strategy(&mut reader, percent),
         activation_timeout: reader.duration(annotations::ACTIVATION_TIMEOUT),
         max_queue: reader.number(annotations::MAX_QUEUE, 1),
-        mirror: reader.read(
-            annotations::MIRROR,
-            "PERCENT or TAG=PERCENT, 1 to 100",
-            mirror,
-        ),
+        mirror: reader.read(annotations::MIRROR, expected, mirror),
     };
     found.list.append(&mut reader.faults);
     knobs
+}
+
+/// A share that a person writes holds; the steps go on when it is taken away.
+fn strategy(reader: &mut Reader<'_>, percent: Option<u8>) -> Strategy {
+    let limits = limits(reader);
+    let expected = "`manual` or `automatic`";
+    let automatic = reader.read(annotations::ROLLOUT, expected, |text| match text {
+        "manual" => Some(Strategy::Manual(None)),
+        "automatic" => Some(Strategy::Automatic(Arc::new(limits))),
+        _ => None,
+    });
+    match percent {
+        Some(percent) => Strategy::Manual(Some(percent)),
+        None => automatic.unwrap_or_default(),
+    }
 }
 
 fn run(reader: &mut Reader<'_>) -> Run {

@@ -1,13 +1,11 @@
 //! The predictor: which pod it means.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::{Storage, Workload};
 use weir_crds::inference_service::{Model, Predictor};
 
 use super::{Context, Fault, Found, Variant, component, right};
-use crate::pod;
+use crate::{Runtime, Scope, pod};
 
 /// Where a custom container says which model it wants beside it, as KServe reads it.
 const STORAGE_URI: &str = "STORAGE_URI";
@@ -78,39 +76,36 @@ fn of_model(
     found: &mut Found,
 ) -> Option<Variant> {
     let path = format!("{path}.model");
-    if let Some(uri) = &model.framework.storage_uri {
+    let uri = model.framework.storage_uri.as_deref();
+    if let Some(uri) = uri {
         scheme(&format!("{path}.storageUri"), uri, found);
     }
     env(&path, &model.framework.container, found);
-    let runtime = match context.runtimes.choose(context.service.namespace(), model) {
-        Ok(runtime) => runtime,
-        Err(unserved) => {
-            let field = match model.runtime {
-                Some(_) => "runtime",
-                None => "modelFormat",
-            };
-            found.add(format!("{path}.{field}"), unserved.message);
-            found.reason.get_or_insert(unserved.reason);
-            return None;
-        }
+    let runtime = runtime(context, &path, model, found)?;
+    let metadata = &context.object.metadata;
+    let template = pod::of_model(metadata, &runtime.spec.pod, predictor, model);
+    let used = Some((runtime.name.clone(), runtime.scope.clone()));
+    made(context, &path, (template, uri), used, found)
+}
+
+fn runtime<'a>(
+    context: &Context<'a>,
+    path: &str,
+    model: &Model,
+    found: &mut Found,
+) -> Option<&'a Runtime> {
+    let chosen = context.runtimes.choose(context.service.namespace(), model);
+    let unserved = match chosen {
+        Ok(runtime) => return Some(runtime),
+        Err(unserved) => unserved,
     };
-    match pod::of_model(
-        &context.object.metadata,
-        &runtime.spec.pod,
-        predictor,
-        model,
-    ) {
-        Ok(template) => Some(Variant {
-            template: Arc::new(template),
-            storage: storage(context, model.framework.storage_uri.as_deref()),
-            runtime: Some((runtime.name.clone(), runtime.scope.clone())),
-            scaling: crate::Scaling::default(),
-        }),
-        Err(because) => {
-            found.add(path, because);
-            None
-        }
-    }
+    let field = match model.runtime {
+        Some(_) => "runtime",
+        None => "modelFormat",
+    };
+    found.add(format!("{path}.{field}"), unserved.message);
+    found.reason.get_or_insert(unserved.reason);
+    None
 }
 
 fn of_containers(
@@ -123,22 +118,32 @@ fn of_containers(
     let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
     let serving = serving.or(containers.first());
     let wanted = serving.and_then(|container| {
-        let variables = container.env.iter().flatten();
-        let variable = variables
-            .filter(|variable| variable.name == STORAGE_URI)
-            .last();
+        let mut variables = container.env.iter().flatten();
+        let variable = variables.rfind(|variable| variable.name == STORAGE_URI);
         variable.and_then(|variable| variable.value.as_deref())
     });
     if let Some(uri) = wanted {
         scheme(&format!("{path}.containers"), uri, found);
     }
-    match pod::of_containers(&context.object.metadata, predictor) {
-        Ok(template) => Some(Variant {
-            template: Arc::new(template),
-            storage: storage(context, wanted),
-            runtime: None,
-            scaling: crate::Scaling::default(),
-        }),
+    let template = pod::of_containers(&context.object.metadata, predictor);
+    made(context, path, (template, wanted), None, found)
+}
+
+/// The variant of a pod and the address of a model, unless the pod is none.
+fn made(
+    context: &Context<'_>,
+    path: &str,
+    (template, uri): (Result<PodTemplateSpec, String>, Option<&str>),
+    runtime: Option<(String, Scope)>,
+    found: &mut Found,
+) -> Option<Variant> {
+    let storage = storage(context, uri);
+    let made = template.and_then(|template| {
+        let variant = Variant::new(context.service, template, storage, runtime);
+        variant.map_err(|error| error.to_string())
+    });
+    match made {
+        Ok(variant) => Some(variant),
         Err(because) => {
             found.add(path, because);
             None
