@@ -1,0 +1,236 @@
+//! Services through many edits: what holds whatever happens.
+
+use proptest::prelude::*;
+
+use super::Plan;
+use super::world::{CANARY, World, split};
+use crate::Valid;
+use crate::rollout::Stage;
+use crate::sample::{model, valid};
+
+/// What can happen to a service.
+#[derive(Clone, Debug)]
+enum Happens {
+    Edit {
+        path: u8,
+        percent: Option<u8>,
+        min: u8,
+        canary: Option<u8>,
+    },
+    Bound {
+        min: u8,
+        max: u8,
+    },
+    Start(u8),
+    Fail(u8),
+    ScaleDown,
+    Passes(u16),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        (
+            0..4_u8,
+            prop::option::of(0..=100_u8),
+            0..3_u8,
+            prop::option::of(0..=100_u8)
+        )
+            .prop_map(|(path, percent, min, canary)| Happens::Edit {
+                path,
+                percent,
+                min,
+                canary
+            }),
+        (0..4_u8, 4..9_u8).prop_map(|(min, max)| Happens::Bound { min, max }),
+        (1..6_u8).prop_map(Happens::Start),
+        (1..6_u8).prop_map(Happens::Fail),
+        Just(Happens::ScaleDown),
+        (0..900_u16).prop_map(Happens::Passes),
+    ]
+}
+
+struct Manifest {
+    path: u8,
+    percent: Option<u8>,
+    bounds: (u8, u8),
+    canary: Option<u8>,
+}
+
+impl Manifest {
+    fn valid(&self) -> Valid {
+        let mut fields = vec![
+            format!("minReplicas: {}", self.bounds.0),
+            format!("maxReplicas: {}", self.bounds.1),
+        ];
+        fields.extend(
+            self.percent
+                .map(|percent| format!("canaryTrafficPercent: {percent}")),
+        );
+        let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+        let canary = self
+            .canary
+            .map(|percent| CANARY.replace("30", &percent.to_string()));
+        valid(
+            &[],
+            &format!(
+                "{}{}",
+                model(&self.path.to_string(), &fields),
+                canary.unwrap_or_default()
+            ),
+        )
+    }
+
+    fn edit(&mut self, happens: &Happens) {
+        match *happens {
+            Happens::Edit {
+                path,
+                percent,
+                min,
+                canary,
+            } => {
+                (self.path, self.percent, self.canary) = (path, percent, canary);
+                self.bounds.0 = min;
+            }
+            Happens::Bound { min, max } => self.bounds = (min, max),
+            Happens::Start(_) | Happens::Fail(_) | Happens::ScaleDown | Happens::Passes(_) => {}
+        }
+    }
+}
+
+impl World {
+    fn happens(&mut self, happens: &Happens, last: &Plan) {
+        match *happens {
+            Happens::Start(number) => self.start(|other| other == u32::from(number)),
+            Happens::Fail(number) => {
+                let failing = self
+                    .revisions
+                    .iter_mut()
+                    .find(|(n, _)| n.number() == u32::from(number));
+                if let Some((_, revision)) = failing {
+                    revision.replicas.clear();
+                }
+            }
+            Happens::ScaleDown => {
+                self.scale_down(last);
+            }
+            Happens::Passes(seconds) => self.now += u64::from(seconds),
+            Happens::Edit { .. } | Happens::Bound { .. } => {}
+        }
+    }
+}
+
+/// One pass: the world before and after, what was planned before and now.
+struct Pass<'a> {
+    before: &'a World,
+    last: &'a Plan,
+    after: &'a World,
+    plan: &'a Plan,
+}
+
+impl Pass<'_> {
+    fn check(&self, happens: &Happens) {
+        self.shares_are_whole();
+        self.bounds_fit();
+        self.stable_gives_way_to_what_is_ready();
+        self.somebody_serves_on();
+        match happens {
+            Happens::Bound { .. } => {
+                let records = |world: &World| world.history.records.len();
+                assert_eq!(records(self.after), records(self.before));
+            }
+            Happens::Edit { .. }
+            | Happens::Start(_)
+            | Happens::Fail(_)
+            | Happens::ScaleDown
+            | Happens::Passes(_) => {}
+        }
+    }
+
+    /// Weights are percents; only what has loaded has one, beside the stable revision.
+    fn shares_are_whole(&self) {
+        let split = split(self.plan);
+        assert_eq!(
+            split.iter().map(|(_, weight)| weight).sum::<u32>(),
+            100,
+            "{split:?}"
+        );
+        let history = &self.after.history;
+        for share in self.plan.shares.iter().filter(|share| share.percent > 0) {
+            let is_stable = history.rollout.stable.as_ref() == Some(&share.revision);
+            assert!(is_stable || history.has_loaded(&share.revision));
+        }
+    }
+
+    /// What runs has bounds, and the other way round; what has not loaded is not put to sleep.
+    fn bounds_fit(&self) {
+        let running = self.plan.desired.workloads().iter();
+        assert!(
+            self.plan
+                .scaling
+                .keys()
+                .eq(running.map(|workload| &workload.revision))
+        );
+        for scaling in self.plan.scaling.values() {
+            assert!(
+                scaling.max.is_none_or(|max| scaling.min <= max),
+                "{scaling:?}"
+            );
+        }
+        if let Some(candidate) = &self.after.history.rollout.candidate {
+            let scaling = &self.plan.scaling[&candidate.revision];
+            assert!(candidate.stage != Stage::Waiting || scaling.min >= 1);
+        }
+    }
+
+    fn stable_gives_way_to_what_is_ready(&self) {
+        let stable = |world: &World| world.history.rollout.stable.clone();
+        let old = stable(self.before).filter(|old| self.before.history.has_loaded(old));
+        if let Some(old) = old {
+            let new = stable(self.after).unwrap();
+            let ready = self.before.ready();
+            assert!(old == new || ready.contains(&new.number()), "{old} {new}");
+        }
+    }
+
+    /// Where a revision was ready and had requests, canaries aside, one that is ready goes on, unless the
+    /// stable one only sleeps.
+    fn somebody_serves_on(&self) {
+        let rollout = &self.before.history.rollout;
+        let stable = rollout
+            .stable
+            .as_ref()
+            .and_then(|s| self.before.revisions.get(s));
+        let shares = self.last.shares.iter().filter(|share| share.percent > 0);
+        let served: Vec<_> = shares
+            .map(|share| &share.revision)
+            .filter(|name| rollout.revisions().any(|other| other == *name))
+            .filter(|name| self.before.ready().contains(&name.number()))
+            .collect();
+        let ready = self.before.ready();
+        let mut workloads = self.plan.desired.workloads().iter();
+        let goes_on = workloads.any(|workload| ready.contains(&workload.revision.number()));
+        let sleeps = stable.is_some_and(|stable| stable.is_at_zero());
+        assert!(
+            served.is_empty() || goes_on || sleeps,
+            "{served:?} are gone"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn plans_keep_their_laws(all in prop::collection::vec(happens(), 1..30)) {
+        let mut world = World::default();
+        let mut manifest = Manifest { path: 0, percent: None, bounds: (1, 4), canary: None };
+        let (mut last, _) = world.pass(&manifest.valid());
+        for happens in &all {
+            manifest.edit(happens);
+            world.happens(happens, &last);
+            let before = world.clone();
+            let (planned, _) = world.pass(&manifest.valid());
+            let pass = Pass { before: &before, last: &last, after: &world, plan: &planned };
+            pass.check(happens);
+            last = planned;
+        }
+    }
+}
