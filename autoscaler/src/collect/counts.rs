@@ -1,0 +1,132 @@
+//! What happened to one revision since the last sample of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster::{Activity, Report, RevisionName};
+
+use super::hearing::SILENT;
+use crate::Load;
+
+/// Where each gateway's counts stood at the last sample.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    stood: BTreeMap<Arc<str>, Stood>,
+}
+
+#[derive(Clone, Debug)]
+struct Stood {
+    started: u64,
+    age_us: u64,
+    activity: Arc<Activity>,
+}
+
+impl Counts {
+    /// The load since the last sample, from the reports of those gateways that are heard. The counts of
+    /// one that is silent for a while are in its next report.
+    pub(crate) fn take<'a>(
+        &mut self,
+        revision: &RevisionName,
+        reports: impl Iterator<Item = (&'a Arc<str>, &'a Report)>,
+    ) -> Load {
+        let mut load = Load::default();
+        for (name, report) in reports {
+            let stands = Stood::new(report, revision);
+            let before = self.stood.insert(name.clone(), stands.clone());
+            let (span, activity) = stands.since(before.as_ref());
+            load.span = load.span.max(span);
+            load.activity.merge(&activity);
+        }
+        load
+    }
+}
+
+impl Stood {
+    fn new(report: &Report, revision: &RevisionName) -> Self {
+        let activity = report.revisions.get(revision).cloned();
+        Self {
+            started: report.started,
+            age_us: report.age_us,
+            activity: activity.unwrap_or_default(),
+        }
+    }
+
+    /// What a gateway counted that we meet for the first time says nothing about now, unless it is new
+    /// itself.
+    fn since(&self, before: Option<&Self>) -> (Duration, Activity) {
+        let before = before.filter(|before| before.started == self.started);
+        let age = Duration::from_micros(self.age_us);
+        match before {
+            Some(before) => {
+                let span = self.age_us.saturating_sub(before.age_us);
+                let news = self.activity.since(&before.activity);
+                (Duration::from_micros(span), news)
+            }
+            None if age <= SILENT => (age, (*self.activity).clone()),
+            None => (Duration::ZERO, self.activity.since(&self.activity)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cluster::ServiceName;
+
+    use super::*;
+
+    fn revision() -> RevisionName {
+        let service = ServiceName::new("default", "digits").unwrap();
+        service.revision(1).unwrap()
+    }
+
+    fn report(started: u64, age: u64, arrivals: u64, queued: u32) -> Report {
+        let activity = Activity {
+            arrivals,
+            queued,
+            ..Activity::default()
+        };
+        Report {
+            started,
+            age_us: age * 1_000_000,
+            routes: 1,
+            revisions: [(revision(), Arc::new(activity))].into(),
+        }
+    }
+
+    fn take(counts: &mut Counts, reports: &[(&str, Report)]) -> (u64, u64, u32) {
+        let reports: Vec<(Arc<str>, _)> = reports.iter().map(|(n, r)| ((*n).into(), r)).collect();
+        let reports = reports.iter().map(|(name, report)| (name, *report));
+        let load = counts.take(&revision(), reports);
+        let activity = load.activity;
+        (load.span.as_secs(), activity.arrivals, activity.queued)
+    }
+
+    #[test]
+    fn differences_add_up_over_gateways() {
+        let mut counts = Counts::default();
+        let old = [("a", report(1, 900, 70, 2)), ("b", report(1, 1, 5, 1))];
+        assert_eq!(take(&mut counts, &old), (1, 5, 3));
+        let next = [("a", report(1, 901, 80, 0)), ("b", report(1, 2, 9, 4))];
+        assert_eq!(take(&mut counts, &next), (1, 14, 4));
+        assert_eq!(take(&mut counts, &next), (0, 0, 4));
+    }
+
+    #[test]
+    fn a_gateway_that_began_anew_counts_from_its_start() {
+        let mut counts = Counts::default();
+        take(&mut counts, &[("a", report(1, 900, 70, 0))]);
+        assert_eq!(take(&mut counts, &[("a", report(2, 1, 80, 0))]), (1, 80, 0));
+    }
+
+    #[test]
+    fn a_gateway_that_was_silent_tells_all_with_its_next_report() {
+        let mut counts = Counts::default();
+        take(&mut counts, &[("a", report(1, 10, 70, 0))]);
+        assert_eq!(take(&mut counts, &[]), (0, 0, 0));
+        assert_eq!(
+            take(&mut counts, &[("a", report(1, 40, 100, 0))]),
+            (30, 30, 0)
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Reasons.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why so many replicas. Printed, it is a sentence that goes on after "4 replicas:".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Because {
+    /// The load needs them.
+    Load {
+        /// Requests per second that come.
+        rate: f64,
+        /// Requests per second that one replica can do.
+        capacity: f64,
+        /// Requests that wait.
+        waiting: u32,
+    },
+    /// There is work, and nobody knows yet what a replica can do.
+    Unmeasured {
+        /// Requests that wait.
+        waiting: u32,
+    },
+    /// Requests came at zero.
+    Woken {
+        /// Requests that wait.
+        waiting: u32,
+    },
+    /// Nothing happens.
+    Idle {
+        /// For so long.
+        for_: Duration,
+        /// After this time of it the last replica ends.
+        kept: Duration,
+    },
+    /// The load needs fewer, but it may return.
+    Kept {
+        /// Replicas that the load needs.
+        needed: u32,
+        /// How much longer the last of those above stays.
+        longer: Duration,
+    },
+    /// Fewer were thought enough, and are not.
+    Corrected {
+        /// How long a request has waited.
+        waited: Duration,
+    },
+    /// Fewer would do, but the queue is over its target now.
+    Late {
+        /// How long a request has waited.
+        waited: Duration,
+    },
+    /// A gateway is silent, so nothing is ended.
+    HalfBlind,
+    /// All gateways are silent, so nothing is changed.
+    Blind,
+    /// The policy wants so many at least.
+    Least,
+    /// The policy allows no more.
+    Most {
+        /// Replicas that are needed.
+        needed: u32,
+    },
+}
+
+impl Because {
+    /// One word, for metrics and Events.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Load { .. } => "Load",
+            Self::Unmeasured { .. } => "Unmeasured",
+            Self::Woken { .. } => "Woken",
+            Self::Idle { .. } => "Idle",
+            Self::Kept { .. } => "Kept",
+            Self::Corrected { .. } => "Corrected",
+            Self::Late { .. } => "Late",
+            Self::HalfBlind => "HalfBlind",
+            Self::Blind => "Blind",
+            Self::Least => "Least",
+            Self::Most { .. } => "Most",
+        }
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Load {
+                rate,
+                capacity,
+                waiting,
+            } => write!(
+                f,
+                "{rate:.1} requests come per second, one replica does {capacity:.1}, and {waiting} wait"
+            ),
+            Self::Unmeasured { waiting } => write!(
+                f,
+                "{waiting} requests wait, and what a replica can do has not been measured yet"
+            ),
+            Self::Woken { waiting } => {
+                write!(f, "{waiting} requests wait and there was no replica")
+            }
+            Self::Idle { for_, kept } => write!(
+                f,
+                "nothing happened for {} s, and the last replica is kept for {} s",
+                for_.as_secs(),
+                kept.as_secs()
+            ),
+            Self::Kept { needed, longer } => write!(
+                f,
+                "{needed} would do, but load may return; one ends in {} s",
+                longer.as_secs()
+            ),
+            Self::Corrected { waited } => write!(
+                f,
+                "requests still wait {:.1} s although there should be enough replicas",
+                waited.as_secs_f64()
+            ),
+            Self::Late { waited } => write!(
+                f,
+                "none is stopped while requests wait {:.1} s, longer than they should",
+                waited.as_secs_f64()
+            ),
+            Self::HalfBlind => f.write_str("some gateway is silent, so none is stopped"),
+            Self::Blind => f.write_str("no gateway reports, so nothing is changed"),
+            Self::Least => f.write_str("there must not be fewer"),
+            Self::Most { needed } => write!(f, "no more are allowed; {needed} are needed"),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The numbers behind a decision.
+
+use std::time::Duration;
+
+use crate::{Memory, Metric, Policy, Sample};
+
+/// The numbers behind a decision: what a person needs to check it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// Requests per second that come.
+    pub rate: f64,
+    /// Requests that a replica takes at once.
+    pub credits: f64,
+    /// Requests per second that a replica can do; unset until it was measured.
+    pub capacity: Option<f64>,
+    /// Replicas for the requests that come, with room for their irregularity.
+    pub base: f64,
+    /// Requests that will wait once every replica is up that was asked for.
+    pub backlog: f64,
+    /// Replicas to work the backlog off.
+    pub drain: f64,
+    /// Replicas needed now.
+    pub need: u32,
+    /// How long a start takes.
+    pub cold_start: Duration,
+}
+
+/// Room for irregular arrivals grows with the square root of the load, as many small variations partly
+/// cancel out. A half keeps the queue of Poisson arrivals under a second or two at batches of some
+/// tenths of a second.
+const ROOM: f64 = 0.5;
+
+/// A twentieth of a replica is not worth one.
+const SLACK: f64 = 0.05;
+
+/// A replica beyond the first is kept at least so long: shorter than that, the count of arrivals is
+/// noise.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// The last replica is kept at least so long where nobody said how long: who tries a service by hand
+/// comes back within a minute.
+const LAST_KEPT: Duration = Duration::from_secs(60);
+
+impl Terms {
+    pub(super) fn new(policy: &Policy, memory: &Memory, sample: &Sample) -> Self {
+        let rate = memory.arrivals.rate(policy.window);
+        let credits = credits(policy, memory, sample);
+        let capacity = capacity(policy, memory, credits);
+        let mut terms = Self {
+            rate,
+            credits,
+            capacity,
+            cold_start: sample.fleet.cold_start,
+            ..Self::default()
+        };
+        if let Some(capacity) = capacity {
+            terms.calculate(policy, sample, capacity);
+        }
+        terms.need = terms.needed(sample);
+        terms
+    }
+
+    /// How long a replica (1 is the first) is kept after it was last needed. What was written holds;
+    /// otherwise the time grows with what a start costs.
+    pub(super) fn keep(&self, policy: &Policy, level: u32) -> Duration {
+        let least = match level {
+            1 => LAST_KEPT,
+            _ => KEPT,
+        };
+        let starts = self.cold_start * policy.economy.starts();
+        let pays = starts.min(policy.economy.longest()).max(least);
+        match (level, policy.retention) {
+            (1, retention) => retention.unwrap_or(pays),
+            // Others are not kept longer than the last one.
+            (_, Some(retention)) => pays.min(retention).max(policy.scale_down_delay),
+            (_, None) => pays.max(policy.scale_down_delay),
+        }
+    }
+
+    fn calculate(&mut self, policy: &Policy, sample: &Sample, capacity: f64) {
+        let offered = self.rate / capacity;
+        self.base = offered + ROOM * (offered / self.credits).sqrt();
+        let delay = policy.queue_delay.as_secs_f64();
+        let start = self.cold_start.as_secs_f64();
+        self.backlog = self.predict(sample, capacity);
+        // A replica for work that would be done before its start has paid off is never started, so the
+        // backlog is drained over about the length of a start.
+        let over = start.max(2.0 * delay);
+        self.drain = (self.backlog - self.rate * delay).max(0.0) / (capacity * over);
+    }
+
+    /// The queue a start from now, with every replica up that is ready or starts. As these are counted, a
+    /// long start is not answered by more and more of them.
+    fn predict(&self, sample: &Sample, capacity: f64) -> f64 {
+        let ahead = self.cold_start;
+        let starting = sample.fleet.coming();
+        let starting: Duration = starting.map(|eta| ahead.saturating_sub(eta)).sum();
+        let ready = ahead.as_secs_f64() * f64::from(sample.fleet.ready);
+        let done = capacity * (ready + starting.as_secs_f64());
+        let queued = f64::from(sample.load.activity.queued);
+        (queued + self.rate * ahead.as_secs_f64() - done).max(0.0)
+    }
+
+    /// A whole number: at least one while anything is to be done, and one only then.
+    fn needed(&self, sample: &Sample) -> u32 {
+        let calculated = (self.base + self.drain - SLACK).ceil();
+        let calculated = calculated.clamp(0.0, f64::from(Policy::MOST)) as u32;
+        match (is_active(sample), calculated) {
+            (true, _) => calculated.max(1),
+            (false, 0 | 1) => 0,
+            (false, more) => more,
+        }
+    }
+}
+
+/// Whether there is work, or a first replica starts: one that is stopped before it was ever ready never
+/// becomes ready.
+fn is_active(sample: &Sample) -> bool {
+    let first = sample.fleet.ready == 0 && sample.fleet.committed() > 0;
+    sample.load.activity.arrivals > 0 || sample.load.is_busy() || first
+}
+
+fn credits(policy: &Policy, memory: &Memory, sample: &Sample) -> f64 {
+    let credits = memory.curve.credits(sample.fleet.credits);
+    match policy.metric {
+        Some(Metric::Concurrency(target)) => credits.min(target),
+        Some(Metric::Rps(_)) | None => credits,
+    }
+}
+
+fn capacity(policy: &Policy, memory: &Memory, credits: f64) -> Option<f64> {
+    let measured = memory.curve.capacity(credits);
+    match policy.metric {
+        Some(Metric::Rps(target)) => Some(measured.unwrap_or(target).min(target)),
+        Some(Metric::Concurrency(_)) | None => measured,
+    }
+}

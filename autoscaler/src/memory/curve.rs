@@ -1,0 +1,214 @@
+//! What one replica does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::Sample;
+
+/// How long a replica takes for a request, by how many it has at once. The time grows with them about
+/// linearly, whether the replica batches, works them off one by one, or all at once: `fixed + each × n`.
+/// Every number at once keeps what was last measured of it, so what is known of a full replica is not
+/// forgotten while replicas are idle: the capacity that follows does not depend on how many there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Curve {
+    /// By the number at once, two buckets for each doubling.
+    points: BTreeMap<i32, Point>,
+    /// Requests measured, ever.
+    completed: u64,
+    /// How many a full replica had at once.
+    full: Option<f64>,
+    last: Option<Last>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    /// Requests at one replica at once.
+    at_once: f64,
+    /// Seconds for one.
+    seconds: f64,
+    /// Requests that this rests on, at most [`TRUSTED`].
+    weight: f64,
+}
+
+/// The sample before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Last {
+    ready: u32,
+    in_flight: u32,
+    queued: u32,
+}
+
+/// Fewer measurements than this are no ground to start replicas on: the first request of a replica is
+/// often slow.
+const FEWEST: u64 = 3;
+
+/// A point that rests on as many moves by a half when as many new ones come. Twenty average out the
+/// variety of requests and follow a change within seconds.
+const TRUSTED: f64 = 20.0;
+
+/// Requests at once of which nobody has said anything and which no queue has shown yet: a small batch.
+/// If a replica takes fewer, or is slower with so many, the first queue tells.
+const ASSUMED: f64 = 8.0;
+
+impl Curve {
+    /// Takes in what the sample measured.
+    pub(crate) fn observe(&mut self, sample: &Sample) {
+        let activity = &sample.load.activity;
+        let now = Last {
+            ready: sample.fleet.ready,
+            in_flight: activity.in_flight,
+            queued: activity.queued,
+        };
+        let before = self.last.replace(now);
+        let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
+            return; // The load of one replica is not known while their number changes.
+        };
+        let ready = f64::from(now.ready);
+        let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
+        if before.queued > 0 && now.queued > 0 && at_once > 0.0 {
+            self.full = Some(at_once.max(1.0));
+        }
+        let count = activity.service_time.count();
+        if let Some(mean) = activity.service_time.mean() {
+            // A request that is there is itself at the replica.
+            self.note(at_once.max(1.0), mean, count);
+        }
+    }
+
+    /// Requests that a replica takes at once.
+    pub(crate) fn credits(&self, known: Option<u32>) -> f64 {
+        match known {
+            Some(credits) => f64::from(credits.max(1)),
+            None => self.full.unwrap_or(ASSUMED),
+        }
+    }
+
+    /// Requests per second that a replica can do, with so many at once; unset until it was measured.
+    pub(crate) fn capacity(&self, at_once: f64) -> Option<f64> {
+        if self.completed < FEWEST {
+            return None;
+        }
+        let (fixed, each) = self.line()?;
+        let fitted = at_once / (fixed + each * at_once);
+        let measured = self.points.values().next_back().copied();
+        // The measured throughput of a full replica goes before any line.
+        let measured = measured.filter(|point| point.at_once >= 0.8 * at_once);
+        let measured = measured.map_or(f64::INFINITY, |point| point.at_once / point.seconds);
+        Some(fitted.min(measured))
+    }
+
+    fn note(&mut self, at_once: f64, mean: Duration, count: u64) {
+        // A service that takes no time at all would have a capacity without end.
+        let seconds = mean.as_secs_f64().max(1e-6);
+        self.completed = self.completed.saturating_add(count);
+        let count = count as f64;
+        let bucket = (2.0 * at_once.log2()).round() as i32;
+        let point = self.points.entry(bucket).or_insert(Point {
+            at_once,
+            seconds,
+            weight: 0.0,
+        });
+        let share = count / (point.weight + count);
+        point.at_once += share * (at_once - point.at_once);
+        point.seconds += share * (seconds - point.seconds);
+        point.weight = (point.weight + count).min(TRUSTED);
+    }
+
+    /// The line through the points with the least squares; neither part is below zero. Points close to
+    /// each other give a flat line: what more at once would cost, they do not tell.
+    fn line(&self) -> Option<(f64, f64)> {
+        let total = |of: &dyn Fn(&Point) -> f64| -> f64 {
+            self.points.values().map(|p| p.weight * of(p)).sum()
+        };
+        let weight = total(&|_| 1.0);
+        if weight <= 0.0 {
+            return None;
+        }
+        let (x, y) = (
+            total(&|p| p.at_once) / weight,
+            total(&|p| p.seconds) / weight,
+        );
+        let spread = total(&|p| (p.at_once - x).powi(2));
+        let slope = total(&|p| (p.at_once - x) * (p.seconds - y)) / spread;
+        if !self.is_wide() || slope <= 0.0 {
+            return Some((y, 0.0));
+        }
+        let fixed = y - slope * x;
+        if fixed >= 0.0 {
+            return Some((fixed, slope));
+        }
+        let through_zero = total(&|p| p.at_once * p.seconds) / total(&|p| p.at_once.powi(2));
+        Some((0.0, through_zero))
+    }
+
+    /// Whether one point has twice as many at once as another: with less between them, the slope is noise.
+    fn is_wide(&self) -> bool {
+        let mut points = self.points.values().map(|point| point.at_once);
+        let least = points.next();
+        let most = points.next_back();
+        least
+            .zip(most)
+            .is_some_and(|(least, most)| most >= 2.0 * least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A curve of points (at once, milliseconds).
+    fn curve(points: &[(f64, u64)]) -> Curve {
+        let mut curve = Curve::default();
+        for (at_once, ms) in points {
+            curve.note(*at_once, Duration::from_millis(*ms), 20);
+        }
+        curve
+    }
+
+    fn capacity(points: &[(f64, u64)], at_once: f64) -> f64 {
+        (curve(points).capacity(at_once).unwrap() * 1000.0).round() / 1000.0
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        assert_eq!(capacity(&[(1.0, 100)], 1.0), 10.0);
+    }
+
+    #[test]
+    fn all_at_once() {
+        assert_eq!(capacity(&[(1.0, 100), (4.0, 100)], 8.0), 80.0);
+    }
+
+    #[test]
+    fn one_after_the_other_however_many_are_there() {
+        assert_eq!(capacity(&[(1.0, 100), (4.0, 400)], 8.0), 10.0);
+    }
+
+    #[test]
+    fn in_batches() {
+        // 60 ms for the batch and 10 ms for each request of it.
+        assert_eq!(capacity(&[(1.0, 70), (4.0, 100)], 8.0), 57.143);
+    }
+
+    #[test]
+    fn a_full_replica_is_believed_before_the_line() {
+        assert_eq!(capacity(&[(1.0, 10), (2.0, 10), (8.0, 400)], 8.0), 20.0);
+    }
+
+    #[test]
+    fn two_measurements_are_not_enough() {
+        let mut curve = Curve::default();
+        curve.note(1.0, Duration::from_secs(1), 2);
+        assert_eq!(curve.capacity(1.0), None);
+    }
+
+    #[test]
+    fn a_change_is_followed() {
+        let mut curve = curve(&[(1.0, 100)]);
+        for _ in 0..10 {
+            curve.note(1.0, Duration::from_millis(200), 20);
+        }
+        let capacity = curve.capacity(1.0).unwrap();
+        assert!((capacity - 5.0).abs() < 0.01, "{capacity}");
+    }
+}

@@ -1,0 +1,101 @@
+//! What is known of a revision at one moment.
+
+use std::time::Duration;
+
+use weir_cluster::Activity;
+
+/// What is known of a revision at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When, since any fixed moment. Samples of one revision come in order.
+    pub at: Duration,
+    /// How much of the load is known.
+    pub sight: Sight,
+    /// What the gateways saw.
+    pub load: Load,
+    /// The replicas there are.
+    pub fleet: Fleet,
+}
+
+/// How much of the load is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Every gateway reports.
+    Whole,
+    /// Some gateway is silent: there may be more load than is seen, never less.
+    Partial,
+    /// No gateway reports.
+    None,
+}
+
+/// What the gateways saw of one revision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    /// The time over which `activity` was counted; zero when its counts mean nothing.
+    pub span: Duration,
+    /// All gateways together: what happened within the span, and what is so at its end.
+    pub activity: Activity,
+}
+
+/// The replicas of one revision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fleet {
+    /// Asked for.
+    pub wanted: u32,
+    /// Taking requests.
+    pub ready: u32,
+    /// How long each of those that start has been starting.
+    pub starting: Vec<Duration>,
+    /// Requests a ready replica takes at once, where that is known.
+    pub credits: Option<u32>,
+    /// How long a start takes: nine of ten take no longer.
+    pub cold_start: Duration,
+}
+
+impl Load {
+    /// How long the request that waits longest has waited.
+    #[must_use]
+    pub fn oldest(&self) -> Duration {
+        Duration::from_micros(self.activity.oldest_us)
+    }
+
+    /// Whether a request waits or is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.activity.queued > 0 || self.activity.in_flight > 0
+    }
+
+    /// Whether more requests wait longer than they should than may: the queue is in trouble now.
+    /// An empty queue is not, whatever was.
+    pub(crate) fn is_late(&self, target: Duration, share: f64) -> bool {
+        let late = |delay: Duration| delay > target;
+        let measured = self.activity.queue_delay.quantile(share);
+        self.activity.queued > 0 && (late(self.oldest()) || measured.is_some_and(late))
+    }
+}
+
+impl Fleet {
+    /// A start that takes this many times as long as starts do is not going to end: the machine it waits
+    /// for does not come.
+    const GIVEN_UP: u32 = 10;
+
+    /// No start is given up sooner, however fast starts were.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// How much longer each start takes that will end. One that is overdue is expected to take a
+    /// quarter of a start more: the longer it takes, the less its age says.
+    pub(crate) fn coming(&self) -> impl Iterator<Item = Duration> {
+        let patience = (self.cold_start * Self::GIVEN_UP).max(Self::PATIENCE);
+        let alive = self.starting.iter().filter(move |age| **age <= patience);
+        alive.map(|age| {
+            let rest = self.cold_start.saturating_sub(*age);
+            rest.max(self.cold_start / 4)
+        })
+    }
+
+    /// The replicas that take requests or soon will.
+    pub(crate) fn committed(&self) -> u32 {
+        let coming = u32::try_from(self.coming().count()).unwrap_or(u32::MAX);
+        self.ready.saturating_add(coming)
+    }
+}

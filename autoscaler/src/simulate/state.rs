@@ -1,0 +1,210 @@
+//! The simulated world at one moment.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use weir_cluster::Activity;
+
+use super::fleet::Replicas;
+use super::{Frame, Run, Served, Service, World};
+use crate::{Decision, Fleet, Load, Sample, Sight};
+
+pub(super) struct State<'a> {
+    world: World,
+    law: &'a mut dyn FnMut(&Sample) -> Decision,
+    now: Duration,
+    /// What will happen; a decision is always among it.
+    events: BinaryHeap<Reverse<(Duration, Event)>>,
+    /// When those that wait came.
+    queue: VecDeque<Duration>,
+    replicas: Replicas,
+    wanted: u32,
+    /// What happened since the last decision.
+    activity: Activity,
+    decided: Duration,
+    run: Run,
+}
+
+/// Of several at one time, earlier ones in this list come first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// This replica has started.
+    Ready(u32),
+    /// This replica has finished requests.
+    Done {
+        replica: u32,
+        count: u32,
+        began: Duration,
+    },
+    /// The law is asked.
+    Decide,
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(world: World, law: &'a mut dyn FnMut(&Sample) -> Decision) -> Self {
+        let mut state = Self {
+            wanted: world.replicas,
+            world,
+            law,
+            now: Duration::ZERO,
+            events: BinaryHeap::from([Reverse((Duration::ZERO, Event::Decide))]),
+            queue: VecDeque::new(),
+            replicas: Replicas::default(),
+            activity: Activity::default(),
+            decided: Duration::ZERO,
+            run: Run::default(),
+        };
+        for _ in 0..state.wanted {
+            let replica = state.replicas.start(Duration::ZERO);
+            state.replicas.ready(replica);
+        }
+        state
+    }
+
+    /// When something happens next.
+    pub(super) fn next_event(&self) -> Duration {
+        let next = self.events.peek();
+        next.map_or(Duration::MAX, |Reverse((at, _))| *at)
+    }
+
+    /// Lets the next thing happen.
+    pub(super) fn happen(&mut self) {
+        let Some(Reverse((at, event))) = self.events.pop() else {
+            return;
+        };
+        self.pass(at);
+        match event {
+            Event::Ready(replica) => self.replicas.ready(replica),
+            Event::Done {
+                replica,
+                count,
+                began,
+            } => self.finish(replica, count, began),
+            Event::Decide => {
+                self.decide();
+                self.schedule(self.world.period, Event::Decide);
+            }
+        }
+        self.bind();
+    }
+
+    /// A request comes.
+    pub(super) fn arrive(&mut self, at: Duration) {
+        self.pass(at);
+        self.queue.push_back(at);
+        self.activity.arrivals += 1;
+        if self.wanted == 0 {
+            self.activity.woken += 1;
+            self.decide();
+        }
+        self.bind();
+    }
+
+    /// What happened in all.
+    pub(super) fn end(mut self, until: Duration) -> Run {
+        self.pass(until);
+        self.run.waiting = self.queue.len();
+        self.run.starts = self.replicas.started() - self.world.replicas;
+        self.run
+    }
+
+    fn pass(&mut self, at: Duration) {
+        let passed = at.saturating_sub(self.now);
+        self.run.replica_time += passed * self.replicas.count();
+        self.now = at;
+    }
+
+    fn schedule(&mut self, after: Duration, event: Event) {
+        self.events.push(Reverse((self.now + after, event)));
+    }
+
+    /// Gives requests to replicas as long as both are there.
+    fn bind(&mut self) {
+        while !self.queue.is_empty() {
+            let (service, credits) = (self.world.service, self.world.credits);
+            let waiting = self.queue.len() as u32;
+            let Some((replica, count)) = self.replicas.take(service, credits, waiting) else {
+                return;
+            };
+            let taken: Vec<_> = self.queue.drain(..count as usize).collect();
+            for arrived in taken {
+                self.serve(arrived);
+            }
+            let time = match service {
+                Service::Each(time) => time,
+                Service::Batched { fixed, each } => fixed + each * count,
+            };
+            let began = self.now;
+            let done = Event::Done {
+                replica,
+                count,
+                began,
+            };
+            self.schedule(time, done);
+        }
+    }
+
+    fn serve(&mut self, arrived: Duration) {
+        let waited = self.now.saturating_sub(arrived);
+        self.activity.queue_delay.record(waited);
+        self.run.queue_delay.record(waited);
+        self.run.served.push(Served { arrived, waited });
+    }
+
+    fn finish(&mut self, replica: u32, count: u32, began: Duration) {
+        let took = self.now.saturating_sub(began);
+        self.activity.succeeded += u64::from(count);
+        self.activity.batches.record(count, took);
+        for _ in 0..count {
+            self.activity.service_time.record(took);
+        }
+        self.replicas.finish(replica, count);
+    }
+
+    fn decide(&mut self) {
+        let sample = self.sample();
+        let decision = (self.law)(&sample);
+        self.scale(decision.replicas);
+        self.run.frames.push(Frame {
+            at: self.now,
+            decision,
+            ready: self.replicas.ready_count(),
+            queued: sample.load.activity.queued,
+            in_flight: sample.load.activity.in_flight,
+        });
+    }
+
+    fn sample(&mut self) -> Sample {
+        let mut activity = std::mem::take(&mut self.activity);
+        activity.queued = self.queue.len() as u32;
+        activity.in_flight = self.replicas.in_flight();
+        let oldest = self.queue.front().map(|at| self.now.saturating_sub(*at));
+        activity.oldest_us = oldest.unwrap_or_default().as_micros() as u64;
+        let span = self.now.saturating_sub(self.decided);
+        self.decided = self.now;
+        Sample {
+            at: self.now,
+            sight: Sight::Whole,
+            load: Load { span, activity },
+            fleet: Fleet {
+                wanted: self.wanted,
+                ready: self.replicas.ready_count(),
+                starting: self.replicas.starting(self.now),
+                credits: Some(self.world.credits),
+                cold_start: self.world.cold_start,
+            },
+        }
+    }
+
+    fn scale(&mut self, wanted: u32) {
+        for _ in self.wanted..wanted {
+            let replica = self.replicas.start(self.now);
+            self.schedule(self.world.cold_start, Event::Ready(replica));
+        }
+        for _ in wanted..self.wanted {
+            self.replicas.end_one();
+        }
+        self.wanted = wanted;
+    }
+}
