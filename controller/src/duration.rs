@@ -1,0 +1,58 @@
+//! Lengths of time as people write them in annotations: Go's notation.
+
+use std::time::Duration;
+
+/// Units and their lengths in nanoseconds; `ms` before `m`, so that the longer name is tried first.
+const UNITS: [(&str, f64); 7] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("h", 3.6e12),
+    ("m", 6e10),
+    ("s", 1e9),
+];
+
+/// The longest that is taken, a year: more is a slip of the pen.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Reads `500ms`, `55s`, `1m30s`, `1.5h`. `0` needs no unit.
+pub(crate) fn parse(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut sum = 0.0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        let (name, length) = UNITS
+            .iter()
+            .find(|(name, _)| rest[end..].starts_with(name))?;
+        sum += number * length;
+        rest = &rest[end + name.len()..];
+    }
+    let duration = Duration::try_from_secs_f64(sum / 1e9).ok()?;
+    (!text.is_empty() && duration <= LONGEST).then_some(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_go_notation() {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("55s", 55_000),
+            ("1m30s", 90_000),
+            ("1.5h", 5_400_000),
+        ] {
+            assert_eq!(parse(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(parse("0"), Some(Duration::ZERO));
+        for text in ["", "5", "s", "-1s", "1 s", "1s2", "9999999h", "1..5s"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

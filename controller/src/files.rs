@@ -1,0 +1,119 @@
+//! Services declared in files: YAML, watched for changes.
+
+mod folder;
+mod gather;
+mod numbering;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use weir_cluster::ServiceName;
+use weir_crds::InferenceServiceStatus;
+
+use crate::declared::{Declaration, Declared, Event, EventKind};
+use crate::{ControllerError, History};
+use folder::Sources;
+use watcher::Watcher;
+
+/// The namespace of objects that name none, kubectl's.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// The statuses of all services.
+pub type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
+
+/// Files and folders that declare services. Clones share them; with the last clone watching ends.
+#[derive(Clone, Debug)]
+pub struct Files {
+    declared: watch::Receiver<Arc<Declaration>>,
+    statuses: watch::Sender<Arc<Statuses>>,
+    histories: Arc<Mutex<BTreeMap<ServiceName, History>>>,
+    _watching: Arc<AbortOnDropHandle<()>>,
+}
+
+impl Files {
+    /// Reads these files, and the `.yaml`, `.yml` and `.json` files of these folders, and watches them.
+    /// Must be called within a tokio runtime.
+    ///
+    /// Afterwards an edit that breaks a file leaves that file's last good state in force, and
+    /// [`Declaration::problems`] says what is wrong with it.
+    ///
+    /// # Errors
+    /// [`ControllerError::Read`] for a path that is not there, [`ControllerError::Mistakes`] for what is
+    /// wrong in the files now, [`ControllerError::Watch`].
+    pub fn open(paths: &[PathBuf]) -> Result<Self, ControllerError> {
+        let watcher = Watcher::start(paths)?;
+        let mut sources = Sources::new(paths);
+        let declaration = sources.first()?;
+        for object in &declaration.passed_over {
+            tracing::info!("{object} is passed over: nobody here looks at it");
+        }
+        let (sender, declared) = watch::channel(Arc::new(declaration));
+        let watching = tokio::spawn(watcher::follow(watcher, sources, sender));
+        Ok(Self {
+            declared,
+            statuses: watch::Sender::default(),
+            histories: Arc::default(),
+            _watching: Arc::new(AbortOnDropHandle::new(watching)),
+        })
+    }
+
+    /// What is known of every service, and every change.
+    #[must_use]
+    pub fn statuses(&self) -> watch::Receiver<Arc<Statuses>> {
+        self.statuses.subscribe()
+    }
+}
+
+#[async_trait]
+impl Declared for Files {
+    fn watch(&self) -> watch::Receiver<Arc<Declaration>> {
+        self.declared.clone()
+    }
+
+    async fn recall(&self, service: &ServiceName) -> Result<Option<History>, ControllerError> {
+        Ok(self.histories.lock().get(service).cloned())
+    }
+
+    async fn remember(
+        &self,
+        service: &ServiceName,
+        history: &History,
+    ) -> Result<(), ControllerError> {
+        let mut histories = self.histories.lock();
+        histories.insert(service.clone(), history.clone());
+        Ok(())
+    }
+
+    async fn report(
+        &self,
+        service: &ServiceName,
+        status: InferenceServiceStatus,
+    ) -> Result<(), ControllerError> {
+        self.statuses.send_modify(|statuses| {
+            Arc::make_mut(statuses).insert(service.clone(), Arc::new(status));
+        });
+        Ok(())
+    }
+
+    async fn tell(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
+        match event.kind {
+            EventKind::Normal => tracing::info!(%service, "{event}"),
+            EventKind::Warning => tracing::warn!(%service, "{event}"),
+        }
+        Ok(())
+    }
+
+    async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError> {
+        self.histories.lock().remove(service);
+        self.statuses.send_modify(|statuses| {
+            Arc::make_mut(statuses).remove(service);
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The files there are, and the last good state of each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use weir_crds::{Manifest, read};
+
+use super::gather::{self, Gathered};
+use super::numbering::Numbering;
+use crate::ControllerError;
+use crate::declared::Declaration;
+
+/// Files of a folder that are manifests, by their names' ends.
+const ENDS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// The most bytes that are read of one file: an object may have 1.5 MiB in etcd, and a file holds a few.
+const LARGEST: u64 = 16 << 20;
+
+/// Paths, what was last good in each file below them, and what that declared.
+#[derive(Debug)]
+pub(super) struct Sources {
+    paths: Vec<PathBuf>,
+    good: BTreeMap<PathBuf, Vec<Manifest>>,
+    last: Declaration,
+    numbering: Numbering,
+}
+
+/// What the files hold now.
+struct Contents {
+    good: BTreeMap<PathBuf, Vec<Manifest>>,
+    problems: Vec<String>,
+}
+
+impl Sources {
+    pub(super) fn new(paths: &[PathBuf]) -> Self {
+        Self {
+            paths: paths.to_vec(),
+            good: BTreeMap::new(),
+            last: Declaration::default(),
+            numbering: Numbering::default(),
+        }
+    }
+
+    /// The first state, which has to be good.
+    pub(super) fn first(&mut self) -> Result<Declaration, ControllerError> {
+        let files = self
+            .list()
+            .map_err(|(path, source)| ControllerError::Read { path, source })?;
+        let contents = self.contents(files);
+        let gathered = gather::gather(&contents.good);
+        let problems = [contents.problems, gathered.problems.clone()].concat();
+        if !problems.is_empty() {
+            return Err(ControllerError::Mistakes(problems));
+        }
+        self.good = contents.good;
+        Ok(self.declare(gathered, Vec::new()))
+    }
+
+    /// The state after something changed: what is wrong keeps what was good before.
+    pub(super) fn next(&mut self) -> Declaration {
+        let (files, unread) = match self.list() {
+            Ok(files) => (files, None),
+            // A folder that is gone is more likely being replaced than a wish to stop everything.
+            Err((path, error)) => {
+                let files = self.good.keys().cloned().collect();
+                (files, Some(format!("{}: {error}", path.display())))
+            }
+        };
+        let mut contents = self.contents(files);
+        contents.problems.extend(unread);
+        let gathered = gather::gather(&contents.good);
+        if gathered.problems.is_empty() {
+            self.good = contents.good;
+            return self.declare(gathered, contents.problems);
+        }
+        contents.problems.extend(gathered.problems);
+        self.last.problems = contents.problems;
+        self.last.clone()
+    }
+
+    fn declare(&mut self, gathered: Gathered, problems: Vec<String>) -> Declaration {
+        self.last = Declaration {
+            services: self.numbering.numbered(gathered.services, now()),
+            runtimes: gathered.runtimes.into(),
+            problems,
+            passed_over: gathered.passed_over,
+        };
+        self.last.clone()
+    }
+
+    /// What these files hold; a broken one what it held before.
+    fn contents(&self, files: Vec<PathBuf>) -> Contents {
+        let mut contents = Contents {
+            good: BTreeMap::new(),
+            problems: Vec::new(),
+        };
+        for file in files {
+            match manifests(&file) {
+                Ok(manifests) => {
+                    contents.good.insert(file, manifests);
+                }
+                Err(problems) => {
+                    contents.problems.extend(problems);
+                    if let Some(before) = self.good.get(&file) {
+                        contents.good.insert(file, before.clone());
+                    }
+                }
+            }
+        }
+        contents
+    }
+
+    /// The files, each once, in the order of the paths.
+    fn list(&self) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+        let mut files = Vec::new();
+        for path in &self.paths {
+            let found = below(path).map_err(|error| (path.clone(), error))?;
+            for file in found {
+                if !files.contains(&file) {
+                    files.push(file);
+                }
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// A file itself; of a folder its manifests, by name. Folders below it are somebody else's: inputs,
+/// models.
+fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        let end = file
+            .extension()
+            .and_then(|end| end.to_str())
+            .unwrap_or_default();
+        if ENDS.contains(&end) && file.is_file() && !is_hidden(&file) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Editors keep what is not finished in hidden files.
+fn is_hidden(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.is_none_or(|name| name.starts_with('.'))
+}
+
+fn manifests(file: &Path) -> Result<Vec<Manifest>, Vec<String>> {
+    let name = file.display().to_string();
+    let text = fs::metadata(file).and_then(|meta| match meta.len() > LARGEST {
+        true => Err(io::Error::other(format!(
+            "it has more than {LARGEST} bytes"
+        ))),
+        false => fs::read_to_string(file),
+    });
+    let text = text.map_err(|error| vec![format!("{name}: {error}")])?;
+    read(&name, &text).map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+}
+
+/// When a service was first seen: files have no other date of birth that an edit leaves alone.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the shell that owns the files' clock"
+)]
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

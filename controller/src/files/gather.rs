@@ -1,0 +1,133 @@
+//! One declaration of many files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use weir_cluster::ServiceName;
+use weir_crds::{InferenceService, Manifest, Object, Places, ServingRuntimeSpec};
+
+use super::DEFAULT_NAMESPACE;
+use crate::declared::Service;
+use crate::{Runtime, Runtimes, Scope, validate_runtime};
+
+/// What two objects of one kind may not share.
+const NAME: &str = "metadata.name";
+
+/// What files declare together.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) services: BTreeMap<ServiceName, Service>,
+    pub(super) runtimes: Runtimes,
+    pub(super) passed_over: Vec<String>,
+    /// A sentence each. If there is one, the rest is not to be used.
+    pub(super) problems: Vec<String>,
+}
+
+/// Runtimes, and where each is written.
+type Known<'a> = Vec<(Runtime, &'a Places)>;
+
+/// Puts the manifests of all files together.
+pub(super) fn gather(files: &BTreeMap<PathBuf, Vec<Manifest>>) -> Gathered {
+    let mut gathered = Gathered::default();
+    let mut known = Known::new();
+    for (file, manifests) in files {
+        for Manifest { object, places } in manifests {
+            match object {
+                Object::InferenceService(service) => gathered.service(file, service, places),
+                Object::ServingRuntime(object) => {
+                    let namespace = object.metadata.namespace.as_deref();
+                    let scope = Scope::Namespace(namespace.unwrap_or(DEFAULT_NAMESPACE).to_owned());
+                    let runtime = runtime(&object.metadata, scope, &object.spec);
+                    gathered.runtime(runtime, places, &mut known);
+                }
+                Object::ClusterServingRuntime(object) => {
+                    let spec = &object.spec.runtime;
+                    let runtime = runtime(&object.metadata, Scope::Cluster, spec);
+                    gathered.runtime(runtime, places, &mut known);
+                }
+                Object::Other { kind, name } => gathered.passed_over.push(format!("{kind} {name}")),
+            }
+        }
+    }
+    gathered.runtimes = Runtimes::new(known.into_iter().map(|(runtime, _)| runtime).collect());
+    gathered
+}
+
+impl Gathered {
+    fn service(&mut self, file: &Path, object: &InferenceService, places: &Places) {
+        let metadata = &object.metadata;
+        let namespace = metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let name = match ServiceName::new(namespace, name) {
+            Ok(name) => name,
+            Err(error) => return self.problem(places, NAME, &format!("{NAME}: {error}")),
+        };
+        if let Some(other) = self.services.get(&name) {
+            let first = other.places.as_ref().map(|places| at(places, NAME));
+            return self.twice(places, &format!("InferenceService {name}"), first);
+        }
+        let service = Service {
+            name: name.clone(),
+            object: object.clone(),
+            places: Some(places.clone()),
+            claims: file.parent().map(absolute),
+        };
+        self.services.insert(name, service);
+    }
+
+    fn runtime<'a>(&mut self, runtime: Runtime, places: &'a Places, known: &mut Known<'a>) {
+        let same = |(other, _): &&(Runtime, &Places)| {
+            other.name == runtime.name && other.scope == runtime.scope
+        };
+        if let Some((_, first)) = known.iter().find(same) {
+            let first = at(first, NAME);
+            return self.twice(places, &format!("runtime {}", runtime.name), Some(first));
+        }
+        let (faults, notes) = validate_runtime(&runtime.spec);
+        for fault in faults {
+            self.problem(places, &fault.field, &fault.to_string());
+        }
+        for note in notes {
+            let ignored = format!("{} of the runtime {}", note.field, runtime.name);
+            self.passed_over.push(ignored);
+        }
+        known.push((runtime, places));
+    }
+
+    fn twice(&mut self, places: &Places, what: &str, first: Option<String>) {
+        let first = first.unwrap_or_default();
+        let sentence = format!("the {what} is declared twice; the first is at {first}");
+        self.problem(places, NAME, &sentence);
+    }
+
+    fn problem(&mut self, places: &Places, field: &str, sentence: &str) {
+        let problem = format!("{}: {sentence}", at(places, field));
+        self.problems.push(problem);
+    }
+}
+
+fn runtime(metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Runtime {
+    Runtime {
+        name: metadata.name.clone().unwrap_or_default(),
+        scope,
+        since: 0,
+        spec: spec.clone(),
+    }
+}
+
+fn at(places: &Places, field: &str) -> String {
+    match places.of_field(field) {
+        Some(place) => format!("{}:{}:{}", places.file(), place.line, place.column),
+        None => places.file().to_owned(),
+    }
+}
+
+/// Claims are looked for by other processes, which may be elsewhere.
+fn absolute(folder: &Path) -> PathBuf {
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}

@@ -1,0 +1,127 @@
+use super::*;
+use crate::Valid;
+use crate::rollout::Stage;
+use crate::sample::{model, valid};
+
+fn after(history: &History, valid: &Valid) -> History {
+    revise(valid, history, 0).unwrap()
+}
+
+fn loaded(mut history: History) -> History {
+    for record in &mut history.records {
+        record.loaded = Loaded::Once;
+        record.wanted = 2;
+    }
+    history
+}
+
+fn numbers(history: &History) -> Vec<u32> {
+    history
+        .records
+        .iter()
+        .map(|record| record.revision.number())
+        .collect()
+}
+
+fn number(revision: Option<&RevisionName>) -> Option<u32> {
+    revision.map(RevisionName::number)
+}
+
+#[test]
+fn a_changed_model_makes_a_revision_and_an_equal_one_is_known_again() {
+    let (a, b) = (valid(&[], &model("a", &[])), valid(&[], &model("b", &[])));
+    let first = loaded(after(&History::default(), &a));
+    assert_eq!(
+        (numbers(&first), number(first.rollout.stable.as_ref())),
+        (vec![1], Some(1))
+    );
+    let second = after(&first, &b);
+    assert_eq!(numbers(&second), [1, 2]);
+    let candidate = second.rollout.candidate.clone().unwrap();
+    assert_eq!(
+        (candidate.revision.number(), candidate.stage),
+        (2, Stage::Waiting)
+    );
+    assert_eq!(second.rollout.kept, 2);
+    let back = after(&second, &a);
+    assert_eq!((numbers(&back), back.rollout.candidate), (vec![1, 2], None));
+}
+
+#[test]
+fn what_bounds_and_splits_makes_no_revision() {
+    let first = loaded(after(&History::default(), &valid(&[], &model("a", &[]))));
+    let fields = [
+        "minReplicas: 0",
+        "maxReplicas: 7",
+        "canaryTrafficPercent: 20",
+        "timeout: 9",
+        "containerConcurrency: 2",
+        "batcher: {maxBatchSize: 4}",
+        "scaleTarget: 3",
+        "scaleMetric: rps",
+        "logger: {url: 'http://x'}",
+        "annotations: {autoscaling.knative.dev/window: 30s}",
+    ];
+    for field in fields {
+        let next = after(&first, &valid(&[], &model("a", &[field])));
+        assert_eq!(next.records, first.records, "{field}");
+    }
+    let annotated = valid(&[("weir.dev/max-queue", "3")], &model("a", &[]));
+    assert_eq!(after(&first, &annotated).records, first.records);
+    for field in ["labels: {a: b}", "nodeSelector: {gpu: a100}"] {
+        let next = after(&first, &valid(&[], &model("a", &[field])));
+        assert_eq!(numbers(&next), [1, 2], "{field}");
+    }
+}
+
+#[test]
+fn a_stable_revision_that_never_loaded_is_replaced_at_once() {
+    let first = after(&History::default(), &valid(&[], &model("a", &[])));
+    let second = after(&first, &valid(&[], &model("b", &[])));
+    assert_eq!(number(second.rollout.stable.as_ref()), Some(2));
+    assert_eq!(second.rollout.candidate, None);
+}
+
+#[test]
+fn what_was_out_of_service_has_to_load_anew() {
+    let (a, b, c) = (
+        valid(&[], &model("a", &[])),
+        valid(&[], &model("b", &[])),
+        valid(&[], &model("c", &[])),
+    );
+    let first = loaded(after(&History::default(), &a));
+    let superseded = after(&loaded(after(&first, &b)), &c).observed(&Snapshot::default());
+    assert!(!superseded.is_in_use(&a.service.revision(2).unwrap()));
+    let again = after(&superseded, &b);
+    let candidate = again.rollout.candidate.clone().unwrap();
+    assert_eq!(candidate.revision.number(), 2);
+    assert!(!again.has_loaded(&candidate.revision));
+}
+
+#[test]
+fn old_revisions_are_forgotten_and_their_numbers_are_not_used_again() {
+    let mut history = loaded(after(&History::default(), &valid(&[], &model("m", &[]))));
+    for i in 0..30 {
+        history = loaded(after(&history, &valid(&[], &model(&format!("m{i}"), &[]))));
+    }
+    assert_eq!(number(history.rollout.stable.as_ref()), Some(1));
+    assert_eq!(numbers(&history).len(), 12);
+    assert_eq!(numbers(&history).last(), Some(&31));
+}
+
+#[test]
+fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
+    let canary = "  canary:\n  - trafficPercent: 20\n    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}\n";
+    let with = valid(&[], &format!("{}{canary}", model("a", &[])));
+    let first = loaded(after(&History::default(), &with));
+    let of: Vec<_> = first
+        .canaries
+        .iter()
+        .map(|c| (c.tag.as_str(), c.revision.number()))
+        .collect();
+    assert_eq!(of, [("blue", 2)]);
+    let promoted = after(&first, &valid(&[], &model("blue", &["name: blue"])));
+    let candidate = promoted.rollout.candidate.clone().unwrap();
+    assert_eq!(candidate.revision.number(), 2);
+    assert!(promoted.has_loaded(&candidate.revision));
+}

@@ -1,0 +1,83 @@
+//! What should run, from what is valid and what is remembered.
+
+mod bounds;
+mod route;
+mod shares;
+pub(crate) use route::tagged_host;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+use std::collections::BTreeMap;
+
+use weir_cluster::{ClusterError, Desired, RevisionName, Tag, Workload};
+
+use crate::validate::{Run, Valid};
+use crate::{History, Scaling};
+
+/// A service as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// For the cluster.
+    pub desired: Desired,
+    /// For the autoscaler: the bounds of every revision of it.
+    pub scaling: BTreeMap<RevisionName, Scaling>,
+    /// For the status: every revision with a share or a tag.
+    pub shares: Vec<Share>,
+}
+
+/// A revision's part in a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which.
+    pub revision: RevisionName,
+    /// Its share of the requests, 0..=100; together they are 100.
+    pub percent: u8,
+    /// The tags that lead to it alone.
+    pub tags: Vec<Tag>,
+}
+
+/// Plans a service. `history` is that of [`crate::revise`], so that every revision has its record;
+/// `now` is in seconds since 1970.
+///
+/// # Errors
+/// None in practice: what is valid makes a plan. A test holds that for many services.
+pub fn plan(valid: &Valid, history: &History, now: u64) -> Result<Plan, ClusterError> {
+    let scaling = match valid.run {
+        Run::Serving => bounds::bounds(valid, history, now),
+        Run::Stopped => BTreeMap::new(),
+    };
+    let shares = match valid.run {
+        Run::Serving => shares::shares(valid, history),
+        Run::Stopped => Vec::new(),
+    };
+    let workloads = workloads(valid, history, &scaling);
+    let route = route::route(valid, &shares)?;
+    Ok(Plan {
+        desired: Desired::new(valid.service.clone(), workloads, Some(route))?,
+        scaling,
+        shares,
+    })
+}
+
+/// One for every revision that has bounds.
+fn workloads(
+    valid: &Valid,
+    history: &History,
+    scaling: &BTreeMap<RevisionName, Scaling>,
+) -> Vec<Workload> {
+    let each = scaling.iter().filter_map(|(name, scaling)| {
+        let record = history.record(name)?;
+        Some(Workload {
+            revision: name.clone(),
+            template: record.template.clone(),
+            storage: record.storage.clone(),
+            replicas: scaling.at_creation(),
+            concurrency: valid.concurrency,
+        })
+    });
+    each.collect()
+}

@@ -1,0 +1,137 @@
+//! Services from first to last.
+
+use weir_cluster::Destination;
+
+use super::bounds;
+use super::world::{CANARY, World, split, tags};
+use crate::Move;
+use crate::sample::{model, valid};
+
+#[test]
+fn a_canary_by_percent_from_first_to_last() {
+    let fields = |percent: &str| model("b", &[percent]);
+    let mut world = World::default();
+    let (first, _) = world.pass(&valid(&[], &model("a", &[])));
+    assert_eq!(split(&first), [(1, 100)]);
+    world.start(|_| true);
+    let canary = valid(&[], &fields("canaryTrafficPercent: 20"));
+    let (waiting, _) = world.pass(&canary);
+    assert_eq!(
+        (split(&waiting), waiting.desired.workloads().len()),
+        (vec![(1, 100)], 2)
+    );
+    world.start(|_| true);
+    let (shifted, moved) = world.pass(&canary);
+    assert!(matches!(moved, Some(Move::Shifted(_, 20))));
+    assert_eq!(split(&shifted), [(1, 80), (2, 20)]);
+    assert_eq!(
+        tags(&shifted),
+        [("prev".to_owned(), 1), ("latest".to_owned(), 2)]
+    );
+    let hosts: Vec<_> = shifted.desired.route().unwrap().tags[1].hosts.clone();
+    assert_eq!(hosts[0].as_str(), "latest-digits-default.example.com");
+    let (back, _) = world.pass(&valid(&[], &fields("canaryTrafficPercent: 0")));
+    assert_eq!(split(&back), [(1, 100)]);
+    let (promoted, moved) = world.pass(&valid(&[], &model("b", &[])));
+    assert!(matches!(moved, Some(Move::Promoted(_))));
+    assert_eq!(split(&promoted), [(2, 100)]);
+    assert_eq!(
+        tags(&promoted),
+        [("latest".to_owned(), 2), ("prev".to_owned(), 1)]
+    );
+}
+
+#[test]
+fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
+    let mut world = World::default();
+    let (a, b) = (
+        valid(&[], &model("a", &["minReplicas: 0"])),
+        valid(&[], &model("b", &["minReplicas: 0"])),
+    );
+    world.pass(&a);
+    let one = a.service.revision(1).unwrap();
+    world.ledger.scale(&one, 3).unwrap();
+    world.ledger.refresh(&mut world.revisions);
+    world.start(|_| true);
+    let (rolling, _) = world.pass(&b);
+    assert_eq!(rolling.scaling[&one].min, 3);
+    world.start(|_| true);
+    let (promoted, _) = world.pass(&b);
+    assert_eq!(promoted.scaling[&one].min, 3);
+    world.now += bounds::HELD;
+    let (later, _) = world.pass(&b);
+    assert_eq!(
+        (later.scaling[&one].min, later.desired.workloads().len()),
+        (0, 2)
+    );
+}
+
+#[test]
+fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
+    let mut world = World::default();
+    let sleepy = valid(&[], &model("a", &["minReplicas: 0", "maxReplicas: 4"]));
+    let (first, _) = world.pass(&sleepy);
+    let one = sleepy.service.revision(1).unwrap();
+    assert_eq!(
+        (
+            first.desired.workloads()[0].replicas,
+            first.scaling[&one].min
+        ),
+        (1, 1)
+    );
+    world.start(|_| true);
+    let (second, _) = world.pass(&sleepy);
+    assert_eq!(
+        (second.scaling[&one].min, second.scaling[&one].max),
+        (0, Some(4))
+    );
+}
+
+#[test]
+fn a_named_canary_gets_its_share_when_it_has_loaded() {
+    let mut world = World::default();
+    let spec = format!("{}{CANARY}", model("a", &["canaryTrafficPercent: 50"]));
+    let (first, _) = world.pass(&valid(&[], &spec));
+    assert_eq!(split(&first), [(1, 100)]);
+    world.start(|number| number == 1);
+    assert_eq!(split(&world.pass(&valid(&[], &spec)).0), [(1, 100)]);
+    world.start(|_| true);
+    let (both, _) = world.pass(&valid(&[], &spec));
+    assert_eq!(split(&both), [(1, 70), (2, 30)]);
+    assert!(tags(&both).contains(&("blue".to_owned(), 2)));
+    let third = valid(&[], &spec.replace("models/a", "models/c"));
+    world.pass(&third);
+    world.start(|_| true);
+    assert_eq!(split(&world.pass(&third).0), [(1, 20), (2, 30), (3, 50)]);
+}
+
+#[test]
+fn what_is_stopped_has_nothing_and_says_so() {
+    let mut world = World::default();
+    let stop = valid(&[("serving.kserve.io/stop", "true")], &model("a", &[]));
+    let (stopped, _) = world.pass(&stop);
+    assert!(stopped.desired.workloads().is_empty() && stopped.scaling.is_empty());
+    match &stopped.desired.route().unwrap().destination {
+        Destination::Nowhere(sentence) => {
+            assert_eq!(&**sentence, "the service default/digits is stopped");
+        }
+        Destination::Split(split) => panic!("{split:?}"),
+    }
+}
+
+#[test]
+fn copies_go_to_the_revision_that_has_not_all_requests() {
+    let mut world = World::default();
+    let mirrored = |path: &str| {
+        valid(
+            &[("weir.dev/mirror", "10")],
+            &model(path, &["canaryTrafficPercent: 0"]),
+        )
+    };
+    let (first, _) = world.pass(&mirrored("a"));
+    assert_eq!(first.desired.route().unwrap().mirror, None);
+    world.start(|_| true);
+    let (second, _) = world.pass(&mirrored("b"));
+    let mirror = second.desired.route().unwrap().mirror.clone().unwrap();
+    assert_eq!((mirror.revision.number(), mirror.percent), (2, 10));
+}

@@ -1,0 +1,121 @@
+//! A service over a cluster that is a value, for tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_cluster::{
+    Destination, Endpoints, Ledger, Phase, Replica, Revision, RevisionName, Route, Snapshot,
+};
+
+use super::{Plan, plan};
+use crate::rollout::{Move, step};
+use crate::{History, Sample, Valid, revise};
+
+/// A canary with 30 percent, to stand behind a predictor.
+pub(super) const CANARY: &str = "  canary:
+  - trafficPercent: 30
+    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}
+";
+
+/// A cluster and a history, without clock and tasks.
+#[derive(Clone, Default)]
+pub(super) struct World {
+    pub(super) ledger: Ledger,
+    pub(super) revisions: BTreeMap<RevisionName, Revision>,
+    pub(super) history: History,
+    pub(super) now: u64,
+    started: u32,
+}
+
+impl World {
+    fn snapshot(&self) -> Snapshot {
+        let revisions = self.revisions.iter();
+        let revisions = revisions.map(|(name, r)| (name.clone(), Arc::new(r.clone())));
+        Snapshot {
+            generation: 0,
+            routes: self.ledger.routes().clone(),
+            revisions: Arc::new(revisions.collect()),
+            gateways: Arc::new([]),
+        }
+    }
+
+    /// One pass of the controller.
+    pub(super) fn pass(&mut self, valid: &Valid) -> (Plan, Option<Move>) {
+        let snapshot = self.snapshot();
+        let history = self.history.clone().observed(&snapshot);
+        let history = revise(valid, &history, self.now).unwrap();
+        let mut history = history.observed(&snapshot);
+        let evidence = history.evidence(&snapshot, &BTreeMap::<_, Sample>::new());
+        let (rollout, moved) = step(&history.rollout, &evidence, self.now);
+        history.rollout = rollout;
+        let planned = plan(valid, &history, self.now).unwrap();
+        assert_eq!(plan(valid, &history, self.now).unwrap(), planned);
+        self.history = history;
+        self.ledger.apply(planned.desired.clone()).unwrap();
+        self.ledger.refresh(&mut self.revisions);
+        (planned, moved)
+    }
+
+    /// Every replica that is asked for becomes ready, of the revisions with these numbers.
+    pub(super) fn start(&mut self, which: impl Fn(u32) -> bool) {
+        for (name, revision) in &mut self.revisions {
+            if which(name.number()) {
+                revision.replicas.truncate(revision.wanted as usize);
+                while revision.replicas.len() < revision.wanted as usize {
+                    self.started += 1;
+                    revision.replicas.push(replica(self.started));
+                }
+            }
+        }
+    }
+
+    /// Sets counts as an autoscaler does: as few as the bounds let it.
+    pub(super) fn scale_down(&mut self, planned: &Plan) {
+        for (name, scaling) in &planned.scaling {
+            self.ledger.scale(name, scaling.min).unwrap();
+        }
+        self.ledger.refresh(&mut self.revisions);
+        self.start(|_| true);
+    }
+
+    pub(super) fn ready(&self) -> Vec<u32> {
+        let ready = self
+            .revisions
+            .values()
+            .filter(|r| r.ready().next().is_some());
+        ready.map(|revision| revision.name.number()).collect()
+    }
+}
+
+fn replica(number: u32) -> Replica {
+    Replica {
+        name: format!("r{number}").into(),
+        phase: Phase::Ready,
+        endpoints: Endpoints::default(),
+        restarts: 0,
+        failure: None,
+    }
+}
+
+fn weights(route: Option<&Route>) -> Vec<(u32, u32)> {
+    match route.map(|route| &route.destination) {
+        Some(Destination::Split(split)) => {
+            let targets = split.targets().iter();
+            targets
+                .map(|target| (target.revision.number(), target.weight))
+                .collect()
+        }
+        Some(Destination::Nowhere(_)) | None => Vec::new(),
+    }
+}
+
+pub(super) fn split(plan: &Plan) -> Vec<(u32, u32)> {
+    weights(plan.desired.route())
+}
+
+pub(super) fn tags(plan: &Plan) -> Vec<(String, u32)> {
+    let route = plan.desired.route().unwrap();
+    let tags = route.tags.iter();
+    tags.map(|tagged| (tagged.tag.to_string(), tagged.revision.number()))
+        .collect()
+}

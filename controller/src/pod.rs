@@ -1,0 +1,125 @@
+//! The pod that a runtime and a manifest mean together.
+
+mod merge;
+mod placeholder;
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value};
+use weir_cluster::Workload;
+use weir_crds::inference_service::{Model, Predictor};
+use weir_crds::serving_runtime::RuntimePod;
+
+/// Fields of a runtime that are its pod's metadata.
+const METADATA: [&str; 2] = ["labels", "annotations"];
+
+/// Annotations of a component that are for us: they bound, they do not shape.
+const BOUNDS: &str = "autoscaling.knative.dev/";
+
+/// A runtime's pod with a predictor's laid over it, and the model's container over the serving one.
+pub(crate) fn of_model(
+    object: &ObjectMeta,
+    runtime: &RuntimePod,
+    predictor: &Predictor,
+    model: &Model,
+) -> Result<PodTemplateSpec, String> {
+    let mut pod = json(runtime)?;
+    let own: Vec<_> = METADATA.map(|field| take(&mut pod, field)).into();
+    merge::lay_over(&mut pod, json(&predictor.pod)?);
+    let mut over = without_empty_name(json(&model.framework.container)?);
+    let serving = serving(&mut pod)?;
+    merge::join_args(serving, &mut over);
+    merge::lay_over(serving, over);
+    if let Some(tag) = &model.framework.runtime_version {
+        set_tag(serving, tag);
+    }
+    template(object, predictor, pod, own)
+}
+
+/// The pod of a manifest that brings its own containers.
+pub(crate) fn of_containers(
+    object: &ObjectMeta,
+    predictor: &Predictor,
+) -> Result<PodTemplateSpec, String> {
+    template(object, predictor, json(&predictor.pod)?, Vec::new())
+}
+
+fn template(
+    object: &ObjectMeta,
+    predictor: &Predictor,
+    mut pod: Value,
+    own: Vec<Option<Value>>,
+) -> Result<PodTemplateSpec, String> {
+    if let Some(containers) = pod.get_mut("containers") {
+        placeholder::fill(containers, object)?;
+    }
+    let mut metadata = Map::new();
+    for (field, value) in METADATA.into_iter().zip(own) {
+        metadata.extend(value.map(|value| (field.to_owned(), value)));
+    }
+    let mut metadata = Value::Object(metadata);
+    let component = &predictor.component;
+    let annotations = component.annotations.clone().map(|mut annotations| {
+        annotations.retain(|name, _| !name.starts_with(BOUNDS));
+        annotations
+    });
+    for (field, map) in METADATA.into_iter().zip([&component.labels, &annotations]) {
+        if let Some(map) = map.as_ref().filter(|map| !map.is_empty()) {
+            merge::lay_over(&mut metadata, serde_json::json!({ field: map }));
+        }
+    }
+    Ok(PodTemplateSpec {
+        metadata: Some(read(metadata)?),
+        spec: Some(read::<PodSpec>(pod)?),
+    })
+}
+
+/// The container that serves, in JSON.
+fn serving(pod: &mut Value) -> Result<&mut Value, String> {
+    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+    let containers = containers.ok_or("its runtime has no container")?;
+    let named = containers.iter().position(|container| {
+        container.get("name").and_then(Value::as_str) == Some(Workload::CONTAINER)
+    });
+    let found = containers.get_mut(named.unwrap_or(0));
+    found.ok_or_else(|| "its runtime has no container".to_owned())
+}
+
+/// Replaces the tag of an image. What is pinned by its digest stays.
+fn set_tag(container: &mut Value, tag: &str) {
+    let Some(Value::String(image)) = container.get_mut("image") else {
+        return;
+    };
+    if image.contains('@') {
+        return;
+    }
+    let name = image.rfind('/').map_or(0, |slash| slash + 1);
+    if let Some(colon) = image[name..].find(':') {
+        image.truncate(name + colon);
+    }
+    image.push(':');
+    image.push_str(tag);
+}
+
+/// A model's container has no name; the serving one's stays.
+fn without_empty_name(mut container: Value) -> Value {
+    if let Some(fields) = container.as_object_mut() {
+        // Whatever a manifest calls it: it is laid over the one that serves.
+        fields.remove("name");
+    }
+    container
+}
+
+fn take(value: &mut Value, field: &str) -> Option<Value> {
+    value.as_object_mut()?.remove(field)
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Value, String> {
+    serde_json::to_value(value).map_err(|error| error.to_string())
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| format!("its pod cannot be read: {error}"))
+}

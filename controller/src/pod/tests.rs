@@ -1,0 +1,102 @@
+use serde_json::json;
+use weir_cluster::Workload;
+use weir_crds::{Object, read};
+
+use super::*;
+
+const RUNTIME: &str = "
+apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {name: triton}
+spec:
+  labels: {tier: gpu}
+  nodeSelector: {gpu: a100}
+  volumes: [{name: shm, emptyDir: {medium: Memory}}]
+  containers:
+  - name: kserve-container
+    image: host:5000/triton:23
+    args: [--model-store=/mnt/models, '--name={{ .Name }}', '{{.Labels.team}}']
+    env: [{name: A, value: '1'}, {name: B, value: '2'}]
+    resources: {limits: {cpu: '1', memory: 2Gi}}
+";
+
+fn runtime() -> RuntimePod {
+    match read("runtime.yaml", RUNTIME).unwrap().remove(0).object {
+        Object::ServingRuntime(runtime) => runtime.spec.pod,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn model(value: Value) -> Model {
+    let mut value = value;
+    value["modelFormat"] = json!({ "name": "triton" });
+    serde_json::from_value(value).unwrap()
+}
+
+fn object() -> ObjectMeta {
+    serde_json::from_value(json!({ "name": "digits", "labels": { "team": "red" } })).unwrap()
+}
+
+#[test]
+fn a_model_is_laid_over_its_runtime() {
+    let predictor: Predictor = serde_json::from_value(json!({
+        "nodeSelector": { "zone": "a" },
+        "labels": { "team": "red" },
+        "annotations": { "autoscaling.knative.dev/window": "30s", "note": "x" },
+        "containers": [{ "name": "proxy", "image": "p" }],
+    }))
+    .unwrap();
+    let model = model(json!({
+        "runtimeVersion": "24",
+        "args": ["--more"],
+        "env": [{ "name": "B", "value": "3" }, { "name": "C", "value": "4" }],
+        "resources": { "limits": { "cpu": "2" } },
+    }));
+    let template = of_model(&object(), &runtime(), &predictor, &model).unwrap();
+    let found = serde_json::to_value(&template).unwrap();
+    assert_eq!(
+        found,
+        json!({
+            "metadata": {
+                "labels": { "tier": "gpu", "team": "red" },
+                "annotations": { "note": "x" },
+            },
+            "spec": {
+                "nodeSelector": { "gpu": "a100", "zone": "a" },
+                "volumes": [{ "name": "shm", "emptyDir": { "medium": "Memory" } }],
+                "containers": [
+                    {
+                        "name": "kserve-container",
+                        "image": "host:5000/triton:24",
+                        "args": ["--model-store=/mnt/models", "--name=digits", "red", "--more"],
+                        "env": [
+                            { "name": "A", "value": "1" },
+                            { "name": "B", "value": "3" },
+                            { "name": "C", "value": "4" },
+                        ],
+                        "resources": { "limits": { "cpu": "2", "memory": "2Gi" } },
+                    },
+                    { "name": "proxy", "image": "p" },
+                ],
+            },
+        })
+    );
+}
+
+#[test]
+fn what_no_placeholder_stands_for_is_named() {
+    let predictor = Predictor::default();
+    let model = model(json!({ "args": ["{{.Annotations.size}}"] }));
+    let error = of_model(&object(), &runtime(), &predictor, &model).unwrap_err();
+    assert!(error.contains("`{{.Annotations.size}}`"), "{error}");
+}
+
+#[test]
+fn a_digest_is_not_replaced_by_a_tag() {
+    let mut container = json!({ "name": Workload::CONTAINER, "image": "triton@sha256:0" });
+    set_tag(&mut container, "24");
+    assert_eq!(container["image"], "triton@sha256:0");
+    container["image"] = "host:5000/triton".into();
+    set_tag(&mut container, "24");
+    assert_eq!(container["image"], "host:5000/triton:24");
+}

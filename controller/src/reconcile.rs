@@ -1,0 +1,202 @@
+//! The loop: what is declared, made so, one named step after the other.
+
+mod apply;
+mod check;
+mod evidence;
+mod memory;
+mod remember;
+mod tell;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use weir_cluster::{Apply, Directory, LatestReports, Reports, RevisionName, ServiceName, Snapshot};
+
+use crate::rollout::step;
+use crate::validate::{Platform, Valid};
+use crate::{ControllerError, Declaration, Declared, Move, Plan, Scaling, Service, plan, revise};
+use memory::Memory;
+use wait::Watches;
+
+/// The bounds of every revision there is, for the autoscaler.
+pub type Bounds = BTreeMap<RevisionName, Scaling>;
+
+/// The longest a cluster or what declares may take for one answer: an API server that needs longer is
+/// ill, and the next pass asks again.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Makes what is declared so.
+pub struct Controller {
+    declared: Arc<dyn Declared>,
+    cluster: Arc<dyn Apply>,
+    watches: Watches,
+    platform: Platform,
+    services: BTreeMap<ServiceName, Memory>,
+    bounds: watch::Sender<Arc<Bounds>>,
+}
+
+/// All that is known when a pass begins.
+struct World {
+    declaration: Arc<Declaration>,
+    snapshot: Arc<Snapshot>,
+    reports: Arc<LatestReports>,
+    now: u64,
+}
+
+impl Controller {
+    /// A controller of what is declared, over a cluster.
+    #[must_use]
+    pub fn new<C>(declared: Arc<dyn Declared>, cluster: Arc<C>, platform: Platform) -> Self
+    where
+        C: Apply + Directory + Reports + 'static,
+    {
+        let watches = Watches {
+            declared: declared.watch(),
+            snapshot: Directory::watch(&*cluster),
+            reports: Reports::watch(&*cluster),
+        };
+        Self {
+            declared,
+            cluster,
+            watches,
+            platform,
+            services: BTreeMap::new(),
+            bounds: watch::Sender::default(),
+        }
+    }
+
+    /// What the autoscaler has to keep to, and every change.
+    #[must_use]
+    pub fn bounds(&self) -> watch::Receiver<Arc<Bounds>> {
+        self.bounds.subscribe()
+    }
+
+    /// Runs until it is told to stop, or nobody declares or runs anything any more. What runs then goes
+    /// on.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let world = self.watches.world(now());
+            self.pass(&world).await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                going_on = self.watches.changed() => if going_on.is_err() { return },
+            }
+        }
+    }
+
+    async fn pass(&mut self, world: &World) {
+        for service in world.declaration.services.values() {
+            if let Err(error) = self.service(world, service).await {
+                tracing::warn!(service = %service.name, "{error}; it is tried again");
+            }
+        }
+        let gone: Vec<_> = self
+            .services
+            .keys()
+            .filter(|name| !world.declaration.services.contains_key(name))
+            .cloned()
+            .collect();
+        for service in gone {
+            if let Err(error) = self.forget(&service).await {
+                tracing::warn!(%service, "{error}; it is tried again");
+            }
+        }
+        self.publish_bounds();
+    }
+
+    /// One service, through all steps.
+    async fn service(
+        &mut self,
+        world: &World,
+        service: &Arc<Service>,
+    ) -> Result<(), ControllerError> {
+        let mut memory = match self.services.remove(&service.name) {
+            Some(memory) => memory,
+            None => remember::recall(&*self.declared, &service.name).await?,
+        };
+        check::check(&mut memory, service, world, &self.platform);
+        let done = self.make(world, &mut memory).await;
+        let told = tell::status(&*self.declared, world, service, &mut memory).await;
+        self.services.insert(service.name.clone(), memory);
+        done.and(told)
+    }
+
+    /// Makes it so, if it can be.
+    async fn make(&self, world: &World, memory: &mut Memory) -> Result<(), ControllerError> {
+        let Some(valid) = memory.valid() else {
+            return Ok(());
+        };
+        let (plan, moved) = decide(world, &valid, memory)?;
+        remember::keep(&*self.declared, &valid.service, memory).await?;
+        if let Some(moved) = moved {
+            tell::moved(&*self.declared, &valid.service, &moved).await?;
+        }
+        apply::apply(&*self.cluster, plan, memory).await
+    }
+
+    async fn forget(&mut self, service: &ServiceName) -> Result<(), ControllerError> {
+        in_time("ending a service", self.cluster.forget(service)).await?;
+        in_time("forgetting a service", self.declared.forget(service)).await?;
+        self.services.remove(service);
+        Ok(())
+    }
+
+    fn publish_bounds(&self) {
+        let plans = self
+            .services
+            .values()
+            .filter_map(|memory| memory.plan.as_ref());
+        let all = plans.flat_map(|plan| plan.scaling.clone());
+        let all: Arc<Bounds> = Arc::new(all.collect());
+        self.bounds.send_if_modified(|bounds| {
+            let is_new = *bounds != all;
+            *bounds = all;
+            is_new
+        });
+    }
+}
+
+/// The pure middle: which revisions there are, who takes over from whom, what should run.
+fn decide(
+    world: &World,
+    valid: &Valid,
+    memory: &mut Memory,
+) -> Result<(Plan, Option<Move>), ControllerError> {
+    let history = memory.history.clone().observed(&world.snapshot);
+    let mut history = revise(valid, &history, world.now)?.observed(&world.snapshot);
+    let samples = memory.window.samples(&history.rollout, &world.reports);
+    let evidence = history.evidence(&world.snapshot, &samples);
+    let (rollout, moved) = step(&history.rollout, &evidence, world.now);
+    history.rollout = rollout;
+    let plan = plan(valid, &history, world.now)?;
+    memory.history = history;
+    Ok((plan, moved))
+}
+
+async fn in_time<T, E: Into<ControllerError>>(
+    what: &str,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, ControllerError> {
+    match tokio::time::timeout(DEADLINE, answer).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(ControllerError::Deadline {
+            what: what.to_owned(),
+            limit: DEADLINE,
+        }),
+    }
+}
+
+/// Histories outlive the process, so their times are those of the world.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the shell that owns the controller's clock"
+)]
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,32 @@
+//! Telling the cluster what should run.
+
+use weir_cluster::{Apply, ClusterError};
+
+use super::in_time;
+use super::memory::Memory;
+use crate::{ControllerError, Plan};
+
+/// Applies a plan, unless the cluster has it. One that it refused is not tried again: it can never run.
+pub(super) async fn apply(
+    cluster: &dyn Apply,
+    plan: Plan,
+    memory: &mut Memory,
+) -> Result<(), ControllerError> {
+    let is_told = memory
+        .told
+        .as_ref()
+        .is_some_and(|(desired, _)| *desired == plan.desired);
+    let desired = plan.desired.clone();
+    memory.plan = Some(plan);
+    if is_told {
+        return Ok(());
+    }
+    match in_time("applying a service", cluster.apply(desired.clone())).await {
+        Ok(applied) => memory.told = Some((desired, Ok(applied))),
+        Err(ControllerError::Cluster(
+            error @ (ClusterError::Refused { .. } | ClusterError::Name { .. }),
+        )) => memory.told = Some((desired, Err(error.to_string()))),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! What gateways say of two revisions since a rollout's stage began.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_cluster::{Activity, LatestReports, Report, RevisionName};
+
+use crate::rollout::{Candidate, Rollout, Sample};
+
+/// The quantile that is compared.
+const P99: f64 = 0.99;
+
+/// The reports at the begin of a candidate's stage.
+#[derive(Default)]
+pub(super) struct Window {
+    of: Option<Candidate>,
+    begin: Arc<LatestReports>,
+}
+
+impl Window {
+    /// The work of the stable revision and the candidate since the candidate's stage began.
+    pub(super) fn samples(
+        &mut self,
+        rollout: &Rollout,
+        reports: &Arc<LatestReports>,
+    ) -> BTreeMap<RevisionName, Sample> {
+        if self.of != rollout.candidate {
+            self.of.clone_from(&rollout.candidate);
+            self.begin = reports.clone();
+        }
+        let Some(candidate) = &rollout.candidate else {
+            return BTreeMap::new();
+        };
+        let both = rollout.stable.iter().chain([&candidate.revision]);
+        both.map(|name| (name.clone(), self.sample(name, reports)))
+            .collect()
+    }
+
+    fn sample(&self, revision: &RevisionName, reports: &LatestReports) -> Sample {
+        let mut sum = Activity::default();
+        for (gateway, report) in reports {
+            if let Some(activity) = since(report, self.begin.get(gateway), revision) {
+                sum.merge(&activity);
+            }
+        }
+        Sample {
+            succeeded: sum.succeeded,
+            failed: sum.failed,
+            p99: sum.service_time.quantile(P99),
+        }
+    }
+}
+
+/// A gateway that started anew counts from its start.
+fn since(
+    report: &Report,
+    begin: Option<&Arc<Report>>,
+    revision: &RevisionName,
+) -> Option<Activity> {
+    let now = report.revisions.get(revision)?;
+    let begin = begin.filter(|begin| begin.started == report.started);
+    let begin = begin.and_then(|begin| begin.revisions.get(revision));
+    Some(match begin {
+        Some(begin) => now.since(begin),
+        None => Activity::clone(now),
+    })
+}

@@ -1,0 +1,45 @@
+//! What the loop knows of one service.
+
+use std::sync::Arc;
+
+use weir_cluster::{Applied, Desired};
+use weir_crds::InferenceServiceStatus;
+
+use super::evidence::Window;
+use crate::validate::{Faults, Valid};
+use crate::{History, Plan, Runtimes, Service};
+
+/// What the loop knows of one service.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// What was last checked, and against which runtimes.
+    pub(super) checked: Option<(Arc<Service>, Arc<Runtimes>)>,
+    /// What came of it.
+    pub(super) valid: Option<Result<Arc<Valid>, Faults>>,
+    pub(super) history: History,
+    /// The history that was last kept elsewhere.
+    pub(super) kept: Option<History>,
+    pub(super) window: Window,
+    /// What should run.
+    pub(super) plan: Option<Plan>,
+    /// What the cluster was last told, and what it said.
+    pub(super) told: Option<(Desired, Result<Applied, String>)>,
+    /// What was last reported.
+    pub(super) status: InferenceServiceStatus,
+}
+
+impl Memory {
+    /// The service, if it can be served.
+    pub(super) fn valid(&self) -> Option<Arc<Valid>> {
+        self.valid.as_ref()?.as_ref().ok().cloned()
+    }
+
+    /// What became of the last plan.
+    pub(super) fn applied(&self) -> Result<Option<Applied>, &str> {
+        match &self.told {
+            Some((_, Ok(applied))) => Ok(Some(*applied)),
+            Some((_, Err(because))) => Err(because),
+            None => Ok(None),
+        }
+    }
+}

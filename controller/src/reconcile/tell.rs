@@ -1,0 +1,102 @@
+//! Telling people how it is.
+
+use std::sync::Arc;
+
+use weir_cluster::ServiceName;
+use weir_crds::InferenceServiceStatus;
+use weir_crds::inference_service::{Condition, ConditionStatus};
+
+use super::memory::Memory;
+use super::{World, in_time};
+use crate::status::{Seen, status as told};
+use crate::{ControllerError, Declared, Event, EventKind, Move, Service};
+
+/// Reports the status of a service, if it is another one; and an event, if it became ready or ceased to
+/// be.
+pub(super) async fn status(
+    declared: &dyn Declared,
+    world: &World,
+    service: &Arc<Service>,
+    memory: &mut Memory,
+) -> Result<(), ControllerError> {
+    let Some(next) = status_of(world, service, memory) else {
+        return Ok(());
+    };
+    if next == memory.status {
+        return Ok(());
+    }
+    let event = readiness(&memory.status, &next);
+    let reported = declared.report(&service.name, next.clone());
+    in_time("reporting a status", reported).await?;
+    memory.status = next;
+    match event {
+        Some(event) => in_time("telling an event", declared.tell(&service.name, event)).await,
+        None => Ok(()),
+    }
+}
+
+/// None before it was looked at.
+fn status_of(world: &World, service: &Service, memory: &Memory) -> Option<InferenceServiceStatus> {
+    let valid = memory.valid.as_ref()?;
+    Some(told(&Seen {
+        declared: service,
+        valid: valid.as_ref().map(|valid| &**valid),
+        history: &memory.history,
+        plan: memory.plan.as_ref(),
+        applied: memory.applied(),
+        snapshot: &world.snapshot,
+        reports: &world.reports,
+        before: &memory.status,
+        now: world.now,
+    }))
+}
+
+/// Tells that a rollout moved.
+pub(super) async fn moved(
+    declared: &dyn Declared,
+    service: &ServiceName,
+    moved: &Move,
+) -> Result<(), ControllerError> {
+    let (kind, reason) = match moved {
+        Move::Shifted(_, _) => (EventKind::Normal, "TrafficShifted"),
+        Move::Promoted(_) => (EventKind::Normal, "RevisionPromoted"),
+        Move::RolledBack(_, _) => (EventKind::Warning, "RevisionRolledBack"),
+    };
+    let event = Event {
+        kind,
+        reason,
+        message: moved.to_string(),
+    };
+    in_time("telling an event", declared.tell(service, event)).await
+}
+
+fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {
+    let ready = |status: &InferenceServiceStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.kind == Condition::READY)
+            .cloned()
+    };
+    let now = ready(next)?;
+    let was = ready(before);
+    let same = |was: &Condition| was.status == now.status && was.message == now.message;
+    if was.as_ref().is_some_and(same) {
+        return None;
+    }
+    let message = now.message.unwrap_or_default();
+    match (now.status, was.map(|was| was.status)) {
+        (ConditionStatus::True, Some(ConditionStatus::True)) | (ConditionStatus::Unknown, _) => {
+            None
+        }
+        (ConditionStatus::True, _) => Some(Event {
+            kind: EventKind::Normal,
+            reason: "InferenceServiceReady",
+            message: "it is ready".to_owned(),
+        }),
+        (ConditionStatus::False, _) => Some(Event {
+            kind: EventKind::Warning,
+            reason: "InferenceServiceNotReady",
+            message,
+        }),
+    }
+}

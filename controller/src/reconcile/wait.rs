@@ -1,0 +1,46 @@
+//! Waiting for something to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use weir_cluster::{LatestReports, Snapshot};
+
+use super::World;
+use crate::Declaration;
+
+/// How often it looks without being told to: steps of rollouts end with time, and what failed is tried
+/// again.
+const TICK: Duration = Duration::from_secs(1);
+
+/// All that is watched.
+pub(super) struct Watches {
+    pub(super) declared: watch::Receiver<Arc<Declaration>>,
+    pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub(super) reports: watch::Receiver<Arc<LatestReports>>,
+}
+
+impl Watches {
+    /// The latest of each.
+    pub(super) fn world(&mut self, now: u64) -> World {
+        World {
+            declaration: self.declared.borrow_and_update().clone(),
+            snapshot: self.snapshot.borrow_and_update().clone(),
+            reports: self.reports.borrow_and_update().clone(),
+            now,
+        }
+    }
+
+    /// Returns at the next change, or after a moment.
+    ///
+    /// # Errors
+    /// When nobody declares or runs anything any more.
+    pub(super) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
+        tokio::select! {
+            changed = self.declared.changed() => changed,
+            changed = self.snapshot.changed() => changed,
+            changed = self.reports.changed() => changed,
+            () = tokio::time::sleep(TICK) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The next state of a rollout.
+
+use std::time::Duration;
+
+use super::judge::{Verdict, judge};
+use super::{Candidate, Evidence, Former, Limits, Move, Rollout, Stage, Strategy};
+
+/// Moves a rollout on, as far as the evidence allows it. Without a candidate nothing moves. `now` is in
+/// seconds since 1970.
+#[must_use]
+pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Option<Move>) {
+    let Some(candidate) = &rollout.candidate else {
+        return (rollout.clone(), None);
+    };
+    let is_ready = evidence.ready.contains(&candidate.revision);
+    match (&candidate.stage, &rollout.strategy) {
+        (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => {
+            (rollout.clone(), None)
+        }
+        // It slept without requests: those of a revision that is awake do not wait for it.
+        (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => {
+            (at_stage(rollout, candidate, Stage::Waiting, now), None)
+        }
+        (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) => {
+            promote(rollout, candidate, now)
+        }
+        // An end to an automatic rollout does not bind a person.
+        (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(Some(_)))
+        | (Stage::Waiting, Strategy::Automatic(_)) => shift(rollout, candidate, 0, now),
+        (Stage::Shifting(_), Strategy::Manual(Some(_)))
+        | (Stage::RolledBack(_), Strategy::Automatic(_)) => (rollout.clone(), None),
+        (Stage::Shifting(at), Strategy::Automatic(limits)) => {
+            advance(rollout, candidate, (*at, limits), evidence, now)
+        }
+    }
+}
+
+/// One step of an automatic rollout.
+fn advance(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    (at, limits): (usize, &Limits),
+    evidence: &Evidence,
+    now: u64,
+) -> (Rollout, Option<Move>) {
+    let lasts = limits.steps.get(at).map_or(Duration::ZERO, |s| s.lasts);
+    let is_over = now.saturating_sub(candidate.since) >= lasts.as_secs()
+        && evidence.ready.contains(&candidate.revision);
+    match judge(limits, evidence) {
+        Verdict::Bad(because) => {
+            let revision = candidate.revision.clone();
+            let moved = Move::RolledBack(revision, because.clone());
+            (
+                at_stage(rollout, candidate, Stage::RolledBack(because), now),
+                Some(moved),
+            )
+        }
+        Verdict::Good if is_over && at + 1 < limits.steps.len() => {
+            shift(rollout, candidate, at + 1, now)
+        }
+        Verdict::Good if is_over => promote(rollout, candidate, now),
+        Verdict::Good | Verdict::Wait => (rollout.clone(), None),
+    }
+}
+
+fn shift(rollout: &Rollout, candidate: &Candidate, to: usize, now: u64) -> (Rollout, Option<Move>) {
+    let next = at_stage(rollout, candidate, Stage::Shifting(to), now);
+    let moved = Move::Shifted(candidate.revision.clone(), next.percent());
+    (next, Some(moved))
+}
+
+fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Option<Move>) {
+    let former = rollout.stable.clone().map(|revision| Former {
+        revision,
+        since: now,
+        kept: rollout.kept,
+    });
+    let next = Rollout {
+        stable: Some(candidate.revision.clone()),
+        previous: former,
+        candidate: None,
+        kept: 0,
+        strategy: rollout.strategy.clone(),
+    };
+    (next, Some(Move::Promoted(candidate.revision.clone())))
+}
+
+fn at_stage(rollout: &Rollout, candidate: &Candidate, stage: Stage, now: u64) -> Rollout {
+    let candidate = Candidate {
+        revision: candidate.revision.clone(),
+        stage,
+        since: now,
+    };
+    Rollout {
+        candidate: Some(candidate),
+        ..rollout.clone()
+    }
+}

@@ -1,0 +1,90 @@
+//! What the autoscaler has to keep to, as data.
+
+use std::time::Duration;
+
+/// The bounds and targets of one revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaling {
+    /// Replicas at least; 0 lets it sleep.
+    pub min: u32,
+    /// Replicas at most; unset: as many as there is room for.
+    pub max: Option<u32>,
+    /// What is kept.
+    pub metric: Metric,
+    /// Who sets the number of replicas.
+    pub by: ScaledBy,
+    /// Replicas when the revision is made, at least.
+    pub initial: u32,
+    /// Replicas when it wakes from zero, at least.
+    pub activation: u32,
+    /// Idle time before the last replica goes; unset: the law chooses.
+    pub idle_before_zero: Option<Duration>,
+    /// Idle time before any other replica goes; unset: the law chooses.
+    pub scale_down_delay: Option<Duration>,
+    /// Time over which arrivals are averaged; unset: the law chooses.
+    pub window: Option<Duration>,
+}
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// The time that requests wait; unset: the law chooses how long that may be.
+    QueueDelay(Option<Duration>),
+    /// At most so many requests in flight at one replica.
+    Concurrency(f64),
+    /// At most so many requests a second at one replica.
+    Rps(f64),
+}
+
+/// Who sets the number of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaledBy {
+    /// Weir's autoscaler.
+    Weir,
+    /// Somebody else, or nobody.
+    Others,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self {
+            min: 1,
+            max: None,
+            metric: Metric::QueueDelay(None),
+            by: ScaledBy::Weir,
+            initial: 1,
+            activation: 1,
+            idle_before_zero: None,
+            scale_down_delay: None,
+            window: None,
+        }
+    }
+}
+
+impl Scaling {
+    /// The same with at least so many replicas, as far as its own maximum lets it.
+    #[must_use]
+    pub fn with_floor(&self, replicas: u32) -> Self {
+        let floor = self.min.max(replicas);
+        Self {
+            min: self.max.map_or(floor, |max| floor.min(max)),
+            ..self.clone()
+        }
+    }
+
+    /// The same, free to sleep.
+    #[must_use]
+    pub fn asleep_when_idle(&self) -> Self {
+        Self {
+            min: 0,
+            ..self.clone()
+        }
+    }
+
+    /// Replicas of a revision that is new: at least one, because only loading shows that it loads.
+    #[must_use]
+    pub fn at_creation(&self) -> u32 {
+        let replicas = self.min.max(self.initial).max(1);
+        self.max.map_or(replicas, |max| replicas.min(max.max(1)))
+    }
+}

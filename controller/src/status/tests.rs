@@ -1,0 +1,251 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_cluster::{
+    Address, Failure, FailureReason, Gateway, Ledger, Phase, Replica, Report, Revision,
+};
+use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
+
+use super::*;
+use crate::sample::{faults, model, platform, service, valid};
+use crate::{Platform, Runtimes, plan, revise, validate};
+
+/// One service, planned and applied, with what a test puts there.
+struct World {
+    declared: Service,
+    valid: Valid,
+    history: History,
+    plan: Plan,
+    applied: Applied,
+    snapshot: Snapshot,
+    reports: LatestReports,
+}
+
+impl World {
+    fn new(spec: &str) -> Self {
+        let valid = valid(&[], spec);
+        let history = revise(&valid, &History::default(), 0).unwrap();
+        let plan = plan(&valid, &history, 0).unwrap();
+        let mut ledger = Ledger::new();
+        let applied = ledger.apply(plan.desired.clone()).unwrap();
+        let mut revisions = BTreeMap::new();
+        ledger.refresh(&mut revisions);
+        let revisions: BTreeMap<_, _> = revisions
+            .into_iter()
+            .map(|(name, revision)| (name, Arc::new(revision)))
+            .collect();
+        Self {
+            declared: service(&[], spec),
+            valid,
+            history,
+            plan,
+            applied,
+            snapshot: Snapshot {
+                routes: ledger.routes().clone(),
+                revisions: Arc::new(revisions),
+                ..Snapshot::default()
+            },
+            reports: LatestReports::default(),
+        }
+    }
+
+    fn revision(&mut self, change: impl FnOnce(&mut Revision)) {
+        let revisions = Arc::make_mut(&mut self.snapshot.revisions);
+        change(Arc::make_mut(revisions.values_mut().next().unwrap()));
+        self.history = self.history.clone().observed(&self.snapshot);
+    }
+
+    fn gateway(&mut self, routes: u64) {
+        let name: Arc<str> = "gateway".into();
+        self.snapshot.gateways = Arc::new([Gateway {
+            name: name.clone(),
+            serving: Address::Unix(std::path::Path::new("/g").into()),
+            admin: None,
+        }]);
+        let report = Report {
+            routes,
+            ..Report::default()
+        };
+        self.reports = [(name, Arc::new(report))].into();
+    }
+
+    fn status(&self) -> InferenceServiceStatus {
+        self.status_after(&InferenceServiceStatus::default(), 5)
+    }
+
+    fn status_after(&self, before: &InferenceServiceStatus, now: u64) -> InferenceServiceStatus {
+        status(&Seen {
+            declared: &self.declared,
+            valid: Ok(&self.valid),
+            history: &self.history,
+            plan: Some(&self.plan),
+            applied: Ok(Some(self.applied)),
+            snapshot: &self.snapshot,
+            reports: &self.reports,
+            before,
+            now,
+        })
+    }
+}
+
+fn replica() -> Replica {
+    Replica {
+        name: "digits-0".into(),
+        phase: Phase::Ready,
+        endpoints: weir_cluster::Endpoints::default(),
+        restarts: 0,
+        failure: None,
+    }
+}
+
+fn found<'a>(status: &'a InferenceServiceStatus, kind: &str) -> &'a Condition {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == kind)
+        .unwrap()
+}
+
+fn ready(status: &InferenceServiceStatus) -> (ConditionStatus, &str) {
+    let ready = found(status, Condition::READY);
+    (ready.status, ready.reason.as_deref().unwrap_or_default())
+}
+
+#[test]
+fn ready_means_loaded_and_reached() {
+    let mut world = World::new(&model("a", &[]));
+    assert_eq!(
+        ready(&world.status()),
+        (ConditionStatus::Unknown, "Loading")
+    );
+    world.revision(|revision| revision.replicas.push(replica()));
+    assert_eq!(
+        ready(&world.status()),
+        (ConditionStatus::Unknown, "NotLive")
+    );
+    world.gateway(world.applied.routes - 1);
+    assert_eq!(
+        ready(&world.status()),
+        (ConditionStatus::Unknown, "NotLive")
+    );
+    world.gateway(world.applied.routes);
+    let status = world.status();
+    assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
+    assert_eq!(
+        status.url.as_deref(),
+        Some("http://digits-default.example.com")
+    );
+    assert_eq!(
+        status.cluster_serving_runtime_name.as_deref(),
+        Some("weir-libtorch")
+    );
+    let model = status.model_status.unwrap();
+    assert_eq!(model.transition_status, TransitionStatus::UpToDate);
+    assert_eq!(model.copies.unwrap().total_copies, Some(1));
+    let predictor = &status.components["predictor"];
+    assert_eq!(
+        predictor.latest_ready_revision.as_deref(),
+        Some("digits-predictor-00001")
+    );
+    assert_eq!(predictor.traffic[0].percent, Some(100));
+}
+
+#[test]
+fn it_stays_ready_at_zero() {
+    let mut world = World::new(&model("a", &["minReplicas: 0"]));
+    world.gateway(world.applied.routes);
+    world.revision(|revision| revision.replicas.push(replica()));
+    world.revision(|revision| {
+        revision.replicas.clear();
+        revision.wanted = 0;
+    });
+    let status = world.status();
+    assert_eq!(ready(&status), (ConditionStatus::True, "Standby"));
+    let states = status.model_status.unwrap().states.unwrap();
+    assert_eq!(states.active_model_state, ModelState::Standby);
+}
+
+#[test]
+fn a_model_that_does_not_load_says_why() {
+    let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| {
+        revision.failure = Some(Failure {
+            reason: FailureReason::StorageFailed,
+            message: "there is no /here/models/a".into(),
+        });
+    });
+    let status = world.status();
+    assert_eq!(ready(&status), (ConditionStatus::False, "StorageFailed"));
+    let model = status.model_status.unwrap();
+    assert_eq!(
+        model.transition_status,
+        TransitionStatus::BlockedByFailedLoad
+    );
+    let failure = model.last_failure_info.unwrap();
+    assert_eq!(
+        failure.message.as_deref(),
+        Some("there is no /here/models/a")
+    );
+}
+
+#[test]
+fn time_alone_changes_nothing() {
+    let mut world = World::new(&model("a", &["scaleTarget: 3"]));
+    let first = world.status();
+    assert_eq!(world.status_after(&first, 900), first);
+    world.gateway(world.applied.routes);
+    let second = world.status_after(&first, 901);
+    let since = |status: &InferenceServiceStatus, kind| {
+        found(status, kind)
+            .last_transition_time
+            .as_ref()
+            .map(|time| time.0.as_second())
+    };
+    assert_eq!(since(&second, Condition::INGRESS_READY), Some(901));
+    assert_eq!(since(&second, Condition::PREDICTOR_READY), Some(5));
+    assert!(
+        found(&second, "FieldsIgnored")
+            .message
+            .as_ref()
+            .unwrap()
+            .contains("scaleTarget")
+    );
+}
+
+#[test]
+fn an_invalid_spec_is_said_with_its_place_and_changes_nothing_else() {
+    let mut world = World::new(&model("a", &[]));
+    world.gateway(world.applied.routes);
+    world.revision(|revision| revision.replicas.push(replica()));
+    let before = world.status();
+    let spec = model("a", &["minReplicas: -1"]);
+    assert!(!faults(&[], &spec).is_empty());
+    let declared = service(&[], &spec);
+    let platform: Platform = platform();
+    let faults = validate(&declared, &Runtimes::default(), &platform).unwrap_err();
+    let status = status(&Seen {
+        declared: &declared,
+        valid: Err(&faults),
+        history: &world.history,
+        plan: Some(&world.plan),
+        applied: Ok(Some(world.applied)),
+        snapshot: &world.snapshot,
+        reports: &world.reports,
+        before: &before,
+        now: 9,
+    });
+    assert_eq!(ready(&status), (ConditionStatus::False, "InvalidSpec"));
+    assert_eq!(
+        found(&status, Condition::PREDICTOR_READY).status,
+        ConditionStatus::True
+    );
+    let message = found(&status, Condition::READY).message.clone().unwrap();
+    assert_eq!(
+        message,
+        "service.yaml:7:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"
+    );
+    assert_eq!(
+        (status.url, status.components),
+        (before.url, before.components)
+    );
+}

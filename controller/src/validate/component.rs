@@ -1,0 +1,165 @@
+//! What predictor and canaries have in common: bounds, concurrency, metrics.
+
+use std::num::NonZeroU32;
+
+use weir_crds::MIN_REPLICAS;
+use weir_crds::inference_service::{Component, ScaleMetric};
+
+use super::{Context, Found, right};
+use crate::annotations::{self, Reader};
+use crate::{Metric, ScaledBy, Scaling};
+
+/// Knative's prefix, and its annotations with their older spellings.
+const KNATIVE: &str = "autoscaling.knative.dev/";
+
+/// Judges the numbers of a component by the definition's rules.
+pub(super) fn check(path: &str, component: &Component, found: &mut Found) {
+    let rules = replicas(component).into_iter().chain(requests(component));
+    for (kept, field, because) in rules {
+        found.check(right(kept), format!("{path}.{field}"), because);
+    }
+    logger(path, component, found);
+}
+
+/// Whether a rule is kept, its field, and what to say if it is not.
+type Rule = (bool, &'static str, &'static str);
+
+fn replicas(component: &Component) -> [Rule; 4] {
+    let min = component.min_replicas.unwrap_or(MIN_REPLICAS);
+    let max = component.max_replicas.unwrap_or(0);
+    let fits = max <= 0 || min <= max;
+    let target = component.scale_target.unwrap_or(1);
+    let below = "'MinReplicas' cannot be less than 0";
+    let above = "'MinReplicas' cannot be greater than MaxReplicas";
+    [
+        (min >= 0, "minReplicas", below),
+        (
+            max >= 0,
+            "maxReplicas",
+            "'MaxReplicas' cannot be less than 0",
+        ),
+        (fits, "minReplicas", above),
+        (target >= 1, "scaleTarget", "the target must be at least 1"),
+    ]
+}
+
+fn requests(component: &Component) -> [Rule; 4] {
+    let concurrency = component.container_concurrency.unwrap_or(0);
+    let fits = concurrency <= u32::MAX.into();
+    let timeout = component.timeout.unwrap_or(0);
+    let percent = component.canary_traffic_percent.unwrap_or(0);
+    let percent = (0..=100).contains(&percent);
+    let below = "parallelism cannot be less than 0";
+    let above = "parallelism cannot be more than 4294967295";
+    let outside = "canaryTrafficPercent must be between 0 and 100";
+    [
+        (concurrency >= 0, "containerConcurrency", below),
+        (fits, "containerConcurrency", above),
+        (timeout >= 0, "timeout", "timeout cannot be less than 0"),
+        (percent, "canaryTrafficPercent", outside),
+    ]
+}
+
+fn logger(path: &str, component: &Component, found: &mut Found) {
+    let storage = component.logger.as_ref().and_then(|l| l.storage.as_ref());
+    if let Some(storage) = storage.map(|storage| &storage.storage) {
+        let all = storage.path.is_some() && storage.parameters.is_some() && storage.key.is_some();
+        let field = format!("{path}.logger.storage");
+        found.check(
+            right(all),
+            field,
+            "logger storage needs path, parameters and key",
+        );
+    }
+}
+
+/// Requests in flight at one replica; 0 and absent are no limit.
+pub(super) fn concurrency(component: &Component) -> Option<NonZeroU32> {
+    let limit = component.container_concurrency?;
+    NonZeroU32::new(u32::try_from(limit).ok()?)
+}
+
+/// The bounds of a component. Its own fields win over annotations, its own annotations over the
+/// service's.
+pub(super) fn scaling(context: &Context<'_>, component: &Component, found: &mut Found) -> Scaling {
+    let mut reader = Reader::new([
+        ("spec.predictor.annotations", component.annotations.as_ref()),
+        (
+            "metadata.annotations",
+            context.object.metadata.annotations.as_ref(),
+        ),
+    ]);
+    let (min, max) = bounds(&mut reader, component);
+    let duration = |name: &str, reader: &mut Reader<'_>| reader.duration(&knative(name));
+    let scaling = Scaling {
+        min,
+        max,
+        metric: metric(&mut reader, component),
+        by: scaled_by(&mut reader),
+        initial: either(&mut reader, "initial-scale", "initialScale", 0).unwrap_or(0),
+        activation: reader.number(&knative("activation-scale"), 1).unwrap_or(1),
+        idle_before_zero: duration("scale-to-zero-pod-retention-period", &mut reader),
+        scale_down_delay: duration("scale-down-delay", &mut reader),
+        window: duration("window", &mut reader),
+    };
+    found.list.append(&mut reader.faults);
+    scaling
+}
+
+/// A field goes before an annotation, but a least number of 1 may be nothing but the default, which an
+/// API server fills in.
+fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) {
+    let min = either(reader, "min-scale", "minScale", 0);
+    let max = either(reader, "max-scale", "maxScale", 0);
+    let field = |value: Option<i32>| value.and_then(|value| u32::try_from(value).ok());
+    let written = field(component.min_replicas);
+    let min = match (written, min) {
+        (Some(1) | None, Some(annotated)) => annotated,
+        (Some(written), _) => written,
+        (None, None) => 1,
+    };
+    let max = field(component.max_replicas).filter(|max| *max > 0).or(max);
+    // As KServe: a maximum below the minimum is raised to it. Zero is no maximum.
+    (min, max.filter(|max| *max > 0).map(|max| max.max(min)))
+}
+
+fn metric(reader: &mut Reader<'_>, component: &Component) -> Metric {
+    let delay = reader.duration(annotations::QUEUE_DELAY_TARGET);
+    let by_delay = Metric::QueueDelay(delay);
+    let annotated = reader
+        .text(&knative("metric"))
+        .map(|(_, text)| text.to_owned());
+    let own = component.scale_target.map(f64::from);
+    let annotated_target = reader.positive(&knative("target"));
+    let target = own.or(annotated_target);
+    let used = reader.positive(&knative("target-utilization-percentage"));
+    let target = target.map(|target| target * used.unwrap_or(100.0) / 100.0);
+    match (component.scale_metric, annotated.as_deref()) {
+        (Some(ScaleMetric::Concurrency), _) | (None, Some("concurrency")) => {
+            target.map_or(by_delay, Metric::Concurrency)
+        }
+        (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map_or(by_delay, Metric::Rps),
+        // Knative's default metric is concurrency. A bare scaleTarget has none, and the notes say so.
+        (None, None) if annotated_target.is_some() => target.map_or(by_delay, Metric::Concurrency),
+        (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => by_delay,
+    }
+}
+
+fn scaled_by(reader: &mut Reader<'_>) -> ScaledBy {
+    let expected = "a supported autoscaler class: hpa, keda, external or none";
+    let class = reader.read(annotations::AUTOSCALER_CLASS, expected, |text| match text {
+        "hpa" | "keda" => Some(ScaledBy::Weir),
+        "external" | "none" => Some(ScaledBy::Others),
+        _ => None,
+    });
+    class.unwrap_or(ScaledBy::Weir)
+}
+
+fn either(reader: &mut Reader<'_>, name: &str, older: &str, least: u32) -> Option<u32> {
+    let newer = reader.number(&knative(name), least);
+    newer.or_else(|| reader.number(&knative(older), least))
+}
+
+fn knative(name: &str) -> String {
+    format!("{KNATIVE}{name}")
+}

@@ -1,0 +1,280 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_crds::inference_service::FailureReason;
+
+use super::Strategy;
+use super::*;
+use crate::rollout::{Limits, Step};
+use crate::sample::{faults, model, platform, service, valid};
+use crate::{Metric, ScaledBy};
+
+#[track_caller]
+fn finds(annotations: &[(&str, &str)], spec: &str, expected: &str) {
+    let found = faults(annotations, spec);
+    assert_eq!(found, expected, "\n{found}");
+}
+
+#[test]
+fn rules_of_the_definition_hold_without_it() {
+    finds(
+        &[],
+        &model("digits", &["minReplicas: 3", "maxReplicas: 2"]),
+        "spec.predictor.minReplicas: 'MinReplicas' cannot be greater than MaxReplicas",
+    );
+    finds(
+        &[],
+        &model(
+            "digits",
+            &["minReplicas: -1", "containerConcurrency: -1", "timeout: -1"],
+        ),
+        "spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0\n\
+         spec.predictor.containerConcurrency: parallelism cannot be less than 0\n\
+         spec.predictor.timeout: timeout cannot be less than 0",
+    );
+    let both = model("digits", &["pytorch: {storageUri: pvc://models/x}"]);
+    assert!(faults(&[], &both).contains("Exactly one of [sklearn, "));
+    assert!(faults(&[], "  predictor: {minReplicas: 1}\n").contains("Exactly one of"));
+}
+
+#[test]
+fn rules_that_the_definition_cannot_say_hold_too() {
+    let storage = model("digits", &[]).replace("pvc://", "ftp://");
+    assert!(faults(&[], &storage).contains("StorageUri [ftp://models/digits] is not supported"));
+    finds(
+        &[],
+        &format!(
+            "{}      env: [{{name: PYTHONPATH, value: /x}}]\n",
+            model("digits", &[])
+        ),
+        "spec.predictor.model.env[0]: the variable PYTHONPATH may not be set",
+    );
+    finds(
+        &[("serving.kserve.io/autoscalerClass", "vpa")],
+        &model("digits", &[]),
+        "metadata.annotations[serving.kserve.io/autoscalerClass]: `vpa` is not a supported autoscaler class: hpa, keda, external or none",
+    );
+    finds(
+        &[
+            ("weir.dev/max-queue", "0"),
+            ("weir.dev/activation-timeout", "5"),
+        ],
+        &model("digits", &[]),
+        "metadata.annotations[weir.dev/activation-timeout]: `5` is not a length of time such as 500ms, 55s or 1m30s\n\
+         metadata.annotations[weir.dev/max-queue]: `0` is not a whole number from 1",
+    );
+    assert!(
+        faults(&[("weir.dev/rollouts", "automatic")], &model("digits", &[]))
+            .starts_with("metadata.annotations[weir.dev/rollouts]: unknown; Weir knows ")
+    );
+}
+
+#[test]
+fn what_kserve_has_and_weir_has_not_is_refused_or_noted_by_name() {
+    let spec = format!(
+        "{}  transformer: {{containers: [{{name: t, image: x}}]}}\n",
+        model("a", &[])
+    );
+    assert!(faults(&[], &spec).starts_with("spec.transformer: not supported: "));
+    let valid = valid(
+        &[],
+        &model("digits", &["scaleMetric: cpu", "scaleTarget: 80"]),
+    );
+    let fields: Vec<_> = valid.notes.iter().map(|note| &*note.field).collect();
+    assert_eq!(fields, ["spec.predictor.scaleMetric"]);
+    let bare = crate::sample::valid(&[], &model("digits", &["scaleTarget: 80"]));
+    assert_eq!(bare.notes[0].field, "spec.predictor.scaleTarget");
+    assert_eq!(bare.predictor.scaling.metric, Metric::QueueDelay(None));
+}
+
+#[test]
+fn a_format_without_a_runtime_has_its_reason() {
+    let spec = model("digits", &[]).replace("name: pytorch", "name: pmml, version: '4'");
+    let service = service(&[], &spec);
+    let faults = validate(&service, &Runtimes::default(), &platform()).unwrap_err();
+    assert_eq!(faults.reason, FailureReason::NoSupportingRuntime);
+    assert_eq!(
+        faults.list[0].to_string(),
+        "spec.predictor.model.modelFormat: no runtime serves the format pmml version 4"
+    );
+    assert_eq!(
+        service.located(&faults.list[0].field, "x"),
+        "service.yaml:8:7: spec.predictor.model.modelFormat: x"
+    );
+}
+
+#[test]
+fn annotations_become_values() {
+    let valid = valid(
+        &[
+            ("weir.dev/queue-delay-target", "200ms"),
+            ("weir.dev/activation-timeout", "2m"),
+            ("weir.dev/max-queue", "7"),
+            ("weir.dev/mirror", "10%"),
+            ("weir.dev/rollout", "automatic"),
+            ("weir.dev/rollout-steps", "10@5s, 50"),
+            ("weir.dev/rollout-max-error-rate", "2%"),
+            (
+                "autoscaling.knative.dev/scale-to-zero-pod-retention-period",
+                "90s",
+            ),
+            ("autoscaling.knative.dev/initialScale", "3"),
+            ("autoscaling.knative.dev/max-scale", "4"),
+        ],
+        &model(
+            "digits",
+            &["minReplicas: 0", "timeout: 30", "containerConcurrency: 2"],
+        ),
+    );
+    assert_eq!(valid.reach.activation_timeout, Duration::from_secs(120));
+    assert_eq!(
+        (valid.reach.max_queue, valid.reach.timeout),
+        (7, Some(Duration::from_secs(30)))
+    );
+    assert_eq!(
+        valid
+            .reach
+            .mirror
+            .map(|(tag, percent)| (tag.to_string(), percent)),
+        Some(("latest".to_owned(), 10))
+    );
+    assert_eq!(valid.concurrency.map(std::num::NonZeroU32::get), Some(2));
+    let scaling = &valid.predictor.scaling;
+    assert_eq!((scaling.min, scaling.max, scaling.initial), (0, Some(4), 3));
+    assert_eq!(
+        scaling.metric,
+        Metric::QueueDelay(Some(Duration::from_millis(200)))
+    );
+    assert_eq!(scaling.idle_before_zero, Some(Duration::from_secs(90)));
+    assert_eq!((scaling.by, scaling.at_creation()), (ScaledBy::Weir, 3));
+    let steps = [(10, 5), (50, 60)].map(|(percent, seconds)| Step {
+        percent,
+        lasts: Duration::from_secs(seconds),
+    });
+    let limits = Limits {
+        steps: steps.into(),
+        max_error_rate: 0.02,
+        ..Limits::default()
+    };
+    assert_eq!(valid.strategy, Strategy::Automatic(limits.into()));
+}
+
+#[test]
+fn a_share_that_a_person_writes_holds_over_steps() {
+    let spec = model("digits", &["canaryTrafficPercent: 20"]);
+    let valid = valid(&[("weir.dev/rollout", "automatic")], &spec);
+    assert_eq!(valid.strategy, Strategy::Manual(Some(20)));
+}
+
+#[test]
+fn hosts_lead_to_a_service_unless_it_is_kept_from_callers_outside() {
+    let open = valid(&[], &model("digits", &[]));
+    assert_eq!(
+        open.reach.outside.as_ref().map(Host::as_str),
+        Some("digits-default.example.com")
+    );
+    assert_eq!(open.reach.hosts.len(), 2 + 6);
+    assert_eq!(open.reach.model.as_deref(), Some("digits"));
+    let mut service = service(&[], &model("digits", &[]));
+    let label = (
+        "networking.kserve.io/visibility".to_owned(),
+        "cluster-local".to_owned(),
+    );
+    service.object.metadata.labels = Some([label].into());
+    let closed = validate(&service, &Runtimes::default(), &platform()).unwrap();
+    assert_eq!((closed.reach.outside, closed.reach.hosts.len()), (None, 6));
+}
+
+const CANARIES: &str = "  canary:
+  - trafficPercent: 20
+    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}
+";
+
+#[test]
+fn a_canary_is_written_over_the_predictor() {
+    let spec = model(
+        "digits",
+        &["minReplicas: 4", "maxReplicas: 9", "labels: {team: a}"],
+    );
+    let valid = valid(&[], &format!("{spec}{CANARIES}"));
+    let canary = &valid.canaries[0];
+    assert_eq!((canary.tag.as_str(), canary.percent), ("blue", 20));
+    assert_eq!(&*canary.variant.storage[0].uri, "pvc://models/blue");
+    assert_eq!(
+        (canary.variant.scaling.min, canary.variant.scaling.max),
+        (1, Some(9))
+    );
+    let labels = |variant: &Variant| variant.template.metadata.clone().and_then(|m| m.labels);
+    assert_eq!(labels(&canary.variant), labels(&valid.predictor));
+    assert_eq!(canary.variant.runtime, valid.predictor.runtime);
+}
+
+#[test]
+fn canaries_keep_their_rules() {
+    let spec = format!(
+        "{}{CANARIES}{}",
+        model("digits", &[]),
+        CANARIES
+            .trim_start_matches("  canary:\n")
+            .replace("20", "90")
+            .replace("{name: blue", "{maxReplicas: 2, name: blue")
+    );
+    finds(
+        &[],
+        &spec,
+        "spec.canary: sum of canary trafficPercent values must be <= 100\n\
+         spec.canary[1].predictor.maxReplicas: canary must not set maxReplicas\n\
+         spec.canary[1].predictor.name: canary predictor.name is duplicated",
+    );
+    let taken = format!(
+        "{}{}",
+        model("digits", &[]),
+        CANARIES.replace("blue,", "prev,")
+    );
+    assert!(faults(&[], &taken).starts_with("spec.canary[0].predictor.name: `latest` and `prev`"));
+}
+
+#[test]
+fn a_custom_container_brings_its_model_by_a_variable() {
+    let spec = "  predictor:
+    containers:
+    - name: server
+      command: [serve]
+      env: [{name: STORAGE_URI, value: pvc://models/x}]
+";
+    let valid = valid(&[], spec);
+    assert_eq!(&*valid.predictor.storage[0].uri, "pvc://models/x");
+    assert_eq!(
+        valid.predictor.storage[0].claims.as_deref(),
+        Some(std::path::Path::new("/here"))
+    );
+    assert_eq!(valid.predictor.runtime, None);
+}
+
+proptest! {
+    /// The numbers of a component are right exactly when the definition's rules say so.
+    #[test]
+    fn numbers_are_judged_as_the_definition_does(
+        min in -2..5_i32, max in -2..5_i32, concurrency in -2..3_i64, percent in -5..106_i32,
+    ) {
+        let spec = model("digits", &[
+            &format!("minReplicas: {min}"),
+            &format!("maxReplicas: {max}"),
+            &format!("containerConcurrency: {concurrency}"),
+            &format!("canaryTrafficPercent: {percent}"),
+        ]);
+        let bounds = min >= 0 && max >= 0 && (max == 0 || min <= max);
+        let right = bounds && concurrency >= 0 && (0..=100).contains(&percent);
+        prop_assert_eq!(faults(&[], &spec).is_empty(), right);
+    }
+
+    /// Whatever an annotation says, it is read or it is a fault that names it.
+    #[test]
+    fn no_annotation_is_passed_over(name in prop::sample::select(&crate::annotations::OURS[..]), value in "[ -~]{0,12}") {
+        let mut service = service(&[], &model("digits", &[]));
+        service.object.metadata.annotations = Some([(name.to_owned(), value)].into());
+        if let Err(faults) = validate(&service, &Runtimes::default(), &platform()) {
+            prop_assert!(faults.list.iter().all(|fault| fault.field.contains(name)));
+        }
+    }
+}

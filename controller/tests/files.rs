@@ -1,0 +1,194 @@
+//! Services declared in files, which are edited.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may end at once"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use weir_cluster::ServiceName;
+use weir_controller::files::Files;
+use weir_controller::{ControllerError, Declaration, Declared, ModelNames, Platform, Service};
+
+/// Far more than an edit takes to be noticed.
+const SOON: Duration = Duration::from_secs(60);
+
+fn manifest(name: &str, path: &str) -> String {
+    format!(
+        "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {{name: {name}}}
+spec:
+  predictor:
+    model:
+      modelFormat: {{name: pytorch}}
+      storageUri: pvc://models/{path}
+"
+    )
+}
+
+fn named(name: &str) -> ServiceName {
+    ServiceName::new("default", name).unwrap()
+}
+
+async fn until(
+    watch: &mut watch::Receiver<Arc<Declaration>>,
+    is_it: impl Fn(&Declaration) -> bool,
+) -> Arc<Declaration> {
+    let found = timeout(SOON, watch.wait_for(|declaration| is_it(declaration))).await;
+    found.expect("in time").unwrap().clone()
+}
+
+fn path(service: &Service) -> &str {
+    let model = service.object.spec.predictor.model.as_ref().unwrap();
+    model.framework.storage_uri.as_deref().unwrap()
+}
+
+fn mistakes(paths: &[PathBuf]) -> String {
+    match Files::open(paths) {
+        Ok(_) => panic!("it was taken"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_folder_declares_what_its_manifests_do() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "a.yaml", &manifest("a", "a"));
+    write(&folder, "b.yml", &manifest("b", "b"));
+    write(&folder, "notes.txt", "not: yaml: at: all");
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: models}\n";
+    write(&folder, "claim.yaml", claim);
+    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let declaration = files.watch().borrow().clone();
+    let names: Vec<_> = declaration.services.keys().map(ServiceName::name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(declaration.passed_over, ["PersistentVolumeClaim models"]);
+    let a = &declaration.services[&named("a")];
+    assert_eq!(a.claims.as_deref(), Some(folder.path()));
+    assert_eq!(a.object.metadata.generation, Some(1));
+}
+
+#[tokio::test]
+async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
+    let folder = TempDir::new().unwrap();
+    let file = write(&folder, "a.yaml", &manifest("a", "one"));
+    write(&folder, "b.yaml", &manifest("b", "b"));
+    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let mut watch = files.watch();
+    let first = watch.borrow().services[&named("b")].clone();
+    fs::write(&file, manifest("a", "two")).unwrap();
+    let edited = until(&mut watch, |d| {
+        path(&d.services[&named("a")]).ends_with("two")
+    })
+    .await;
+    assert_eq!(
+        edited.services[&named("a")].object.metadata.generation,
+        Some(2)
+    );
+    assert!(Arc::ptr_eq(&edited.services[&named("b")], &first));
+    fs::write(
+        &file,
+        manifest("a", "three").replace("storageUri", "storageURI"),
+    )
+    .unwrap();
+    let broken = until(&mut watch, |d| !d.problems.is_empty()).await;
+    assert_eq!(path(&broken.services[&named("a")]), "pvc://models/two");
+    let expected = format!(
+        "{}:8:7: spec.predictor.model.storageURI: unknown field; did you mean `storageUri`?",
+        file.display()
+    );
+    assert_eq!(broken.problems, [expected]);
+    replace(&file, &manifest("a", "four"));
+    let mended = until(&mut watch, |d| {
+        path(&d.services[&named("a")]).ends_with("four")
+    })
+    .await;
+    assert!(mended.problems.is_empty());
+    fs::remove_file(&file).unwrap();
+    let removed = until(&mut watch, |d| d.services.len() == 1).await;
+    assert!(removed.services.contains_key(&named("b")));
+}
+
+/// As editors do it: another file takes its name.
+fn replace(file: &Path, text: &str) {
+    let other = file.with_extension("new");
+    fs::write(&other, text).unwrap();
+    fs::rename(other, file).unwrap();
+}
+
+#[tokio::test]
+async fn a_single_file_is_watched_though_it_is_replaced() {
+    let folder = TempDir::new().unwrap();
+    let file = write(&folder, "a.yaml", &manifest("a", "one"));
+    let files = Files::open(std::slice::from_ref(&file)).unwrap();
+    let mut watch = files.watch();
+    for next in ["two", "three"] {
+        replace(&file, &manifest("a", next));
+        until(&mut watch, |d| {
+            path(&d.services[&named("a")]).ends_with(next)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn two_services_of_one_name_are_one_sentence() {
+    let folder = TempDir::new().unwrap();
+    let first = write(&folder, "a.yaml", &manifest("a", "one"));
+    let second = write(&folder, "b.yaml", &manifest("a", "two"));
+    let found = mistakes(&[folder.path().to_owned()]);
+    let expected = format!(
+        "{}:3:12: the InferenceService default/a is declared twice; the first is at {}:3:12",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn what_is_wrong_at_the_start_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("none.yaml");
+    let error = Files::open(std::slice::from_ref(&missing)).unwrap_err();
+    assert!(matches!(error, ControllerError::Read { .. }), "{error}");
+    assert!(error.to_string().contains("none.yaml"), "{error}");
+    let file = write(&folder, "a.yaml", &manifest("Upper", "one"));
+    let found = mistakes(std::slice::from_ref(&file));
+    assert!(
+        found.starts_with(&format!("{}:3:12: metadata.name: ", file.display())),
+        "{found}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_told_before_anything_runs() {
+    let folder = TempDir::new().unwrap();
+    let wrong = manifest("a", "one").replace("    model:\n", "    minReplicas: -1\n    model:\n");
+    let file = write(&folder, "a.yaml", &wrong);
+    let files = Files::open(std::slice::from_ref(&file)).unwrap();
+    let platform = Platform {
+        domain: "example.com".to_owned(),
+        model_names: ModelNames::Lead,
+    };
+    let faults = files.watch().borrow().faults(&platform);
+    let expected = format!(
+        "{}:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0",
+        file.display()
+    );
+    assert_eq!(faults, [expected]);
+}

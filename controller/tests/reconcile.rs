@@ -1,0 +1,366 @@
+//! The loop over a cluster in memory and a folder that is edited.
+
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_cluster::{
+    Activity, Address, Destination, Directory, Fake, Gateway, Membership, Report, RevisionName,
+    Scale, ServiceName, Snapshot, Starts,
+};
+use weir_controller::files::{Files, Statuses};
+use weir_controller::{Bounds, Controller, ModelNames, Platform};
+use weir_crds::InferenceServiceStatus;
+use weir_crds::inference_service::{Condition, ConditionStatus};
+
+/// Far more than anything here takes.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A folder with one service in it, a controller, a cluster, and a gateway that hears of every route.
+struct World {
+    _folder: TempDir,
+    file: PathBuf,
+    cluster: Fake,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    statuses: watch::Receiver<Arc<Statuses>>,
+    bounds: watch::Receiver<Arc<Bounds>>,
+    work: watch::Sender<Work>,
+    _stop: DropGuard,
+}
+
+/// What the gateway says of the revisions.
+type Work = BTreeMap<RevisionName, Arc<Activity>>;
+
+impl World {
+    fn start(starts: Starts, manifest: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("service.yaml");
+        fs::write(&file, manifest).unwrap();
+        let files = Files::open(&[folder.path().to_owned()]).unwrap();
+        let cluster = Fake::new(starts);
+        let platform = Platform {
+            domain: "example.com".to_owned(),
+            model_names: ModelNames::Lead,
+        };
+        let statuses = files.statuses();
+        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
+        let bounds = controller.bounds();
+        let stop = CancellationToken::new();
+        tokio::spawn(controller.run(stop.clone()));
+        let work = watch::Sender::new(Work::new());
+        tokio::spawn(gateway(cluster.clone(), work.subscribe(), stop.clone()));
+        Self {
+            _folder: folder,
+            file,
+            snapshots: Directory::watch(&cluster),
+            cluster,
+            statuses,
+            bounds,
+            work,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    fn edit(&self, manifest: &str) {
+        fs::write(&self.file, manifest).unwrap();
+    }
+
+    async fn until_split(&mut self, expected: &[(u32, u32)]) {
+        let watched = self
+            .snapshots
+            .wait_for(|snapshot| split(snapshot) == expected);
+        let found = timeout(SOON, watched).await.map(|found| found.is_ok());
+        let now = split(&self.cluster.snapshot());
+        assert_eq!(found, Ok(true), "expected {expected:?}, found {now:?}");
+    }
+
+    /// Two revisions serve, the second with this many failures among a hundred, until traffic is split
+    /// so.
+    async fn serve_until_split(&mut self, failures: u64, expected: &[(u32, u32)]) {
+        let mut count = 0;
+        while split(&self.cluster.snapshot()) != expected {
+            count += 100;
+            assert!(count < 1_000_000, "{:?}", split(&self.cluster.snapshot()));
+            self.work.send_modify(|work| {
+                for number in [1, 2] {
+                    let revision = digits().revision(number).unwrap();
+                    let activity = Arc::make_mut(work.entry(revision).or_default());
+                    activity.failed += if number == 2 { failures } else { 0 };
+                    activity.succeeded = count - activity.failed;
+                    activity.arrivals = count;
+                    activity.service_time.record(Duration::from_millis(10));
+                }
+            });
+            let watched = self
+                .snapshots
+                .wait_for(|snapshot| split(snapshot) == expected);
+            let _ = timeout(Duration::from_millis(20), watched).await;
+        }
+    }
+
+    async fn until_status(
+        &mut self,
+        is_it: impl Fn(&InferenceServiceStatus) -> bool,
+    ) -> InferenceServiceStatus {
+        let service = digits();
+        let mut watch = self.statuses.clone();
+        let there = |statuses: &Arc<Statuses>| statuses.get(&service).is_some_and(|s| is_it(s));
+        let found = timeout(SOON, watch.wait_for(there)).await;
+        match found {
+            Ok(statuses) => InferenceServiceStatus::clone(&statuses.unwrap()[&service]),
+            Err(_) => panic!("{:#?}", self.statuses.borrow()),
+        }
+    }
+}
+
+/// Applies every route at once, and says so.
+async fn gateway(cluster: Fake, mut work: watch::Receiver<Work>, stop: CancellationToken) {
+    let member: Membership = cluster.gateways().join(Gateway {
+        name: "gateway".into(),
+        serving: Address::Unix(std::path::Path::new("/gateway").into()),
+        admin: None,
+    });
+    let mut snapshots = Directory::watch(&cluster);
+    let follow = async {
+        loop {
+            let routes = snapshots.borrow_and_update().routes.generation;
+            member.publish(Report {
+                routes,
+                revisions: work.borrow_and_update().clone(),
+                ..Report::default()
+            });
+            tokio::select! {
+                changed = snapshots.changed() => if changed.is_err() { return },
+                changed = work.changed() => if changed.is_err() { return },
+            }
+        }
+    };
+    stop.run_until_cancelled(follow).await;
+}
+
+fn digits() -> ServiceName {
+    ServiceName::new("default", "digits").unwrap()
+}
+
+fn split(snapshot: &Snapshot) -> Vec<(u32, u32)> {
+    let Some(route) = snapshot.routes.of(&digits()) else {
+        return Vec::new();
+    };
+    match &route.destination {
+        Destination::Split(split) => {
+            let targets = split.targets().iter();
+            targets
+                .map(|target| (target.revision.number(), target.weight))
+                .collect()
+        }
+        Destination::Nowhere(_) => Vec::new(),
+    }
+}
+
+fn manifest(path: &str, field: &str) -> String {
+    format!(
+        "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {{name: digits}}
+spec:
+  predictor:
+    {field}
+    model:
+      modelFormat: {{name: pytorch}}
+      storageUri: pvc://models/{path}
+"
+    )
+}
+
+fn is_ready(status: &InferenceServiceStatus) -> bool {
+    condition(status, Condition::READY).is_some_and(|c| c.status == ConditionStatus::True)
+}
+
+fn condition<'a>(status: &'a InferenceServiceStatus, kind: &str) -> Option<&'a Condition> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == kind)
+}
+
+#[tokio::test]
+async fn a_service_lives_from_create_to_delete() {
+    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    world.until_split(&[(1, 100)]).await;
+    let status = world.until_status(is_ready).await;
+    assert_eq!(status.observed_generation, Some(1));
+
+    world.edit(&manifest("b", "minReplicas: 1"));
+    world.until_split(&[(2, 100)]).await;
+
+    world.edit(&manifest("c", "canaryTrafficPercent: 20"));
+    world.until_split(&[(2, 80), (3, 20)]).await;
+    let status = world.until_status(|status| {
+        let predictor = status.components.get("predictor");
+        is_ready(status)
+            && predictor.is_some_and(|p| p.traffic.iter().any(|t| t.percent == Some(20)))
+    });
+    let status = status.await;
+    let prev = status.components["predictor"].traffic.iter();
+    let prev: Vec<_> = prev
+        .filter(|t| t.tag.as_deref() == Some("prev"))
+        .map(|t| t.percent)
+        .collect();
+    assert_eq!(prev, [Some(80)]);
+
+    world.edit(&manifest("c", "canaryTrafficPercent: 0"));
+    world.until_split(&[(2, 100)]).await;
+
+    world.edit(&manifest("c", "canaryTrafficPercent: 30"));
+    world.until_split(&[(2, 70), (3, 30)]).await;
+
+    world.edit(&manifest("c", "minReplicas: 2"));
+    world.until_split(&[(3, 100)]).await;
+    let three = digits().revision(3).unwrap();
+    let bounds = world
+        .bounds
+        .wait_for(|b| b.get(&three).is_some_and(|s| s.min == 2));
+    assert!(timeout(SOON, bounds).await.is_ok());
+
+    fs::remove_file(&world.file).unwrap();
+    world.until_split(&[]).await;
+    let gone = world.statuses.wait_for(|statuses| statuses.is_empty());
+    assert!(timeout(SOON, gone).await.is_ok());
+    let revisions = world.snapshots.wait_for(|snapshot| {
+        snapshot
+            .revisions
+            .values()
+            .all(|revision| revision.wanted == 0)
+    });
+    assert!(timeout(SOON, revisions).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_new_revision_that_never_gets_ready_leaves_the_old_one_serving() {
+    let mut world = World::start(Starts::ByHand, &manifest("a", "minReplicas: 1"));
+    world.until_split(&[(1, 100)]).await;
+    let one = digits().revision(1).unwrap();
+    world.cluster.put(&one, replica("one")).unwrap();
+    world.until_status(is_ready).await;
+
+    world.edit(&manifest("b", "minReplicas: 1"));
+    let two = digits().revision(2).unwrap();
+    let made = world
+        .snapshots
+        .wait_for(|snapshot| snapshot.revision(&two).is_some());
+    assert!(timeout(SOON, made).await.is_ok());
+    let failure = weir_cluster::Failure {
+        reason: weir_cluster::FailureReason::CrashLoopBackOff,
+        message: "it exits with 1".into(),
+    };
+    world.cluster.fail(&two, failure).unwrap();
+    let status = world.until_status(|status| {
+        let ready = condition(status, Condition::READY);
+        ready.is_some_and(|ready| ready.reason.as_deref() == Some("CrashLoopBackOff"))
+    });
+    let status = status.await;
+    let message = condition(&status, Condition::READY)
+        .unwrap()
+        .message
+        .clone()
+        .unwrap();
+    assert_eq!(
+        message,
+        "digits-predictor-00002 does not become ready: it exits with 1; digits-predictor-00001 serves"
+    );
+    assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
+
+    world.cluster.put(&two, replica("two")).unwrap();
+    world.until_split(&[(2, 100)]).await;
+}
+
+fn replica(name: &str) -> weir_cluster::Replica {
+    weir_cluster::Replica {
+        name: name.into(),
+        phase: weir_cluster::Phase::Ready,
+        endpoints: weir_cluster::Endpoints::default(),
+        restarts: 0,
+        failure: None,
+    }
+}
+
+#[tokio::test]
+async fn it_stays_ready_at_zero_and_a_bound_makes_no_revision() {
+    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    world.until_status(is_ready).await;
+    world.edit(&manifest("a", "minReplicas: 0"));
+    let one = digits().revision(1).unwrap();
+    let bounds = world
+        .bounds
+        .wait_for(|b| b.get(&one).is_some_and(|s| s.min == 0));
+    assert!(timeout(SOON, bounds).await.is_ok());
+    world.cluster.scale(&one, 0).await.unwrap();
+    let status = world.until_status(|status| {
+        condition(status, Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("Standby"))
+    });
+    assert!(is_ready(&status.await));
+    assert_eq!(world.cluster.snapshot().revisions.len(), 1);
+}
+
+fn automatic(path: &str) -> String {
+    let annotations = "{weir.dev/rollout: automatic, weir.dev/rollout-steps: '10@0s,50@0s'}";
+    let named = format!("{{name: digits, annotations: {annotations}}}");
+    manifest(path, "minReplicas: 1").replace("{name: digits}", &named)
+}
+
+#[tokio::test]
+async fn an_automatic_rollout_goes_all_the_way_on_good_evidence() {
+    let mut world = World::start(Starts::AtOnce, &automatic("a"));
+    world.until_status(is_ready).await;
+    world.edit(&automatic("b"));
+    world.until_split(&[(1, 90), (2, 10)]).await;
+    world.serve_until_split(0, &[(2, 100)]).await;
+}
+
+#[tokio::test]
+async fn an_automatic_rollout_goes_back_on_bad_evidence() {
+    let mut world = World::start(Starts::AtOnce, &automatic("a"));
+    world.until_status(is_ready).await;
+    world.edit(&automatic("b"));
+    world.until_split(&[(1, 90), (2, 10)]).await;
+    world.serve_until_split(30, &[(1, 100)]).await;
+    let status = world.until_status(|status| {
+        let complete = condition(status, "RolloutComplete");
+        complete.is_some_and(|c| c.reason.as_deref() == Some("RolledBack"))
+    });
+    let status = status.await;
+    let complete = condition(&status, "RolloutComplete").unwrap();
+    let message = complete.message.as_deref().unwrap();
+    let begin = "digits-predictor-00002 gets no requests any more: 30.0 % of its requests failed";
+    assert!(message.starts_with(begin), "{message}");
+    assert!(is_ready(&status));
+}
+
+#[tokio::test]
+async fn an_invalid_edit_is_told_and_what_runs_goes_on() {
+    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    world.until_status(is_ready).await;
+    world.edit(&manifest("a", "minReplicas: -1"));
+    let status = world.until_status(|status| {
+        condition(status, Condition::READY)
+            .is_some_and(|c| c.reason.as_deref() == Some("InvalidSpec"))
+    });
+    let status = status.await;
+    let message = condition(&status, Condition::READY)
+        .unwrap()
+        .message
+        .clone()
+        .unwrap();
+    assert!(message.ends_with(
+        "service.yaml:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"
+    ));
+    assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
+}
