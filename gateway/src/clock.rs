@@ -1,0 +1,30 @@
+//! The one clock of the gateway's shell.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Now, for deadlines and measurements.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell owns the clock; decisions take times as arguments"
+)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Seconds since 1970; zero on a machine whose clock is before that.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "reports carry when their gateway started"
+)]
+pub(crate) fn seconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs()
+}
+
+/// Waits until then; for ever without a time.
+pub(crate) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

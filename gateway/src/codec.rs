@@ -1,0 +1,52 @@
+//! What HTTP and gRPC say differently: errors, deadlines, ends of answers. One small file each.
+
+pub(crate) mod grpc;
+pub(crate) mod http;
+
+use ::http::{HeaderMap, Response};
+use weir_protocol::Coded;
+
+use crate::answer::Answer;
+use crate::error::GatewayError;
+use crate::headers;
+use crate::line::Verdict;
+use crate::wire::Wire;
+
+/// The one way an error becomes a response.
+pub(crate) fn error(wire: Wire, error: &GatewayError) -> Response<Answer> {
+    let mut response = match wire {
+        Wire::Http => http::error(error.code(), &error.to_string()),
+        Wire::Grpc => grpc::error(error.code(), &error.to_string()),
+    };
+    if let GatewayError::NotOwner(_) = error {
+        let yes = ::http::HeaderValue::from_static("1");
+        response.headers_mut().insert(headers::UNSERVED, yes);
+    }
+    response
+}
+
+/// How an answer with this head ends, as far as its head tells.
+pub(crate) fn verdict(wire: Wire, response: &Response<impl Sized>) -> Verdict {
+    match wire {
+        Wire::Http if response.status().is_server_error() => Verdict::Failed,
+        Wire::Http => Verdict::Succeeded,
+        Wire::Grpc => match grpc::status(response.headers()) {
+            Some(status) => grpc::verdict(status),
+            // Its trailers will tell.
+            None => Verdict::Open,
+        },
+    }
+}
+
+/// Whether a replica refused to work on a request, which then may be tried elsewhere.
+pub(crate) fn is_refusal(wire: Wire, response: &Response<impl Sized>) -> bool {
+    match wire {
+        Wire::Http => http::is_refusal(response.status(), response.headers()),
+        Wire::Grpc => grpc::is_refusal(response.headers()),
+    }
+}
+
+/// Whether a gateway refused to take a request that it does not own.
+pub(crate) fn is_unserved(headers: &HeaderMap) -> bool {
+    headers.contains_key(headers::UNSERVED)
+}

@@ -1,0 +1,136 @@
+//! gRPC.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::Response;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use tonic::Status;
+use weir_protocol::Code;
+
+use crate::answer::Answer;
+use crate::headers::GRPC_STATUS;
+use crate::line::Verdict;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const OK: HeaderValue = HeaderValue::from_static("0");
+
+/// The length of a message's prefix: a flag and four bytes of length.
+const PREFIX: usize = 5;
+
+/// A status without a message.
+pub(crate) fn error(code: Code, sentence: &str) -> Response<Answer> {
+    let mut response = Response::new(Answer::default());
+    *response.headers_mut() = trailers(code, sentence);
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+/// How an answer ends that breaks off here.
+pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(2);
+    let status = Status::new(code.grpc(), sentence);
+    if status.add_header(&mut headers).is_err() {
+        headers.insert(GRPC_STATUS, HeaderValue::from(code.grpc() as i32));
+    }
+    headers
+}
+
+/// One message and an end without error.
+pub(crate) fn message(message: &impl prost::Message) -> Response<Answer> {
+    let length = message.encoded_len();
+    let mut data = BytesMut::with_capacity(PREFIX + length);
+    data.put_u8(0);
+    data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    // A growing buffer always has room.
+    let _ = message.encode(&mut data);
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(GRPC_STATUS, OK);
+    let mut response = Response::new(Answer::with_trailers(data.freeze(), trailers));
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+/// The status in headers or trailers.
+pub(crate) fn status(headers: &HeaderMap) -> Option<tonic::Code> {
+    let status = headers.get(GRPC_STATUS)?;
+    Some(tonic::Code::from_bytes(status.as_bytes()))
+}
+
+/// As the same failure would count over HTTP.
+pub(crate) fn verdict(status: tonic::Code) -> Verdict {
+    match Code::of_grpc(status) {
+        Some(code) if code.http().is_server_error() => Verdict::Failed,
+        Some(_) | None => Verdict::Succeeded,
+    }
+}
+
+/// "Resource exhausted" without a message.
+pub(super) fn is_refusal(headers: &HeaderMap) -> bool {
+    status(headers) == Some(Code::Overloaded.grpc())
+}
+
+/// The message of a call that has one, as far as it is here: without prefix, and unpacked up to `most`
+/// bytes. `None` while not even the prefix is here, or for a packing that nobody knows.
+pub(crate) fn first_message(head: &[u8], encoding: Option<&str>, most: usize) -> Option<Bytes> {
+    let (prefix, rest) = head.split_at_checked(PREFIX)?;
+    let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+    let message = &rest[..rest.len().min(length)];
+    match (prefix[0], encoding) {
+        (0, _) | (_, Some("identity")) => Some(Bytes::copy_from_slice(message)),
+        (_, Some("gzip")) => Some(unpacked(flate2::read::MultiGzDecoder::new(message), most)),
+        (_, Some("deflate")) => Some(unpacked(flate2::read::ZlibDecoder::new(message), most)),
+        (_, Some(_) | None) => None,
+    }
+}
+
+/// What can be unpacked of it; the input may be cut off anywhere.
+fn unpacked(mut packed: impl std::io::Read, most: usize) -> Bytes {
+    let mut out = vec![0; most];
+    let mut filled = 0;
+    while filled < most {
+        match packed.read(&mut out[filled..]) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => filled += read,
+        }
+    }
+    out.truncate(filled);
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
+        let mut out = vec![flag];
+        out.extend((message.len() as u32).to_be_bytes());
+        out.extend(message);
+        out
+    }
+
+    #[test]
+    fn a_message_is_found_plain_and_packed() {
+        let plain = framed(0, b"hello");
+        assert_eq!(first_message(&plain, None, 99).unwrap(), "hello");
+        assert_eq!(first_message(&plain[..7], None, 99).unwrap(), "he");
+        assert_eq!(first_message(&plain[..4], None, 99), None);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&[b'a'; 100_000]).unwrap();
+        let packed = framed(1, &gzip.finish().unwrap());
+        let bytes = first_message(&packed, Some("gzip"), 4096).unwrap();
+        assert_eq!(bytes.len(), 4096);
+        assert_eq!(first_message(&packed, Some("snappy"), 4096), None);
+    }
+
+    #[test]
+    fn a_full_queue_is_resource_exhausted() {
+        let response = error(Code::Overloaded, "full");
+        assert_eq!(
+            status(response.headers()),
+            Some(tonic::Code::ResourceExhausted)
+        );
+        assert_eq!(verdict(tonic::Code::NotFound), Verdict::Succeeded);
+        assert_eq!(verdict(tonic::Code::Internal), Verdict::Failed);
+    }
+}

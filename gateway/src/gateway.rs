@@ -1,0 +1,142 @@
+//! A gateway: its parts, and the tasks that its owner runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use weir_cluster::{Report, Snapshot};
+
+use crate::buffers::Buffers;
+use crate::clock::{now, seconds_since_1970};
+use crate::metrics;
+use crate::options::Options;
+use crate::view::View;
+use crate::{describe, listen, probe, report};
+
+/// One gateway. [`Gateway::follow`], [`Gateway::report`] and [`Gateway::serve`] are its tasks; each runs
+/// until it is stopped.
+pub struct Gateway {
+    pub(crate) options: Options,
+    pub(crate) view: ArcSwap<View>,
+    pub(crate) buffers: Buffers,
+    pub(crate) requests: metrics::Requests,
+    /// Told when a request meets a revision at zero.
+    pulse: Arc<Notify>,
+    reports: watch::Sender<Arc<Report>>,
+    since: Instant,
+    since_1970: u64,
+}
+
+/// A report at least so often.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+impl Gateway {
+    /// A gateway that knows of nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Arc<Self> {
+        let pulse = Arc::new(Notify::new());
+        Arc::new(Self {
+            view: ArcSwap::from_pointee(View::empty(&options, Arc::clone(&pulse))),
+            buffers: Buffers::new(options.all_buffers),
+            requests: metrics::Requests::default(),
+            pulse,
+            reports: watch::Sender::default(),
+            since: now(),
+            since_1970: seconds_since_1970(),
+            options,
+        })
+    }
+
+    /// Registers its metrics.
+    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+        metrics::register(self, registry);
+    }
+
+    /// Its latest report, and every change: each second, and at once when a request meets a revision at
+    /// zero.
+    #[must_use]
+    pub fn reports(&self) -> watch::Receiver<Arc<Report>> {
+        self.reports.subscribe()
+    }
+
+    /// Whether it has seen a state of the cluster: before that every request would be told that its
+    /// service does not exist.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.view.load().snapshot.generation > 0
+    }
+
+    /// Routes, revisions, replicas and queues as they are now, as JSON for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        describe::describe(&self.view.load())
+    }
+
+    /// Follows the state of the cluster.
+    pub async fn follow(
+        self: Arc<Self>,
+        mut snapshots: watch::Receiver<Arc<Snapshot>>,
+        stop: CancellationToken,
+    ) {
+        let again = Arc::new(Notify::new());
+        loop {
+            let snapshot = snapshots.borrow_and_update().clone();
+            let next = self.view.load().next(snapshot, &self.options);
+            probe::start(&next, &again);
+            self.view.store(Arc::new(next));
+            let changed = async {
+                tokio::select! {
+                    changed = snapshots.changed() => changed.is_ok(),
+                    () = again.notified() => true,
+                }
+            };
+            match stop.run_until_cancelled(changed).await {
+                Some(true) => {}
+                // Without a cluster, what was last known stays.
+                Some(false) | None => return,
+            }
+        }
+    }
+
+    /// Makes reports.
+    pub async fn report(self: Arc<Self>, stop: CancellationToken) {
+        let reporting = async {
+            loop {
+                self.reports.send_replace(Arc::new(self.current_report()));
+                // Either is a reason to report.
+                let _ = tokio::time::timeout(REPORT_EVERY, self.pulse.notified()).await;
+                self.trim();
+            }
+        };
+        stop.run_until_cancelled(reporting).await;
+        self.reports.send_replace(Arc::new(self.current_report()));
+    }
+
+    /// Serves requests until `stop`; then takes no new connections, and returns when those that are open
+    /// have been answered.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        listen::serve(self, listener, stop).await;
+    }
+
+    fn current_report(&self) -> Report {
+        let age = now().saturating_duration_since(self.since);
+        report::report(&self.view.load(), self.since_1970, age)
+    }
+
+    /// Closes connections to replicas that nobody needed for long.
+    fn trim(&self) {
+        let (view, now) = (self.view.load(), now());
+        for line in view.lines.values() {
+            for (upstream, _, _) in line.replicas() {
+                upstream.plain.trim(now);
+            }
+        }
+        for peer in &view.peers {
+            peer.plain.trim(now);
+        }
+    }
+}

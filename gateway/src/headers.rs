@@ -1,0 +1,172 @@
+//! Headers that are ours, and those that belong to one connection only.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use http::header::{
+    CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+
+pub(crate) const TAG: HeaderName = HeaderName::from_static("weir-tag");
+pub(crate) const REVISION: HeaderName = HeaderName::from_static("weir-revision");
+pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("weir-timeout");
+pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
+/// On a refusal of a gateway that did nothing with the request.
+pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
+/// How long a request waited here, in microseconds, for who counts from its arrival.
+pub(crate) const WAITED: HeaderName = HeaderName::from_static("weir-waited-us");
+pub(crate) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
+pub(crate) const BATCH: HeaderName = HeaderName::from_static("weir-batch");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const GRPC_TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+
+/// Removes what belongs to one connection (RFC 9110, 7.6.1).
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    if let Some(named) = headers.remove(CONNECTION) {
+        let names = named.to_str().unwrap_or_default().split(',');
+        for name in names.filter_map(|name| HeaderName::try_from(name.trim()).ok()) {
+            headers.remove(name);
+        }
+    }
+    for name in [
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        EXPECT,
+    ] {
+        headers.remove(name);
+    }
+    if headers.get(TE).is_some_and(|te| te != GRPC_TRAILERS) {
+        headers.remove(TE);
+    }
+}
+
+/// A header's value, if it is text.
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// A header's value, if it is a number.
+pub(crate) fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
+    text(headers, name)?.parse().ok()
+}
+
+/// The size and time of the batch that an answer was part of.
+pub(crate) fn batch(headers: &HeaderMap) -> Option<(u32, Duration)> {
+    let (mut size, mut took) = (None, None);
+    for part in text(headers, &BATCH)?.split(';') {
+        match part.split_once('=') {
+            Some(("size", value)) => size = value.parse().ok(),
+            Some(("us", value)) => took = value.parse().ok().map(Duration::from_micros),
+            Some(_) | None => {}
+        }
+    }
+    Some((size.filter(|size| *size > 0)?, took?))
+}
+
+/// What a replica says of its time, our part of the queue added.
+pub(crate) fn add_timing(headers: &mut HeaderMap, queued: Duration) {
+    let theirs = text(headers, &SERVER_TIMING);
+    let timing = server_timing(theirs, queued);
+    if let Ok(mut value) = HeaderValue::try_from(timing) {
+        // Differs on every answer: indexed, it would only push what repeats out of HTTP/2's table.
+        value.set_sensitive(true);
+        headers.insert(SERVER_TIMING, value);
+    }
+}
+
+fn server_timing(theirs: Option<&str>, queued: Duration) -> String {
+    let mut queue_us = queued.as_micros() as u64;
+    let mut others = String::new();
+    for entry in theirs.unwrap_or_default().split(',').map(str::trim) {
+        let (name, parameter) = entry.split_once(';').unwrap_or((entry, ""));
+        let duration = parameter.trim().strip_prefix("dur=");
+        let duration = duration
+            .and_then(|ms| ms.parse::<f64>().ok())
+            .filter(|ms| *ms >= 0.0);
+        match (name, duration) {
+            ("", _) => {}
+            ("queue", Some(ms)) => queue_us = queue_us.saturating_add((ms * 1000.0).round() as u64),
+            _ => {
+                others.push_str(", ");
+                others.push_str(entry);
+            }
+        }
+    }
+    let mut text = String::with_capacity(24 + others.len());
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "queue;dur={}.{:03}{others}",
+        queue_us / 1000,
+        queue_us % 1000
+    );
+    text
+}
+
+/// An id for a request that has none.
+pub(crate) fn new_request_id() -> HeaderValue {
+    let id = format!("{:032x}", fastrand::u128(..));
+    // Sixteen kinds of ASCII characters.
+    HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_times_are_added_and_the_rest_is_kept() {
+        let ours = Duration::from_micros(1500);
+        assert_eq!(server_timing(None, ours), "queue;dur=1.500");
+        assert_eq!(
+            server_timing(Some("queue;dur=0.250, compute;dur=12.000"), ours),
+            "queue;dur=1.750, compute;dur=12.000"
+        );
+        assert_eq!(
+            server_timing(Some("db, x;desc=\"y\""), ours),
+            "queue;dur=1.500, db, x;desc=\"y\""
+        );
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_stays_there() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, x-mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("x-yours", "2"),
+        ] {
+            headers.insert(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        strip(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["te", "x-yours"]);
+    }
+
+    #[test]
+    fn batches_are_read() {
+        let mut headers = HeaderMap::new();
+        headers.insert(BATCH, HeaderValue::from_static("size=8;us=12300;new=1"));
+        assert_eq!(batch(&headers), Some((8, Duration::from_micros(12_300))));
+        headers.insert(BATCH, HeaderValue::from_static("size=0;us=1"));
+        assert_eq!(batch(&headers), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! The data plane: one port that takes every request of every service and brings it to a replica.
+//!
+//! ```text
+//!   HTTP/1.1 ─┐                                                     ┌─► replica (HTTP/1.1, pooled)
+//!   h2c      ─┼─► route ─► split ─► desk (queue, credits) ─► send ──┤
+//!   gRPC     ─┘                       ▲ wake, probe                 └─► replica (HTTP/2)
+//! ```
+//!
+//! Bodies are bytes here: no tensor is ever parsed. `route`, `split`, `desk`, `credits`, `shares` and
+//! `deadline` are values without clock, luck or IO; what surrounds them is thin.
+
+mod answer;
+mod buffers;
+mod clock;
+mod codec;
+mod credits;
+mod deadline;
+mod describe;
+mod desk;
+mod error;
+mod gateway;
+mod headers;
+mod life;
+mod line;
+mod listen;
+mod local;
+mod metrics;
+mod options;
+mod outgoing;
+mod probe;
+mod receive;
+mod report;
+mod route;
+mod shares;
+mod split;
+mod upstream;
+mod view;
+mod wire;
+
+pub use error::GatewayError;
+pub use gateway::Gateway;
+pub use options::Options;
+pub use route::Scope;

@@ -1,0 +1,210 @@
+//! The life of a request: find its service, take its body, wait for a credit, send it, and again if the
+//! replica is lost.
+
+mod call;
+mod send;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::request::Parts;
+use http::{Request, Response, header};
+use hyper::body::Incoming;
+use weir_cluster::Route;
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+
+use crate::answer::Answer;
+use crate::clock::now;
+use crate::codec;
+use crate::deadline::{Waiting, parse_grpc_timeout, parse_weir_timeout};
+use crate::error::GatewayError;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::line::Line;
+use crate::local;
+use crate::receive::{Held, Limits, Patience, discard};
+use crate::route::{Found, Scope, model_of_path};
+use crate::view::View;
+use crate::wire::Wire;
+use call::Call;
+
+const V2_SERVICE: &str = "/inference.GRPCInferenceService/";
+
+/// Where a request goes.
+struct Target {
+    line: Arc<Line>,
+    route: Arc<Route>,
+    prefix: usize,
+}
+
+/// What the first look at a request found.
+enum Look {
+    Target(Target),
+    /// Nobody but us has to answer.
+    Ours(Box<Response<Answer>>),
+    /// The model's name in its first message leads to it.
+    ByMessage(NameField),
+}
+
+impl Gateway {
+    /// Answers one request; every failure becomes a response.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+        let arrived = now();
+        let (mut parts, body) = request.into_parts();
+        let wire = Wire::of(&parts.headers);
+        self.requests.count(wire);
+        let id = parts.headers.entry(headers::REQUEST_ID);
+        let id = id.or_insert_with(headers::new_request_id).clone();
+        let mut body = Some(body);
+        let answer = self.handle(wire, parts, &mut body, arrived).await;
+        let mut response = answer.unwrap_or_else(|error| codec::error(wire, &error));
+        if let Some(unread) = body {
+            // Its sender reads the answer only after it has sent all, and hyper would hang up.
+            discard(unread).await;
+        }
+        response.headers_mut().insert(headers::REQUEST_ID, id);
+        response
+    }
+
+    async fn handle(
+        &self,
+        wire: Wire,
+        parts: Parts,
+        body: &mut Option<Incoming>,
+        arrived: Instant,
+    ) -> Result<Response<Answer>, GatewayError> {
+        let look = self
+            .look(wire, &parts)
+            .inspect_err(|_| self.requests.count_unrouted())?;
+        let (target, held) = match look {
+            Look::Ours(response) => return Ok(*response),
+            Look::Target(target) => {
+                let held = self.receive(body, patience(wire, parts.uri.path())).await?;
+                (target, held)
+            }
+            Look::ByMessage(field) => {
+                let patience = match patience(wire, parts.uri.path()) {
+                    Patience::Nothing => Patience::Message,
+                    other => other,
+                };
+                let held = self.receive(body, patience).await?;
+                (self.target_of_message(&parts, field, &held)?, held)
+            }
+        };
+        let waiting = Waiting {
+            grpc: text_as(&parts, &headers::GRPC_TIMEOUT, parse_grpc_timeout)?,
+            weir: text_as(&parts, &headers::TIMEOUT, parse_weir_timeout)?,
+            route: target.route.timeout,
+        };
+        let deadline = waiting.earliest().map(|waiting| arrived + waiting);
+        let call = Call::new(wire, parts, target, arrived, deadline);
+        self.carry(call, held).await
+    }
+
+    fn look(&self, wire: Wire, parts: &Parts) -> Result<Look, GatewayError> {
+        let view = self.view.load();
+        let (host, path) = (host(parts), parts.uri.path());
+        if let Some(found) = view.table.by_address(host, path) {
+            return target(&view, parts, found).map(Look::Target);
+        }
+        if view.table.scope() == Scope::Local {
+            if let Some(response) = local::answer(&view, wire, &parts.method, path) {
+                return response.map(|response| Look::Ours(Box::new(response)));
+            }
+            if wire == Wire::Grpc
+                && let Some(field) = path.strip_prefix(V2_SERVICE).and_then(NameField::of)
+            {
+                return Ok(Look::ByMessage(field));
+            }
+            if let Some(model) = model_of_path(path) {
+                let found = view.table.by_model(&model);
+                let found = found.ok_or_else(|| view.table.no_route(format!("model {model:?}")));
+                return target(&view, parts, found?).map(Look::Target);
+            }
+        }
+        let asked = format!("host {:?}, path {path:?}", host.unwrap_or_default());
+        Err(view.table.no_route(asked))
+    }
+
+    fn target_of_message(
+        &self,
+        parts: &Parts,
+        field: NameField,
+        held: &Held,
+    ) -> Result<Target, GatewayError> {
+        let view = self.view.load();
+        let encoding = headers::text(
+            &parts.headers,
+            &http::HeaderName::from_static("grpc-encoding"),
+        );
+        let head = held.head(PEEK_LIMIT);
+        let message = codec::grpc::first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
+        let model = match peek_model_name(field, &message) {
+            Peek::Found(model) => model,
+            Peek::Absent | Peek::Cut | Peek::Malformed => "",
+        };
+        let found = view.table.by_model(model);
+        let found = found.ok_or_else(|| view.table.no_route(format!("model {model:?}")));
+        let found = found.inspect_err(|_| self.requests.count_unrouted())?;
+        target(&view, parts, found)
+    }
+
+    async fn receive(
+        &self,
+        body: &mut Option<Incoming>,
+        patience: Patience,
+    ) -> Result<Held, GatewayError> {
+        let limits = Limits {
+            size: self.options.request_buffer,
+            idle: self.options.body_idle,
+            buffers: &self.buffers,
+        };
+        match body.take() {
+            Some(body) => Held::receive(body, patience, &limits).await,
+            None => Err(GatewayError::Body("was read already".to_owned())),
+        }
+    }
+}
+
+fn target(view: &View, parts: &Parts, found: Found<'_>) -> Result<Target, GatewayError> {
+    let pin = headers::text(&parts.headers, &headers::REVISION);
+    let tag = headers::text(&parts.headers, &headers::TAG);
+    let luck = view.luck(&found.route.service);
+    let name = found.revision(pin, tag, luck)?;
+    let line = view.lines.get(name);
+    let line = line.ok_or_else(|| GatewayError::Gone(name.to_string()))?;
+    Ok(Target {
+        line: Arc::clone(line),
+        route: Arc::clone(found.route),
+        prefix: found.prefix,
+    })
+}
+
+/// The host that was asked for.
+fn host(parts: &Parts) -> Option<&str> {
+    match parts.uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => headers::text(&parts.headers, &header::HOST),
+    }
+}
+
+/// V2's calls are known; of others only their behaviour tells whether they are streams.
+fn patience(wire: Wire, path: &str) -> Patience {
+    match (wire, path.rsplit_once(V2_SERVICE)) {
+        (Wire::Grpc, Some((_, "ModelStreamInfer"))) => Patience::Nothing,
+        (Wire::Grpc, None) => Patience::Message,
+        (Wire::Http, _) | (Wire::Grpc, Some(_)) => Patience::Whole,
+    }
+}
+
+fn text_as<T>(
+    parts: &Parts,
+    name: &http::HeaderName,
+    parse: impl Fn(&str) -> Result<T, GatewayError>,
+) -> Result<Option<T>, GatewayError> {
+    let Some(value) = parts.headers.get(name) else {
+        return Ok(None);
+    };
+    // What is no text is no number either.
+    parse(value.to_str().unwrap_or("?")).map(Some)
+}

@@ -1,0 +1,194 @@
+//! Sending: to a replica with a credit, or to the gateway that has the queue; again when it is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Response, Version};
+
+use super::call::Call;
+use crate::answer::{Answer, End, Relay, learn};
+use crate::clock::{now, until};
+use crate::codec;
+use crate::desk::Outcome;
+use crate::error::GatewayError;
+use crate::gateway::Gateway;
+use crate::headers;
+use crate::line::{Admitted, Credit, Verdict};
+use crate::receive::Held;
+use crate::upstream::{Fault, Reply};
+
+/// How often a request is sent again: whoever loses four replicas in a row has another problem.
+const MAX_REPLAYS: u32 = 3;
+
+/// How often a replica's refusal is not passed on but waited over. Each takes a rest of 50 ms.
+const MAX_REFUSALS: u32 = 8;
+
+/// Gateways learn of each other at different moments; until they agree on who has a queue, whoever is
+/// sent away asks again so much later...
+const DISAGREEMENT: Duration = Duration::from_millis(20);
+
+/// ... and so often: changes reach all within a second or two.
+const MAX_HANDOVERS: u32 = 100;
+
+/// What became of one try.
+enum Tried {
+    Answered(Response<Answer>),
+    Refused,
+    Lost(Arc<str>, Fault),
+    Late(GatewayError),
+}
+
+/// What was tried so far.
+#[derive(Default)]
+struct Tries {
+    place: Option<u64>,
+    lost: u32,
+    refused: u32,
+    handed: u32,
+}
+
+impl Gateway {
+    /// Brings a request to a replica and returns its answer.
+    pub(super) async fn carry(
+        &self,
+        call: Call,
+        mut held: Held,
+    ) -> Result<Response<Answer>, GatewayError> {
+        let mut tries = Tries::default();
+        let carried = self.try_all(&call, &mut held, &mut tries).await;
+        carried.inspect_err(|error| match error {
+            // Counted as refused, or by the gateway that owns the queue.
+            GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) => {}
+            _ => call.line.count_failed(),
+        })
+    }
+
+    async fn try_all(
+        &self,
+        call: &Call,
+        held: &mut Held,
+        tries: &mut Tries,
+    ) -> Result<Response<Answer>, GatewayError> {
+        let is_whole = held.is_whole();
+        loop {
+            let admitted = call.line.admit(call.ask(tries.place, held.size())).await?;
+            let tried = match admitted {
+                Admitted::Elsewhere(owner) => self.hand_over(call, held, owner).await,
+                Admitted::Here(credit) => {
+                    tries.place = Some(credit.place);
+                    try_replica(call, held, credit, is_whole && tries.refused < MAX_REFUSALS).await
+                }
+            };
+            match tried {
+                Tried::Answered(response) => return Ok(response),
+                Tried::Late(error) => return Err(error),
+                Tried::Refused => {
+                    tries.refused += 1;
+                    tries.handed += 1;
+                    if tries.handed > MAX_HANDOVERS || !is_whole {
+                        return Err(GatewayError::NotOwner(call.line.name.to_string()));
+                    }
+                }
+                Tried::Lost(replica, fault) => {
+                    tries.lost += 1;
+                    if tries.lost > MAX_REPLAYS || !is_whole {
+                        return Err(GatewayError::Lost {
+                            revision: call.line.name.to_string(),
+                            tries: tries.lost,
+                            replica,
+                            because: fault.because,
+                        });
+                    }
+                }
+            }
+            self.requests.count_replay();
+        }
+    }
+
+    async fn hand_over(&self, call: &Call, held: &mut Held, owner: u32) -> Tried {
+        let peer = self.view.load().peers.get(owner as usize).cloned();
+        let Some(peer) = peer else {
+            tokio::time::sleep(DISAGREEMENT).await;
+            return Tried::Refused;
+        };
+        let sending = peer.send(call.wire, call.to_gateway(held.outgoing()));
+        let reply = tokio::select! {
+            biased;
+            reply = sending => reply,
+            () = until(call.deadline) => return late(call, &peer.name, call.arrived),
+        };
+        match reply {
+            Ok(reply) if codec::is_unserved(reply.response.headers()) => {
+                tokio::time::sleep(DISAGREEMENT).await;
+                Tried::Refused
+            }
+            Ok(Reply { response, carrier }) => {
+                let (mut parts, body) = response.into_parts();
+                headers::strip(&mut parts.headers);
+                parts.version = Version::HTTP_11;
+                let relay = Relay::new(body, carrier, call.wire, call.deadline, End::Gateway);
+                let answer = Answer::Relayed(Box::new(relay));
+                Tried::Answered(Response::from_parts(parts, answer))
+            }
+            Err(fault) => {
+                tokio::time::sleep(DISAGREEMENT).await;
+                Tried::Lost(peer.name.clone(), fault)
+            }
+        }
+    }
+}
+
+async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: bool) -> Tried {
+    let upstream = Arc::clone(&credit.upstream);
+    let sending = upstream.send(call.wire, call.to_replica(held.outgoing()));
+    let reply = tokio::select! {
+        biased;
+        reply = sending => reply,
+        () = upstream.lost.cancelled() => Err(Fault::new("it is gone")),
+        () = until(call.deadline) => {
+            let since = credit.since;
+            credit.settle(Outcome::Abandoned, Verdict::Open);
+            return late(call, &upstream.name, since);
+        }
+    };
+    match reply {
+        Ok(reply) if may_wait && codec::is_refusal(call.wire, &reply.response) => {
+            learn(&credit, reply.response.headers());
+            credit.settle(Outcome::Refused, Verdict::Open);
+            Tried::Refused
+        }
+        Ok(reply) => Tried::Answered(relayed(call, credit, reply)),
+        Err(fault) => {
+            credit.settle(Outcome::Failed, Verdict::Open);
+            Tried::Lost(upstream.name.clone(), fault)
+        }
+    }
+}
+
+fn relayed(call: &Call, credit: Credit, reply: Reply) -> Response<Answer> {
+    let Reply { response, carrier } = reply;
+    let verdict = codec::verdict(call.wire, &response);
+    let (mut parts, body) = response.into_parts();
+    headers::strip(&mut parts.headers);
+    parts.version = Version::HTTP_11;
+    let is_whole_story = verdict != Verdict::Open;
+    if is_whole_story {
+        learn(&credit, &parts.headers);
+        headers::add_timing(&mut parts.headers, credit.queued);
+    }
+    parts
+        .headers
+        .insert(headers::REVISION, call.line.header.clone());
+    let end = End::Replica { credit, verdict };
+    let relay = Relay::new(body, carrier, call.wire, call.deadline, end);
+    Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
+}
+
+fn late(call: &Call, replica: &Arc<str>, since: std::time::Instant) -> Tried {
+    Tried::Late(GatewayError::LateAtReplica {
+        revision: call.line.name.to_string(),
+        replica: Arc::clone(replica),
+        queued: since.saturating_duration_since(call.arrived),
+        waited: now().saturating_duration_since(since),
+    })
+}

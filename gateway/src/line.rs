@@ -1,0 +1,373 @@
+//! One revision's desk in service: requests wait here in their own tasks, and credits are given back
+//! whatever becomes of those that hold them.
+
+mod credit;
+mod spot;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::sync::{Notify, oneshot};
+use weir_cluster::{Activity, Failure, RevisionName};
+
+use crate::clock::now;
+use crate::desk::{Desk, Entered, Entry, Granted, Origin, Room, Seating, Turn, Turns};
+use crate::error::GatewayError;
+use crate::shares::Crowd;
+use crate::upstream::Upstream;
+pub(crate) use credit::{Credit, Verdict};
+use spot::Spot;
+
+/// A revision that this gateway routes to.
+pub(crate) struct Line {
+    pub(crate) name: RevisionName,
+    /// The value of the response header.
+    pub(crate) header: http::HeaderValue,
+    state: Mutex<State>,
+    /// Told when a request meets the revision at zero.
+    pulse: Arc<Notify>,
+}
+
+struct State {
+    desk: Desk<Arc<Upstream>, Waiter>,
+    activity: Activity,
+    in_flight: u32,
+    level: Level,
+    failure: Option<Failure>,
+    /// What was last reported; none after a change.
+    reported: Option<Arc<Activity>>,
+    /// Whether a task waits for replicas that rest.
+    alarm: Alarm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    Off,
+    Set,
+}
+
+/// Whether a revision sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// No replica runs or is asked for.
+    Zero,
+    /// Some do, or will.
+    Up,
+}
+
+/// What is known of a revision from outside.
+pub(crate) struct Standing {
+    pub(crate) room: Room,
+    pub(crate) crowd: Crowd,
+    pub(crate) replicas: Vec<Seating<Arc<Upstream>>>,
+    pub(crate) level: Level,
+    pub(crate) failure: Option<Failure>,
+}
+
+struct Waiter {
+    tell: oneshot::Sender<Turned>,
+    since: Instant,
+}
+
+enum Turned {
+    Go(Credit),
+    Elsewhere(u32),
+    NotOwner,
+}
+
+/// Who asks for a credit, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) place: Option<u64>,
+    pub(crate) bytes: usize,
+    pub(crate) origin: Origin,
+    pub(crate) arrived: Instant,
+    pub(crate) deadline: Option<Instant>,
+    /// The longest wait while there is no replica at all.
+    pub(crate) activation: Duration,
+}
+
+/// What became of that.
+pub(crate) enum Admitted {
+    /// A replica takes it.
+    Here(Credit),
+    /// Another gateway, by its index, has the queue.
+    Elsewhere(u32),
+}
+
+type Told = SmallVec<[(oneshot::Sender<Turned>, Turned); 1]>;
+
+/// Nobody waits longer, whatever the deadlines: clients that wait for hours have long forgotten.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+impl Line {
+    pub(crate) fn new(name: RevisionName, room: Room, pulse: Arc<Notify>) -> Self {
+        // A revision's name is a DNS label.
+        let header = http::HeaderValue::from_str(name.as_str());
+        Self {
+            name,
+            header: header.unwrap_or(http::HeaderValue::from_static("")),
+            state: Mutex::new(State {
+                desk: Desk::new(room),
+                activity: Activity::default(),
+                in_flight: 0,
+                level: Level::Up,
+                failure: None,
+                reported: None,
+                alarm: Alarm::Off,
+            }),
+            pulse,
+        }
+    }
+
+    /// Waits for a credit.
+    ///
+    /// # Errors
+    /// A full queue, a deadline that passes, no replica in time.
+    pub(crate) async fn admit(self: &Arc<Self>, ask: Ask) -> Result<Admitted, GatewayError> {
+        let (place, turn) = match self.enter(&ask)? {
+            Arrived::Admitted(admitted) => return Ok(admitted),
+            Arrived::Waits(place, turn) => (place, turn),
+        };
+        let mut spot = Spot::new(self, place, turn);
+        let last = ask.deadline.unwrap_or(ask.arrived + LONGEST_WAIT);
+        let mut check = ask.arrived + ask.activation;
+        loop {
+            let wait = tokio::time::timeout_at(last.min(check).into(), spot.turn());
+            match wait.await {
+                Ok(Some(Turned::Go(credit))) => return Ok(Admitted::Here(credit)),
+                Ok(Some(Turned::Elsewhere(owner))) => return Ok(Admitted::Elsewhere(owner)),
+                Ok(Some(Turned::NotOwner)) => return Err(self.not_owner()),
+                // The desk found that its deadline has passed.
+                Ok(None) => return Err(self.late(&ask, place)),
+                Err(_) if now() >= last => return Err(self.late(&ask, place)),
+                Err(_) => self.check_replicas(&ask)?,
+            }
+            check += ask.activation.max(MIN_ACTIVATION);
+        }
+    }
+
+    fn enter(self: &Arc<Self>, ask: &Ask) -> Result<Arrived, GatewayError> {
+        let at = now();
+        let entry = Entry {
+            place: ask.place,
+            bytes: ask.bytes,
+            deadline: ask.deadline,
+            origin: ask.origin,
+        };
+        let mut turn = None;
+        let mut state = self.state.lock();
+        let entered = state.desk.enter(entry, at, || {
+            let (tell, told) = oneshot::channel();
+            turn = Some(told);
+            let since = ask.arrived;
+            Waiter { tell, since }
+        });
+        let is_new = ask.place.is_none();
+        match (entered, turn) {
+            (Entered::Granted(granted), _) => {
+                state.arrive(is_new);
+                let credit = state.credit(self, granted, ask.arrived, at);
+                Ok(Arrived::Admitted(Admitted::Here(credit)))
+            }
+            (Entered::Waits(place), Some(turn)) => {
+                state.arrive(is_new);
+                if state.wakes(is_new) {
+                    self.pulse.notify_one();
+                }
+                Ok(Arrived::Waits(place, turn))
+            }
+            (Entered::Elsewhere(owner), _) => Ok(Arrived::Admitted(Admitted::Elsewhere(owner))),
+            (Entered::Full(room), _) => {
+                state.arrive(is_new);
+                state.activity.refused += 1;
+                Err(GatewayError::QueueFull {
+                    revision: self.name.to_string(),
+                    requests: room.requests,
+                    bytes: room.bytes,
+                })
+            }
+            (Entered::NotOwner | Entered::Waits(_), _) => Err(self.not_owner()),
+        }
+    }
+
+    /// Takes what is new about the revision.
+    pub(crate) fn update(self: &Arc<Self>, standing: Standing) {
+        let mut state = self.state.lock();
+        let Standing {
+            room,
+            crowd,
+            replicas,
+            level,
+            failure,
+        } = standing;
+        (state.level, state.failure) = (level, failure);
+        let (lost, turns) = state.desk.update(room, crowd, replicas, now());
+        let told = state.told(self, turns);
+        drop(state);
+        for upstream in lost {
+            upstream.lost.cancel();
+        }
+        tell(told);
+    }
+
+    /// Takes a replica's word for how much it takes at once.
+    pub(crate) fn report_capacity(self: &Arc<Self>, upstream: &Arc<Upstream>, capacity: u32) {
+        if !upstream.note_capacity(capacity) {
+            return;
+        }
+        let mut state = self.state.lock();
+        let Some(key) = state.desk.key_of(upstream) else {
+            return;
+        };
+        let turns = state.desk.report(key, capacity, now());
+        let told = state.told(self, turns);
+        drop(state);
+        tell(told);
+    }
+
+    /// The replicas that are known, each with its requests in flight and the most it may have.
+    pub(crate) fn replicas(&self) -> Vec<(Arc<Upstream>, u32, u32)> {
+        let state = self.state.lock();
+        let seats = state.desk.seats();
+        seats
+            .map(|(upstream, in_flight, most)| (Arc::clone(upstream), in_flight, most))
+            .collect()
+    }
+
+    /// Whether a request would be taken or waited for: some replica takes requests, or none has to.
+    pub(crate) fn is_serving(&self) -> bool {
+        let state = self.state.lock();
+        state.desk.is_open() || (state.level == Level::Zero && state.failure.is_none())
+    }
+
+    /// Why no replica became ready, if the platform said so.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.state.lock().failure.clone()
+    }
+
+    /// All that happened, and what is so now.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        let mut state = self.state.lock();
+        let queued = state.desk.queued().requests;
+        if queued == 0
+            && let Some(reported) = &state.reported
+        {
+            return Arc::clone(reported);
+        }
+        state.activity.queued = queued as u32;
+        state.activity.in_flight = state.in_flight;
+        let waited = state
+            .desk
+            .oldest()
+            .map(|oldest| now().saturating_duration_since(oldest.since));
+        state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
+        let reported = Arc::new(state.activity.clone());
+        state.reported = Some(Arc::clone(&reported));
+        reported
+    }
+
+    /// Counts a request that failed without a credit.
+    pub(crate) fn count_failed(&self) {
+        let mut state = self.state.lock();
+        state.activity.failed += 1;
+        state.reported = None;
+    }
+
+    fn check_replicas(&self, ask: &Ask) -> Result<(), GatewayError> {
+        let state = self.state.lock();
+        if state.desk.is_open() {
+            return Ok(());
+        }
+        let because = match &state.failure {
+            Some(failure) => format!("{}: {}", failure.reason.label(), failure.message),
+            None => "its replicas are still starting".to_owned(),
+        };
+        Err(GatewayError::NotReady {
+            revision: self.name.to_string(),
+            waited: now().saturating_duration_since(ask.arrived),
+            because,
+        })
+    }
+
+    fn late(&self, ask: &Ask, place: u64) -> GatewayError {
+        GatewayError::LateInQueue {
+            revision: self.name.to_string(),
+            waited: now().saturating_duration_since(ask.arrived),
+            ahead: self.state.lock().desk.ahead(place),
+        }
+    }
+
+    fn not_owner(&self) -> GatewayError {
+        GatewayError::NotOwner(self.name.to_string())
+    }
+
+    fn leave(&self, place: u64) {
+        let mut state = self.state.lock();
+        state.desk.leave(place);
+        state.reported = None;
+    }
+}
+
+/// A service that sets no time at all to wake up still gets this long: less than a probe takes would
+/// only spin.
+const MIN_ACTIVATION: Duration = Duration::from_millis(100);
+
+enum Arrived {
+    Admitted(Admitted),
+    Waits(u64, oneshot::Receiver<Turned>),
+}
+
+impl State {
+    fn arrive(&mut self, is_new: bool) {
+        self.activity.arrivals += u64::from(is_new);
+        self.reported = None;
+    }
+
+    /// Counts a request that waits at zero; whether it is the first, whom nobody was told of.
+    fn wakes(&mut self, is_new: bool) -> bool {
+        if self.level == Level::Zero {
+            self.activity.woken += u64::from(is_new);
+        }
+        self.level == Level::Zero && self.desk.queued().requests == 1
+    }
+
+    fn credit(
+        &mut self,
+        line: &Arc<Line>,
+        granted: Granted<Arc<Upstream>>,
+        arrived: Instant,
+        at: Instant,
+    ) -> Credit {
+        self.in_flight += 1;
+        self.reported = None;
+        let queued = at.saturating_duration_since(arrived);
+        self.activity.queue_delay.record(queued);
+        Credit::new(line, granted, queued, at)
+    }
+
+    fn told(&mut self, line: &Arc<Line>, turns: Turns<Arc<Upstream>, Waiter>) -> Told {
+        let at = now();
+        self.reported = None;
+        let tell = |turn: Turn<Arc<Upstream>, Waiter>| match turn {
+            Turn::Go(waiter, granted) => {
+                let credit = self.credit(line, granted, waiter.since, at);
+                Some((waiter.tell, Turned::Go(credit)))
+            }
+            Turn::Elsewhere(waiter, owner) => Some((waiter.tell, Turned::Elsewhere(owner))),
+            Turn::NotOwner(waiter) => Some((waiter.tell, Turned::NotOwner)),
+            // Its task sees that nobody will tell it.
+            Turn::Late(_) => None,
+        };
+        turns.into_iter().filter_map(tell).collect()
+    }
+}
+
+/// Never under the lock: whoever left meanwhile gives its credit back right here.
+fn tell(told: Told) {
+    for (waiter, turned) in told {
+        drop(waiter.send(turned));
+    }
+}

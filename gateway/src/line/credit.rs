@@ -1,0 +1,139 @@
+//! A credit that is being used.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Alarm, Line, tell};
+use crate::clock::{now, until};
+use crate::desk::{Granted, Outcome, SeatKey};
+use crate::upstream::Upstream;
+
+/// Permission to have a request at a replica. Dropped, it is given back as abandoned.
+pub(crate) struct Credit {
+    line: Arc<Line>,
+    key: SeatKey,
+    /// The request's place in the order, for when it has to come back.
+    pub(crate) place: u64,
+    pub(crate) upstream: Arc<Upstream>,
+    /// From the request's arrival to this credit.
+    pub(crate) queued: Duration,
+    pub(crate) since: Instant,
+    open: bool,
+}
+
+/// How a request ended, for the counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not by an error of ours or the replica's.
+    Succeeded,
+    /// By such an error.
+    Failed,
+    /// It did not end yet, or nobody waits for its end.
+    Open,
+}
+
+impl Credit {
+    pub(super) fn new(
+        line: &Arc<Line>,
+        granted: Granted<Arc<Upstream>>,
+        queued: Duration,
+        since: Instant,
+    ) -> Self {
+        Self {
+            line: Arc::clone(line),
+            key: granted.key,
+            place: granted.place,
+            upstream: granted.replica,
+            queued,
+            since,
+            open: true,
+        }
+    }
+
+    pub(crate) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    /// The replica answered to the end.
+    pub(crate) fn answered(self, verdict: Verdict) {
+        let took = now().saturating_duration_since(self.since);
+        self.settle(Outcome::Answered(took), verdict);
+    }
+
+    /// Gives it back.
+    pub(crate) fn settle(mut self, outcome: Outcome, verdict: Verdict) {
+        self.close(outcome, verdict);
+    }
+
+    /// Counts a batch that the replica reports.
+    pub(crate) fn record_batch(&self, size: u32, took: Duration) {
+        let mut state = self.line.state.lock();
+        state.activity.batches.record(size, took);
+    }
+
+    fn close(&mut self, outcome: Outcome, verdict: Verdict) {
+        self.open = false;
+        let at = now();
+        let mut state = self.line.state.lock();
+        match verdict {
+            Verdict::Succeeded => state.activity.succeeded += 1,
+            Verdict::Failed => state.activity.failed += 1,
+            Verdict::Open => {}
+        }
+        if let Outcome::Answered(took) = outcome {
+            state.activity.service_time.record(took);
+        }
+        state.in_flight = state.in_flight.saturating_sub(1);
+        let turns = state.desk.settle(self.key, outcome, at);
+        let told = state.told(&self.line, turns);
+        let rests = state.desk.next_rested(at).is_some();
+        let is_alarm_new = rests && state.alarm == Alarm::Off;
+        if is_alarm_new {
+            state.alarm = Alarm::Set;
+        }
+        drop(state);
+        tell(told);
+        if is_alarm_new {
+            tokio::spawn(Arc::clone(&self.line).serve_rested());
+        }
+    }
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        if self.open {
+            self.close(Outcome::Abandoned, Verdict::Open);
+        }
+    }
+}
+
+impl Line {
+    /// Gives credits of replicas that rested to those who wait, until none rests any more.
+    async fn serve_rested(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let next = state.desk.next_rested(now());
+                if next.is_none() {
+                    state.alarm = Alarm::Off;
+                }
+                next
+            };
+            if next.is_some() {
+                until(next).await;
+            }
+            self.serve();
+            if next.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn serve(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let turns = state.desk.serve(now());
+        let told = state.told(self, turns);
+        drop(state);
+        tell(told);
+    }
+}

@@ -1,0 +1,89 @@
+//! Calls to the server as a whole, where one machine's services are served under one address: the
+//! gateway answers for all of them.
+
+mod grpc;
+mod http;
+
+use ::http::{Method, Response};
+use weir_cluster::{Destination, Route};
+use weir_protocol::rest::Health;
+
+use crate::answer::Answer;
+use crate::error::GatewayError;
+use crate::view::View;
+use crate::wire::Wire;
+
+/// What it calls itself.
+const NAME: &str = "weir";
+
+/// The answer, or the refusal of a call that only one runtime can answer; `None` for every other call.
+pub(crate) fn answer(
+    view: &View,
+    wire: Wire,
+    method: &Method,
+    path: &str,
+) -> Option<Result<Response<Answer>, GatewayError>> {
+    match wire {
+        Wire::Http => http::answer(view, method, path),
+        Wire::Grpc => grpc::answer(view, path),
+    }
+}
+
+/// Whether requests to this service would be answered: each revision that has a share has a replica, or
+/// sleeps and can be woken.
+fn health(view: &View, route: &Route) -> Health {
+    let is_serving = match &route.destination {
+        Destination::Nowhere(_) => false,
+        Destination::Split(split) => split.targets().iter().all(|target| {
+            let line = view.lines.get(&target.revision);
+            target.weight == 0 || line.is_some_and(|line| line.is_serving())
+        }),
+    };
+    match is_serving {
+        true => Health::Up,
+        false => Health::Down,
+    }
+}
+
+/// The models that can be asked for by name, with their services' health and why it is bad.
+fn models(view: &View) -> Vec<(String, Health, Option<String>)> {
+    let routes = view.snapshot.routes.as_slice().iter();
+    let named = routes.filter_map(|route| Some((route.model.as_deref()?, route)));
+    named
+        .map(|(model, route)| {
+            let health = health(view, route);
+            let reason = match health {
+                Health::Up => None,
+                Health::Down => reason(view, route),
+            };
+            (model.to_owned(), health, reason)
+        })
+        .collect()
+}
+
+fn reason(view: &View, route: &Route) -> Option<String> {
+    if let Destination::Nowhere(because) = &route.destination {
+        return Some(because.to_string());
+    }
+    let lines = route.revisions().filter_map(|name| view.lines.get(name));
+    let mut failures = lines.filter_map(|line| line.failure());
+    failures.next().map(|failure| failure.message.to_string())
+}
+
+/// Ready when every service is.
+fn ready(view: &View) -> Health {
+    let mut routes = view.snapshot.routes.as_slice().iter();
+    match routes.all(|route| health(view, route) == Health::Up) {
+        true => Health::Up,
+        false => Health::Down,
+    }
+}
+
+/// The index's word for a health.
+fn state(health: Health) -> String {
+    match health {
+        Health::Up => "READY",
+        Health::Down => "UNAVAILABLE",
+    }
+    .to_owned()
+}

@@ -1,0 +1,50 @@
+//! Over gRPC.
+
+use http::Response;
+use weir_protocol::grpc::proto;
+use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
+use weir_protocol::rest::Health;
+
+use super::{NAME, models, ready, state};
+use crate::answer::Answer;
+use crate::codec::grpc::message;
+use crate::error::GatewayError;
+use crate::view::View;
+
+const SERVICE: &str = "/inference.GRPCInferenceService/";
+
+pub(super) fn answer(view: &View, path: &str) -> Option<Result<Response<Answer>, GatewayError>> {
+    let rpc = path.strip_prefix(SERVICE)?;
+    let response = match rpc {
+        "ServerLive" => message(&proto::ServerLiveResponse { live: true }),
+        "ServerReady" => message(&proto::ServerReadyResponse {
+            ready: ready(view) == Health::Up,
+        }),
+        "ServerMetadata" => message(&proto::ServerMetadataResponse {
+            name: NAME.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: vec!["model_repository".to_owned()],
+        }),
+        "RepositoryIndex" => message(&index(view)),
+        "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" | "LogSettings" => {
+            return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
+        }
+        _ if rpc.contains("SharedMemory") => {
+            return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
+        }
+        _ => return None,
+    };
+    Some(Ok(response))
+}
+
+fn index(view: &View) -> proto::RepositoryIndexResponse {
+    let entry = |(name, health, reason): (String, Health, Option<String>)| ModelIndex {
+        name,
+        version: String::new(),
+        state: state(health),
+        reason: reason.unwrap_or_default(),
+    };
+    proto::RepositoryIndexResponse {
+        models: models(view).into_iter().map(entry).collect(),
+    }
+}

@@ -1,0 +1,217 @@
+//! What scrapers see. Revisions' counts are read from the same place as the reports, when asked for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use weir_cluster::{Activity, RevisionName};
+
+use crate::gateway::Gateway;
+use crate::wire::Wire;
+
+/// Requests of the port, whatever became of them.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    http: AtomicU64,
+    grpc: AtomicU64,
+    unrouted: AtomicU64,
+    replays: AtomicU64,
+}
+
+impl Requests {
+    pub(crate) fn count(&self, wire: Wire) {
+        let counter = match wire {
+            Wire::Http => &self.http,
+            Wire::Grpc => &self.grpc,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One that leads to no revision.
+    pub(crate) fn count_unrouted(&self) {
+        self.unrouted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One that is sent again.
+    pub(crate) fn count_replay(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn register(gateway: &Arc<Gateway>, registry: &mut Registry) {
+    let gateway = Arc::downgrade(gateway);
+    registry.register_collector(Box::new(Counts { gateway }));
+}
+
+#[derive(Debug)]
+struct Counts {
+    gateway: Weak<Gateway>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.options.name;
+        f.debug_struct("Gateway")
+            .field("name", name)
+            .finish_non_exhaustive()
+    }
+}
+
+type Rows = Vec<(RevisionName, Arc<Activity>)>;
+
+impl Collector for Counts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(gateway) = self.gateway.upgrade() else {
+            return Ok(());
+        };
+        let view = gateway.view.load();
+        let lines = view.lines.iter();
+        let mut rows: Rows = lines
+            .map(|(name, line)| (name.clone(), line.activity()))
+            .collect();
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        port(&mut encoder, &gateway)?;
+        counters(&mut encoder, &rows)?;
+        gauges(&mut encoder, &rows)?;
+        delays(&mut encoder, &rows)
+    }
+}
+
+fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fmt::Error> {
+    let requests = &gateway.requests;
+    let name = "weir_gateway_requests";
+    let counter = ConstCounter::new(0_u64);
+    let mut family = encoder.encode_descriptor(
+        name,
+        "Requests that came, by protocol.",
+        None,
+        counter.metric_type(),
+    )?;
+    for (wire, count) in [(Wire::Http, &requests.http), (Wire::Grpc, &requests.grpc)] {
+        let labels = [("protocol", wire.label())];
+        ConstCounter::new(count.load(Ordering::Relaxed)).encode(family.encode_family(&labels)?)?;
+    }
+    for (name, help, count) in [
+        (
+            "weir_gateway_unrouted",
+            "Requests that lead to no revision.",
+            &requests.unrouted,
+        ),
+        (
+            "weir_gateway_replays",
+            "Times that a request was sent again.",
+            &requests.replays,
+        ),
+    ] {
+        let counter = ConstCounter::new(count.load(Ordering::Relaxed));
+        counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+    }
+    let name = "weir_gateway_buffered";
+    let help = "Bytes of request bodies that are kept to be sent again.";
+    let gauge = ConstGauge::new(i64::try_from(gateway.buffers.held()).unwrap_or(i64::MAX));
+    let bytes = Some(&Unit::Bytes);
+    gauge.encode(encoder.encode_descriptor(name, help, bytes, gauge.metric_type())?)
+}
+
+fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
+    let counts: [(&str, &str, fn(&Activity) -> u64); 5] = [
+        (
+            "weir_revision_requests",
+            "Requests that came, refused ones included.",
+            |a| a.arrivals,
+        ),
+        (
+            "weir_revision_succeeded",
+            "Requests that were answered well.",
+            |a| a.succeeded,
+        ),
+        (
+            "weir_revision_failed",
+            "Requests that ended with an error of the gateway or the replica.",
+            |a| a.failed,
+        ),
+        (
+            "weir_revision_refused",
+            "Requests that found the queue full.",
+            |a| a.refused,
+        ),
+        (
+            "weir_revision_woken",
+            "Requests that met the revision at zero.",
+            |a| a.woken,
+        ),
+    ];
+    for (name, help, count) in counts {
+        let kind = ConstCounter::new(0_u64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (revision, activity) in rows {
+            let counter = ConstCounter::new(count(activity));
+            counter.encode(family.encode_family(&labels(revision))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
+    let gauges: [(&str, &str, fn(&Activity) -> u32); 2] = [
+        (
+            "weir_revision_queued",
+            "Requests that wait for a replica.",
+            |a| a.queued,
+        ),
+        (
+            "weir_revision_in_flight",
+            "Requests that are at a replica.",
+            |a| a.in_flight,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let kind = ConstGauge::new(0_i64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (revision, activity) in rows {
+            let gauge = ConstGauge::new(i64::from(value(activity)));
+            gauge.encode(family.encode_family(&labels(revision))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sums, whose rates over that of the counts are means; quantiles are in the JSON snapshot.
+fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
+    let sums: [(&str, &str, fn(&Activity) -> u64); 2] = [
+        (
+            "weir_revision_queue_delay_us",
+            "Microseconds that requests waited for a replica.",
+            |a| a.queue_delay.sum_us(),
+        ),
+        (
+            "weir_revision_service_time_us",
+            "Microseconds that requests were at a replica.",
+            |a| a.service_time.sum_us(),
+        ),
+    ];
+    for (name, help, sum) in sums {
+        let kind = ConstCounter::new(0_u64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (revision, activity) in rows {
+            let counter = ConstCounter::new(sum(activity));
+            counter.encode(family.encode_family(&labels(revision))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn labels(revision: &RevisionName) -> [(&'static str, &str); 3] {
+    let service = revision.service();
+    [
+        ("namespace", service.namespace()),
+        ("service", service.name()),
+        ("revision", revision.as_str()),
+    ]
+}

@@ -1,0 +1,46 @@
+//! What a gateway is configured with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::route::Scope;
+
+/// What a gateway is configured with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its name among the gateways.
+    pub name: Arc<str>,
+    /// Whether it serves one machine.
+    pub scope: Scope,
+    /// The most bytes of one request's body that are kept so that it can be sent again:
+    /// `--request-buffer`. What is longer streams, and is sent once.
+    pub request_buffer: usize,
+    /// The most bytes of all bodies together that are kept so.
+    pub all_buffers: usize,
+    /// The most bytes of bodies that wait for one revision.
+    pub queue_bytes: usize,
+    /// The longest pause inside a request's body.
+    pub body_idle: Duration,
+    /// The longest time for a request's head, idle time before it included.
+    pub header_timeout: Duration,
+    /// Connections at once; more wait to be accepted.
+    pub max_connections: usize,
+}
+
+impl Options {
+    /// Defaults: 64 MiB for a request, as the runtime's largest body is; 1 GiB for all, half of which
+    /// one revision may hold; the runtime's own timeouts.
+    #[must_use]
+    pub fn new(name: &str, scope: Scope) -> Self {
+        Self {
+            name: name.into(),
+            scope,
+            request_buffer: 64 << 20,
+            all_buffers: 1 << 30,
+            queue_bytes: 512 << 20,
+            body_idle: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(75),
+            max_connections: 16_384,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Request bodies on their way to a replica.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use smallvec::SmallVec;
+
+/// Buffers that were received; mostly one.
+pub(crate) type Chunks = SmallVec<[Bytes; 2]>;
+
+/// What was kept of a body, and perhaps the rest that still comes.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    chunks: Chunks,
+    next: usize,
+    trailers: Option<HeaderMap>,
+    rest: Option<Incoming>,
+}
+
+impl Outgoing {
+    pub(crate) fn empty() -> Self {
+        Self::whole(Chunks::new(), None)
+    }
+
+    /// A body that was received whole.
+    pub(crate) fn whole(chunks: Chunks, trailers: Option<HeaderMap>) -> Self {
+        Self {
+            chunks,
+            next: 0,
+            trailers,
+            rest: None,
+        }
+    }
+
+    /// A body of which the rest still comes.
+    pub(crate) fn streaming(chunks: Chunks, rest: Incoming) -> Self {
+        Self {
+            rest: Some(rest),
+            ..Self::whole(chunks, None)
+        }
+    }
+
+    /// The same body from its beginning, if all of it is here.
+    pub(crate) fn again(&self) -> Option<Self> {
+        match &self.rest {
+            None => Some(Self::whole(self.chunks.clone(), self.trailers.clone())),
+            Some(_) => None,
+        }
+    }
+
+    fn buffered(&self) -> u64 {
+        let left = self.chunks.get(self.next..).unwrap_or_default();
+        left.iter().map(|chunk| chunk.len() as u64).sum()
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(chunk) = self.chunks.get(self.next).cloned() {
+            self.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        match &mut self.rest {
+            Some(rest) => Pin::new(rest).poll_frame(context),
+            None => Poll::Ready(self.trailers.take().map(|t| Ok(Frame::trailers(t)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_sent = self.next >= self.chunks.len() && self.trailers.is_none();
+        is_sent && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let buffered = self.buffered();
+        let rest = match &self.rest {
+            Some(rest) => rest.size_hint(),
+            None => SizeHint::with_exact(0),
+        };
+        let mut hint = SizeHint::new();
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(buffered + upper);
+        }
+        hint.set_lower(buffered + rest.lower());
+        hint
+    }
+}

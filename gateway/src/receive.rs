@@ -1,0 +1,185 @@
+//! Request bodies as they come, kept so that they can be sent again.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::buffers::{Buffers, Grown, Portion};
+use crate::error::GatewayError;
+use crate::outgoing::{Chunks, Outgoing};
+
+/// How much of a body is waited for before its request goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// All of it.
+    Whole,
+    /// At least this many bytes, then what comes within a moment: it may be a stream whose sender waits
+    /// for an answer.
+    Message,
+    /// Nothing: it is a stream.
+    Nothing,
+}
+
+/// Bounds of what is kept.
+pub(crate) struct Limits<'a> {
+    pub(crate) size: usize,
+    pub(crate) idle: Duration,
+    pub(crate) buffers: &'a Buffers,
+}
+
+/// A body as far as it was received.
+pub(crate) struct Held {
+    pub(crate) chunks: Chunks,
+    trailers: Option<HeaderMap>,
+    rest: Option<Incoming>,
+    portion: Portion,
+    size: usize,
+}
+
+/// A unary call's end may come just after its message.
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// The length of the prefix of a gRPC message: a flag and four bytes of length.
+const PREFIX: usize = 5;
+
+enum Piece {
+    Whole,
+    Partial,
+}
+
+impl Held {
+    /// Reads until the body ends, outgrows the bounds, or `patience` is over.
+    pub(crate) async fn receive(
+        mut body: Incoming,
+        patience: Patience,
+        limits: &Limits<'_>,
+    ) -> Result<Self, GatewayError> {
+        let mut held = Self {
+            chunks: Chunks::new(),
+            trailers: None,
+            rest: None,
+            portion: limits.buffers.portion(),
+            size: 0,
+        };
+        let is_large = body.size_hint().lower() > limits.size as u64;
+        let is_read = match (
+            is_large || patience == Patience::Nothing,
+            body.is_end_stream(),
+        ) {
+            (_, true) => true,
+            (true, false) => false,
+            (false, false) => matches!(held.read(&mut body, patience, limits).await?, Piece::Whole),
+        };
+        if !is_read {
+            held.rest = Some(body);
+        }
+        Ok(held)
+    }
+
+    async fn read(
+        &mut self,
+        body: &mut Incoming,
+        patience: Patience,
+        limits: &Limits<'_>,
+    ) -> Result<Piece, GatewayError> {
+        loop {
+            let has_message = patience == Patience::Message && self.has_message();
+            let pause = if has_message { MOMENT } else { limits.idle };
+            let frame = match tokio::time::timeout(pause, body.frame()).await {
+                Ok(frame) => frame,
+                Err(_) if has_message => return Ok(Piece::Partial),
+                Err(_) => {
+                    let pause = limits.idle.as_secs_f32();
+                    return Err(GatewayError::Body(format!("stalled for {pause} s")));
+                }
+            };
+            let Some(frame) = frame else {
+                return Ok(Piece::Whole);
+            };
+            let frame = frame.map_err(|error| GatewayError::Body(format!("broke off: {error}")))?;
+            match frame.into_data() {
+                Ok(data) => {
+                    self.size += data.len();
+                    let grown = self.portion.grow(data.len());
+                    self.chunks.push(data);
+                    if self.size > limits.size || grown == Grown::No {
+                        return Ok(Piece::Partial);
+                    }
+                }
+                Err(frame) => self.trailers = frame.into_trailers().ok(),
+            }
+            if body.is_end_stream() {
+                return Ok(Piece::Whole);
+            }
+        }
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The body to send, and whether it can be had again.
+    pub(crate) fn outgoing(&mut self) -> Outgoing {
+        match self.rest.take() {
+            Some(rest) => Outgoing::streaming(std::mem::take(&mut self.chunks), rest),
+            None => Outgoing::whole(self.chunks.clone(), self.trailers.clone()),
+        }
+    }
+
+    /// Whether all of it is here.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// The first bytes, up to `most`, for who has to look into a message.
+    pub(crate) fn head(&self, most: usize) -> Vec<u8> {
+        let mut head = Vec::with_capacity(most.min(self.size));
+        for chunk in &self.chunks {
+            let take = chunk.len().min(most - head.len());
+            head.extend_from_slice(&chunk[..take]);
+        }
+        head
+    }
+
+    /// Whether the first gRPC message is complete.
+    fn has_message(&self) -> bool {
+        let head = self.head(PREFIX);
+        match head[..] {
+            [_, a, b, c, d] => {
+                let length = u32::from_be_bytes([a, b, c, d]) as usize;
+                self.size - PREFIX >= length
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Most of a refused body that is read for nobody, so that its sender comes to read the answer.
+const MAX_DISCARDED: usize = 1 << 20;
+
+/// Some round trips of a slow network: longer nobody is waited for whose request is refused.
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// Reads a body for nobody. What is too large or too slow is left; then the connection ends with the
+/// answer.
+pub(crate) async fn discard(mut body: Incoming) {
+    if body.size_hint().lower() > MAX_DISCARDED as u64 {
+        return;
+    }
+    let read = async {
+        let mut left = MAX_DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let size = frame.data_ref().map_or(0, bytes::Bytes::len);
+            match left.checked_sub(size) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    };
+    // Too slow is as good as read.
+    let _ = tokio::time::timeout(DISCARD_TIME, read).await;
+}

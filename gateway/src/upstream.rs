@@ -1,0 +1,158 @@
+//! Replicas, and other gateways, as this one talks to them.
+
+mod dial;
+pub(crate) mod http1;
+mod http2;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+use weir_cluster::{Endpoints, Gateway, Replica};
+
+use crate::outgoing::Outgoing;
+use crate::wire::Wire;
+
+/// One replica, in one of its lives: one that was started again is another one.
+pub(crate) struct Upstream {
+    pub(crate) name: Arc<str>,
+    restarts: u32,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) plain: http1::Pool,
+    grpc: http2::Channel,
+    /// Cancelled when it is gone: nobody will answer what it has.
+    pub(crate) lost: CancellationToken,
+    /// What it last said that it takes at once; 0 before.
+    capacity: AtomicU32,
+    /// Whether somebody asks, or asked, whether it is ready.
+    probed: AtomicBool,
+    /// Whether it said that it is, before its platform did.
+    proven: AtomicBool,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// A clause.
+    pub(crate) because: String,
+}
+
+/// The head of a response, with a body that still comes.
+pub(crate) struct Reply {
+    pub(crate) response: Response<Incoming>,
+    /// Kept where nobody else drives the connection.
+    pub(crate) carrier: Option<http1::Carrier>,
+}
+
+impl Upstream {
+    pub(crate) fn of_replica(replica: &Replica) -> Self {
+        let (endpoints, restarts) = (replica.endpoints.clone(), replica.restarts);
+        Self::new(replica.name.clone(), endpoints, restarts)
+    }
+
+    pub(crate) fn of_gateway(gateway: &Gateway) -> Self {
+        let serving = Some(gateway.serving.clone());
+        let endpoints = Endpoints {
+            http: serving.clone(),
+            grpc: serving,
+        };
+        Self::new(gateway.name.clone(), endpoints, 0)
+    }
+
+    fn new(name: Arc<str>, endpoints: Endpoints, restarts: u32) -> Self {
+        Self {
+            name,
+            restarts,
+            endpoints,
+            plain: http1::Pool::default(),
+            grpc: http2::Channel::default(),
+            lost: CancellationToken::new(),
+            capacity: AtomicU32::new(0),
+            probed: AtomicBool::new(false),
+            proven: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends a request over a connection of its wire, and waits for the head of the answer.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        wire: Wire,
+        request: Request<Outgoing>,
+    ) -> Result<Reply, Fault> {
+        let address = match wire {
+            Wire::Http => self.endpoints.http.as_ref(),
+            Wire::Grpc => self.endpoints.grpc.as_ref(),
+        };
+        let Some(address) = address else {
+            return Err(Fault::new(format!(
+                "it does not listen for {}",
+                wire.label()
+            )));
+        };
+        match wire {
+            Wire::Http => http1::send(self, address, request).await,
+            Wire::Grpc => self.grpc.send(address, request).await,
+        }
+    }
+
+    /// Whether it is this replica, in this life.
+    pub(crate) fn is(&self, replica: &Replica) -> bool {
+        self.name == replica.name
+            && self.restarts == replica.restarts
+            && self.endpoints == replica.endpoints
+    }
+
+    /// Whether the caller is the first to ask it.
+    pub(crate) fn begins_probe(&self) -> bool {
+        self.endpoints.http.is_some() && !self.probed.swap(true, Ordering::Relaxed)
+    }
+
+    /// It said that it is ready.
+    pub(crate) fn prove(&self) {
+        self.proven.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// Whether this is news of how much it takes at once.
+    pub(crate) fn note_capacity(&self, capacity: u32) -> bool {
+        self.capacity.swap(capacity, Ordering::Relaxed) != capacity
+    }
+}
+
+impl PartialEq for Upstream {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.restarts == other.restarts
+            && self.endpoints == other.endpoints
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fault {
+    pub(crate) fn new(because: impl Into<String>) -> Self {
+        Self {
+            because: because.into(),
+        }
+    }
+
+    /// What hyper says, with its cause, which it leaves out.
+    fn of(error: &hyper::Error) -> Self {
+        match std::error::Error::source(error) {
+            Some(source) => Self::new(format!("{error}: {source}")),
+            None => Self::new(error.to_string()),
+        }
+    }
+}

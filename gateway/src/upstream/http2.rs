@@ -1,0 +1,72 @@
+//! One HTTP/2 connection per replica, for all its gRPC calls.
+
+use std::sync::Arc;
+
+use http::Request;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use weir_cluster::Address;
+
+use super::dial::dial;
+use super::{Fault, Reply};
+use crate::outgoing::Outgoing;
+
+/// As the gateway's own port offers: a common image tensor goes in one window.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 8 << 20;
+
+/// A connection, once there is one.
+#[derive(Default)]
+pub(super) struct Channel {
+    sender: Mutex<Option<SendRequest<Outgoing>>>,
+    /// Who connects holds it; who comes meanwhile waits for that connection instead of making another.
+    dialling: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Channel {
+    pub(super) async fn send(
+        &self,
+        address: &Address,
+        request: Request<Outgoing>,
+    ) -> Result<Reply, Fault> {
+        let mut sender = match self.open() {
+            Some(sender) => sender,
+            None => self.connect(address).await?,
+        };
+        let answer = sender.send_request(request).await;
+        let response = answer.map_err(|error| Fault::of(&error))?;
+        Ok(Reply {
+            response,
+            carrier: None,
+        })
+    }
+
+    fn open(&self) -> Option<SendRequest<Outgoing>> {
+        let sender = self.sender.lock().clone()?;
+        (!sender.is_closed()).then_some(sender)
+    }
+
+    async fn connect(&self, address: &Address) -> Result<SendRequest<Outgoing>, Fault> {
+        let _dialling = self.dialling.lock().await;
+        if let Some(sender) = self.open() {
+            return Ok(sender);
+        }
+        let stream = dial(address).await?;
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        let handshake = builder.handshake(TokioIo::new(stream));
+        let (sender, connection) = handshake.await.map_err(|error| Fault::of(&error))?;
+        // Ends when the last sender and the last stream are gone.
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to a replica ended early");
+            }
+        });
+        *self.sender.lock() = Some(sender.clone());
+        Ok(sender)
+    }
+}

@@ -1,0 +1,300 @@
+//! Replicas that hang, break off, babble, refuse or die; clients that leave or are late.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tokio::net::TcpListener;
+
+use crate::client::{Client, connect, once, post, with};
+use crate::replica::{Manner, Seen, TestReplica};
+use crate::world::{HOST, World, until};
+
+const ECHO: Manner = Manner::Echo(Duration::ZERO);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_is_lost_when_replicas_die_under_load() {
+    let world = Arc::new(World::new(1).await);
+    world.serve_limited(&[100], Some(8), |_| {}).await;
+    let mut replicas = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let replica = TestReplica::start(Manner::Echo(Duration::from_millis(2))).await;
+        world.put(1, name, replica.address).await;
+        replicas.push(Some(replica));
+    }
+    let (stop, sent) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let workers: Vec<_> = (0..16)
+        .map(|i| {
+            tokio::spawn(load(
+                world.address(),
+                i,
+                Arc::clone(&stop),
+                Arc::clone(&sent),
+            ))
+        })
+        .collect();
+    for round in 0..12 {
+        let before = sent.load(Ordering::SeqCst);
+        until("some requests", || {
+            sent.load(Ordering::SeqCst) >= before + 100
+        })
+        .await;
+        let old = replicas[round % 4].take().unwrap();
+        let (address, seen) = (old.address, Arc::clone(&old.seen));
+        drop(old);
+        let before = sent.load(Ordering::SeqCst);
+        until("some more", || sent.load(Ordering::SeqCst) >= before + 100).await;
+        let listener = TcpListener::bind(address).await.unwrap();
+        let again = TestReplica::on(listener, Manner::Echo(Duration::from_millis(2)), seen);
+        replicas[round % 4] = Some(again);
+    }
+    stop.store(true, Ordering::SeqCst);
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}
+
+async fn load(
+    address: std::net::SocketAddr,
+    worker: usize,
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+) {
+    let mut client = Client::new(address);
+    for number in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        let body = format!("{worker}-{number}");
+        let answer = client.send(post(HOST, "/", body.clone())).await.unwrap();
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*body));
+        sent.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn what_a_vanished_replica_had_is_sent_to_another() {
+    let world = World::new(1).await;
+    let (hangs, echoes) = (
+        TestReplica::start(Manner::Hang).await,
+        TestReplica::start(ECHO).await,
+    );
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", hangs.address).await;
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
+    hangs.seen.until_busy(1).await;
+    world.put(1, "b", echoes.address).await;
+    world.take(1, "a").await;
+    let answer = asked.await.unwrap();
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "body"));
+    hangs.seen.until_busy(0).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Reset).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let mut client = connect::<Full<Bytes>>(world.address()).await;
+    let response = client.send_request(post(HOST, "/", "")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.into_body().collect().await.is_err());
+    world
+        .activity(1, |activity| {
+            activity.failed == 1 && activity.in_flight == 0
+        })
+        .await;
+    let good = TestReplica::start(ECHO).await;
+    world.put(1, "b", good.address).await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!(answer.text(), "x");
+}
+
+#[tokio::test]
+async fn garbage_is_tried_elsewhere_and_named_when_there_is_nothing_else() {
+    let world = World::new(1).await;
+    let replica = TestReplica::babbling().await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "babbler", replica.address).await;
+    let answer = once(world.address(), post(HOST, "/", "")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    let text = answer.text();
+    assert!(
+        text.contains("tried 4 times, last replica babbler"),
+        "{text}"
+    );
+    let good = TestReplica::start(ECHO).await;
+    world.put(1, "good", good.address).await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!(answer.text(), "x");
+}
+
+#[tokio::test]
+async fn a_refusal_is_waited_over() {
+    let world = World::new(1).await;
+    let (full, free) = (
+        TestReplica::start(Manner::Refuse).await,
+        TestReplica::start(ECHO).await,
+    );
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", full.address).await;
+    world.put(1, "b", free.address).await;
+    for _ in 0..4 {
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert_eq!(answer.text(), "x");
+    }
+    world.take(1, "b").await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::SERVICE_UNAVAILABLE, "full")
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_says_how_long_was_waited_and_where() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Hang).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
+    let begun = Instant::now();
+    let first = tokio::spawn(once(world.address(), request("600")));
+    replica.seen.until_busy(1).await;
+    let queued = once(world.address(), request("200")).await;
+    assert_eq!(queued.status, StatusCode::GATEWAY_TIMEOUT);
+    let text = queued.text();
+    let expected = "in the queue of revision default/digits-predictor-00001, 0 requests were ahead";
+    assert!(
+        text.contains("waited 0.2") && text.contains(expected),
+        "{text}"
+    );
+    let sent = first.await.unwrap();
+    assert_eq!(sent.status, StatusCode::GATEWAY_TIMEOUT);
+    assert!(sent.text().contains("for replica a"), "{sent:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    let head = replica.seen.heads.lock().pop().unwrap();
+    let left: u64 = head.headers["weir-timeout"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((500..=600).contains(&left), "{left}");
+    replica.seen.until_busy(0).await;
+    let bad = once(world.address(), request("soon")).await;
+    assert_eq!(bad.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_place_at_once() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Hang).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let first = tokio::spawn(once(world.address(), post(HOST, "/", "first")));
+    replica.seen.until_busy(1).await;
+    let second = tokio::spawn(once(world.address(), post(HOST, "/", "second")));
+    world.activity(1, |activity| activity.queued == 1).await;
+    second.abort();
+    world.activity(1, |activity| activity.queued == 0).await;
+    let third = tokio::spawn(once(world.address(), post(HOST, "/", "third")));
+    world.activity(1, |activity| activity.queued == 1).await;
+    first.abort();
+    until("the third to be sent", || replica.requests() == 2).await;
+    let bodies = replica.seen.bodies.lock().clone();
+    assert_eq!(bodies, ["first", "third"]);
+    third.abort();
+    replica.seen.until_busy(0).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_at_once() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Hang).await;
+    world
+        .serve_limited(&[100], Some(1), |route| route.max_queue = 1)
+        .await;
+    world.put(1, "a", replica.address).await;
+    let first = tokio::spawn(once(world.address(), post(HOST, "/", "")));
+    replica.seen.until_busy(1).await;
+    let second = tokio::spawn(once(world.address(), post(HOST, "/", "")));
+    world.activity(1, |activity| activity.queued == 1).await;
+    let answer = once(world.address(), post(HOST, "/", "")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.header("retry-after"), "1");
+    assert!(answer.text().contains("is full: 1 requests"), "{answer:?}");
+    world.activity(1, |activity| activity.refused == 1).await;
+    first.abort();
+    second.abort();
+}
+
+#[tokio::test]
+async fn a_drained_gateway_answers_what_it_has() {
+    let mut world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::from_millis(300))).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let idle = connect::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
+    replica.seen.until_busy(1).await;
+    world.gateways[0].stop.cancel();
+    let serving = world.gateways[0].serving.take().unwrap();
+    assert_eq!(asked.await.unwrap().text(), "body");
+    tokio::time::timeout(Duration::from_secs(20), serving)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        tokio::net::TcpStream::connect(world.address())
+            .await
+            .is_err()
+    );
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_large_body_streams_and_a_small_one_is_kept() {
+    let mut world = World::new(0).await;
+    let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
+    options.request_buffer = 100_000;
+    world.add(options).await;
+    let seen = Arc::new(Seen::default());
+    let replica = TestReplica::sharing(ECHO, seen).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    for size in [0, 99_999, 100_001, 3_000_000] {
+        let body: Bytes = vec![7_u8; size].into();
+        let answer = once(world.address(), post(HOST, "/", body.clone())).await;
+        assert_eq!(answer.body, body);
+    }
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::io::Error>>(1);
+    let body =
+        http_body_util::StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(receiver));
+    let request = Request::post("/").header("host", HOST).body(body).unwrap();
+    let mut client = connect(world.address()).await;
+    let asked = tokio::spawn(client.send_request(request));
+    for _ in 0..20 {
+        let frame = http_body::Frame::data(Bytes::from(vec![1_u8; 10_000]));
+        sender.send(Ok(frame)).await.unwrap();
+    }
+    // It has not ended, but the replica has it.
+    replica.seen.until_busy(1).await;
+    drop(sender);
+    let body = asked
+        .await
+        .unwrap()
+        .unwrap()
+        .into_body()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
+    assert_eq!(body.len(), 200_000);
+}

@@ -1,0 +1,237 @@
+//! gRPC on the same port.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use weir_protocol::grpc::proto;
+
+use crate::client::connect_h2;
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, World};
+
+const SERVICE: &str = "/inference.GRPCInferenceService";
+
+fn framed(message: &impl Message) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(0);
+    out.put_u32(message.encoded_len() as u32);
+    message.encode(&mut out).unwrap();
+    out.freeze()
+}
+
+fn infer(model: &str) -> Bytes {
+    framed(&proto::ModelInferRequest {
+        model_name: model.to_owned(),
+        ..Default::default()
+    })
+}
+
+fn call<B>(host: &str, path: &str, body: B) -> Request<B> {
+    Request::post(format!("http://{host}{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .unwrap()
+}
+
+struct Ended {
+    head: HeaderMap,
+    data: Bytes,
+    trailers: HeaderMap,
+}
+
+async fn ended(response: Response<Incoming>) -> Ended {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap();
+    let trailers = body.trailers().cloned();
+    Ended {
+        trailers: trailers.unwrap_or_else(|| parts.headers.clone()),
+        head: parts.headers,
+        data: body.to_bytes(),
+    }
+}
+
+async fn unary(world: &World, host: &str, path: &str, body: Bytes) -> Ended {
+    let mut sender = connect_h2(world.address()).await;
+    let response = sender
+        .send_request(call(host, path, Full::new(body)))
+        .await
+        .unwrap();
+    ended(response).await
+}
+
+fn status(ended: &Ended) -> (&str, String) {
+    let message = ended.trailers.get("grpc-message");
+    let message = message.map_or("", |message| message.to_str().unwrap());
+    let message = message.replace("%20", " ").replace("%22", "\"");
+    (ended.trailers["grpc-status"].to_str().unwrap(), message)
+}
+
+#[tokio::test]
+async fn a_call_is_routed_by_host_path_and_model() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Mirror).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let path = format!("{SERVICE}/ModelInfer");
+    for (host, path) in [
+        (HOST, path.clone()),
+        ("localhost", format!("/serving/default/digits{path}")),
+        ("localhost", path.clone()),
+    ] {
+        let ended = unary(&world, host, &path, infer("digits")).await;
+        assert_eq!(status(&ended).0, "0");
+        assert_eq!(ended.data, infer("digits"));
+        assert_eq!(ended.head["weir-revision"], "digits-predictor-00001");
+        let timing = ended.trailers["server-timing"].to_str().unwrap();
+        assert!(timing.starts_with("queue;dur="), "{timing}");
+        let head = replica.seen.heads.lock().pop().unwrap();
+        assert_eq!(head.uri.path(), format!("{SERVICE}/ModelInfer"));
+        assert_eq!(head.uri.host(), Some(host));
+    }
+    let lost = unary(&world, "localhost", &path, infer("other")).await;
+    let (code, message) = status(&lost);
+    assert_eq!(code, "5");
+    assert!(message.contains("known models: digits"), "{message}");
+    world
+        .activity(1, |a| a.succeeded == 3 && a.failed == 0 && a.in_flight == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn calls_to_the_server_are_answered_for_all() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let at = |rpc: &str| format!("{SERVICE}/{rpc}");
+    let live = unary(
+        &world,
+        "localhost",
+        &at("ServerLive"),
+        framed(&proto::ServerLiveRequest {}),
+    )
+    .await;
+    assert_eq!(status(&live).0, "0");
+    let message = proto::ServerLiveResponse::decode(live.data.slice(5..)).unwrap();
+    assert!(message.live);
+    let index = framed(&proto::RepositoryIndexRequest::default());
+    let index = unary(&world, "localhost", &at("RepositoryIndex"), index).await;
+    let index = proto::RepositoryIndexResponse::decode(index.data.slice(5..)).unwrap();
+    assert_eq!(index.models[0].name, "digits");
+    let load = unary(
+        &world,
+        "localhost",
+        &at("RepositoryModelLoad"),
+        infer("digits"),
+    )
+    .await;
+    assert_eq!(status(&load).0, "12");
+}
+
+#[tokio::test]
+async fn both_directions_stream_at_once() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Mirror).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    for (host, path) in [
+        (HOST, format!("{SERVICE}/ModelStreamInfer")),
+        ("localhost", format!("{SERVICE}/ModelStreamInfer")),
+        (HOST, "/some.Other/Stream".to_owned()),
+    ] {
+        let (messages, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
+        let mut sender = connect_h2(world.address()).await;
+        let body = StreamBody::new(ReceiverStream::new(receiver));
+        let asked = tokio::spawn(sender.send_request(call(host, &path, body)));
+        messages
+            .send(Ok(Frame::data(infer("digits"))))
+            .await
+            .unwrap();
+        let mut body = asked.await.unwrap().unwrap().into_body();
+        let mut echoed = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(echoed, infer("digits"), "{path}");
+        for number in 0..5_u8 {
+            let message = Bytes::from(vec![number; 100]);
+            messages
+                .send(Ok(Frame::data(message.clone())))
+                .await
+                .unwrap();
+            echoed = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(echoed.remaining(), 100);
+            assert_eq!(echoed, message);
+        }
+        drop(messages);
+        let trailers = body
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_trailers()
+            .unwrap();
+        assert_eq!(trailers["grpc-status"], "0");
+    }
+}
+
+#[tokio::test]
+async fn failures_are_said_in_grpc() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Hang).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let path = format!("{SERVICE}/ModelInfer");
+    let mut sender = connect_h2(world.address()).await;
+    let mut request = call(HOST, &path, Full::new(infer("digits")));
+    let timeout = http::HeaderValue::from_static("200m");
+    request.headers_mut().insert("grpc-timeout", timeout);
+    let late = ended(sender.send_request(request).await.unwrap()).await;
+    let (code, message) = status(&late);
+    assert_eq!(code, "4");
+    assert!(message.contains("for replica a"), "{message}");
+    let head = replica.seen.heads.lock().pop().unwrap();
+    let left = head.headers["grpc-timeout"]
+        .to_str()
+        .unwrap()
+        .strip_suffix('u')
+        .unwrap();
+    assert!(left.parse::<u64>().unwrap() <= 200_000);
+    replica.seen.until_busy(0).await;
+    world.take(1, "a").await;
+    let broken = TestReplica::start(Manner::Reset).await;
+    world.put(1, "b", broken.address).await;
+    let broken = unary(&world, HOST, &path, infer("digits")).await;
+    let (code, message) = status(&broken);
+    assert_eq!(code, "14", "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_is_lost_when_a_replica_dies() {
+    let world = World::new(1).await;
+    world.serve_limited(&[100], Some(8), |_| {}).await;
+    let first = TestReplica::start(Manner::Echo(Duration::from_millis(100))).await;
+    world.put(1, "a", first.address).await;
+    let sender = connect_h2(world.address()).await;
+    let asked: Vec<_> = (0..8)
+        .map(|_| {
+            let mut sender = sender.clone();
+            let path = format!("{SERVICE}/ModelInfer");
+            let request = call(HOST, &path, Full::new(infer("digits")));
+            tokio::spawn(async move { ended(sender.send_request(request).await.unwrap()).await })
+        })
+        .collect();
+    first.seen.until_busy(8).await;
+    let second = TestReplica::start(Manner::Mirror).await;
+    world.put(1, "b", second.address).await;
+    drop(first);
+    for asked in asked {
+        let ended = asked.await.unwrap();
+        assert_eq!(status(&ended).0, "0");
+        assert_eq!(ended.data, infer("digits"));
+    }
+}

@@ -1,0 +1,18 @@
+//! A gateway between real sockets: replicas in this process that answer, hang, break off or die.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what fails here fails the test, and tests measure how long things took"
+)]
+
+mod client;
+mod faults;
+mod grpc;
+mod replica;
+mod routing;
+mod sharing;
+mod streams;
+mod world;
+mod zero;

@@ -1,0 +1,251 @@
+//! A replica in this process.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub(crate) type TestBody = BoxBody<Bytes, io::Error>;
+
+/// What a replica does with requests.
+#[derive(Clone, Debug)]
+pub(crate) enum Manner {
+    /// Answers with the request's body, after this time.
+    Echo(Duration),
+    /// Never answers.
+    Hang,
+    /// Sends the beginning of an answer, and breaks off.
+    Reset,
+    /// Passes every frame back as it comes, with a gRPC end.
+    Mirror,
+    /// Sends what the test sends.
+    Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
+    /// Refuses as full.
+    Refuse,
+}
+
+/// What a replica saw.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) requests: AtomicUsize,
+    pub(crate) now: AtomicUsize,
+    pub(crate) most: AtomicUsize,
+    pub(crate) bodies: Mutex<Vec<Bytes>>,
+    pub(crate) heads: Mutex<Vec<http::request::Parts>>,
+    pub(crate) times: Mutex<Vec<Instant>>,
+    pub(crate) changed: Notify,
+}
+
+/// A running replica; dropped, it dies with all its connections.
+pub(crate) struct TestReplica {
+    pub(crate) address: SocketAddr,
+    pub(crate) seen: Arc<Seen>,
+    _alive: DropGuard,
+}
+
+struct Busy(Arc<Seen>);
+
+impl Busy {
+    fn new(seen: &Arc<Seen>) -> Self {
+        seen.requests.fetch_add(1, Ordering::SeqCst);
+        let now = seen.now.fetch_add(1, Ordering::SeqCst) + 1;
+        seen.most.fetch_max(now, Ordering::SeqCst);
+        seen.changed.notify_waiters();
+        Self(Arc::clone(seen))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl TestReplica {
+    pub(crate) async fn start(manner: Manner) -> Self {
+        Self::sharing(manner, Arc::default()).await
+    }
+
+    /// One that counts together with others.
+    pub(crate) async fn sharing(manner: Manner, seen: Arc<Seen>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(listener, manner, seen)
+    }
+
+    pub(crate) fn on(listener: TcpListener, manner: Manner, seen: Arc<Seen>) -> Self {
+        let address = listener.local_addr().unwrap();
+        let alive = CancellationToken::new();
+        tokio::spawn(serve(listener, manner, Arc::clone(&seen), alive.clone()));
+        Self {
+            address,
+            seen,
+            _alive: alive.drop_guard(),
+        }
+    }
+
+    /// One that speaks no HTTP.
+    pub(crate) async fn babbling() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let alive = CancellationToken::new();
+        let babble = async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                stream.write_all(b"\x00\x01garbage\r\n\r\n").await.unwrap();
+            }
+        };
+        let stop = alive.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(babble).await });
+        Self {
+            address,
+            seen: Arc::default(),
+            _alive: alive.drop_guard(),
+        }
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.seen.requests.load(Ordering::SeqCst)
+    }
+}
+
+impl Seen {
+    /// Waits until so many are being worked on.
+    pub(crate) async fn until_busy(&self, count: usize) {
+        let wait = async {
+            loop {
+                let changed = self.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if self.now.load(Ordering::SeqCst) == count {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+        assert!(
+            waited.is_ok(),
+            "{} busy, not {count}",
+            self.now.load(Ordering::SeqCst)
+        );
+    }
+}
+
+async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
+    while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
+        let (manner, seen) = (manner.clone(), Arc::clone(&seen));
+        let alive = alive.clone();
+        tokio::spawn(async move {
+            let service =
+                service_fn(move |request| answer(manner.clone(), Arc::clone(&seen), request));
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let _ = alive.run_until_cancelled(connection).await;
+        });
+    }
+}
+
+async fn answer(
+    manner: Manner,
+    seen: Arc<Seen>,
+    request: Request<Incoming>,
+) -> Result<Response<TestBody>, Infallible> {
+    if request.uri().path() == "/v2/health/ready" {
+        return Ok(Response::new(full("")));
+    }
+    let busy = Busy::new(&seen);
+    let (head, body) = request.into_parts();
+    seen.heads.lock().push(head);
+    seen.times.lock().push(Instant::now());
+    if let Manner::Mirror = manner {
+        return Ok(mirror(body, busy));
+    }
+    let Ok(body) = body.collect().await else {
+        return std::future::pending().await;
+    };
+    let body = body.to_bytes();
+    seen.bodies.lock().push(body.clone());
+    Ok(match manner {
+        Manner::Echo(time) => {
+            tokio::time::sleep(time).await;
+            let mut response = Response::new(full(body));
+            let timing = http::HeaderValue::from_static("queue;dur=1.000, compute;dur=2.000");
+            response.headers_mut().insert("server-timing", timing);
+            response
+        }
+        Manner::Hang => std::future::pending().await,
+        Manner::Reset => {
+            let begin = Ok(Frame::data(Bytes::from_static(b"begin")));
+            let pieces = tokio_stream::iter([begin, Err(io::Error::other("no"))]);
+            // Apart, so that the beginning has left before the end comes.
+            let pieces = tokio_stream::StreamExt::then(pieces, async |piece| {
+                if piece.is_err() {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                piece
+            });
+            Response::new(BodyExt::boxed(StreamBody::new(Box::pin(pieces))))
+        }
+        Manner::Events(events) => {
+            let events = events.lock().take().expect("one stream");
+            let events = tokio_stream::wrappers::ReceiverStream::new(events);
+            let events = tokio_stream::StreamExt::map(events, move |event| {
+                let _busy = &busy;
+                Ok(Frame::data(event))
+            });
+            Response::new(BodyExt::boxed(StreamBody::new(events)))
+        }
+        Manner::Refuse => {
+            let mut response = Response::new(full("full"));
+            *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+            let second = http::HeaderValue::from_static("1");
+            response.headers_mut().insert("retry-after", second);
+            response
+        }
+        Manner::Mirror => unreachable!("answered above"),
+    })
+}
+
+fn mirror(body: Incoming, busy: Busy) -> Response<TestBody> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let _busy = busy;
+        let mut body = body;
+        while let Some(Ok(frame)) = body.frame().await {
+            if sender.send(Ok(frame)).await.is_err() {
+                return;
+            }
+        }
+        let mut end = http::HeaderMap::new();
+        end.insert("grpc-status", http::HeaderValue::from_static("0"));
+        let _ = sender.send(Ok(Frame::trailers(end))).await;
+    });
+    let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
+    let mut response = Response::new(BodyExt::boxed(StreamBody::new(frames)));
+    let kind = http::HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+pub(crate) fn full(body: impl Into<Bytes>) -> TestBody {
+    Full::new(body.into())
+        .map_err(|never| match never {})
+        .boxed()
+}

@@ -1,0 +1,186 @@
+//! Hosts, paths, models, splits, headers.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use weir_cluster::{Tag, Tagged};
+
+use crate::client::{Client, once, post, with};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, World, revision};
+
+const ECHO: Manner = Manner::Echo(Duration::ZERO);
+
+#[tokio::test]
+async fn a_service_is_reached_by_host_path_and_model() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    for (host, path, seen) in [
+        (
+            HOST,
+            "/v2/models/digits/infer?x=1",
+            "/v2/models/digits/infer?x=1",
+        ),
+        (
+            "localhost",
+            "/serving/default/digits/v2/models/digits/infer",
+            "/v2/models/digits/infer",
+        ),
+        (
+            "localhost",
+            "/v2/models/digits/infer",
+            "/v2/models/digits/infer",
+        ),
+    ] {
+        let answer = once(world.address(), post(host, path, "body")).await;
+        assert_eq!(
+            (answer.status, answer.text()),
+            (StatusCode::OK, "body"),
+            "{host} {path}"
+        );
+        assert_eq!(answer.header("weir-revision"), "digits-predictor-00001");
+        assert_eq!(answer.header("x-request-id").len(), 32);
+        let timing = answer.header("server-timing");
+        assert!(
+            timing.starts_with("queue;dur=1.") && timing.ends_with(", compute;dur=2.000"),
+            "{timing}"
+        );
+        let head = replica.seen.heads.lock().pop().unwrap();
+        assert_eq!(head.uri.to_string(), seen);
+        assert_eq!(head.headers["host"], host);
+        assert!(head.headers.contains_key("weir-waited-us"));
+    }
+    assert_eq!(replica.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_request_id_is_kept() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let request = with(post(HOST, "/", ""), "x-request-id", "mine");
+    assert_eq!(
+        once(world.address(), request).await.header("x-request-id"),
+        "mine"
+    );
+    let head = replica.seen.heads.lock().pop().unwrap();
+    assert_eq!(head.headers["x-request-id"], "mine");
+}
+
+#[tokio::test]
+async fn what_leads_nowhere_is_told_what_there_is() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let answer = once(world.address(), post("other", "/v1/chat", "unread body")).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert_eq!(answer.header("content-type"), "application/json");
+    let text = answer.text();
+    assert!(text.contains("digits.default.svc.cluster.local"), "{text}");
+    let answer = once(
+        world.address(),
+        post("localhost", "/v2/models/other/infer", ""),
+    )
+    .await;
+    assert!(answer.text().contains("known models: digits"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn calls_to_the_server_are_answered_for_all() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    let get = |path: &str| {
+        let mut request = post("localhost", path, "");
+        *request.method_mut() = http::Method::GET;
+        request
+    };
+    world.put(1, "a", replica.address).await;
+    let address = world.address();
+    assert_eq!(
+        once(address, get("/v2/health/live")).await.text(),
+        "{\"live\":true}"
+    );
+    assert_eq!(
+        once(address, get("/v2/health/ready")).await.text(),
+        "{\"ready\":true}"
+    );
+    assert_eq!(
+        once(address, get("/v2/models")).await.text(),
+        "{\"models\":[\"digits\"]}"
+    );
+    let index = once(address, post("localhost", "/v2/repository/index", "")).await;
+    assert_eq!(index.text(), "[{\"name\":\"digits\",\"state\":\"READY\"}]");
+    let load = once(
+        address,
+        post("localhost", "/v2/repository/models/digits/load", ""),
+    )
+    .await;
+    assert_eq!(load.status, StatusCode::NOT_IMPLEMENTED);
+    assert_eq!(replica.requests(), 0);
+}
+
+#[tokio::test]
+async fn traffic_is_split_by_weight_and_headers_override_it() {
+    let world = World::new(1).await;
+    let (old, new) = (
+        TestReplica::start(ECHO).await,
+        TestReplica::start(ECHO).await,
+    );
+    let tagged = || Tagged {
+        tag: Tag::new("canary").unwrap(),
+        hosts: Vec::new(),
+        revision: revision(2),
+    };
+    world
+        .serve(&[80, 20], |route| route.tags.push(tagged()))
+        .await;
+    world.put(1, "a", old.address).await;
+    world.put(2, "b", new.address).await;
+    let mut client = Client::new(world.address());
+    for _ in 0..2000 {
+        client.send(post(HOST, "/", "")).await.unwrap();
+    }
+    let share = new.requests() as f64 / 20.0;
+    assert!((17.0..=23.0).contains(&share), "{share} %");
+    assert_eq!(old.requests() + new.requests(), 2000);
+    for (name, value, wanted) in [
+        ("weir-tag", "canary", "digits-predictor-00002"),
+        (
+            "weir-revision",
+            "digits-predictor-00001",
+            "digits-predictor-00001",
+        ),
+    ] {
+        let request = with(post(HOST, "/", ""), name, value);
+        let answer = client.send(request).await.unwrap();
+        assert_eq!(answer.header("weir-revision"), wanted);
+    }
+    let unknown = with(post(HOST, "/", ""), "weir-tag", "nobody");
+    let answer = client.send(unknown).await.unwrap();
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert!(answer.text().contains("canary"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_snapshot_shows_routes_and_queues() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve_limited(&[100], Some(3), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    once(world.address(), post(HOST, "/", "")).await;
+    let state = world.gateways[0].gateway.describe();
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(state["routes"][0]["service"], "default/digits");
+    assert_eq!(state["revisions"][0]["arrivals"], 1);
+    let seat = serde_json::json!({"name": "a", "in_flight": 0, "credits": 3});
+    assert_eq!(state["revisions"][0]["replicas"][0], seat);
+    let mut registry = weir_ops::registry::Registry::default();
+    world.gateways[0].gateway.register(&mut registry);
+    let text = weir_ops::registry::text(&registry).unwrap();
+    let line = "weir_revision_requests_total{namespace=\"default\",service=\"digits\",\
+                revision=\"digits-predictor-00001\"} 1";
+    assert!(text.contains(line), "{text}");
+}

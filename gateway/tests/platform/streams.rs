@@ -1,0 +1,63 @@
+//! Bodies that pass through while they come.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::client::{connect, post};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, World};
+
+#[tokio::test]
+async fn events_pass_through_one_by_one() {
+    let world = World::new(1).await;
+    let (events, receiver) = mpsc::channel(1);
+    let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
+    let replica = TestReplica::start(manner).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let mut client = connect::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
+    replica.seen.until_busy(1).await;
+    let mut response = None;
+    let mut asked = Some(asked);
+    for number in 0..5 {
+        let event = Bytes::from(format!("data: {number}\n\n"));
+        events.send(event.clone()).await.unwrap();
+        if let Some(asked) = asked.take() {
+            response = Some(asked.await.unwrap().unwrap().into_body());
+        }
+        let frame = response.as_mut().unwrap().frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), event);
+    }
+    world.activity(1, |activity| activity.in_flight == 1).await;
+    drop(events);
+    assert!(response.unwrap().frame().await.is_none());
+    world
+        .activity(1, |a| a.in_flight == 0 && a.succeeded == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn a_stream_whose_client_leaves_is_ended() {
+    let world = World::new(1).await;
+    let (events, receiver) = mpsc::channel(1);
+    let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
+    let replica = TestReplica::start(manner).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let mut client = connect::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
+    events
+        .send(Bytes::from_static(b"data: 1\n\n"))
+        .await
+        .unwrap();
+    let response = asked.await.unwrap().unwrap();
+    drop(response);
+    drop(client);
+    replica.seen.until_busy(0).await;
+    world.activity(1, |activity| activity.in_flight == 0).await;
+}

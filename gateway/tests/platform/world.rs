@@ -1,0 +1,189 @@
+//! A cluster in memory with gateways in front.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_cluster::{
+    Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, Replica, RevisionName, Route,
+    ServiceName, Split, Starts, Target, Workload,
+};
+use weir_gateway::{Gateway, Options, Scope};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The host of the service `digits`.
+pub(crate) const HOST: &str = "digits.default";
+
+pub(crate) struct World {
+    pub(crate) fake: Fake,
+    pub(crate) gateways: Vec<Running>,
+}
+
+pub(crate) struct Running {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) address: SocketAddr,
+    pub(crate) stop: CancellationToken,
+    pub(crate) serving: Option<JoinHandle<()>>,
+    tasks: Vec<JoinHandle<()>>,
+    _membership: weir_cluster::Membership,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl World {
+    pub(crate) async fn new(gateways: usize) -> Self {
+        let fake = Fake::new(Starts::ByHand);
+        let mut world = Self {
+            fake,
+            gateways: Vec::new(),
+        };
+        for number in 0..gateways {
+            let options = Options::new(&format!("gateway-{number}"), Scope::Local);
+            world.add(options).await;
+        }
+        world
+    }
+
+    pub(crate) async fn add(&mut self, options: Options) {
+        let name = options.name.clone();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gateway = Gateway::new(options);
+        let stop = CancellationToken::new();
+        let snapshots = weir_cluster::Directory::watch(&self.fake);
+        let tasks = vec![
+            tokio::spawn(Arc::clone(&gateway).follow(snapshots, CancellationToken::new())),
+            tokio::spawn(Arc::clone(&gateway).report(CancellationToken::new())),
+        ];
+        let serving = tokio::spawn(Arc::clone(&gateway).serve(listener, stop.clone()));
+        let membership = self.fake.gateways().join(weir_cluster::Gateway {
+            name,
+            serving: address.into(),
+            admin: None,
+        });
+        self.gateways.push(Running {
+            gateway,
+            address,
+            stop,
+            serving: Some(serving),
+            tasks,
+            _membership: membership,
+        });
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.gateways[0].address
+    }
+
+    /// A service with revisions 1.. of these weights.
+    pub(crate) async fn serve(&self, weights: &[u32], change: impl FnOnce(&mut Route)) {
+        self.serve_limited(weights, None, change).await;
+    }
+
+    /// The same with a limit of requests at once.
+    pub(crate) async fn serve_limited(
+        &self,
+        weights: &[u32],
+        concurrency: Option<u32>,
+        change: impl FnOnce(&mut Route),
+    ) {
+        let numbers = 1..=weights.len() as u32;
+        let workloads = numbers.clone().map(|number| Workload {
+            revision: revision(number),
+            template: Arc::default(),
+            storage: Vec::new(),
+            replicas: 0,
+            concurrency: concurrency.and_then(NonZeroU32::new),
+        });
+        let targets = numbers.zip(weights).map(|(number, weight)| Target {
+            revision: revision(number),
+            weight: *weight,
+        });
+        let split = Split::new(targets.collect()).unwrap();
+        let mut route = Route::new(service(), Destination::Split(split));
+        route.hosts = service().inside_hosts().unwrap();
+        route.model = Some("digits".into());
+        change(&mut route);
+        let desired = Desired::new(service(), workloads.collect(), Some(route)).unwrap();
+        self.fake.apply(desired).await.unwrap();
+        self.settled().await;
+    }
+
+    /// Puts a replica there in this phase.
+    pub(crate) fn put_in(&self, number: u32, name: &str, address: SocketAddr, phase: Phase) {
+        let endpoints = Endpoints {
+            http: Some(address.into()),
+            grpc: Some(address.into()),
+        };
+        let replica = Replica {
+            name: name.into(),
+            phase,
+            endpoints,
+            restarts: 0,
+            failure: None,
+        };
+        self.fake.put(&revision(number), replica).unwrap();
+    }
+
+    pub(crate) async fn put(&self, number: u32, name: &str, address: SocketAddr) {
+        self.put_in(number, name, address, Phase::Ready);
+        self.settled().await;
+    }
+
+    pub(crate) async fn take(&self, number: u32, name: &str) {
+        self.fake.take(&revision(number), name);
+        self.settled().await;
+    }
+
+    /// Waits until every gateway has seen the present state.
+    pub(crate) async fn settled(&self) {
+        let generation = self.fake.snapshot().generation;
+        for running in &self.gateways {
+            until("the gateway to follow", || {
+                let text = running.gateway.describe();
+                let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+                state["generation"].as_u64().unwrap() >= generation
+            })
+            .await;
+        }
+    }
+
+    /// What the first gateway has counted of a revision.
+    pub(crate) async fn activity(&self, number: u32, is_so: impl Fn(&Activity) -> bool) {
+        let mut reports = self.gateways[0].gateway.reports();
+        let name = revision(number);
+        let seen = reports.wait_for(|report| report.revisions.get(&name).is_some_and(|a| is_so(a)));
+        let seen = tokio::time::timeout(PATIENCE, seen).await.is_ok();
+        let last = reports.borrow().revisions.get(&name).cloned();
+        assert!(seen, "{last:?}");
+    }
+}
+
+pub(crate) fn service() -> ServiceName {
+    ServiceName::new("default", "digits").unwrap()
+}
+
+pub(crate) fn revision(number: u32) -> RevisionName {
+    service().revision(number).unwrap()
+}
+
+/// Waits for a condition that nothing announces.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(waited.is_ok(), "waited too long for {what}");
+}

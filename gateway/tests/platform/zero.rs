@@ -1,0 +1,112 @@
+//! Services that sleep.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use weir_cluster::{Failure, FailureReason, Phase, Scale};
+
+use crate::client::{once, post};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, PATIENCE, World, revision};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
+    let world = Arc::new(World::new(1).await);
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    let mut reports = world.gateways[0].gateway.reports();
+    let mut asked = Vec::new();
+    for number in 0..500_u64 {
+        asked.push(tokio::spawn(once(
+            world.address(),
+            post(HOST, "/", number.to_string()),
+        )));
+        // One after the other, so that their order is known.
+        let name = revision(1);
+        if number == 0 {
+            // The first is reported at once, not at the next second.
+            let woken = reports.wait_for(|r| r.revisions.get(&name).is_some_and(|a| a.woken == 1));
+            tokio::time::timeout(Duration::from_millis(500), woken)
+                .await
+                .unwrap()
+                .unwrap();
+        }
+    }
+    world
+        .activity(1, |activity| {
+            activity.queued == 500 && activity.woken == 500
+        })
+        .await;
+    // The autoscaler's part, once.
+    world.fake.scale(&revision(1), 1).await.unwrap();
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    world.put_in(1, "a", replica.address, Phase::Starting);
+    for asked in asked {
+        let answer = tokio::time::timeout(PATIENCE, asked)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+    assert_eq!(replica.requests(), 500);
+    let most = replica.seen.most.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(most, 1);
+    // When each came, as the gateway says; its body took a moment more to arrive.
+    let heads = replica.seen.heads.lock().clone();
+    let times = replica.seen.times.lock().clone();
+    let mut latest = None;
+    for (head, at) in heads.iter().zip(times) {
+        let waited = head.headers["weir-waited-us"]
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let came = at - Duration::from_micros(waited);
+        let before = latest.unwrap_or(came);
+        assert!(
+            came + Duration::from_millis(150) >= before,
+            "overtaken by {:?}",
+            before - came
+        );
+        latest = Some(before.max(came));
+    }
+}
+
+#[tokio::test]
+async fn a_starting_replica_is_used_as_soon_as_it_says_that_it_is_ready() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
+    world.activity(1, |activity| activity.queued == 1).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    // The platform never says that it is ready.
+    world.put_in(1, "a", replica.address, Phase::Starting);
+    let answer = tokio::time::timeout(PATIENCE, asked)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(answer.text(), "x");
+}
+
+#[tokio::test]
+async fn a_revision_that_never_gets_ready_says_why() {
+    let world = World::new(1).await;
+    let short = Duration::from_millis(300);
+    world
+        .serve(&[100], |route| route.activation_timeout = short)
+        .await;
+    let failure = Failure {
+        reason: FailureReason::StorageFailed,
+        message: "no file /models/digits".into(),
+    };
+    world.fake.fail(&revision(1), failure).unwrap();
+    world.settled().await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    let text = answer.text();
+    assert!(text.contains("waited 0.3"), "{text}");
+    assert!(
+        text.contains("StorageFailed: no file /models/digits"),
+        "{text}"
+    );
+}
