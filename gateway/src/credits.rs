@@ -39,8 +39,9 @@ const TOLERANCE: f64 = 2.0;
 /// Share by which a new limit moves towards what one answer suggests: some ten answers decide.
 const SMOOTHING: f64 = 0.2;
 
-/// Share by which the base follows slower answers, so that a replica that became slower for good is
-/// measured anew within some thousand answers.
+/// Share by which the base follows slower answers of a replica with little to do, so that one that became
+/// slower for good is measured anew within some thousand answers. Those of a busy one say nothing: its
+/// requests wait for each other.
 const AGEING: f64 = 0.001;
 
 impl Credits {
@@ -89,13 +90,14 @@ impl Measured {
 
     fn observe(&mut self, took: Duration, in_flight: u32) {
         let us = (took.as_micros() as f64).max(1.0);
-        self.base_us = if self.base_us == 0.0 || us < self.base_us {
-            us
-        } else {
-            self.base_us + (us - self.base_us) * AGEING
-        };
-        // With few requests at once, that none slows another says nothing about many.
         let is_used = f64::from(in_flight) * 2.0 >= self.limit;
+        let is_busy = is_used && f64::from(in_flight) > FIRST;
+        if self.base_us == 0.0 || us < self.base_us {
+            self.base_us = us;
+        } else if !is_busy {
+            self.base_us += (us - self.base_us) * AGEING;
+        }
+        // With few requests at once, that none slows another says nothing about many.
         let gradient = (TOLERANCE * self.base_us / us).clamp(0.5, 1.0);
         if gradient < 1.0 || is_used {
             let suggested = self.limit * gradient + self.limit.sqrt();

@@ -169,7 +169,7 @@ impl Gateway {
 fn target(view: &View, parts: &Parts, found: Found<'_>) -> Result<Target, GatewayError> {
     let pin = headers::text(&parts.headers, &headers::REVISION);
     let tag = headers::text(&parts.headers, &headers::TAG);
-    let luck = view.luck(&found.route.service);
+    let luck = || view.luck(&found.route.service);
     let name = found.revision(pin, tag, luck)?;
     let line = view.lines.get(name);
     let line = line.ok_or_else(|| GatewayError::Gone(name.to_string()))?;

@@ -133,7 +133,8 @@ impl Line {
         };
         let mut spot = Spot::new(self, place, turn);
         let last = ask.deadline.unwrap_or(ask.arrived + LONGEST_WAIT);
-        let mut check = ask.arrived + ask.activation;
+        // From now: who comes back from a lost replica may have been here for long.
+        let mut check = now() + ask.activation;
         loop {
             let wait = tokio::time::timeout_at(last.min(check).into(), spot.turn());
             match wait.await {

@@ -44,14 +44,6 @@ impl Outgoing {
         }
     }
 
-    /// The same body from its beginning, if all of it is here.
-    pub(crate) fn again(&self) -> Option<Self> {
-        match &self.rest {
-            None => Some(Self::whole(self.chunks.clone(), self.trailers.clone())),
-            Some(_) => None,
-        }
-    }
-
     fn buffered(&self) -> u64 {
         let left = self.chunks.get(self.next..).unwrap_or_default();
         left.iter().map(|chunk| chunk.len() as u64).sum()

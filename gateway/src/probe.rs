@@ -12,7 +12,7 @@ use weir_cluster::{Phase, ReadyCall, Replica};
 use crate::headers;
 use crate::line::Line;
 use crate::outgoing::Outgoing;
-use crate::upstream::Upstream;
+use crate::upstream::{Freshness, Upstream};
 use crate::view::View;
 use crate::wire::Wire;
 
@@ -69,7 +69,8 @@ async fn ask(line: &Arc<Line>, upstream: &Arc<Upstream>) -> bool {
     *request.uri_mut() = http::Uri::from_static(READY);
     let host = HeaderValue::from_static("localhost");
     request.headers_mut().insert(HOST, host);
-    let answer = tokio::time::timeout(TIMEOUT, upstream.send(Wire::Http, request)).await;
+    let answer =
+        tokio::time::timeout(TIMEOUT, upstream.send(Wire::Http, Freshness::New, request)).await;
     let Ok(Ok(reply)) = answer else {
         return false;
     };

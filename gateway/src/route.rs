@@ -159,7 +159,7 @@ impl<'a> Found<'a> {
         &self,
         pin: Option<&str>,
         tag: Option<&str>,
-        luck: u32,
+        luck: impl FnOnce() -> u32,
     ) -> Result<&'a RevisionName, GatewayError> {
         if let Some(pin) = pin {
             let known = || self.route.revisions();
@@ -177,7 +177,10 @@ impl<'a> Found<'a> {
         }
         match (self.revision, &self.route.destination) {
             (Some(revision), _) => Ok(revision),
-            (None, Destination::Split(split)) => Ok(choose(split, luck)),
+            (None, Destination::Split(split)) => match split.targets() {
+                [only] => Ok(&only.revision),
+                _ => Ok(choose(split, luck())),
+            },
             (None, Destination::Nowhere(because)) => Err(GatewayError::Nowhere(because.clone())),
         }
     }

@@ -36,8 +36,29 @@ pub(crate) struct Upstream {
 /// Why there is no response.
 #[derive(Debug)]
 pub(crate) struct Fault {
+    pub(crate) kind: FaultKind,
     /// A clause.
     pub(crate) because: String,
+}
+
+/// What a fault says about the replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// Nothing: a connection that had been used before was closed meanwhile.
+    Stale,
+    /// It saw nothing of the request.
+    Unreached,
+    /// It took the request and broke off.
+    Broken,
+}
+
+/// Which connections a request may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// Any.
+    Any,
+    /// One on which nothing can have gone stale, for what can be sent only once.
+    New,
 }
 
 /// The head of a response, with a body that still comes.
@@ -80,6 +101,7 @@ impl Upstream {
     pub(crate) async fn send(
         self: &Arc<Self>,
         wire: Wire,
+        freshness: Freshness,
         request: Request<Outgoing>,
     ) -> Result<Reply, Fault> {
         let address = match wire {
@@ -87,13 +109,11 @@ impl Upstream {
             Wire::Grpc => self.endpoints.grpc.as_ref(),
         };
         let Some(address) = address else {
-            return Err(Fault::new(format!(
-                "it does not listen for {}",
-                wire.label()
-            )));
+            let because = format!("it does not listen for {}", wire.label());
+            return Err(Fault::broken(because));
         };
         match wire {
-            Wire::Http => http1::send(self, address, request).await,
+            Wire::Http => http1::send(self, address, freshness, request).await,
             Wire::Grpc => self.grpc.send(address, request).await,
         }
     }
@@ -142,17 +162,26 @@ impl fmt::Debug for Upstream {
 }
 
 impl Fault {
-    pub(crate) fn new(because: impl Into<String>) -> Self {
+    pub(crate) fn broken(because: impl Into<String>) -> Self {
         Self {
+            kind: FaultKind::Broken,
             because: because.into(),
         }
     }
 
-    /// What hyper says, with its cause, which it leaves out.
-    fn of(error: &hyper::Error) -> Self {
-        match std::error::Error::source(error) {
-            Some(source) => Self::new(format!("{error}: {source}")),
-            None => Self::new(error.to_string()),
+    fn unreached(because: String) -> Self {
+        Self {
+            kind: FaultKind::Unreached,
+            because,
         }
+    }
+
+    /// What hyper says, with its cause, which it leaves out.
+    fn of(kind: FaultKind, error: &hyper::Error) -> Self {
+        let because = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        Self { kind, because }
     }
 }

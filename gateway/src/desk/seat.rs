@@ -89,6 +89,10 @@ impl<R> Seat<R> {
 
     /// The same replica in another state. What was learned of it stays.
     pub(super) fn changed(mut self, seating: Seating<R>) -> Self {
+        if (self.state, seating.state) == (SeatState::Closed, SeatState::Open) {
+            // Somebody looked, and it is well.
+            (self.failures, self.rest_until) = (0, None);
+        }
         self.state = seating.state;
         if self.concurrency != seating.concurrency {
             self.concurrency = seating.concurrency;

@@ -23,7 +23,7 @@ pub(super) struct Call {
     pub(super) line: Arc<Line>,
     pub(super) arrived: Instant,
     pub(super) deadline: Option<Instant>,
-    activation: Duration,
+    pub(super) activation: Duration,
     origin: Origin,
     method: Method,
     headers: HeaderMap,

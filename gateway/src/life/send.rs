@@ -1,9 +1,9 @@
 //! Sending: to a replica with a credit, or to the gateway that has the queue; again when it is lost.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{Response, Version};
+use http::{Request, Response, Version};
 
 use super::call::Call;
 use crate::answer::{Answer, End, Relay, learn};
@@ -14,8 +14,10 @@ use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::line::{Admitted, Credit, Verdict};
+use crate::outgoing::Outgoing;
 use crate::receive::Held;
-use crate::upstream::{Fault, Reply};
+use crate::upstream::{Fault, FaultKind, Freshness, Reply, Upstream};
+use crate::wire::Wire;
 
 /// How often a request is sent again: whoever loses four replicas in a row has another problem.
 const MAX_REPLAYS: u32 = 3;
@@ -33,7 +35,10 @@ const MAX_HANDOVERS: u32 = 100;
 /// What became of one try.
 enum Tried {
     Answered(Response<Answer>),
+    /// By a replica that is full.
     Refused,
+    /// By a gateway that does not have the queue.
+    Unserved,
     Lost(Arc<str>, Fault),
     Late(GatewayError),
 }
@@ -45,6 +50,8 @@ struct Tries {
     lost: u32,
     refused: u32,
     handed: u32,
+    /// When it first met a replica that it could not reach.
+    unreached: Option<Instant>,
 }
 
 impl Gateway {
@@ -82,24 +89,14 @@ impl Gateway {
             match tried {
                 Tried::Answered(response) => return Ok(response),
                 Tried::Late(error) => return Err(error),
-                Tried::Refused => {
-                    tries.refused += 1;
+                Tried::Refused => tries.refused += 1,
+                Tried::Unserved => {
                     tries.handed += 1;
                     if tries.handed > MAX_HANDOVERS || !is_whole {
                         return Err(GatewayError::NotOwner(call.line.name.to_string()));
                     }
                 }
-                Tried::Lost(replica, fault) => {
-                    tries.lost += 1;
-                    if tries.lost > MAX_REPLAYS || !is_whole {
-                        return Err(GatewayError::Lost {
-                            revision: call.line.name.to_string(),
-                            tries: tries.lost,
-                            replica,
-                            because: fault.because,
-                        });
-                    }
-                }
+                Tried::Lost(replica, fault) => tries.lose(call, is_whole, replica, fault)?,
             }
             self.requests.count_replay();
         }
@@ -109,9 +106,9 @@ impl Gateway {
         let peer = self.view.load().peers.get(owner as usize).cloned();
         let Some(peer) = peer else {
             tokio::time::sleep(DISAGREEMENT).await;
-            return Tried::Refused;
+            return Tried::Unserved;
         };
-        let sending = peer.send(call.wire, call.to_gateway(held.outgoing()));
+        let sending = exchange(call.wire, held, &peer, |body| call.to_gateway(body));
         let reply = tokio::select! {
             biased;
             reply = sending => reply,
@@ -120,7 +117,7 @@ impl Gateway {
         match reply {
             Ok(reply) if codec::is_unserved(reply.response.headers()) => {
                 tokio::time::sleep(DISAGREEMENT).await;
-                Tried::Refused
+                Tried::Unserved
             }
             Ok(Reply { response, carrier }) => {
                 let (mut parts, body) = response.into_parts();
@@ -138,13 +135,45 @@ impl Gateway {
     }
 }
 
+impl Tries {
+    /// Notes that a replica was lost; an error if that was once too often. Who saw nothing of the request
+    /// costs no try, only time: as much as a replica has to come up.
+    fn lose(
+        &mut self,
+        call: &Call,
+        is_whole: bool,
+        replica: Arc<str>,
+        fault: Fault,
+    ) -> Result<(), GatewayError> {
+        let may_go_on = match fault.kind {
+            FaultKind::Unreached => {
+                let since = *self.unreached.get_or_insert_with(now);
+                now().saturating_duration_since(since) < call.activation
+            }
+            FaultKind::Stale | FaultKind::Broken => self.lost < MAX_REPLAYS,
+        };
+        if fault.kind != FaultKind::Unreached {
+            self.lost += 1;
+        }
+        if may_go_on && is_whole {
+            return Ok(());
+        }
+        Err(GatewayError::Lost {
+            revision: call.line.name.to_string(),
+            tries: self.lost,
+            replica,
+            because: fault.because,
+        })
+    }
+}
+
 async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: bool) -> Tried {
     let upstream = Arc::clone(&credit.upstream);
-    let sending = upstream.send(call.wire, call.to_replica(held.outgoing()));
+    let sending = exchange(call.wire, held, &upstream, |body| call.to_replica(body));
     let reply = tokio::select! {
         biased;
         reply = sending => reply,
-        () = upstream.lost.cancelled() => Err(Fault::new("it is gone")),
+        () = upstream.lost.cancelled() => Err(Fault::broken("it is gone")),
         () = until(call.deadline) => {
             let since = credit.since;
             credit.settle(Outcome::Abandoned, Verdict::Open);
@@ -162,6 +191,28 @@ async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: boo
             credit.settle(Outcome::Failed, Verdict::Open);
             Tried::Lost(upstream.name.clone(), fault)
         }
+    }
+}
+
+/// Sends over a connection that may be stale, and then over one that is not; what can be sent only once,
+/// over a new one.
+async fn exchange(
+    wire: Wire,
+    held: &mut Held,
+    upstream: &Arc<Upstream>,
+    request: impl Fn(Outgoing) -> Request<Outgoing>,
+) -> Result<Reply, Fault> {
+    let freshness = match held.is_whole() {
+        true => Freshness::Any,
+        false => Freshness::New,
+    };
+    let sent = upstream.send(wire, freshness, request(held.outgoing()));
+    match (sent.await, freshness) {
+        (Err(fault), Freshness::Any) if fault.kind == FaultKind::Stale => {
+            let again = request(held.outgoing());
+            upstream.send(wire, Freshness::New, again).await
+        }
+        (sent, Freshness::Any | Freshness::New) => sent,
     }
 }
 
@@ -184,7 +235,7 @@ fn relayed(call: &Call, credit: Credit, reply: Reply) -> Response<Answer> {
     Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
 }
 
-fn late(call: &Call, replica: &Arc<str>, since: std::time::Instant) -> Tried {
+fn late(call: &Call, replica: &Arc<str>, since: Instant) -> Tried {
     Tried::Late(GatewayError::LateAtReplica {
         revision: call.line.name.to_string(),
         replica: Arc::clone(replica),

@@ -69,6 +69,7 @@ impl Credit {
     pub(crate) fn record_batch(&self, size: u32, took: Duration) {
         let mut state = self.line.state.lock();
         state.activity.batches.record(size, took);
+        state.reported = None;
     }
 
     fn close(&mut self, outcome: Outcome, verdict: Verdict) {

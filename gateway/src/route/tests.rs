@@ -35,7 +35,7 @@ fn table(routes: Vec<Route>, scope: Scope) -> Table {
 }
 
 fn chosen<'a>(found: &Found<'a>) -> &'a str {
-    found.revision(None, None, 0).unwrap().as_str()
+    found.revision(None, None, || 0).unwrap().as_str()
 }
 
 #[test]
@@ -117,21 +117,21 @@ fn the_older_service_keeps_a_host_that_two_claim() {
 fn headers_choose_a_revision_and_unknown_ones_are_named() {
     let table = table(vec![route("digits", 1)], Scope::Cluster);
     let found = table.by_address(Some("digits.default"), "/").unwrap();
-    let tagged = found.revision(None, Some("prev"), 0).unwrap();
+    let tagged = found.revision(None, Some("prev"), || 0).unwrap();
     assert_eq!(tagged.number(), 1);
     let pinned = found
-        .revision(Some("digits-predictor-00001"), None, 0)
+        .revision(Some("digits-predictor-00001"), None, || 0)
         .unwrap();
     assert_eq!(pinned.number(), 1);
     let error = found
-        .revision(Some("digits-predictor-00009"), None, 0)
+        .revision(Some("digits-predictor-00009"), None, || 0)
         .unwrap_err();
     assert_eq!(
         error.to_string(),
         "service default/digits has no revision \"digits-predictor-00009\"; there are: \
          digits-predictor-00001, digits-predictor-00002"
     );
-    let error = found.revision(None, Some("next"), 0).unwrap_err();
+    let error = found.revision(None, Some("next"), || 0).unwrap_err();
     assert_eq!(
         error.to_string(),
         "service default/digits has no tag \"next\"; there are: prev"
@@ -159,7 +159,7 @@ fn a_service_that_serves_nothing_says_why() {
     stopped.destination = nowhere;
     let table = table(vec![stopped], Scope::Local);
     let found = table.by_model("digits").unwrap();
-    let error = found.revision(None, None, 0).unwrap_err();
+    let error = found.revision(None, None, || 0).unwrap_err();
     assert_eq!(error.to_string(), "the service is stopped");
 }
 

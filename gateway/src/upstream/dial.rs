@@ -24,8 +24,10 @@ pub(super) async fn dial(address: &Address) -> Result<Stream, Fault> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(address));
     match connecting.await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(Fault::new(format!("connecting to {address}: {error}"))),
-        Err(_) => Err(Fault::new(format!(
+        Ok(Err(error)) => Err(Fault::unreached(format!(
+            "connecting to {address}: {error}"
+        ))),
+        Err(_) => Err(Fault::unreached(format!(
             "connecting to {address}: no answer for {} s",
             CONNECT_TIMEOUT.as_secs()
         ))),

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use weir_cluster::Address;
 
 use super::dial::{Stream, dial};
-use super::{Fault, Reply, Upstream};
+use super::{Fault, FaultKind, Freshness, Reply, Upstream};
 use crate::outgoing::Outgoing;
 
 /// Idle connections kept for one replica: as many as a busy replica has in flight.
@@ -33,14 +33,9 @@ pub(crate) struct Pool(Mutex<Vec<(Instant, Line)>>);
 /// A connection that carries at most one request.
 struct Line {
     sender: SendRequest<Outgoing>,
-    driver: Pin<Box<Connection<TokioIo<Stream>, Outgoing>>>,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    Ended,
+    /// Gone once the connection has ended: a request that it did not come to take is answered with an
+    /// error only when it is dropped.
+    driver: Option<Pin<Box<Connection<TokioIo<Stream>, Outgoing>>>>,
 }
 
 /// A connection whose response is still being read.
@@ -86,62 +81,47 @@ impl Pool {
 }
 
 /// Sends a request and waits for the head of its answer. A connection from the pool may have been closed
-/// by its peer just now, which says nothing about the replica: then a body that can be sent again is, on a
-/// new connection.
+/// by its peer just now; the fault says so.
 pub(super) async fn send(
     upstream: &Arc<Upstream>,
     address: &Address,
+    freshness: Freshness,
     request: Request<Outgoing>,
 ) -> Result<Reply, Fault> {
-    let Some(line) = upstream.plain.take() else {
-        return first(upstream, address, request).await;
+    let pooled = match freshness {
+        Freshness::Any => upstream.plain.take(),
+        Freshness::New => None,
     };
-    let Some(spare) = spare(&request) else {
-        return line.carry(upstream, request).await;
-    };
-    match line.carry(upstream, request).await {
-        Ok(reply) => Ok(reply),
-        Err(_) => {
-            upstream.plain.clear();
-            first(upstream, address, spare).await
+    match pooled {
+        Some(line) => {
+            let sent = line.carry(upstream, FaultKind::Stale, request).await;
+            // The others of its age are no better.
+            sent.inspect_err(|_| upstream.plain.clear())
+        }
+        None => {
+            let line = Line::open(address).await?;
+            line.carry(upstream, FaultKind::Broken, request).await
         }
     }
-}
-
-async fn first(
-    upstream: &Arc<Upstream>,
-    address: &Address,
-    request: Request<Outgoing>,
-) -> Result<Reply, Fault> {
-    let line = Line::open(address).await?;
-    line.carry(upstream, request).await
-}
-
-/// The request once more, if its body can be.
-fn spare(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
-    let body = request.body().again()?;
-    let mut again = Request::new(body);
-    *again.method_mut() = request.method().clone();
-    *again.uri_mut() = request.uri().clone();
-    *again.headers_mut() = request.headers().clone();
-    Some(again)
 }
 
 impl Line {
     async fn open(address: &Address) -> Result<Self, Fault> {
         let stream = dial(address).await?;
         let handshake = Builder::new().handshake(TokioIo::new(stream));
-        let (sender, driver) = handshake.await.map_err(|error| Fault::of(&error))?;
+        let (sender, driver) = handshake
+            .await
+            .map_err(|error| Fault::of(FaultKind::Unreached, &error))?;
         Ok(Self {
             sender,
-            driver: Box::pin(driver),
-            state: State::Open,
+            driver: Some(Box::pin(driver)),
         })
     }
 
     async fn carry(
         mut self,
         upstream: &Arc<Upstream>,
+        fault: FaultKind,
         request: Request<Outgoing>,
     ) -> Result<Reply, Fault> {
         let mut answer = pin!(self.sender.send_request(request));
@@ -149,7 +129,7 @@ impl Line {
             self.drive(context);
             answer.as_mut().poll(context)
         });
-        let response = answer.await.map_err(|error| Fault::of(&error))?;
+        let response = answer.await.map_err(|error| Fault::of(fault, &error))?;
         let carrier = Carrier {
             line: self,
             upstream: Arc::clone(upstream),
@@ -161,10 +141,10 @@ impl Line {
     }
 
     fn drive(&mut self, context: &mut Context<'_>) {
-        if self.state == State::Open
-            && let Poll::Ready(ended) = self.driver.as_mut().poll(context)
+        if let Some(driver) = &mut self.driver
+            && let Poll::Ready(ended) = driver.as_mut().poll(context)
         {
-            self.state = State::Ended;
+            self.driver = None;
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection to a replica ended early");
             }
@@ -174,7 +154,7 @@ impl Line {
     /// Whether it can take a request.
     fn is_ready(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
-        self.state == State::Open && self.sender.is_ready()
+        self.driver.is_some() && self.sender.is_ready()
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use weir_cluster::Address;
 
 use super::dial::dial;
-use super::{Fault, Reply};
+use super::{Fault, FaultKind, Reply};
 use crate::outgoing::Outgoing;
 
 /// As the gateway's own port offers: a common image tensor goes in one window.
@@ -30,12 +30,12 @@ impl Channel {
         address: &Address,
         request: Request<Outgoing>,
     ) -> Result<Reply, Fault> {
-        let mut sender = match self.open() {
-            Some(sender) => sender,
-            None => self.connect(address).await?,
+        let (mut sender, fault) = match self.open() {
+            Some(sender) => (sender, FaultKind::Stale),
+            None => (self.connect(address).await?, FaultKind::Broken),
         };
         let answer = sender.send_request(request).await;
-        let response = answer.map_err(|error| Fault::of(&error))?;
+        let response = answer.map_err(|error| Fault::of(fault, &error))?;
         Ok(Reply {
             response,
             carrier: None,
@@ -59,7 +59,9 @@ impl Channel {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
         let handshake = builder.handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(|error| Fault::of(&error))?;
+        let (sender, connection) = handshake
+            .await
+            .map_err(|error| Fault::of(FaultKind::Unreached, &error))?;
         // Ends when the last sender and the last stream are gone.
         tokio::spawn(async move {
             if let Err(error) = connection.await {

@@ -44,6 +44,7 @@ pub(crate) enum Manner {
 /// What a replica saw.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
+    pub(crate) connections: AtomicUsize,
     pub(crate) requests: AtomicUsize,
     pub(crate) now: AtomicUsize,
     pub(crate) most: AtomicUsize,
@@ -151,6 +152,7 @@ impl Seen {
 async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
     while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
         let (manner, seen) = (manner.clone(), Arc::clone(&seen));
+        seen.connections.fetch_add(1, Ordering::SeqCst);
         let alive = alive.clone();
         tokio::spawn(async move {
             let service =

@@ -146,6 +146,12 @@ async fn traffic_is_split_by_weight_and_headers_override_it() {
     let share = new.requests() as f64 / 20.0;
     assert!((17.0..=23.0).contains(&share), "{share} %");
     assert_eq!(old.requests() + new.requests(), 2000);
+    // One to ask whether it is ready, one for all requests.
+    let connections = old
+        .seen
+        .connections
+        .load(std::sync::atomic::Ordering::SeqCst);
+    assert!(connections <= 2, "{connections} connections for one client");
     for (name, value, wanted) in [
         ("weir-tag", "canary", "digits-predictor-00002"),
         (
