@@ -35,6 +35,35 @@ pub(crate) const VISIBILITY: [&str; 2] = [
     "networking.knative.dev/visibility",
 ];
 
+/// Which of KServe's modes a service is written for.
+pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
+
+/// Knative's prefix.
+pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";
+
+/// What of Knative's is read, behind the prefix: new spellings and old ones.
+pub(crate) const KNATIVE_READ: [&str; 13] = [
+    "min-scale",
+    "minScale",
+    "max-scale",
+    "maxScale",
+    "initial-scale",
+    "initialScale",
+    "activation-scale",
+    "metric",
+    "target",
+    "target-utilization-percentage",
+    "scale-to-zero-pod-retention-period",
+    "scale-down-delay",
+    "window",
+];
+
+/// KServe's annotations for an HPA, which there is none of.
+pub(crate) const FOR_HPA: [&str; 2] = [
+    "serving.kserve.io/metrics",
+    "serving.kserve.io/targetUtilizationPercentage",
+];
+
 /// All of ours, so that one nobody knows is noticed.
 pub(crate) const OURS: [&str; 8] = [
     QUEUE_DELAY_TARGET,

@@ -43,12 +43,14 @@ pub struct Record {
 }
 
 /// Whether a revision was ready since it last came into service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loaded {
     /// Not yet.
     Never,
-    /// It was.
+    /// It was, and is not at the moment.
     Once,
+    /// It is.
+    Now,
 }
 
 /// A canary of the manifest.
@@ -70,11 +72,11 @@ impl History {
             let revision = snapshot.revision(&record.revision);
             record.wanted = revision.map_or(record.wanted, |revision| revision.wanted);
             let is_ready = revision.is_some_and(|r| r.ready().next().is_some());
-            match (self.is_in_use(&record.revision), is_ready) {
-                (true, true) => record.loaded = Loaded::Once,
-                (true, false) => {}
-                (false, _) => record.loaded = Loaded::Never,
-            }
+            record.loaded = match (self.is_in_use(&record.revision), is_ready) {
+                (true, true) => Loaded::Now,
+                (true, false) => record.loaded.min(Loaded::Once),
+                (false, _) => Loaded::Never,
+            };
         }
         self.records = records;
         self
@@ -113,7 +115,7 @@ impl History {
     #[must_use]
     pub fn has_loaded(&self, revision: &RevisionName) -> bool {
         let record = self.record(revision);
-        record.is_some_and(|record| record.loaded == Loaded::Once)
+        record.is_some_and(|record| record.loaded != Loaded::Never)
     }
 
     /// Whether a revision has a part in the rollout, or is a canary's.

@@ -1,11 +1,10 @@
 //! What should run, from what is valid and what is remembered.
 
 mod bounds;
-mod route;
-mod shares;
-pub(crate) use route::tagged_host;
 #[cfg(test)]
 mod laws;
+mod route;
+mod shares;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -14,6 +13,8 @@ mod world;
 use std::collections::BTreeMap;
 
 use weir_cluster::{ClusterError, Desired, RevisionName, Tag, Workload};
+
+pub(crate) use route::tagged_host;
 
 use crate::validate::{Run, Valid};
 use crate::{History, Scaling};

@@ -12,11 +12,13 @@ use weir_cluster::Workload;
 use weir_crds::inference_service::{Model, Predictor};
 use weir_crds::serving_runtime::RuntimePod;
 
+use crate::annotations::{KNATIVE, PREFIX};
+
 /// Fields of a runtime that are its pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];
 
 /// Annotations of a component that are for us: they bound, they do not shape.
-const BOUNDS: &str = "autoscaling.knative.dev/";
+const BOUNDS: [&str; 2] = [KNATIVE, PREFIX];
 
 /// A runtime's pod with a predictor's laid over it, and the model's container over the serving one.
 pub(crate) fn of_model(
@@ -62,7 +64,7 @@ fn template(
     let mut metadata = Value::Object(metadata);
     let component = &predictor.component;
     let annotations = component.annotations.clone().map(|mut annotations| {
-        annotations.retain(|name, _| !name.starts_with(BOUNDS));
+        annotations.retain(|name, _| !BOUNDS.iter().any(|ours| name.starts_with(ours)));
         annotations
     });
     for (field, map) in METADATA.into_iter().zip([&component.labels, &annotations]) {

@@ -117,7 +117,7 @@ impl Controller {
     ) -> Result<(), ControllerError> {
         let mut memory = match self.services.remove(&service.name) {
             Some(memory) => memory,
-            None => remember::recall(&*self.declared, &service.name).await?,
+            None => remember::recall(&*self.declared, service).await?,
         };
         check::check(&mut memory, service, world, &self.platform);
         let done = self.make(world, &mut memory).await;

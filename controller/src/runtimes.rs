@@ -2,6 +2,8 @@
 
 mod built_in;
 mod choose;
+#[cfg(test)]
+mod tests;
 
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};

@@ -35,6 +35,13 @@ spec:
     )
 }
 
+fn platform() -> Platform {
+    Platform {
+        domain: "example.com".to_owned(),
+        model_names: ModelNames::Lead,
+    }
+}
+
 fn named(name: &str) -> ServiceName {
     ServiceName::new("default", name).unwrap()
 }
@@ -181,14 +188,26 @@ async fn what_cannot_be_served_is_told_before_anything_runs() {
     let wrong = manifest("a", "one").replace("    model:\n", "    minReplicas: -1\n    model:\n");
     let file = write(&folder, "a.yaml", &wrong);
     let files = Files::open(std::slice::from_ref(&file)).unwrap();
-    let platform = Platform {
-        domain: "example.com".to_owned(),
-        model_names: ModelNames::Lead,
-    };
-    let faults = files.watch().borrow().faults(&platform);
+    let faults = files.watch().borrow().faults(&platform());
     let expected = format!(
         "{}:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0",
         file.display()
     );
     assert_eq!(faults, [expected]);
+}
+
+/// What people copy can be served.
+#[tokio::test]
+async fn examples_are_right() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let folders = fs::read_dir(examples)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let folders: Vec<_> = folders.filter(|path| path.is_dir()).collect();
+    let files = Files::open(&folders).unwrap();
+    let declaration = files.watch().borrow().clone();
+    assert_eq!(declaration.faults(&platform()), Vec::<String>::new());
+    let digits = &declaration.services[&named("digits")];
+    let claims = digits.claims.as_ref().unwrap();
+    assert!(claims.join("weir-examples/digits").is_dir());
 }

@@ -63,7 +63,7 @@ impl Sources {
     pub(super) fn next(&mut self) -> Declaration {
         let (files, unread) = match self.list() {
             Ok(files) => (files, None),
-            // A folder that is gone is more likely being replaced than a wish to stop everything.
+            // A path that is gone is more likely being replaced than a wish to stop everything.
             Err((path, error)) => {
                 let files = self.good.keys().cloned().collect();
                 (files, Some(format!("{}: {error}", path.display())))

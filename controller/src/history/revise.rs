@@ -62,6 +62,14 @@ impl History {
     /// Makes a revision the one to come. A stable one that never loaded has nothing to lose: it is
     /// replaced at once.
     fn aim(&mut self, target: RevisionName, now: u64) {
+        if self
+            .rollout
+            .candidate
+            .as_ref()
+            .is_some_and(|c| c.revision != target)
+        {
+            self.replace_broken();
+        }
         let stable = self.rollout.stable.clone();
         let has_served = stable.as_ref().is_some_and(|s| self.has_loaded(s));
         let candidate = self.rollout.candidate.as_ref().map(|c| &c.revision);
@@ -74,6 +82,23 @@ impl History {
             self.rollout.begin(target, kept, now);
         }
         self.rollout.forget_taken();
+    }
+
+    /// A candidate that serves part of the requests takes the place of a stable revision that should
+    /// run and serves none, before another candidate takes its own: else nobody served.
+    fn replace_broken(&mut self) {
+        let rollout = &self.rollout;
+        let loaded = |name: &RevisionName| self.record(name).map(|r| (r.loaded, r.wanted));
+        let stable = rollout.stable.as_ref().and_then(loaded);
+        let is_broken = stable.is_some_and(|(loaded, wanted)| loaded != Loaded::Now && wanted > 0);
+        let candidate = rollout.candidate.as_ref().map(|c| &c.revision);
+        let serves = candidate
+            .and_then(loaded)
+            .is_some_and(|(l, _)| l == Loaded::Now);
+        if is_broken && serves && rollout.percent() > 0 {
+            self.rollout.stable = candidate.cloned();
+            self.rollout.candidate = None;
+        }
     }
 
     /// Drops the oldest records that are of no use, but for the last few. The newest stays in any case:

@@ -9,7 +9,7 @@ fn after(history: &History, valid: &Valid) -> History {
 
 fn loaded(mut history: History) -> History {
     for record in &mut history.records {
-        record.loaded = Loaded::Once;
+        record.loaded = Loaded::Now;
         record.wanted = 2;
     }
     history
@@ -124,4 +124,18 @@ fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
     let candidate = promoted.rollout.candidate.clone().unwrap();
     assert_eq!(candidate.revision.number(), 2);
     assert!(promoted.has_loaded(&candidate.revision));
+}
+
+#[test]
+fn a_candidate_that_serves_takes_the_place_of_a_stable_revision_that_does_not() {
+    let canary = |path: &str| valid(&[], &model(path, &["canaryTrafficPercent: 20"]));
+    let first = loaded(after(&History::default(), &canary("a")));
+    let mut second = loaded(after(&first, &canary("b")));
+    second.rollout.candidate.as_mut().unwrap().stage = Stage::Shifting(0);
+    let third = after(&second, &canary("c"));
+    assert_eq!(number(third.rollout.stable.as_ref()), Some(1));
+    second.records[0].loaded = Loaded::Once;
+    let third = after(&second, &canary("c"));
+    assert_eq!(number(third.rollout.stable.as_ref()), Some(2));
+    assert_eq!(number(third.rollout.newest()), Some(3));
 }

@@ -98,7 +98,7 @@ impl Manifest {
 }
 
 impl World {
-    fn happens(&mut self, happens: &Happens, last: Option<&Plan>) {
+    fn happens(&mut self, happens: &Happens, last: &Plan) {
         match *happens {
             Happens::Start(number) => self.start(|other| other == u32::from(number)),
             Happens::Fail(number) => {
@@ -111,9 +111,7 @@ impl World {
                 }
             }
             Happens::ScaleDown => {
-                if let Some(plan) = last {
-                    self.scale_down(plan);
-                }
+                self.scale_down(last);
             }
             Happens::Passes(seconds) => self.now += u64::from(seconds),
             Happens::Edit { .. } | Happens::Bound { .. } => {}
@@ -121,62 +119,101 @@ impl World {
     }
 }
 
-fn check(world: &World, before: &World, plan: &Plan, happens: &Happens) {
-    // Weights are percents, of revisions that run.
-    let split = split(plan);
-    assert_eq!(
-        split.iter().map(|(_, weight)| weight).sum::<u32>(),
-        100,
-        "{split:?}"
-    );
-    // What runs has bounds, and the other way round.
-    let running: Vec<_> = plan
-        .desired
-        .workloads()
-        .iter()
-        .map(|w| &w.revision)
-        .collect();
-    assert!(plan.scaling.keys().eq(running.iter().copied()));
-    for scaling in plan.scaling.values() {
-        assert!(
-            scaling.max.is_none_or(|max| scaling.min <= max),
-            "{scaling:?}"
-        );
-    }
-    // Only a revision that has loaded gets requests, beside the stable one.
-    for (number, _) in &split {
-        let name = world
-            .history
-            .records
-            .iter()
-            .find(|r| r.revision.number() == *number)
-            .unwrap();
-        let is_stable = world.history.rollout.stable.as_ref() == Some(&name.revision);
-        assert!(is_stable || world.history.has_loaded(&name.revision));
-    }
-    // A stable revision that has loaded only gives way to one that is ready.
-    let stable = |world: &World| world.history.rollout.stable.clone();
-    let (old, new) = (stable(before), stable(world));
-    if let Some(old) = old.filter(|old| before.history.has_loaded(old)) {
-        let new = new.unwrap();
-        assert!(
-            old == new || before.ready().contains(&new.number()),
-            "{old} {new}"
-        );
-        assert!(running.contains(&&old), "{old} is gone at once");
-    }
-    match happens {
-        Happens::Bound { .. } => {
-            assert_eq!(world.history.records.len(), before.history.records.len());
+/// One pass: the world before and after, what was planned before and now.
+struct Pass<'a> {
+    before: &'a World,
+    last: &'a Plan,
+    after: &'a World,
+    plan: &'a Plan,
+}
+
+impl Pass<'_> {
+    fn check(&self, happens: &Happens) {
+        self.shares_are_whole();
+        self.bounds_fit();
+        self.stable_gives_way_to_what_is_ready();
+        self.somebody_serves_on();
+        match happens {
+            Happens::Bound { .. } => {
+                let records = |world: &World| world.history.records.len();
+                assert_eq!(records(self.after), records(self.before));
+            }
+            Happens::Edit { .. }
+            | Happens::Start(_)
+            | Happens::Fail(_)
+            | Happens::ScaleDown
+            | Happens::Passes(_) => {}
         }
-        Happens::Edit { .. }
-        | Happens::Start(_)
-        | Happens::Fail(_)
-        | Happens::ScaleDown
-        | Happens::Passes(_) => {}
     }
-    if let Some(candidate) = &world.history.rollout.candidate {
-        assert!(candidate.stage != Stage::Waiting || plan.scaling[&candidate.revision].min >= 1);
+
+    /// Weights are percents; only what has loaded has one, beside the stable revision.
+    fn shares_are_whole(&self) {
+        let split = split(self.plan);
+        assert_eq!(
+            split.iter().map(|(_, weight)| weight).sum::<u32>(),
+            100,
+            "{split:?}"
+        );
+        let history = &self.after.history;
+        for share in self.plan.shares.iter().filter(|share| share.percent > 0) {
+            let is_stable = history.rollout.stable.as_ref() == Some(&share.revision);
+            assert!(is_stable || history.has_loaded(&share.revision));
+        }
+    }
+
+    /// What runs has bounds, and the other way round; what has not loaded is not put to sleep.
+    fn bounds_fit(&self) {
+        let running = self.plan.desired.workloads().iter();
+        assert!(
+            self.plan
+                .scaling
+                .keys()
+                .eq(running.map(|workload| &workload.revision))
+        );
+        for scaling in self.plan.scaling.values() {
+            assert!(
+                scaling.max.is_none_or(|max| scaling.min <= max),
+                "{scaling:?}"
+            );
+        }
+        if let Some(candidate) = &self.after.history.rollout.candidate {
+            let scaling = &self.plan.scaling[&candidate.revision];
+            assert!(candidate.stage != Stage::Waiting || scaling.min >= 1);
+        }
+    }
+
+    fn stable_gives_way_to_what_is_ready(&self) {
+        let stable = |world: &World| world.history.rollout.stable.clone();
+        let old = stable(self.before).filter(|old| self.before.history.has_loaded(old));
+        if let Some(old) = old {
+            let new = stable(self.after).unwrap();
+            let ready = self.before.ready();
+            assert!(old == new || ready.contains(&new.number()), "{old} {new}");
+        }
+    }
+
+    /// Where a revision was ready and had requests, canaries aside, one that is ready goes on, unless the
+    /// stable one only sleeps.
+    fn somebody_serves_on(&self) {
+        let rollout = &self.before.history.rollout;
+        let stable = rollout
+            .stable
+            .as_ref()
+            .and_then(|s| self.before.revisions.get(s));
+        let shares = self.last.shares.iter().filter(|share| share.percent > 0);
+        let served: Vec<_> = shares
+            .map(|share| &share.revision)
+            .filter(|name| rollout.revisions().any(|other| other == *name))
+            .filter(|name| self.before.ready().contains(&name.number()))
+            .collect();
+        let ready = self.before.ready();
+        let mut workloads = self.plan.desired.workloads().iter();
+        let goes_on = workloads.any(|workload| ready.contains(&workload.revision.number()));
+        let sleeps = stable.is_some_and(|stable| stable.is_at_zero());
+        assert!(
+            served.is_empty() || goes_on || sleeps,
+            "{served:?} are gone"
+        );
     }
 }
 
@@ -185,14 +222,15 @@ proptest! {
     fn plans_keep_their_laws(all in prop::collection::vec(happens(), 1..30)) {
         let mut world = World::default();
         let mut manifest = Manifest { path: 0, percent: None, bounds: (1, 4), canary: None };
-        let mut last = Some(world.pass(&manifest.valid()).0);
+        let (mut last, _) = world.pass(&manifest.valid());
         for happens in &all {
             manifest.edit(happens);
-            world.happens(happens, last.as_ref());
+            world.happens(happens, &last);
             let before = world.clone();
             let (planned, _) = world.pass(&manifest.valid());
-            check(&world, &before, &planned, happens);
-            last = Some(planned);
+            let pass = Pass { before: &before, last: &last, after: &world, plan: &planned };
+            pass.check(happens);
+            last = planned;
         }
     }
 }

@@ -18,9 +18,8 @@ pub(super) fn check(
     let same = memory.checked.as_ref().is_some_and(|(checked, against)| {
         Arc::ptr_eq(checked, service) && (Arc::ptr_eq(against, runtimes) || against == runtimes)
     });
-    if same {
-        return;
+    if !same {
+        memory.valid = Some(validate(service, runtimes, platform).map(Arc::new));
     }
-    memory.valid = Some(validate(service, runtimes, platform).map(Arc::new));
     memory.checked = Some((service.clone(), runtimes.clone()));
 }

@@ -4,17 +4,18 @@ use weir_cluster::ServiceName;
 
 use super::in_time;
 use super::memory::Memory;
-use crate::{ControllerError, Declared};
+use crate::{ControllerError, Declared, Service};
 
 /// A service that is new to this controller.
 pub(super) async fn recall(
     declared: &dyn Declared,
-    service: &ServiceName,
+    service: &Service,
 ) -> Result<Memory, ControllerError> {
-    let history = in_time("recalling a service", declared.recall(service)).await?;
+    let history = in_time("recalling a service", declared.recall(&service.name)).await?;
     Ok(Memory {
         history: history.clone().unwrap_or_default(),
         kept: history,
+        status: service.object.status.clone().unwrap_or_default(),
         ..Memory::default()
     })
 }

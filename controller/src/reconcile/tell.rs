@@ -71,32 +71,28 @@ pub(super) async fn moved(
 }
 
 fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {
-    let ready = |status: &InferenceServiceStatus| {
-        let mut conditions = status.conditions.iter();
-        conditions
-            .find(|condition| condition.kind == Condition::READY)
-            .cloned()
-    };
     let now = ready(next)?;
     let was = ready(before);
-    let same = |was: &Condition| was.status == now.status && was.message == now.message;
-    if was.as_ref().is_some_and(same) {
+    if was.is_some_and(|was| was.status == now.status && was.message == now.message) {
         return None;
     }
-    let message = now.message.unwrap_or_default();
-    match (now.status, was.map(|was| was.status)) {
-        (ConditionStatus::True, Some(ConditionStatus::True)) | (ConditionStatus::Unknown, _) => {
-            None
-        }
-        (ConditionStatus::True, _) => Some(Event {
+    let was_ready = was.is_some_and(|was| was.status == ConditionStatus::True);
+    match now.status {
+        ConditionStatus::True if !was_ready => Some(Event {
             kind: EventKind::Normal,
             reason: "InferenceServiceReady",
             message: "it is ready".to_owned(),
         }),
-        (ConditionStatus::False, _) => Some(Event {
+        ConditionStatus::False => Some(Event {
             kind: EventKind::Warning,
             reason: "InferenceServiceNotReady",
-            message,
+            message: now.message.clone().unwrap_or_default(),
         }),
+        ConditionStatus::True | ConditionStatus::Unknown => None,
     }
+}
+
+fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.kind == Condition::READY)
 }

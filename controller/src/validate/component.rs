@@ -9,9 +9,6 @@ use super::{Context, Found, right};
 use crate::annotations::{self, Reader};
 use crate::{Metric, ScaledBy, Scaling};
 
-/// Knative's prefix, and its annotations with their older spellings.
-const KNATIVE: &str = "autoscaling.knative.dev/";
-
 /// Judges the numbers of a component by the definition's rules.
 pub(super) fn check(path: &str, component: &Component, found: &mut Found) {
     let rules = replicas(component).into_iter().chain(requests(component));
@@ -161,5 +158,5 @@ fn either(reader: &mut Reader<'_>, name: &str, older: &str, least: u32) -> Optio
 }
 
 fn knative(name: &str) -> String {
-    format!("{KNATIVE}{name}")
+    format!("{}{name}", annotations::KNATIVE)
 }

@@ -27,6 +27,7 @@ pub(super) fn read(object: &InferenceService, found: &mut Found) -> Knobs {
     let mut reader = Reader::new(layers);
     let percent = object.spec.predictor.component.canary_traffic_percent;
     let percent = percent.and_then(|percent| u8::try_from(percent).ok());
+    mode(&mut reader);
     let expected = "PERCENT or TAG=PERCENT, 1 to 100";
     let knobs = Knobs {
         run: run(&mut reader),
@@ -37,6 +38,21 @@ pub(super) fn read(object: &InferenceService, found: &mut Found) -> Knobs {
     };
     found.list.append(&mut reader.faults);
     knobs
+}
+
+/// All modes are one here, and ModelMesh is refused elsewhere; but a word that is none is a slip.
+fn mode(reader: &mut Reader<'_>) {
+    const MODES: [&str; 5] = [
+        "Standard",
+        "RawDeployment",
+        "Knative",
+        "Serverless",
+        "ModelMesh",
+    ];
+    let expected = "a deployment mode: Standard, RawDeployment, Knative or Serverless";
+    reader.read(annotations::MODE, expected, |text| {
+        MODES.contains(&text).then_some(())
+    });
 }
 
 /// A share that a person writes holds; the steps go on when it is taken away.

@@ -3,7 +3,7 @@
 use weir_crds::{Effect, InferenceService, unsupported};
 
 use super::{Found, Note};
-use crate::annotations::{OURS, PREFIX};
+use crate::annotations::{FOR_HPA, KNATIVE, KNATIVE_READ, OURS, PREFIX, QUEUE_DELAY_TARGET};
 
 pub(super) fn notes(written: &InferenceService, found: &mut Found) -> Vec<Note> {
     let mut notes = Vec::new();
@@ -23,21 +23,42 @@ pub(super) fn notes(written: &InferenceService, found: &mut Found) -> Vec<Note> 
             because: "without scaleMetric, replicas follow queue delay".to_owned(),
         });
     }
-    unknown_annotations(written, found);
+    annotations(written, found, &mut notes);
     notes
 }
 
-/// An annotation of ours that nobody knows is a slip of the pen, as an unknown field is.
-fn unknown_annotations(written: &InferenceService, found: &mut Found) {
-    let names = written
-        .metadata
-        .annotations
-        .iter()
-        .flat_map(|map| map.keys());
-    for name in names.filter(|name| name.starts_with(PREFIX)) {
-        if !OURS.contains(&&**name) {
-            let field = format!("metadata.annotations[{name}]");
-            found.add(field, format!("unknown; Weir knows {}", OURS.join(", ")));
+/// Where annotations stand that bound replicas: the service's, and the component's.
+const PATHS: [&str; 2] = ["metadata.annotations", "spec.predictor.annotations"];
+
+fn annotations(written: &InferenceService, found: &mut Found, notes: &mut Vec<Note>) {
+    let maps = [
+        &written.metadata.annotations,
+        &written.spec.predictor.component.annotations,
+    ];
+    for (path, map) in PATHS.into_iter().zip(maps) {
+        for name in map.iter().flat_map(|map| map.keys()) {
+            let field = format!("{path}[{name}]");
+            if name.starts_with(PREFIX) {
+                ours(path, name, field, found);
+            } else if is_unread(name) && !notes.iter().any(|note| note.field == field) {
+                let because = "replicas follow queue delay".to_owned();
+                notes.push(Note { field, because });
+            }
         }
     }
+}
+
+/// One of ours that nobody knows is a slip of the pen, as an unknown field is.
+fn ours(path: &str, name: &str, field: String, found: &mut Found) {
+    if !OURS.contains(&name) {
+        found.add(field, format!("unknown; Weir knows {}", OURS.join(", ")));
+    } else if path != PATHS[0] && name != QUEUE_DELAY_TARGET {
+        found.add(field, format!("it belongs to {}", PATHS[0]));
+    }
+}
+
+/// Whether it is about scaling and is not read.
+fn is_unread(name: &str) -> bool {
+    let knative = name.strip_prefix(KNATIVE);
+    knative.is_some_and(|name| !KNATIVE_READ.contains(&name)) || FOR_HPA.contains(&name)
 }

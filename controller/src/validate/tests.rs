@@ -88,6 +88,37 @@ fn what_kserve_has_and_weir_has_not_is_refused_or_noted_by_name() {
 }
 
 #[test]
+fn no_annotation_about_scaling_is_passed_over_in_silence() {
+    let known = "autoscaling.knative.dev/window";
+    let valid = valid(
+        &[
+            (known, "30s"),
+            ("autoscaling.knative.dev/class", "kpa"),
+            ("serving.kserve.io/targetUtilizationPercentage", "80"),
+        ],
+        &model(
+            "digits",
+            &["annotations: {autoscaling.knative.dev/tick: 1s}"],
+        ),
+    );
+    let fields: Vec<_> = valid.notes.iter().map(|note| &*note.field).collect();
+    assert_eq!(
+        fields,
+        [
+            "metadata.annotations[autoscaling.knative.dev/class]",
+            "metadata.annotations[serving.kserve.io/targetUtilizationPercentage]",
+            "spec.predictor.annotations[autoscaling.knative.dev/tick]",
+        ]
+    );
+    finds(
+        &[("serving.kserve.io/deploymentMode", "Mesh")],
+        &model("digits", &["annotations: {weir.dev/max-queue: '3'}"]),
+        "spec.predictor.annotations[weir.dev/max-queue]: it belongs to metadata.annotations\n\
+         metadata.annotations[serving.kserve.io/deploymentMode]: `Mesh` is not a deployment mode: Standard, RawDeployment, Knative or Serverless",
+    );
+}
+
+#[test]
 fn a_format_without_a_runtime_has_its_reason() {
     let spec = model("digits", &[]).replace("name: pytorch", "name: pmml, version: '4'");
     let service = service(&[], &spec);

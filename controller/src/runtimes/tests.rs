@@ -1,0 +1,144 @@
+use weir_crds::inference_service::FailureReason;
+use weir_crds::{Object, read};
+
+use super::*;
+
+/// A runtime of a format and a version, or any, with these protocols.
+fn runtime(name: &str, scope: Scope, format: &str, protocols: &str) -> Runtime {
+    let text = format!(
+        "apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {{name: {name}}}
+spec:
+  supportedModelFormats: [{{name: {format}, autoSelect: true}}]
+  protocolVersions: [{protocols}]
+  containers: [{{name: kserve-container, image: x}}]
+"
+    );
+    match read("runtime.yaml", &text).unwrap().remove(0).object {
+        Object::ServingRuntime(runtime) => Runtime {
+            name: name.to_owned(),
+            scope,
+            since: 0,
+            spec: runtime.spec,
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_priority(mut runtime: Runtime, priority: i32) -> Runtime {
+    runtime.spec.supported_model_formats[0].priority = Some(priority);
+    runtime
+}
+
+fn own(name: &str) -> Runtime {
+    runtime(name, Scope::Namespace("team".to_owned()), "onnx", "v2")
+}
+
+fn shared(name: &str, protocols: &str) -> Runtime {
+    runtime(name, Scope::Cluster, "onnx", protocols)
+}
+
+fn model(format: &str, protocol: Option<&str>, runtime: Option<&str>) -> Model {
+    let mut model = serde_json::json!({ "modelFormat": { "name": format } });
+    model["protocolVersion"] = protocol.into();
+    model["runtime"] = runtime.into();
+    serde_json::from_value(model).unwrap()
+}
+
+fn chosen(runtimes: Vec<Runtime>, model: &Model) -> String {
+    match Runtimes::new(runtimes).choose("team", model) {
+        Ok(runtime) => runtime.name.clone(),
+        Err(unserved) => unserved.message,
+    }
+}
+
+#[test]
+fn the_built_in_runtime_serves_what_weir_does() {
+    for format in ["pytorch", "torchscript", "triton", "echo"] {
+        for protocol in [None, Some("v2"), Some("grpc-v2")] {
+            assert_eq!(
+                chosen(Vec::new(), &model(format, protocol, None)),
+                "weir-libtorch"
+            );
+        }
+    }
+    assert_eq!(
+        chosen(Vec::new(), &model("pytorch", Some("v1"), None)),
+        "no runtime serves the format pytorch over v1"
+    );
+}
+
+#[test]
+fn a_declared_runtime_replaces_the_built_in_one_of_its_name() {
+    let runtimes = Runtimes::new(vec![shared("weir-libtorch", "v2")]);
+    assert_eq!(runtimes.as_slice().len(), 1);
+}
+
+#[test]
+fn the_best_is_the_namespace_s_own_then_by_priority_then_by_protocol_and_name() {
+    let onnx = model("onnx", Some("v2"), None);
+    let low = || with_priority(shared("a", "v2"), 1);
+    let high = || with_priority(shared("b", "v2"), 2);
+    assert_eq!(chosen(vec![low(), high(), shared("c", "v2")], &onnx), "b");
+    assert_eq!(chosen(vec![low(), high(), own("z")], &onnx), "z");
+    assert_eq!(
+        chosen(vec![shared("b", "v2"), shared("a", "v2")], &onnx),
+        "a"
+    );
+    assert_eq!(
+        chosen(vec![shared("a", "v2"), shared("b", "v1, v2")], &onnx),
+        "b"
+    );
+    let newer = Runtime {
+        since: 9,
+        ..shared("z", "v2")
+    };
+    assert_eq!(chosen(vec![shared("a", "v2"), newer], &onnx), "z");
+}
+
+#[test]
+fn without_a_protocol_kserve_s_default_goes_first_and_any_other_will_do() {
+    let onnx = model("onnx", None, None);
+    let high = with_priority(shared("b", "v2"), 5);
+    assert_eq!(chosen(vec![shared("a", "v1"), high], &onnx), "a");
+    assert_eq!(chosen(vec![shared("b", "v2")], &onnx), "b");
+    assert_eq!(chosen(vec![shared("b", "")], &onnx), "b");
+}
+
+#[test]
+fn a_runtime_of_another_namespace_or_a_disabled_one_is_none() {
+    let other = runtime("x", Scope::Namespace("other".to_owned()), "onnx", "v2");
+    let mut disabled = shared("off-duty", "v2");
+    disabled.spec.disabled = Some(true);
+    let found = chosen(vec![other, disabled], &model("onnx", Some("v2"), None));
+    assert_eq!(found, "no runtime serves the format onnx over v2");
+}
+
+#[test]
+fn a_named_runtime_has_to_be_there_and_fit() {
+    let runtimes = || vec![own("mine")];
+    let named = |format: &str, protocol: &str, name: &str| {
+        let model = model(format, Some(protocol), Some(name));
+        let runtimes = Runtimes::new(runtimes());
+        let chosen = runtimes.choose("team", &model);
+        chosen
+            .map(|runtime| runtime.name.clone())
+            .map_err(|u| (u.reason, u.message))
+    };
+    assert_eq!(named("onnx", "v2", "mine"), Ok("mine".to_owned()));
+    let (reason, message) = named("onnx", "v2", "yours").unwrap_err();
+    assert_eq!(reason, FailureReason::RuntimeNotRecognized);
+    assert_eq!(
+        message,
+        "there is no runtime yours; there are: mine, weir-libtorch"
+    );
+    let (reason, message) = named("pmml", "v2", "mine").unwrap_err();
+    assert_eq!(reason, FailureReason::NoSupportingRuntime);
+    assert_eq!(
+        message,
+        "the runtime mine does not serve the format pmml over v2"
+    );
+    let (_, message) = named("onnx", "v1", "mine").unwrap_err();
+    assert_eq!(message, "the runtime mine does not speak v1");
+}
