@@ -43,7 +43,7 @@ impl fmt::Display for Decision {
 pub fn decide(policy: &Policy, memory: Memory, sample: &Sample) -> (Memory, Decision) {
     let mut memory = memory;
     memory.observe(policy, sample);
-    memory.levels.meet(sample.fleet.wanted, memory.seen);
+    memory.meet(sample);
     let terms = Terms::new(policy, &memory, sample);
     let (replicas, because) = match sample.sight {
         Sight::None => (sample.fleet.wanted, Because::Blind),
@@ -61,6 +61,10 @@ pub fn decide(policy: &Policy, memory: Memory, sample: &Sample) -> (Memory, Deci
 
 /// The number without bounds. Each rule may raise what the rules before it say.
 fn choose(policy: &Policy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> (u32, Because) {
+    if is_over(policy, memory, sample) {
+        memory.levels.forget();
+        return hold(policy, sample, (0, idle(policy, memory, terms)));
+    }
     let now = memory.seen;
     let needed = match correct(policy, memory, sample, terms) {
         Some(more) => more,
@@ -77,18 +81,27 @@ fn choose(policy: &Policy, memory: &mut Memory, sample: &Sample, terms: &Terms) 
     hold(policy, sample, choice)
 }
 
+/// Whether nothing has happened for as long as was written: then everything ends, whatever the count of
+/// arrivals still holds from before.
+fn is_over(policy: &Policy, memory: &Memory, sample: &Sample) -> bool {
+    let limit = policy.retention.map(|r| r.max(policy.scale_down_delay));
+    !sample.is_active() && limit.is_some_and(|limit| memory.idle() >= limit)
+}
+
+fn idle(policy: &Policy, memory: &Memory, terms: &Terms) -> Because {
+    Because::Idle {
+        time: memory.idle(),
+        kept: terms.keep(policy, 1),
+    }
+}
+
 /// Why the calculated number is what it is.
 fn need(policy: &Policy, memory: &Memory, sample: &Sample, terms: &Terms) -> Because {
     let waiting = sample.load.activity.queued;
-    let Some(capacity) = terms.capacity else {
-        return Because::Unmeasured { waiting };
-    };
-    match terms.need {
-        0 => Because::Idle {
-            for_: memory.levels.idle(1, memory.seen).unwrap_or_default(),
-            kept: terms.keep(policy, 1),
-        },
-        _ => Because::Load {
+    match (terms.need, terms.capacity) {
+        (0, _) => idle(policy, memory, terms),
+        (_, None) => Because::Unmeasured { waiting },
+        (_, Some(capacity)) => Because::Load {
             rate: terms.rate,
             capacity,
             waiting,
@@ -97,7 +110,7 @@ fn need(policy: &Policy, memory: &Memory, sample: &Sample, terms: &Terms) -> Bec
 }
 
 fn keeping(memory: &Memory, kept: u32, needed: u32, keep: impl Fn(u32) -> Duration) -> Because {
-    let idle = memory.levels.idle(kept, memory.seen).unwrap_or_default();
+    let idle = memory.levels.unneeded(kept, memory.seen);
     Because::Kept {
         needed,
         longer: keep(kept).saturating_sub(idle),

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use curve::Curve;
 pub(crate) use levels::Levels;
+use levels::Met;
 pub(crate) use watch::Watch;
 
 use crate::{Policy, Sample, Sight};
@@ -22,6 +23,8 @@ pub struct Memory {
     /// Time in which everything was seen: idleness is measured by it, so that it does not pass while
     /// gateways are silent.
     pub(crate) seen: Duration,
+    /// When, by that time, something last happened.
+    active: Duration,
     pub(crate) arrivals: Arrivals,
     pub(crate) curve: Curve,
     pub(crate) levels: Levels,
@@ -43,6 +46,19 @@ impl Memory {
         }
         self.arrivals.observe(policy.window, sample);
         self.curve.observe(sample);
+    }
+
+    /// Meets the replicas that are asked for, and notes whether anything happens.
+    pub(crate) fn meet(&mut self, sample: &Sample) {
+        let met = self.levels.meet(sample.fleet.wanted, self.seen);
+        if met == Met::More || sample.is_active() {
+            self.active = self.seen;
+        }
+    }
+
+    /// For how long nothing happened.
+    pub(crate) fn idle(&self) -> Duration {
+        self.seen.saturating_sub(self.active)
     }
 
     /// What the next revision of the same service may start from: what a replica does, not what came.

@@ -52,6 +52,15 @@ pub struct Fleet {
     pub cold_start: Duration,
 }
 
+impl Sample {
+    /// Whether there is work, or a first replica starts: one that is stopped before it was ever ready
+    /// never becomes ready. What nobody reports is not known, and does not count.
+    pub(crate) fn is_active(&self) -> bool {
+        let first = self.fleet.ready == 0 && self.fleet.committed() > 0;
+        self.load.activity.arrivals > 0 || self.load.is_busy() || first
+    }
+}
+
 impl Load {
     /// How long the request that waits longest has waited.
     #[must_use]

@@ -13,6 +13,8 @@ use crate::Fleet;
 pub(crate) struct Births {
     /// Unset before the first look.
     met: Option<BTreeMap<Arc<str>, Birth>>,
+    /// Since when fewer replicas exist than are asked for: those that do not exist yet start too.
+    short: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,17 +63,22 @@ impl Births {
             met.insert(replica.name.clone(), birth);
         }
         self.met = Some(met);
+        self.short = match missing(revision) {
+            0 => None,
+            _ => self.short.or(Some(now)),
+        };
     }
 
     /// The replicas of the revision, which was observed just now.
     pub(crate) fn fleet(&self, revision: &Revision, starts: &Starts, now: Duration) -> Fleet {
         let met = self.met.iter().flatten();
-        let starting: Vec<_> = met
-            .filter_map(|(_, birth)| match birth {
-                Birth::Seen(at) | Birth::Earlier(at) => Some(now.saturating_sub(*at)),
-                Birth::Over => None,
-            })
-            .collect();
+        let short = now.saturating_sub(self.short.unwrap_or(now));
+        let mut starting = vec![short; missing(revision)];
+        let born = met.filter_map(|(_, birth)| match birth {
+            Birth::Seen(at) | Birth::Earlier(at) => Some(now.saturating_sub(*at)),
+            Birth::Over => None,
+        });
+        starting.extend(born);
         let longest = starting.iter().max().copied().unwrap_or_default();
         Fleet {
             wanted: revision.wanted,
@@ -81,6 +88,12 @@ impl Births {
             cold_start: starts.usual().unwrap_or(UNMEASURED.max(longest)),
         }
     }
+}
+
+/// Replicas that are asked for and do not exist yet.
+fn missing(revision: &Revision) -> usize {
+    let wanted = revision.replicas.iter().filter(|r| r.phase.is_wanted());
+    (revision.wanted as usize).saturating_sub(wanted.count())
 }
 
 impl Starts {
@@ -128,7 +141,7 @@ mod tests {
             restarts: 0,
             failure: None,
         };
-        let mut revision = Revision::new(&workload, 2);
+        let mut revision = Revision::new(&workload, replicas.len() as u32);
         revision.replicas = replicas.iter().map(replica).collect();
         revision
     }
@@ -184,5 +197,17 @@ mod tests {
         assert!(world.look(2, &[("a", Phase::BackOff)]).starting.is_empty());
         let again = world.look(4, &[("a", Phase::Starting)]);
         assert_eq!(again.starting, [seconds(0)]);
+    }
+
+    #[test]
+    fn what_does_not_exist_yet_starts() {
+        let mut births = Births::default();
+        let mut starts = Starts::default();
+        let mut revision = revision(&[("a", Phase::Ready)]);
+        revision.wanted = 3;
+        births.observe(&revision, &mut starts, seconds(5));
+        births.observe(&revision, &mut starts, seconds(7));
+        let fleet = births.fleet(&revision, &starts, seconds(7));
+        assert_eq!((fleet.ready, fleet.starting), (1, vec![seconds(2); 2]));
     }
 }

@@ -28,7 +28,7 @@ pub enum Because {
     /// Nothing happens.
     Idle {
         /// For so long.
-        for_: Duration,
+        time: Duration,
         /// After this time of it the last replica ends.
         kept: Duration,
     },
@@ -95,15 +95,16 @@ impl fmt::Display for Because {
             ),
             Self::Unmeasured { waiting } => write!(
                 f,
-                "{waiting} requests wait, and what a replica can do has not been measured yet"
+                "{}, and what a replica can do has not been measured yet",
+                waits(waiting)
             ),
             Self::Woken { waiting } => {
-                write!(f, "{waiting} requests wait and there was no replica")
+                write!(f, "{} and there was no replica", waits(waiting))
             }
-            Self::Idle { for_, kept } => write!(
+            Self::Idle { time, kept } => write!(
                 f,
-                "nothing happened for {} s, and the last replica is kept for {} s",
-                for_.as_secs(),
+                "nothing happened for {} s; the last replica is kept for {} s",
+                time.as_secs(),
                 kept.as_secs()
             ),
             Self::Kept { needed, longer } => write!(
@@ -126,5 +127,12 @@ impl fmt::Display for Because {
             Self::Least => f.write_str("there must not be fewer"),
             Self::Most { needed } => write!(f, "no more are allowed; {needed} are needed"),
         }
+    }
+}
+
+fn waits(waiting: u32) -> String {
+    match waiting {
+        1 => "1 request waits".to_owned(),
+        _ => format!("{waiting} requests wait"),
     }
 }

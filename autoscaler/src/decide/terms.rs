@@ -33,10 +33,6 @@ const ROOM: f64 = 0.5;
 /// A twentieth of a replica is not worth one.
 const SLACK: f64 = 0.05;
 
-/// A replica beyond the first is kept at least so long: shorter than that, the count of arrivals is
-/// noise.
-const KEPT: Duration = Duration::from_secs(30);
-
 /// The last replica is kept at least so long where nobody said how long: who tries a service by hand
 /// comes back within a minute.
 const LAST_KEPT: Duration = Duration::from_secs(60);
@@ -61,19 +57,14 @@ impl Terms {
     }
 
     /// How long a replica (1 is the first) is kept after it was last needed. What was written holds;
-    /// otherwise the time grows with what a start costs.
+    /// otherwise the time grows with what a start costs. Within the window in which arrivals are
+    /// counted, that fewer would do is noise.
     pub(super) fn keep(&self, policy: &Policy, level: u32) -> Duration {
-        let least = match level {
-            1 => LAST_KEPT,
-            _ => KEPT,
-        };
         let starts = self.cold_start * policy.economy.starts();
-        let pays = starts.min(policy.economy.longest()).max(least);
-        match (level, policy.retention) {
-            (1, retention) => retention.unwrap_or(pays),
-            // Others are not kept longer than the last one.
-            (_, Some(retention)) => pays.min(retention).max(policy.scale_down_delay),
-            (_, None) => pays.max(policy.scale_down_delay),
+        let pays = starts.min(policy.economy.longest());
+        match level {
+            1 => policy.retention.unwrap_or(pays.max(LAST_KEPT)),
+            _ => pays.max(policy.window).max(policy.scale_down_delay),
         }
     }
 
@@ -105,19 +96,12 @@ impl Terms {
     fn needed(&self, sample: &Sample) -> u32 {
         let calculated = (self.base + self.drain - SLACK).ceil();
         let calculated = calculated.clamp(0.0, f64::from(Policy::MOST)) as u32;
-        match (is_active(sample), calculated) {
+        match (sample.is_active(), calculated) {
             (true, _) => calculated.max(1),
             (false, 0 | 1) => 0,
             (false, more) => more,
         }
     }
-}
-
-/// Whether there is work, or a first replica starts: one that is stopped before it was ever ready never
-/// becomes ready.
-fn is_active(sample: &Sample) -> bool {
-    let first = sample.fleet.ready == 0 && sample.fleet.committed() > 0;
-    sample.load.activity.arrivals > 0 || sample.load.is_busy() || first
 }
 
 fn credits(policy: &Policy, memory: &Memory, sample: &Sample) -> f64 {

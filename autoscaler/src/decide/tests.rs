@@ -1,1 +1,300 @@
+use std::num::NonZeroU32;
 
+use weir_cluster::{Activity, Histogram};
+
+use super::*;
+use crate::{Fleet, Load};
+
+/// One revision whose samples a test makes second by second.
+struct Revision {
+    policy: Policy,
+    memory: Memory,
+    at: Duration,
+    fleet: Fleet,
+}
+
+/// One second of load.
+#[derive(Clone, Copy, Default)]
+struct Second {
+    arrivals: u64,
+    queued: u32,
+    oldest_ms: u64,
+    in_flight: u32,
+    /// Requests that ended, 100 ms each.
+    ended: u32,
+}
+
+const IDLE: Second = Second {
+    arrivals: 0,
+    queued: 0,
+    oldest_ms: 0,
+    in_flight: 0,
+    ended: 0,
+};
+
+/// What 20 requests per second do to replicas that take one at once for 100 ms.
+const TWENTY: Second = Second {
+    arrivals: 20,
+    in_flight: 2,
+    ended: 20,
+    ..IDLE
+};
+
+impl Revision {
+    fn new(policy: Policy, replicas: u32) -> Self {
+        Self {
+            policy,
+            memory: Memory::default(),
+            at: Duration::ZERO,
+            fleet: Fleet {
+                wanted: replicas,
+                ready: replicas,
+                starting: Vec::new(),
+                credits: Some(1),
+                cold_start: Duration::from_secs(5),
+            },
+        }
+    }
+
+    fn see(&mut self, sight: Sight, second: Second) -> Decision {
+        self.at += Duration::from_secs(1);
+        let mut service_time = Histogram::default();
+        for _ in 0..second.ended {
+            service_time.record(Duration::from_millis(100));
+        }
+        let activity = Activity {
+            arrivals: second.arrivals,
+            queued: second.queued,
+            in_flight: second.in_flight,
+            oldest_us: second.oldest_ms * 1000,
+            service_time,
+            ..Activity::default()
+        };
+        let sample = Sample {
+            at: self.at,
+            sight,
+            load: Load {
+                span: Duration::from_secs(1),
+                activity,
+            },
+            fleet: self.fleet.clone(),
+        };
+        let memory = std::mem::take(&mut self.memory);
+        let (memory, decision) = decide(&self.policy, memory, &sample);
+        self.memory = memory;
+        decision
+    }
+
+    /// So many equal seconds, with replicas ready as soon as they are wanted; the last decision.
+    fn run(&mut self, seconds: u32, second: Second) -> Decision {
+        let mut decision = self.see(Sight::Whole, second);
+        for _ in 1..seconds {
+            self.follow(&decision);
+            decision = self.see(Sight::Whole, second);
+        }
+        self.follow(&decision);
+        decision
+    }
+
+    fn follow(&mut self, decision: &Decision) {
+        self.fleet.wanted = decision.replicas;
+        self.fleet.ready = decision.replicas;
+    }
+}
+
+fn to_zero(retention: u64) -> Policy {
+    Policy {
+        min: 0,
+        retention: Some(Duration::from_secs(retention)),
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn the_last_replica_ends_after_its_retention() {
+    let mut revision = Revision::new(to_zero(10), 1);
+    let kept = revision.run(10, IDLE);
+    assert_eq!(
+        kept.to_string(),
+        "1 replica: 0 would do, but load may return; one ends in 1 s"
+    );
+    let ended = revision.run(1, IDLE);
+    assert_eq!(ended.replicas, 0);
+    assert_eq!(ended.because.label(), "Idle");
+    assert_eq!(revision.run(60, IDLE).replicas, 0);
+}
+
+#[test]
+fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
+    let policy = Policy {
+        activation: NonZeroU32::new(3).unwrap(),
+        ..to_zero(10)
+    };
+    let mut revision = Revision::new(policy, 0);
+    let waiting = Second {
+        arrivals: 1,
+        queued: 1,
+        ..IDLE
+    };
+    let woken = revision.run(1, waiting);
+    assert_eq!(
+        woken.to_string(),
+        "3 replicas: 1 request waits and there was no replica"
+    );
+    assert_eq!(revision.run(1, IDLE).replicas, 3);
+}
+
+#[test]
+fn replicas_follow_what_one_can_do() {
+    let mut revision = Revision::new(Policy::default(), 2);
+    let decision = revision.run(20, TWENTY);
+    // 20 per second at 10 per second each are two, and 0.5 × √2 for irregular arrivals.
+    assert_eq!(decision.replicas, 3);
+    let said = "3 replicas: 20.0 requests come per second, one replica does 10.0, and 0 wait";
+    assert_eq!(decision.to_string(), said);
+    assert_eq!(decision.terms.capacity, Some(10.0));
+}
+
+#[test]
+fn what_is_not_needed_any_more_stays_for_a_while() {
+    let mut revision = Revision::new(Policy::default(), 1);
+    revision.run(20, TWENTY);
+    let counts: Vec<_> = (0..180).map(|_| revision.run(1, IDLE).replicas).collect();
+    assert_eq!(counts[..59], [3; 59]);
+    assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
+    assert_eq!((counts[90], counts[179]), (2, 1));
+}
+
+#[test]
+fn bounds_hold_and_say_so() {
+    let policy = Policy {
+        min: 1,
+        max: NonZeroU32::new(2),
+        ..Policy::default()
+    };
+    let mut revision = Revision::new(policy, 0);
+    assert_eq!(
+        revision.run(1, IDLE).to_string(),
+        "1 replica: there must not be fewer"
+    );
+    let most = revision.run(20, TWENTY);
+    assert_eq!(
+        most.to_string(),
+        "2 replicas: no more are allowed; 3 are needed"
+    );
+}
+
+#[test]
+fn silence_changes_nothing_and_is_no_idleness() {
+    let mut revision = Revision::new(to_zero(10), 4);
+    revision.run(5, IDLE);
+    for _ in 0..600 {
+        let blind = revision.see(Sight::None, IDLE);
+        assert_eq!(
+            blind.to_string(),
+            "4 replicas: no gateway reports, so nothing is changed"
+        );
+    }
+    assert_eq!(revision.run(5, IDLE).replicas, 4);
+    assert_eq!(revision.run(1, IDLE).replicas, 0);
+}
+
+#[test]
+fn a_silent_gateway_stops_nothing_from_starting() {
+    let mut revision = Revision::new(Policy::default(), 2);
+    revision.run(1, TWENTY);
+    for _ in 0..10 {
+        revision.see(Sight::Partial, TWENTY);
+    }
+    assert_eq!(revision.see(Sight::Partial, TWENTY).replicas, 3);
+    revision.fleet.wanted = 9;
+    revision.fleet.ready = 9;
+    for _ in 0..100 {
+        assert_eq!(revision.see(Sight::Partial, IDLE).replicas, 9);
+    }
+}
+
+#[test]
+fn a_queue_over_its_target_gets_one_more_and_then_time() {
+    let late = Second {
+        queued: 1,
+        oldest_ms: 1500,
+        ..TWENTY
+    };
+    let mut revision = Revision::new(Policy::default(), 3);
+    assert_eq!(revision.run(10, late).replicas, 3);
+    let corrected = revision.run(1, late);
+    assert_eq!(
+        corrected.to_string(),
+        "4 replicas: requests still wait 1.5 s although there should be enough replicas"
+    );
+    assert_eq!(revision.run(10, late).replicas, 4);
+    assert_eq!(revision.run(2, late).replicas, 5);
+}
+
+#[test]
+fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
+    let policy = Policy {
+        metric: Some(crate::Metric::Rps(5.0)),
+        ..Policy::default()
+    };
+    // Four for 20 per second, and one for irregular arrivals; also before anything was measured.
+    let unmeasured = Second { ended: 0, ..TWENTY };
+    assert_eq!(
+        Revision::new(policy.clone(), 1)
+            .run(20, unmeasured)
+            .replicas,
+        5
+    );
+    assert_eq!(Revision::new(policy, 1).run(20, TWENTY).replicas, 5);
+}
+
+#[test]
+fn who_wants_more_than_we_do_gets_it_for_a_while() {
+    let mut revision = Revision::new(Policy::default(), 1);
+    revision.run(5, IDLE);
+    revision.fleet.wanted = 4;
+    revision.fleet.ready = 4;
+    assert_eq!(revision.run(60, IDLE).replicas, 4);
+    assert_eq!(revision.run(2, IDLE).replicas, 1);
+}
+
+#[test]
+fn a_first_replica_is_not_ended_while_it_starts() {
+    let mut revision = Revision::new(to_zero(3), 1);
+    revision.fleet.ready = 0;
+    for second in 1..50 {
+        revision.fleet.starting = vec![Duration::from_secs(second)];
+        assert_eq!(revision.see(Sight::Whole, IDLE).replicas, 1);
+    }
+    // It does not come any more.
+    revision.fleet.starting = vec![Duration::from_secs(61)];
+    for _ in 0..3 {
+        revision.see(Sight::Whole, IDLE);
+    }
+    assert_eq!(revision.see(Sight::Whole, IDLE).replicas, 0);
+}
+
+#[test]
+fn work_that_waits_for_starts_is_not_answered_twice() {
+    let mut revision = Revision::new(Policy::default(), 1);
+    revision.run(20, TWENTY);
+    revision.fleet.cold_start = Duration::from_secs(120);
+    revision.fleet.ready = 0;
+    let mut most = 0;
+    for second in 1..120 {
+        let wanted = revision.fleet.wanted as usize;
+        revision.fleet.starting = vec![Duration::from_secs(second); wanted];
+        let waiting = Second {
+            arrivals: 20,
+            queued: 20 * second as u32,
+            oldest_ms: second * 1000,
+            ..IDLE
+        };
+        let decision = revision.see(Sight::Whole, waiting);
+        revision.fleet.wanted = decision.replicas;
+        most = most.max(decision.replicas);
+    }
+    // Two for the requests that come, about as many for those that will wait by then.
+    assert!((4..=8).contains(&most), "{most}");
+}

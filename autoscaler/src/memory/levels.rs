@@ -11,14 +11,28 @@ pub(crate) struct Levels {
     known: u32,
 }
 
+/// Who asked for the replicas there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// We asked for no fewer.
+    Ours,
+    /// Somebody wants more than we did.
+    More,
+}
+
 impl Levels {
     /// So many replicas are asked for. Those that we did not ask for count as needed now: whoever wants
     /// them has a reason, and we have not seen what they did before.
-    pub(crate) fn meet(&mut self, wanted: u32, now: Duration) {
-        if wanted > self.known {
+    pub(crate) fn meet(&mut self, wanted: u32, now: Duration) -> Met {
+        let met = match wanted > self.known {
+            true => Met::More,
+            false => Met::Ours,
+        };
+        if met == Met::More {
             self.need(wanted, now);
         }
         self.known = wanted;
+        met
     }
 
     /// So many replicas are needed now.
@@ -43,11 +57,16 @@ impl Levels {
         kept as u32
     }
 
-    /// How long ago this replica (1 is the first) was needed last; never is unset.
-    pub(crate) fn idle(&self, level: u32, now: Duration) -> Option<Duration> {
-        let index = (level as usize).checked_sub(1)?;
-        let last = self.last.get(index)?;
-        Some(now.saturating_sub(*last))
+    /// For how long this replica (1 is the first), which is still kept, was not needed.
+    pub(crate) fn unneeded(&self, level: u32, now: Duration) -> Duration {
+        let index = (level as usize).saturating_sub(1);
+        let last = self.last.get(index).copied().unwrap_or(now);
+        now.saturating_sub(last)
+    }
+
+    /// None is kept.
+    pub(crate) fn forget(&mut self) {
+        self.last.clear();
     }
 
     /// So many will be asked for.

@@ -1,6 +1,6 @@
 //! The one that decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,8 +93,8 @@ impl<'a> Leader<'a> {
             |name: &RevisionName| policies.contains_key(name) && snapshot.revision(name).is_some();
         self.watched.retain(|name, _| is_ours(name));
         self.decisions.retain(|name, _| is_ours(name));
-        self.starts
-            .retain(|service, _| policies.keys().any(|name| name.service() == service));
+        let services: BTreeSet<_> = policies.keys().map(RevisionName::service).collect();
+        self.starts.retain(|service, _| services.contains(service));
         for name in policies.keys() {
             if let Some(revision) = snapshot.revision(name) {
                 self.meet(revision, now);
@@ -137,7 +137,7 @@ impl<'a> Leader<'a> {
         for (name, policy) in policies.iter() {
             self.decide(name, policy, now);
         }
-        self.publish.send_replace(Arc::new(self.decisions.clone()));
+        self.publish();
     }
 
     /// Decides at once on revisions at zero for which a request waits.
@@ -145,12 +145,24 @@ impl<'a> Leader<'a> {
         self.hear(now);
         let snapshot = self.snapshots.borrow().clone();
         let policies = self.policies.borrow().clone();
-        let sleeps = |name| snapshot.revision(name).is_some_and(|r| r.wanted == 0);
-        for (name, policy) in policies.iter() {
-            if sleeps(name) && self.hearing.is_waited_for(name, now) {
-                self.decide(name, policy, now);
-            }
+        let hearing = &self.hearing;
+        let is_called = |name: &RevisionName| {
+            let sleeps = snapshot.revision(name).is_some_and(|r| r.wanted == 0);
+            sleeps && hearing.is_waited_for(name, now)
+        };
+        let called = policies.iter().filter(|(name, _)| is_called(name));
+        let called: Vec<_> = called.collect();
+        for (name, policy) in &called {
+            self.decide(name, policy, now);
         }
+        if !called.is_empty() {
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        let decisions = Arc::new(self.decisions.clone());
+        self.publish.send_replace(decisions);
     }
 
     fn decide(&mut self, name: &RevisionName, policy: &Policy, now: Duration) {

@@ -1,0 +1,144 @@
+//! What holds of every decision, whatever was before it.
+
+#[path = "laws/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_autoscaler::{Policy, Service, Sight, World, law, simulate};
+use world::{Op, Revision, op, ops, policy};
+
+/// Times seven laws; some seconds of one core.
+const CASES: u32 = 1000;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bounds_are_never_left(policy in policy(), ops in ops()) {
+        let mut revision = Revision::new(policy.clone());
+        for op in &ops {
+            let replicas = revision.step(op).replicas;
+            prop_assert!(replicas >= policy.min && replicas <= policy.most());
+        }
+    }
+
+    #[test]
+    fn zero_comes_only_after_idleness(policy in policy(), ops in ops()) {
+        let retention = policy.retention.unwrap_or(Duration::from_secs(60));
+        let mut revision = Revision::new(policy);
+        let mut idle = Duration::ZERO;
+        for op in &ops {
+            let before = revision.wanted;
+            let replicas = revision.step(op).replicas;
+            match op.sight {
+                Sight::None | Sight::Partial => {}
+                Sight::Whole => idle += op.elapsed(),
+            }
+            if op.is_busy() {
+                idle = Duration::ZERO;
+            }
+            if before > 0 && replicas == 0 {
+                prop_assert!(idle >= retention, "after {:?} of {:?}", idle, retention);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_at_zero_wakes_at_once(policy in policy(), ops in ops(), last in op()) {
+        let mut revision = Revision::new(policy.clone());
+        revision.play(&ops);
+        revision.wanted = 0;
+        let last = Op { queued: last.queued.max(1), sight: Sight::Whole, ..last };
+        let least = policy.activation.get().min(policy.most());
+        prop_assert!(revision.step(&last).replicas >= least);
+    }
+
+    #[test]
+    fn nothing_ends_while_the_queue_is_over_its_target(policy in policy(), ops in ops(), last in op()) {
+        let mut revision = Revision::new(policy.clone());
+        revision.play(&ops);
+        let wanted = revision.wanted;
+        let late = policy.queue_delay.as_millis() as u64 + 1;
+        let last = Op { queued: last.queued.max(1), oldest_ms: late, ..last };
+        prop_assert!(revision.step(&last).replicas >= wanted.min(policy.most()));
+    }
+
+    #[test]
+    fn more_load_never_asks_for_less(policy in policy(), ops in ops(), last in op(), more in (0..200_u64, 0..200_u32, 0..5000_u64)) {
+        let mut less = Revision::new(policy);
+        less.play(&ops);
+        let mut greater = less.clone();
+        let last = Op { sight: Sight::Whole, ..last };
+        let heavier = Op {
+            arrivals: last.arrivals + more.0,
+            queued: last.queued + more.1,
+            oldest_ms: last.oldest_ms + more.2,
+            ..last
+        };
+        let (less, greater) = (less.step(&last), greater.step(&heavier));
+        prop_assert!(greater.replicas >= less.replicas, "{} under more than {}", greater, less);
+    }
+
+    #[test]
+    fn without_reports_nothing_changes(policy in policy(), ops in ops(), seconds in 1..600_u64) {
+        let mut revision = Revision::new(policy);
+        revision.play(&ops);
+        let wanted = revision.wanted;
+        let blind = Op { ms: 1000, sight: Sight::None, ..Op::default() };
+        for _ in 0..seconds {
+            prop_assert_eq!(revision.step(&blind).replicas, wanted);
+        }
+    }
+
+    #[test]
+    fn numbers_are_numbers(policy in policy(), ops in ops(), credits in prop::option::of(0..9_u32)) {
+        let mut revision = Revision::new(policy);
+        revision.credits = credits;
+        for op in &ops {
+            let terms = revision.step(op).terms;
+            let all = [terms.rate, terms.credits, terms.base, terms.backlog, terms.drain];
+            prop_assert!(all.iter().all(|term| term.is_finite() && *term >= 0.0), "{:?}", terms);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Requests that come evenly end in one number of replicas. Where the count of a window stands at a
+    /// boundary it may be one more at times, but not more often than a replica is kept.
+    #[test]
+    fn a_steady_load_settles(
+        per_second in 1..60_u32,
+        service_ms in 20..300_u64,
+        credits in 1..9_u32,
+        cold_start in 0..30_u64,
+        batched in any::<bool>(),
+    ) {
+        let time = Duration::from_millis(service_ms);
+        let service = match batched {
+            true => Service::Batched { fixed: time, each: time / 4 },
+            false => Service::Each(time),
+        };
+        let world = World {
+            service,
+            credits,
+            cold_start: Duration::from_secs(cold_start),
+            replicas: 1,
+            period: Duration::from_secs(1),
+        };
+        let gap = Duration::from_secs(1) / per_second;
+        let until = Duration::from_secs(1200);
+        let arrivals: Vec<_> = (1..1200 * per_second).map(|i| gap * i).collect();
+        let run = simulate(&world, &arrivals, until, &mut law(Policy::default()));
+        let settled = run.frames.iter().filter(|frame| frame.at >= until / 2);
+        let counts: Vec<_> = settled.map(|frame| frame.decision.replicas).collect();
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        let changes = counts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        prop_assert!(most - least <= 1 && changes <= 20, "{} to {}, {} changes", least, most, changes);
+        let late = run.served.iter().filter(|s| s.arrived >= until / 2 && s.waited > Duration::from_secs(1));
+        prop_assert_eq!(late.count(), 0, "late with {} to {}", least, most);
+    }
+}

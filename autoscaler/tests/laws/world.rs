@@ -1,0 +1,186 @@
+//! A revision under any load, and policies of any kind.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_autoscaler::{
+    Decision, Economy, Fleet, Load, Memory, Metric, Policy, Sample, Sight, decide,
+};
+use weir_cluster::{Activity, Histogram};
+
+/// What is seen next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op {
+    /// Milliseconds since what was seen before.
+    pub(crate) ms: u64,
+    pub(crate) sight: Sight,
+    pub(crate) arrivals: u64,
+    pub(crate) queued: u32,
+    pub(crate) oldest_ms: u64,
+    pub(crate) in_flight: u32,
+    /// Requests that ended, and what each took.
+    pub(crate) ended: u32,
+    pub(crate) service_ms: u64,
+    /// Quarters of the replicas wanted that are ready; the others start.
+    pub(crate) ready: u32,
+    pub(crate) starting_ms: u64,
+}
+
+impl Default for Op {
+    fn default() -> Self {
+        Self {
+            ms: 1000,
+            sight: Sight::Whole,
+            arrivals: 0,
+            queued: 0,
+            oldest_ms: 0,
+            in_flight: 0,
+            ended: 0,
+            service_ms: 100,
+            ready: 4,
+            starting_ms: 0,
+        }
+    }
+}
+
+impl Op {
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.ms)
+    }
+
+    /// Whether there is anything to be seen of it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.sight != Sight::None && (self.arrivals > 0 || self.queued > 0 || self.in_flight > 0)
+    }
+
+    fn load(&self) -> Load {
+        let mut service_time = Histogram::default();
+        let mut queue_delay = Histogram::default();
+        for _ in 0..self.ended {
+            service_time.record(Duration::from_millis(self.service_ms));
+            queue_delay.record(Duration::from_millis(self.oldest_ms / 2));
+        }
+        let activity = Activity {
+            arrivals: self.arrivals,
+            queued: self.queued,
+            in_flight: self.in_flight,
+            oldest_us: self.oldest_ms * 1000,
+            service_time,
+            queue_delay,
+            ..Activity::default()
+        };
+        Load {
+            span: self.elapsed(),
+            activity,
+        }
+    }
+}
+
+/// A revision whose cluster does what was decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Revision {
+    pub(crate) policy: Policy,
+    pub(crate) memory: Memory,
+    pub(crate) at: Duration,
+    pub(crate) wanted: u32,
+    /// Requests a replica takes at once, where that is known.
+    pub(crate) credits: Option<u32>,
+}
+
+impl Revision {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self {
+            wanted: policy.bound(1),
+            policy,
+            memory: Memory::default(),
+            at: Duration::ZERO,
+            credits: Some(4),
+        }
+    }
+
+    pub(crate) fn play(&mut self, ops: &[Op]) {
+        for op in ops {
+            self.step(op);
+        }
+    }
+
+    pub(crate) fn step(&mut self, op: &Op) -> Decision {
+        self.at += op.elapsed();
+        let ready = self.wanted * op.ready / 4;
+        let starting = (ready..self.wanted).map(|_| Duration::from_millis(op.starting_ms));
+        let sample = Sample {
+            at: self.at,
+            sight: op.sight,
+            load: op.load(),
+            fleet: Fleet {
+                wanted: self.wanted,
+                ready,
+                starting: starting.collect(),
+                credits: self.credits,
+                cold_start: Duration::from_secs(5),
+            },
+        };
+        let memory = std::mem::take(&mut self.memory);
+        let (memory, decision) = decide(&self.policy, memory, &sample);
+        self.memory = memory;
+        self.wanted = decision.replicas;
+        decision
+    }
+}
+
+prop_compose! {
+    /// Any moment; about one in three is idle.
+    pub(crate) fn op()(
+        ms in prop_oneof![Just(1000_u64), 1..20_000_u64],
+        sight in prop_oneof![8 => Just(Sight::Whole), 1 => Just(Sight::Partial), 1 => Just(Sight::None)],
+        idle in prop::bool::weighted(0.4),
+        arrivals in 0..200_u64,
+        queued in prop_oneof![Just(0_u32), 0..300_u32],
+        oldest_ms in 0..5000_u64,
+        in_flight in 0..50_u32,
+        ended in 0..30_u32,
+        service_ms in 1..2000_u64,
+        ready in 0..=4_u32,
+        starting_ms in 0..100_000_u64,
+    ) -> Op {
+        let busy = Op { ms, sight, arrivals, queued, oldest_ms, in_flight, ended, service_ms, ready, starting_ms };
+        match idle {
+            true => Op { ms, sight, ready, starting_ms, ..Op::default() },
+            false => busy,
+        }
+    }
+}
+
+pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(), 0..60)
+}
+
+prop_compose! {
+    pub(crate) fn policy()(
+        min in 0..3_u32,
+        max in prop::option::of(1..30_u32),
+        retention in prop::option::of(0..90_u64),
+        delay in 0..60_u64,
+        target_ms in 50..3000_u64,
+        economy in prop_oneof![Just(Economy::Economy), Just(Economy::Balanced), Just(Economy::Latency)],
+        metric in prop_oneof![
+            Just(None),
+            (0.5..10.0).prop_map(|n| Some(Metric::Concurrency(n))),
+            (0.5..100.0).prop_map(|n| Some(Metric::Rps(n))),
+        ],
+        activation in 1..4_u32,
+    ) -> Policy {
+        Policy {
+            min,
+            max: max.and_then(NonZeroU32::new),
+            retention: retention.map(Duration::from_secs),
+            scale_down_delay: Duration::from_secs(delay),
+            queue_delay: Duration::from_millis(target_ms),
+            economy,
+            metric,
+            activation: NonZeroU32::new(activation).unwrap_or(NonZeroU32::MIN),
+            ..Policy::default()
+        }
+    }
+}

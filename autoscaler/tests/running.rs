@@ -1,0 +1,313 @@
+//! The loop over a cluster in memory, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use weir_autoscaler::{Autoscaler, Decisions, LEASE, Policies, Policy};
+use weir_cluster::{
+    Activity, Apply, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase,
+    Replica, Report, RevisionName, ServiceName, Starts, Workload,
+};
+
+/// Nothing here takes longer, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Platform {
+    fake: Fake,
+    policies: watch::Sender<Arc<Policies>>,
+    decisions: watch::Receiver<Arc<Decisions>>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Platform {
+    async fn start(fake: Fake) -> Self {
+        let (policies, watched) = watch::channel(Arc::default());
+        let shared = Arc::new(fake.clone());
+        let autoscaler = Autoscaler::new(
+            shared.clone(),
+            shared.clone(),
+            shared.clone(),
+            shared.clone(),
+            watched,
+        );
+        let decisions = autoscaler.decisions();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(autoscaler.run(stop.clone()));
+        Self {
+            fake,
+            policies,
+            decisions,
+            stop,
+            task,
+        }
+    }
+
+    async fn serve(&self, replicas: u32, policy: Option<Policy>) -> RevisionName {
+        let service = ServiceName::new("default", "digits").unwrap();
+        let revision = service.revision(1).unwrap();
+        let workload = Workload {
+            revision: revision.clone(),
+            template: Arc::new(PodTemplateSpec::default()),
+            storage: Vec::new(),
+            replicas,
+            concurrency: NonZeroU32::new(1),
+        };
+        let desired = Desired::new(service, vec![workload], None).unwrap();
+        self.fake.apply(desired).await.unwrap();
+        if let Some(policy) = policy {
+            let policies = [(revision.clone(), policy)].into();
+            self.policies.send_replace(Arc::new(policies));
+        }
+        revision
+    }
+
+    fn wanted(&self, revision: &RevisionName) -> u32 {
+        let snapshot = self.fake.snapshot();
+        snapshot.revision(revision).unwrap().wanted
+    }
+
+    /// Waits until so many replicas are wanted; the virtual time it took.
+    async fn wanting(&self, revision: &RevisionName, replicas: u32) -> Duration {
+        let began = Instant::now();
+        let mut snapshots = Directory::watch(&self.fake);
+        let is_so = |snapshot: &Arc<weir_cluster::Snapshot>| {
+            snapshot
+                .revision(revision)
+                .is_some_and(|r| r.wanted == replicas)
+        };
+        let wait = tokio::time::timeout(PATIENCE, snapshots.wait_for(is_so)).await;
+        assert!(wait.is_ok_and(|seen| seen.is_ok()), "never {replicas}");
+        began.elapsed()
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        ended.unwrap().unwrap();
+    }
+}
+
+/// A gateway that reports each second.
+struct Reporter {
+    membership: Membership,
+    revision: RevisionName,
+    age: u64,
+    activity: Activity,
+}
+
+impl Reporter {
+    fn new(platform: &Platform, revision: &RevisionName) -> Self {
+        let gateway = Gateway {
+            name: "gateway".into(),
+            serving: SocketAddr::from((Ipv4Addr::LOCALHOST, 80)).into(),
+            admin: None,
+        };
+        Self {
+            membership: platform.fake.gateways().join(gateway),
+            revision: revision.clone(),
+            age: 0,
+            activity: Activity::default(),
+        }
+    }
+
+    fn publish(&self) {
+        let activity = Arc::new(self.activity.clone());
+        self.membership.publish(Report {
+            started: 1,
+            age_us: self.age * 1_000_000,
+            routes: 1,
+            revisions: [(self.revision.clone(), activity)].into(),
+        });
+    }
+
+    /// So many seconds, each with so many requests that take 100 ms and did not wait.
+    async fn report(&mut self, seconds: u32, arrivals: u64) {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        ticks.tick().await;
+        for _ in 0..seconds {
+            ticks.tick().await;
+            self.age += 1;
+            self.activity.arrivals += arrivals;
+            self.activity.succeeded += arrivals;
+            for _ in 0..arrivals {
+                self.activity.queue_delay.record(Duration::ZERO);
+                self.activity
+                    .service_time
+                    .record(Duration::from_millis(100));
+            }
+            self.publish();
+        }
+    }
+}
+
+fn to_zero() -> Policy {
+    Policy {
+        min: 0,
+        retention: Some(Duration::from_secs(5)),
+        ..Policy::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_at_zero_is_answered_before_the_next_second() {
+    let mut platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let revision = platform.serve(0, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(3, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
+    // Between two of the loop's seconds.
+    tokio::time::advance(Duration::from_millis(300)).await;
+    reporter.activity.arrivals += 1;
+    reporter.activity.woken += 1;
+    reporter.activity.queued = 1;
+    reporter.publish();
+    let took = platform.wanting(&revision, 1).await;
+    assert!(took < Duration::from_millis(10), "{took:?}");
+    let decision = platform.decisions.borrow_and_update()[&revision].clone();
+    assert_eq!(
+        decision.to_string(),
+        "1 replica: 1 request waits and there was no replica"
+    );
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_idles_goes_to_zero_and_says_why() {
+    let mut platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let revision = platform.serve(1, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(10, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
+    let decision = platform.decisions.borrow_and_update()[&revision].clone();
+    assert_eq!(decision.replicas, 0);
+    assert_eq!(decision.because.label(), "Idle");
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_brings_replicas_and_its_end_takes_them() {
+    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let revision = platform.serve(1, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.activity.in_flight = 5;
+    reporter.report(20, 50).await;
+    let loaded = platform.wanted(&revision);
+    assert!((6..=12).contains(&loaded), "{loaded}");
+    reporter.activity.in_flight = 0;
+    reporter.report(90, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_falls_silent_ends_nothing() {
+    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    // Longer than it takes to find out that a gateway is silent.
+    let policy = Policy {
+        retention: Some(Duration::from_secs(20)),
+        ..to_zero()
+    };
+    let revision = platform.serve(3, Some(policy)).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.activity.in_flight = 1;
+    reporter.report(3, 1).await;
+    reporter.activity.in_flight = 0;
+    // It says the same for ten minutes: it hangs.
+    for _ in 0..600 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        reporter.publish();
+        tokio::task::yield_now().await;
+    }
+    assert!(platform.wanted(&revision) > 0);
+    let mut decisions = platform.decisions.clone();
+    let is_blind = |decisions: &Arc<Decisions>| decisions[&revision].because.label() == "Blind";
+    // What is seen is locked, so it must not be kept.
+    let wait = tokio::time::timeout(PATIENCE, decisions.wait_for(is_blind));
+    assert!(wait.await.is_ok());
+    reporter.report(60, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_policy_is_left_alone() {
+    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let revision = platform.serve(2, None).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(90, 0).await;
+    assert_eq!(platform.wanted(&revision), 2);
+    assert!(platform.decisions.borrow().is_empty());
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_who_holds_the_lease_decides() {
+    let fake = Fake::new(Starts::AtOnce);
+    let other = fake.acquire(LEASE).await.unwrap();
+    let platform = Platform::start(fake).await;
+    let revision = platform.serve(1, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(60, 0).await;
+    assert_eq!(platform.wanted(&revision), 1);
+    drop(other);
+    reporter.report(10, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raised_floor_is_followed_within_a_second() {
+    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let revision = platform.serve(1, Some(to_zero())).await;
+    let floor = Policy {
+        min: 4,
+        ..to_zero()
+    };
+    let policies = [(revision.clone(), floor)].into();
+    platform.policies.send_replace(Arc::new(policies));
+    let took = platform.wanting(&revision, 4).await;
+    assert!(took <= Duration::from_secs(1), "{took:?}");
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_are_measured_and_not_cut_short() {
+    let platform = Platform::start(Fake::new(Starts::ByHand)).await;
+    let revision = platform.serve(0, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.activity.arrivals = 1;
+    reporter.activity.queued = 1;
+    reporter.report(1, 0).await;
+    platform.wanting(&revision, 1).await;
+    let put = |phase| {
+        let replica = Replica {
+            name: "one".into(),
+            phase,
+            endpoints: Endpoints::default(),
+            restarts: 0,
+            failure: None,
+        };
+        platform.fake.put(&revision, replica).unwrap();
+    };
+    put(Phase::Starting);
+    // Who asked gives up meanwhile.
+    reporter.activity.queued = 0;
+    reporter.report(40, 0).await;
+    assert_eq!(platform.wanted(&revision), 1);
+    put(Phase::Ready);
+    reporter.report(2, 0).await;
+    let terms = platform.decisions.borrow()[&revision].terms.clone();
+    assert_eq!(terms.cold_start.as_secs(), 40);
+    reporter.report(8, 0).await;
+    assert_eq!(platform.wanted(&revision), 0);
+    platform.end().await;
+}
