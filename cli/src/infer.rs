@@ -78,7 +78,9 @@ fn ask(url: String, body: Body, timeout: Duration) -> Ask {
 /// The server's own sentence where it gave one.
 fn refusal(answer: &Answer) -> String {
     let value: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
-    let sentence = value.as_ref().and_then(|value| value.get("error")?.as_str());
+    let sentence = value
+        .as_ref()
+        .and_then(|value| value.get("error")?.as_str());
     let text = sentence.map_or_else(
         || String::from_utf8_lossy(&answer.body).trim().to_owned(),
         str::to_owned,

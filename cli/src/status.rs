@@ -27,11 +27,10 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
         state_dir,
         because: error.to_string(),
     })?;
-    let board: Board =
-        serde_json::from_slice(&answer.body).map_err(|error| CliError::Server {
-            url,
-            because: format!("not what a `weir up` of this version says: {error}"),
-        })?;
+    let board: Board = serde_json::from_slice(&answer.body).map_err(|error| CliError::Server {
+        url,
+        because: format!("not what a `weir up` of this version says: {error}"),
+    })?;
     match args.json {
         true => println!("{}", String::from_utf8_lossy(&answer.body)),
         false => print!("{}", table::table(&board)),

@@ -95,10 +95,14 @@ fn text<'a>(header: &'a str, key: &str) -> Result<&'a str, String> {
 
 fn shape(header: &str) -> Result<Vec<usize>, String> {
     let fault = || "its header has no shape".to_owned();
-    let rest = after(header, "shape")?.strip_prefix('(').ok_or_else(fault)?;
+    let rest = after(header, "shape")?
+        .strip_prefix('(')
+        .ok_or_else(fault)?;
     let (inside, _) = rest.split_once(')').ok_or_else(fault)?;
     let sizes = inside.split(',').map(str::trim).filter(|s| !s.is_empty());
-    sizes.map(|size| size.parse().map_err(|_| fault())).collect()
+    sizes
+        .map(|size| size.parse().map_err(|_| fault()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -107,8 +111,7 @@ pub(super) mod tests {
 
     /// As NumPy writes version 1.
     pub(in super::super) fn array(code: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-        let header =
-            format!("{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let header = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}\n");
         let mut bytes = MAGIC.to_vec();
         bytes.extend([1, 0]);
         bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
@@ -137,7 +140,10 @@ pub(super) mod tests {
         let mut columns = array("<f4", "(1,)", &[0; 4]);
         let text = String::from_utf8_lossy(&columns).find("False").unwrap();
         assert!(text > 0);
-        let at = columns.windows(5).position(|part| part == b"False").unwrap();
+        let at = columns
+            .windows(5)
+            .position(|part| part == b"False")
+            .unwrap();
         columns.splice(at..at + 5, *b"True ");
         assert!(error(&columns).starts_with("its columns come first"));
     }

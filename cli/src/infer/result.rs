@@ -56,7 +56,12 @@ fn short(number: &serde_json::Number) -> String {
 
 /// Which revision answered, and where the time went.
 fn origin(answer: &Answer) -> String {
-    let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name: &str| {
+        answer
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     match (header("weir-revision"), header("server-timing")) {
         (Some(revision), Some(timing)) => format!("from {revision} ({timing})\n"),
         (Some(revision), None) => format!("from {revision}\n"),

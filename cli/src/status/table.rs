@@ -73,7 +73,9 @@ fn aligned(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().zip(widths);
-        let line: String = cells.map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        let line: String = cells
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
         text.push_str(line.trim_end());
         text.push('\n');
     }
@@ -153,8 +155,15 @@ mod tests {
         let text = table(&board);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].starts_with("default/digits  True   http://localhost:8080/"));
-        assert!(lines[2].trim_start().starts_with("digits-predictor-00002 (latest)"));
-        assert!(lines[2].ends_with("20 %     1/1       0       0.0 / 12.0 ms"), "{text}");
+        assert!(
+            lines[2]
+                .trim_start()
+                .starts_with("digits-predictor-00002 (latest)")
+        );
+        assert!(
+            lines[2].ends_with("20 %     1/1       0       0.0 / 12.0 ms"),
+            "{text}"
+        );
         assert!(lines[4].ends_with("Exited: it exited with status 1"));
         assert_eq!(lines[5], "a.yaml:1:1: missing");
     }
@@ -169,7 +178,10 @@ mod tests {
             problems: Vec::new(),
         };
         let text = table(&board);
-        assert!(text.contains("default/digits: nothing of it runs yet"), "{text}");
+        assert!(
+            text.contains("default/digits: nothing of it runs yet"),
+            "{text}"
+        );
         assert_eq!(table(&Board::default()), "no services are declared\n");
     }
 }

@@ -59,10 +59,7 @@ impl Parts {
         let statuses = files.statuses();
         let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
         let (sender, wanted) = watch::channel(Arc::new(Policies::default()));
-        tasks.spawn(until(
-            &stop,
-            policies::follow(controller.bounds(), sender),
-        ));
+        tasks.spawn(until(&stop, policies::follow(controller.bounds(), sender)));
         let autoscaler = autoscaler(&cluster, wanted);
         let sources = Sources {
             declaration: declaration.clone(),

@@ -79,7 +79,8 @@ fn is_ours(container: &Container) -> bool {
         Some(program) => Path::new(program).file_name() == Some(OsStr::new(NAME)),
         None => {
             let image = container.image.iter();
-            image.flat_map(|image| image.split(['/', ':', '@']))
+            image
+                .flat_map(|image| image.split(['/', ':', '@']))
                 .any(|part| part == NAME)
         }
     }

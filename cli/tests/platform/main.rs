@@ -1,1 +1,16 @@
-//! Stub.
+//! The real `weir` over real child processes: the test binary itself is what containers run (see
+//! `server`).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may end at once"
+)]
+
+mod digits;
+mod http;
+mod life;
+mod manifest;
+mod refusals;
+mod server;
+mod weir;
