@@ -87,9 +87,11 @@ fn is_request(file: &Path) -> bool {
     value.is_some_and(|value| value.get("inputs").is_some())
 }
 
-/// As a shell takes it.
+/// As a shell in our directory takes it.
 fn quoted(file: &Path) -> String {
-    let text = file.display().to_string();
+    let here = std::env::current_dir().unwrap_or_default();
+    let text = file.strip_prefix(here).unwrap_or(file);
+    let text = text.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     match text.chars().all(is_plain) {
         true => text,

@@ -8,6 +8,7 @@
 )]
 
 mod digits;
+mod ending;
 mod http;
 mod life;
 mod manifest;

@@ -3,10 +3,17 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Set where this binary is to be a server: its label.
 pub(crate) const LABEL: &str = "WEIR_TEST_SERVER";
+
+/// Set where inferences wait until there is a file of this name.
+pub(crate) const GATE: &str = "WEIR_TEST_GATE";
+
+/// Between two looks at the gate.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// No test lives so long; a server that was forgotten ends by itself.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -44,6 +51,9 @@ fn answer(mut stream: TcpStream, label: &str) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut length = 0;
     let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let is_inference = line.starts_with("POST");
+    line.clear();
     while reader.read_line(&mut line)? > 2 {
         let lower = line.to_ascii_lowercase();
         if let Some(value) = lower.strip_prefix("content-length:") {
@@ -53,6 +63,9 @@ fn answer(mut stream: TcpStream, label: &str) -> std::io::Result<()> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
+    if is_inference {
+        wait_at_gate();
+    }
     let body = format!(
         r#"{{"outputs": [{{"name": "label", "datatype": "BYTES", "shape": [1], "data": ["{label}"]}}]}}"#
     );
@@ -62,4 +75,11 @@ fn answer(mut stream: TcpStream, label: &str) -> std::io::Result<()> {
          connection: close\r\n\r\n{body}",
         body.len()
     )
+}
+
+fn wait_at_gate() {
+    let gate = std::env::var_os(GATE).map(PathBuf::from);
+    while gate.as_ref().is_some_and(|gate| !gate.exists()) {
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }

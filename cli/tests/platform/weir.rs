@@ -84,14 +84,31 @@ impl Weir {
         command.output().unwrap()
     }
 
-    /// Sends SIGTERM, and waits for the end.
+    /// Sends SIGTERM, and waits for the orderly end.
     pub(crate) fn end(&mut self) -> ExitStatus {
+        self.terminate();
+        let status = self.ended();
+        assert!(!self.state.join("admin.json").exists());
+        status
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
         let id = i32::try_from(self.process.id()).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+    }
+
+    /// Waits until it says that it ends.
+    pub(crate) fn draining(&self) {
+        let says = || http::ask(self.admin, "localhost", "GET", "/health").0 == 503;
+        until("the end to begin", says, || self.output());
+    }
+
+    /// Waits for the end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.process.try_wait().unwrap() {
-                assert!(!self.state.join("admin.json").exists());
                 return status;
             }
             assert!(Instant::now() < deadline, "{}", self.output());
