@@ -12,6 +12,7 @@ use crate::args::InferArgs;
 use crate::client::{Answer, Ask};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::say::say;
 use crate::state::{self, AdminFile};
 use request::Body;
 
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
     let answer = ask(url.clone(), body, timeout).send().await?;
     match answer.status.is_success() {
         true => {
-            print!("{}", result::text(&answer));
+            say(result::text(&answer).trim_end());
             Ok(Exit::Done)
         }
         false => Err(CliError::Server {

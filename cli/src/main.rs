@@ -12,6 +12,7 @@ mod client;
 mod error;
 mod exit;
 mod infer;
+mod say;
 mod state;
 mod status;
 mod up;

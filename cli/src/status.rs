@@ -9,6 +9,7 @@ use crate::board::Board;
 use crate::client::Ask;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::say::say;
 use crate::state::{self, AdminFile};
 
 /// The admin port is on this machine and answers from memory.
@@ -32,8 +33,8 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
         because: format!("not what a `weir up` of this version says: {error}"),
     })?;
     match args.json {
-        true => println!("{}", String::from_utf8_lossy(&answer.body)),
-        false => print!("{}", table::table(&board)),
+        true => say(&String::from_utf8_lossy(&answer.body)),
+        false => say(table::table(&board).trim_end()),
     }
     Ok(Exit::Done)
 }

@@ -22,6 +22,7 @@ use weir_ops::telemetry::{self, Levels, Settings};
 use crate::args::UpArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::say::say;
 use crate::state::{self, AdminFile};
 use parts::Parts;
 use ports::Ports;
@@ -105,7 +106,7 @@ fn greet(file: &AdminFile, services: usize) {
         1 => "service",
         _ => "services",
     };
-    progress::say(&format!(
+    say(&format!(
         "weir serves {services} {noun} on http://{serving} (HTTP and gRPC); status and metrics are on \
          http://{admin}; Ctrl-C ends it"
     ));

@@ -1,13 +1,13 @@
 //! What happens to revisions, a line each, while people watch.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use weir_cluster::{Destination, Phase, Revision, RevisionName, Route, ServiceName, Snapshot};
 
 use super::board::percent;
+use crate::say::say;
 
 /// What was last told.
 #[derive(Debug, Default)]
@@ -45,11 +45,6 @@ pub(super) async fn print(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
             return;
         }
     }
-}
-
-/// Prints a line for people. When nobody reads any more, serving goes on.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 impl Progress {

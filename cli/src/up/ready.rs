@@ -11,7 +11,7 @@ use weir_controller::{Declaration, Service};
 use weir_crds::inference_service::ConditionStatus;
 
 use super::board::ready;
-use super::progress::say;
+use crate::say::say;
 
 /// The folder beside a manifest in which examples keep requests.
 const INPUTS: &str = "inputs";
