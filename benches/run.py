@@ -26,7 +26,7 @@ from harness import report, rows, servers
 from harness.paths import BENCH, LOAD, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TRITON, WEIR
 
 PROTOCOLS = ["http-binary", "http-json", "grpc"]
-ROWS = ["raw", "load", "start"]
+ROWS = ["raw", "load", "open", "start"]
 
 
 class Plan(NamedTuple):
@@ -65,7 +65,7 @@ def plan(given: argparse.Namespace) -> Plan:
         rows=given.rows,
         models=given.models or (["add_sub", "mlp"] if quick else ["add_sub", "mlp", "resnet18", "bert"]),
         protocols=given.protocols,
-        open_protocols=[p for p in given.protocols if p == "http-binary" or not quick],
+        open_protocols=[p for p in given.protocols if "open" in given.rows and (p == "http-binary" or not quick)],
         connections=[int(c) for c in given.connections or (["1", "32", "128"] if quick else ["1", "8", "32", "128"])],
         rounds=given.rounds or (2 if quick else 5),
         seconds=given.seconds or (1.0 if quick else 3.0),

@@ -78,7 +78,9 @@ def values(point: dict, *keys: str) -> list:
             continue
         for key in keys:
             report = report[key]
-        found.append(report)
+        # Processor time per request is nothing where no request ended.
+        if report is not None:
+            found.append(report)
     return found or [float("nan")]
 
 
