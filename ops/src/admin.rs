@@ -1,4 +1,4 @@
-//! The port for scrapers and probes: `/metrics` and `/health`, nothing else.
+//! The port for scrapers, probes and people: `/metrics`, `/health`, and pages of JSON that the owner adds.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -39,6 +39,9 @@ const MAX_HEAD: usize = 8192;
 /// Says whether the process is well; asked at each `/health`.
 pub type Health = Arc<dyn Fn() -> Condition + Send + Sync>;
 
+/// Makes a page's JSON; asked at each request.
+pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// Whether the process is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -58,6 +61,7 @@ pub struct Admin {
 struct Served {
     registry: Arc<Registry>,
     health: Health,
+    pages: Vec<(&'static str, Page)>,
 }
 
 impl Admin {
@@ -67,8 +71,19 @@ impl Admin {
     pub fn new(listener: TcpListener, registry: Arc<Registry>, health: Health) -> Self {
         Self {
             listener,
-            served: Served { registry, health },
+            served: Served {
+                registry,
+                health,
+                pages: Vec::new(),
+            },
         }
+    }
+
+    /// Serves a page of JSON too, at this path.
+    #[must_use]
+    pub fn with_page(mut self, path: &'static str, page: Page) -> Self {
+        self.served.pages.push((path, page));
+        self
     }
 
     /// Where it listens.
@@ -151,24 +166,36 @@ async fn connection(stream: TcpStream, served: Served, stop: CancellationToken) 
 impl Served {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path();
-        let known = matches!(path, "/metrics" | "/metrics/" | "/health" | "/health/");
-        if !known {
-            return plain(
-                StatusCode::NOT_FOUND,
-                "not found: try /metrics or /health\n",
-            );
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let page = self.pages.iter().find(|(at, _)| *at == path);
+        if page.is_none() && !matches!(path, "/metrics" | "/health") {
+            return self.not_found();
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
         }
-        if path.starts_with("/metrics") {
-            self.metrics()
-        } else {
-            match (self.health)() {
-                Condition::Well => plain(StatusCode::OK, "ok\n"),
-                Condition::Draining => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-            }
+        match page {
+            Some((_, page)) => respond(StatusCode::OK, "application/json", Bytes::from(page())),
+            None if path == "/metrics" => self.metrics(),
+            None => self.health(),
         }
+    }
+
+    fn health(&self) -> Response<Full<Bytes>> {
+        match (self.health)() {
+            Condition::Well => plain(StatusCode::OK, "ok\n"),
+            Condition::Draining => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        }
+    }
+
+    fn not_found(&self) -> Response<Full<Bytes>> {
+        let pages = self.pages.iter().map(|(path, _)| format!(", {path}"));
+        let text = format!(
+            "not found: try /metrics, /health{}\n",
+            pages.collect::<String>()
+        );
+        let kind = "text/plain; charset=utf-8";
+        respond(StatusCode::NOT_FOUND, kind, Bytes::from(text))
     }
 
     fn metrics(&self) -> Response<Full<Bytes>> {

@@ -47,6 +47,23 @@ async fn metrics_health_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn the_owner_adds_pages() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let registry = Arc::new(crate::registry::with_process_metrics());
+    let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well))
+        .with_page("/status", Arc::new(|| "{}".to_owned()));
+    let address = admin.address().unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(admin.serve(stop.clone()));
+    let page = ask(address, "GET /status").await;
+    assert!(page.contains("content-type: application/json") && page.ends_with("{}"));
+    let missing = ask(address, "GET /nothing").await;
+    assert!(missing.ends_with("try /metrics, /health, /status\n"));
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_draining_process_says_so() {
     let (address, stop, task) = start(Condition::Draining).await;
     assert!(

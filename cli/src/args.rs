@@ -1,0 +1,78 @@
+//! The flags of `weir`.
+
+mod infer;
+mod status;
+mod up;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use infer::{InferArgs, Named};
+pub(crate) use status::StatusArgs;
+pub(crate) use up::UpArgs;
+
+/// Where `--help` sends those who want to see it work.
+const EXAMPLES: &str = "\
+Examples:
+  Serve what a folder declares, and send it a request:
+    weir up -f examples/digits
+    weir infer digits --json examples/digits/inputs/digit-7-a.json
+
+  See what runs:
+    weir status
+
+Exit codes: 0 ended as asked, 1 failed, 2 wrong usage or YAML, 3 port taken.";
+
+/// Serves models as InferenceServices declare them.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve InferenceServices on this machine, without Kubernetes.
+    Up(UpArgs),
+    /// Show what a `weir up` serves.
+    Status(StatusArgs),
+    /// Send one request to a service and print the answer.
+    Infer(InferArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_fit_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_contract_is_kept() {
+        let args = Args::try_parse_from(["weir", "up", "-f", "a", "-f", "b"]).unwrap();
+        let Command::Up(up) = args.command else {
+            panic!("another command");
+        };
+        assert_eq!((up.port, up.admin_port), (8080, 9090));
+        assert_eq!(up.domain, "example.com");
+        assert_eq!(up.files.len(), 2);
+    }
+
+    #[test]
+    fn a_request_has_one_kind_of_input() {
+        let parse = |words: &[&str]| {
+            let words = ["weir", "infer", "digits"].iter().chain(words);
+            Args::try_parse_from(words)
+        };
+        assert!(parse(&["--json", "a.json"]).is_ok());
+        assert!(parse(&["--npy", "x=a.npy", "--npy", "y=b.npy"]).is_ok());
+        assert!(parse(&[]).is_err());
+        assert!(parse(&["--json", "a.json", "--npy", "x=a.npy"]).is_err());
+        assert!(parse(&["--npy", "a.npy"]).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! The flags of `weir infer`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+const EXAMPLES: &str = "\
+Examples:
+    weir infer digits --json examples/digits/inputs/digit-7-a.json
+    weir infer digits --npy image=examples/digits/inputs/digit-7-a.npy
+    weir infer team-a/digits --url http://gateway:8080 --npy image=digit.npy";
+
+/// Sends one request to a service and prints the answer, tensor by tensor.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("input").required(true))]
+pub(crate) struct InferArgs {
+    /// The service, NAME or NAMESPACE/NAME.
+    pub(crate) service: String,
+
+    /// Where the gateway is [default: the `weir up` of the state directory, else
+    /// http://localhost:8080].
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+
+    /// The state directory of the `weir up` to ask.
+    #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// A V2 inference request in JSON.
+    #[arg(long, value_name = "FILE", group = "input")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// One input tensor as NumPy saves it; repeatable.
+    #[arg(long, value_name = "NAME=FILE", group = "input")]
+    pub(crate) npy: Vec<Named>,
+
+    /// Seconds to wait for the answer; a sleeping service needs a while to wake.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u64,
+}
+
+/// A tensor's name and the file that holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) file: PathBuf,
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok(Self {
+                name: name.to_owned(),
+                file: file.into(),
+            }),
+            Some(_) | None => Err("it must be NAME=FILE, NAME the input's name".to_owned()),
+        }
+    }
+}

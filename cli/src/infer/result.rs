@@ -1,0 +1,106 @@
+//! An answer for people.
+
+use serde_json::Value;
+
+use crate::client::Answer;
+
+/// Elements that are shown of one tensor: what fits a screen.
+const SHOWN: usize = 64;
+
+/// The tensors, a line each; what is no V2 answer, as it came.
+pub(super) fn text(answer: &Answer) -> String {
+    let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
+    let outputs = value.as_ref().and_then(|value| value["outputs"].as_array());
+    let body = match (outputs, &value) {
+        (Some(outputs), _) => outputs.iter().map(|output| tensor(output) + "\n").collect(),
+        (None, Some(value)) => format!("{value:#}\n"),
+        (None, None) => String::from_utf8_lossy(&answer.body).into_owned(),
+    };
+    body + &origin(answer)
+}
+
+/// `digit INT64 [1]: 7`
+fn tensor(output: &Value) -> String {
+    let name = output["name"].as_str().unwrap_or("?");
+    let datatype = output["datatype"].as_str().unwrap_or("?");
+    let shape = &output["shape"];
+    let mut elements = Vec::new();
+    flatten(&output["data"], &mut elements);
+    let more = match elements.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" … and {more} more"),
+    };
+    elements.truncate(SHOWN);
+    format!("{name} {datatype} {shape}: {}{more}", elements.join(" "))
+}
+
+/// The elements in order; data may be nested as the shape is.
+fn flatten(data: &Value, into: &mut Vec<String>) {
+    match data {
+        Value::Array(inner) => inner.iter().for_each(|data| flatten(data, into)),
+        Value::String(text) => into.push(format!("{text:?}")),
+        Value::Number(number) => into.push(short(number)),
+        Value::Bool(_) | Value::Object(_) => into.push(data.to_string()),
+        Value::Null => {}
+    }
+}
+
+/// Four places after the point say enough of a score.
+fn short(number: &serde_json::Number) -> String {
+    match number.as_f64() {
+        Some(value) if number.is_f64() && value.abs() >= 1e-3 => format!("{value:.4}"),
+        Some(value) if number.is_f64() && value != 0.0 => format!("{value:.3e}"),
+        Some(_) | None => number.to_string(),
+    }
+}
+
+/// Which revision answered, and where the time went.
+fn origin(answer: &Answer) -> String {
+    let header = |name: &str| {
+        answer
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
+    match (header("weir-revision"), header("server-timing")) {
+        (Some(revision), Some(timing)) => format!("from {revision} ({timing})\n"),
+        (Some(revision), None) => format!("from {revision}\n"),
+        (None, _) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    fn answer(body: &str) -> Answer {
+        let mut headers = HeaderMap::new();
+        headers.insert("weir-revision", "digits-predictor-00001".parse().unwrap());
+        Answer {
+            status: StatusCode::OK,
+            headers,
+            body: Bytes::copy_from_slice(body.as_bytes()),
+        }
+    }
+
+    #[test]
+    fn each_tensor_has_a_line() {
+        let body = r#"{"model_name": "digits", "outputs": [
+            {"name": "scores", "datatype": "FP32", "shape": [1, 3], "data": [[0.25, 0.00001, 0.0]]},
+            {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["seven"]}]}"#;
+        let expected = "scores FP32 [1,3]: 0.2500 1.000e-5 0.0\nlabel BYTES [1]: \"seven\"\n\
+            from digits-predictor-00001\n";
+        assert_eq!(text(&answer(body)), expected);
+    }
+
+    #[test]
+    fn long_tensors_are_cut_and_other_answers_shown_as_they_are() {
+        let data = vec!["1"; SHOWN + 5].join(",");
+        let body = format!(r#"{{"outputs": [{{"name": "x", "data": [{data}]}}]}}"#);
+        assert!(text(&answer(&body)).contains(" … and 5 more\n"));
+        assert!(text(&answer("plain")).starts_with("plain"));
+    }
+}

@@ -1,0 +1,54 @@
+//! `weir`: the platform on this machine, and its client.
+//!
+//! ```text
+//!   weir up ──► gateway + controller + autoscaler over child processes ──admin port──► weir status
+//!                  ▲
+//!   weir infer ────┘
+//! ```
+
+mod args;
+mod board;
+mod client;
+mod error;
+mod exit;
+mod infer;
+mod say;
+mod state;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use error::CliError;
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(args.command) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("{}", error.told());
+            error.exit().into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| CliError::io("cannot start threads", source))?;
+    let exit = runtime.block_on(async {
+        match command {
+            Command::Up(args) => up::run(args).await,
+            Command::Status(args) => status::run(args).await,
+            Command::Infer(args) => infer::run(args).await,
+        }
+    });
+    // What still blocks a thread, such as a read that nobody waits for, ends with the process.
+    runtime.shutdown_background();
+    exit
+}

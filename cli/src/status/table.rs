@@ -1,0 +1,187 @@
+//! The table.
+
+use crate::board::{Board, RevisionRow, ServiceRow};
+
+const HEADINGS: [&str; 8] = [
+    "SERVICE",
+    "READY",
+    "URL",
+    "REVISION",
+    "TRAFFIC",
+    "REPLICAS",
+    "QUEUED",
+    "QUEUE DELAY",
+];
+
+type Row = [String; 8];
+
+/// A line for each revision, and below it what people should look at.
+pub(super) fn table(board: &Board) -> String {
+    if board.services.is_empty() {
+        return format!("no services are declared\n{}", remarks(board));
+    }
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(board.services.iter().flat_map(rows_of));
+    aligned(&rows) + &remarks(board)
+}
+
+fn rows_of(service: &ServiceRow) -> Vec<Row> {
+    let name = format!("{}/{}", service.namespace, service.name);
+    let mut first = [name, service.ready.clone(), service.url.clone()];
+    let mut rows: Vec<Row> = Vec::new();
+    for revision in &service.revisions {
+        let [name, ready, url] = std::mem::take(&mut first);
+        let [revision, traffic, replicas, queued, delay] = cells(revision);
+        rows.push([name, ready, url, revision, traffic, replicas, queued, delay]);
+    }
+    if rows.is_empty() {
+        let [name, ready, url] = first;
+        let none = || "-".to_owned();
+        rows.push([name, ready, url, none(), none(), none(), none(), none()]);
+    }
+    rows
+}
+
+fn cells(revision: &RevisionRow) -> [String; 5] {
+    let tags = match revision.tags.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", revision.tags.join(", ")),
+    };
+    [
+        format!("{}{tags}", revision.name),
+        format!("{:.0} %", revision.traffic_percent),
+        format!("{}/{}", revision.ready, revision.wanted),
+        revision.queued.to_string(),
+        delay(revision),
+    ]
+}
+
+fn delay(revision: &RevisionRow) -> String {
+    match (revision.queue_delay_p50_ms, revision.queue_delay_p99_ms) {
+        (Some(median), Some(high)) => format!("{median:.1} / {high:.1} ms"),
+        (_, _) => "-".to_owned(),
+    }
+}
+
+/// Columns as wide as their widest cell, two blanks between them.
+fn aligned(rows: &[Row]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths);
+        let line: String = cells
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Why something is not ready, and what is wrong with the files.
+fn remarks(board: &Board) -> String {
+    let mut lines = Vec::new();
+    for service in &board.services {
+        let name = format!("{}/{}", service.namespace, service.name);
+        let because = service.message.as_ref().or(service.reason.as_ref());
+        if let Some(because) = because.filter(|_| service.ready != "True") {
+            lines.push(format!("{name}: {because}"));
+        }
+        for revision in &service.revisions {
+            if let Some(failure) = &revision.failure {
+                lines.push(format!("{name}: {}: {failure}", revision.name));
+            }
+        }
+    }
+    lines.extend(board.problems.iter().cloned());
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("\n{}\n", lines.join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(name: &str) -> RevisionRow {
+        RevisionRow {
+            name: name.to_owned(),
+            traffic_percent: 100.0,
+            tags: Vec::new(),
+            ready: 1,
+            wanted: 1,
+            queued: 0,
+            in_flight: 0,
+            arrivals: 10,
+            failed: 0,
+            queue_delay_p50_ms: None,
+            queue_delay_p99_ms: None,
+            failure: None,
+            scaled: None,
+        }
+    }
+
+    fn service(revisions: Vec<RevisionRow>) -> ServiceRow {
+        ServiceRow {
+            namespace: "default".to_owned(),
+            name: "digits".to_owned(),
+            ready: "True".to_owned(),
+            reason: None,
+            message: None,
+            url: "http://localhost:8080/serving/default/digits".to_owned(),
+            host_url: None,
+            revisions,
+        }
+    }
+
+    #[test]
+    fn each_revision_has_a_line_below_its_service() {
+        let mut second = revision("digits-predictor-00002");
+        second.traffic_percent = 20.0;
+        second.tags = vec!["latest".to_owned()];
+        second.queue_delay_p50_ms = Some(0.04);
+        second.queue_delay_p99_ms = Some(12.0);
+        second.failure = Some("Exited: it exited with status 1".to_owned());
+        let revisions = vec![revision("digits-predictor-00001"), second];
+        let board = Board {
+            services: vec![service(revisions)],
+            problems: vec!["a.yaml:1:1: missing".to_owned()],
+        };
+        let text = table(&board);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("default/digits  True   http://localhost:8080/"));
+        assert!(
+            lines[2]
+                .trim_start()
+                .starts_with("digits-predictor-00002 (latest)")
+        );
+        assert!(
+            lines[2].ends_with("20 %     1/1       0       0.0 / 12.0 ms"),
+            "{text}"
+        );
+        assert!(lines[4].ends_with("Exited: it exited with status 1"));
+        assert_eq!(lines[5], "a.yaml:1:1: missing");
+    }
+
+    #[test]
+    fn a_service_without_revisions_has_a_line_too() {
+        let mut waiting = service(Vec::new());
+        waiting.ready = "Unknown".to_owned();
+        waiting.message = Some("nothing of it runs yet".to_owned());
+        let board = Board {
+            services: vec![waiting],
+            problems: Vec::new(),
+        };
+        let text = table(&board);
+        assert!(
+            text.contains("default/digits: nothing of it runs yet"),
+            "{text}"
+        );
+        assert_eq!(table(&Board::default()), "no services are declared\n");
+    }
+}

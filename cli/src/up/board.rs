@@ -1,0 +1,135 @@
+//! From what the parts know to what `/status` says.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use weir_autoscaler::Decisions;
+use weir_cluster::{
+    Activity, Destination, Histogram, LatestReports, Revision, RevisionName, Route, ServiceName,
+    Snapshot,
+};
+use weir_controller::Declaration;
+use weir_controller::files::Statuses;
+use weir_crds::InferenceServiceStatus;
+use weir_crds::inference_service::{Condition, ConditionStatus};
+
+use crate::board::{Board, RevisionRow, ServiceRow};
+
+/// What is known, of each the latest.
+pub(super) struct Sources {
+    pub(super) declaration: watch::Receiver<Arc<Declaration>>,
+    pub(super) statuses: watch::Receiver<Arc<Statuses>>,
+    pub(super) snapshots: watch::Receiver<Arc<Snapshot>>,
+    pub(super) reports: watch::Receiver<Arc<LatestReports>>,
+    pub(super) decisions: watch::Receiver<Arc<Decisions>>,
+    pub(super) serving: SocketAddr,
+}
+
+impl Sources {
+    /// As it is now.
+    pub(super) fn board(&self) -> Board {
+        let declaration = self.declaration.borrow().clone();
+        Board {
+            services: declaration
+                .services
+                .keys()
+                .map(|service| self.service(service))
+                .collect(),
+            problems: declaration.problems.clone(),
+        }
+    }
+
+    fn service(&self, service: &ServiceName) -> ServiceRow {
+        let statuses = self.statuses.borrow().clone();
+        let status = statuses.get(service).map(|status| &**status);
+        let ready = status.and_then(ready);
+        let snapshot = self.snapshots.borrow().clone();
+        let ours = |revision: &&Arc<Revision>| revision.name.service() == service;
+        let revisions = snapshot.revisions.values().filter(ours);
+        let route = snapshot.routes.of(service).map(|route| &**route);
+        ServiceRow {
+            namespace: service.namespace().to_owned(),
+            name: service.name().to_owned(),
+            ready: ready.map_or("Unknown", spelt).to_owned(),
+            reason: ready.and_then(|ready| ready.reason.clone()),
+            message: ready.and_then(|ready| ready.message.clone()),
+            url: format!(
+                "http://localhost:{}{}",
+                self.serving.port(),
+                service.path_prefix()
+            ),
+            host_url: status.and_then(|status| status.url.clone()),
+            revisions: revisions
+                .map(|revision| self.revision(revision, route))
+                .collect(),
+        }
+    }
+
+    fn revision(&self, revision: &Revision, route: Option<&Route>) -> RevisionRow {
+        let activity = activity(&self.reports.borrow(), &revision.name);
+        let decisions = self.decisions.borrow().clone();
+        let failure = revision.failure.as_ref();
+        RevisionRow {
+            name: revision.name.as_str().to_owned(),
+            traffic_percent: route.map_or(0.0, |route| percent(route, &revision.name)),
+            tags: route.map_or(Vec::new(), |route| tags(route, &revision.name)),
+            ready: revision.ready().count(),
+            wanted: revision.wanted,
+            queued: activity.queued,
+            in_flight: activity.in_flight,
+            arrivals: activity.arrivals,
+            failed: activity.failed,
+            queue_delay_p50_ms: milliseconds(&activity.queue_delay, 0.5),
+            queue_delay_p99_ms: milliseconds(&activity.queue_delay, 0.99),
+            failure: failure.map(|f| format!("{}: {}", f.reason.label(), f.message)),
+            scaled: decisions.get(&revision.name).map(ToString::to_string),
+        }
+    }
+}
+
+/// The condition `Ready`.
+pub(super) fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.kind == Condition::READY)
+}
+
+fn spelt(condition: &Condition) -> &'static str {
+    match condition.status {
+        ConditionStatus::True => "True",
+        ConditionStatus::False => "False",
+        ConditionStatus::Unknown => "Unknown",
+    }
+}
+
+fn activity(reports: &LatestReports, name: &RevisionName) -> Activity {
+    let mut sum = Activity::default();
+    let all = reports.values();
+    for activity in all.filter_map(|report| report.revisions.get(name)) {
+        sum.merge(activity);
+    }
+    sum
+}
+
+/// The share of the requests that name no revision.
+pub(super) fn percent(route: &Route, revision: &RevisionName) -> f64 {
+    match &route.destination {
+        Destination::Nowhere(_) => 0.0,
+        Destination::Split(split) => {
+            let mut targets = split.targets().iter();
+            let target = targets.find(|target| target.revision == *revision);
+            let weight = target.map_or(0, |target| target.weight);
+            f64::from(weight) * 100.0 / f64::from(split.total())
+        }
+    }
+}
+
+fn tags(route: &Route, revision: &RevisionName) -> Vec<String> {
+    let ours = route.tags.iter().filter(|t| t.revision == *revision);
+    ours.map(|tagged| tagged.tag.as_str().to_owned()).collect()
+}
+
+fn milliseconds(delays: &Histogram, share: f64) -> Option<f64> {
+    let delay = delays.quantile(share)?;
+    Some(delay.as_secs_f64() * 1e3)
+}

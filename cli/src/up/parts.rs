@@ -1,0 +1,184 @@
+//! The parts of the platform, put together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weir_autoscaler::{Autoscaler, Policies};
+use weir_cluster::{Directory, Membership, Report, Reports};
+use weir_cluster_local::Local;
+use weir_controller::files::Files;
+use weir_controller::{Controller, Declared, Platform};
+use weir_gateway::{Gateway, Options, Scope};
+use weir_ops::admin::{Admin, Condition, Health, Page};
+use weir_ops::drain::Drain;
+use weir_ops::registry;
+
+use super::board::Sources;
+use super::ports::Ports;
+use super::{policies, progress, ready};
+use crate::exit::Exit;
+
+/// The gateway's name among the gateways; there is one.
+const GATEWAY: &str = "local";
+
+/// Time for requests that were accepted before the end: a request may wait 55 s for a sleeping service,
+/// and then needs its own time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time for the control plane's last step, which waits for nobody longer than this.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for replicas to end: their 30 s of grace, and what precedes it.
+const REPLICAS_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// What runs beside the two ports.
+pub(super) struct Parts {
+    cluster: Local,
+    gateway: Arc<Gateway>,
+    /// Stops all but the gateway's port, which the drain stops.
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    sources: Arc<Sources>,
+}
+
+impl Parts {
+    /// Starts everything that needs no port.
+    pub(super) fn start(
+        files: Files,
+        cluster: Local,
+        platform: Platform,
+        ports: &Ports,
+        drain: &Drain,
+    ) -> Self {
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let declaration = files.watch();
+        let statuses = files.statuses();
+        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
+        let (sender, wanted) = watch::channel(Arc::new(Policies::default()));
+        tasks.spawn(until(&stop, policies::follow(controller.bounds(), sender)));
+        let autoscaler = autoscaler(&cluster, wanted);
+        let sources = Sources {
+            declaration: declaration.clone(),
+            statuses: statuses.clone(),
+            snapshots: Directory::watch(&cluster),
+            reports: Reports::watch(&cluster),
+            decisions: autoscaler.decisions(),
+            serving: ports.serving_at,
+        };
+        tasks.spawn(controller.run(stop.clone()));
+        tasks.spawn(autoscaler.run(stop.clone()));
+        let gateway = gateway(&cluster, ports, &tasks, &stop);
+        // Once the end begins, what happens to replicas is no news.
+        let begun = drain.begun();
+        let printing = progress::print(Directory::watch(&cluster));
+        tasks.spawn(until(begun, printing));
+        let announcing = ready::announce(declaration, statuses, ports.serving_at.port());
+        tasks.spawn(until(begun, announcing));
+        Self {
+            cluster,
+            gateway,
+            stop,
+            tasks,
+            sources: Arc::new(sources),
+        }
+    }
+
+    /// Serves both ports until the drain; then ends the gateway, the control plane and the replicas, in
+    /// this order: what was accepted may still need a replica to be woken.
+    pub(super) async fn serve(self, ports: Ports, drain: Drain) -> Exit {
+        let admin = self.admin(ports.admin, &drain);
+        self.tasks.spawn(admin.serve(self.stop.clone()));
+        let serving = self.gateway.serve(ports.serving, drain.closed().clone());
+        let answered = drain.serve(ANSWER_TIMEOUT, serving).await;
+        if let Err(error) = &answered {
+            tracing::error!("{error}: ending with requests unanswered");
+        }
+        self.stop.cancel();
+        self.tasks.close();
+        let ended = tokio::time::timeout(CONTROL_TIMEOUT, self.tasks.wait()).await;
+        let stopped = self.cluster.stop(REPLICAS_TIMEOUT).await;
+        if let Err(error) = &stopped {
+            tracing::error!("{error}");
+        }
+        match answered.is_ok() && ended.is_ok() && stopped.is_ok() {
+            true => Exit::Done,
+            false => Exit::Failed,
+        }
+    }
+
+    fn admin(&self, listener: tokio::net::TcpListener, drain: &Drain) -> Admin {
+        let mut registry = registry::with_process_metrics();
+        self.gateway.register(&mut registry);
+        let begun = drain.begun().clone();
+        let health: Health = Arc::new(move || match begun.is_cancelled() {
+            true => Condition::Draining,
+            false => Condition::Well,
+        });
+        let sources = Arc::clone(&self.sources);
+        let status: Page = Arc::new(move || {
+            // A board is text, numbers and lists: nothing that JSON cannot hold.
+            serde_json::to_string(&sources.board()).unwrap_or_default()
+        });
+        let gateway = Arc::clone(&self.gateway);
+        Admin::new(listener, Arc::new(registry), health)
+            .with_page("/status", status)
+            .with_page("/routes", Arc::new(move || gateway.describe()))
+    }
+}
+
+fn autoscaler(cluster: &Local, wanted: watch::Receiver<Arc<Policies>>) -> Autoscaler {
+    let cluster = Arc::new(cluster.clone());
+    Autoscaler::new(
+        cluster.clone(),
+        cluster.clone(),
+        cluster.clone(),
+        cluster,
+        wanted,
+    )
+}
+
+/// The gateway, a member of the cluster that follows it and reports to it.
+fn gateway(
+    cluster: &Local,
+    ports: &Ports,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Arc<Gateway> {
+    let gateway = Gateway::new(Options::new(GATEWAY, Scope::Local));
+    let membership = cluster.gateways().join(weir_cluster::Gateway {
+        name: GATEWAY.into(),
+        serving: ports.serving_at.into(),
+        admin: Some(ports.admin_at.into()),
+    });
+    let snapshots = Directory::watch(cluster);
+    tasks.spawn(Arc::clone(&gateway).follow(snapshots, stop.clone()));
+    tasks.spawn(until(stop, publish(gateway.reports(), membership)));
+    tasks.spawn(Arc::clone(&gateway).report(stop.clone()));
+    gateway
+}
+
+/// Hands each report on, until there are no more.
+async fn publish(mut reports: watch::Receiver<Arc<Report>>, membership: Membership) {
+    loop {
+        let report = reports.borrow_and_update().clone();
+        membership.publish((*report).clone());
+        if reports.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The work, ended where it is.
+fn until<F>(stop: &CancellationToken, work: F) -> impl Future<Output = ()> + use<F>
+where
+    F: Future<Output = ()>,
+{
+    let stop = stop.clone();
+    async move {
+        stop.run_until_cancelled(work).await;
+    }
+}

@@ -1,0 +1,50 @@
+//! The two ports: bound before anything starts, so that a taken one is known at once.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::net::TcpListener;
+
+use crate::args::UpArgs;
+use crate::error::CliError;
+
+/// Bound and not yet served.
+pub(super) struct Ports {
+    pub(super) serving: TcpListener,
+    pub(super) admin: TcpListener,
+    pub(super) serving_at: SocketAddr,
+    pub(super) admin_at: SocketAddr,
+}
+
+impl Ports {
+    /// Binds both.
+    ///
+    /// # Errors
+    /// [`CliError::PortTaken`], or the operating system's reason.
+    pub(super) async fn bind(args: &UpArgs) -> Result<Self, CliError> {
+        let (serving, serving_at) = bind("--port", args.address, args.port).await?;
+        let (admin, admin_at) = bind("--admin-port", args.address, args.admin_port).await?;
+        Ok(Self {
+            serving,
+            admin,
+            serving_at,
+            admin_at,
+        })
+    }
+}
+
+/// The listener, and its address where port 0 asked for any.
+async fn bind(
+    flag: &'static str,
+    address: IpAddr,
+    port: u16,
+) -> Result<(TcpListener, SocketAddr), CliError> {
+    let address = SocketAddr::new(address, port);
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
+        _ => CliError::io(format!("cannot listen on {address} ({flag})"), source),
+    })?;
+    let bound = listener.local_addr().unwrap_or(address);
+    Ok((listener, bound))
+}

@@ -1,0 +1,149 @@
+//! What is told once a service is ready: a command to try.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use weir_cluster::ServiceName;
+use weir_controller::files::Statuses;
+use weir_controller::{Declaration, Service};
+use weir_crds::inference_service::ConditionStatus;
+
+use super::board::ready;
+use crate::say::say;
+
+/// The folder beside a manifest in which examples keep requests.
+const INPUTS: &str = "inputs";
+
+/// Tells of each service the first time that it is ready, until nobody tells us any more.
+pub(super) async fn announce(
+    declaration: watch::Receiver<Arc<Declaration>>,
+    mut statuses: watch::Receiver<Arc<Statuses>>,
+    port: u16,
+) {
+    let mut told = BTreeSet::new();
+    loop {
+        let now = statuses.borrow_and_update().clone();
+        let ready = now.iter().filter(|(_, status)| is_ready(status));
+        let new = ready.filter(|(name, _)| !told.contains(*name));
+        let new: Vec<_> = new.map(|(name, _)| name.clone()).collect();
+        for name in new {
+            let declaration = declaration.borrow().clone();
+            if let Some(service) = declaration.services.get(&name) {
+                let command = command(service, declaration.services.len(), port);
+                say(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
+            }
+            told.insert(name);
+        }
+        if statuses.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn is_ready(status: &weir_crds::InferenceServiceStatus) -> bool {
+    ready(status).is_some_and(|ready| ready.status == ConditionStatus::True)
+}
+
+/// A `curl` line that works: an inference where the manifest has requests beside it, else the model's
+/// metadata.
+fn command(service: &Service, services: usize, port: u16) -> String {
+    let name = &service.name;
+    let url = format!("localhost:{port}{}", path(name));
+    match request(service, services) {
+        Some(file) => format!("curl -s {url}/infer -d @{}", quoted(&file)),
+        None => format!("curl -s {url}"),
+    }
+}
+
+/// By the model's name where that leads to it everywhere, else by the service's path.
+fn path(name: &ServiceName) -> String {
+    let model = format!("/v2/models/{}", name.name());
+    match name.namespace() {
+        weir_controller::files::DEFAULT_NAMESPACE => model,
+        _ => format!("{}{model}", name.path_prefix()),
+    }
+}
+
+/// The first request beside the manifest; of several services one whose name begins with the service's.
+fn request(service: &Service, services: usize) -> Option<PathBuf> {
+    let folder = service.claims.as_ref()?.join(INPUTS);
+    let fits = |file: &Path| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let starts = |name: &str| services == 1 || name.starts_with(service.name.name());
+        let is_json = file.extension().is_some_and(|end| end == "json");
+        is_json && name.is_some_and(starts) && is_request(file)
+    };
+    let files = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let files: BTreeSet<PathBuf> = files.map(|entry| entry.path()).collect();
+    files.into_iter().find(|file| fits(file))
+}
+
+/// Whether a file holds a V2 request; folders of inputs hold labels too.
+fn is_request(file: &Path) -> bool {
+    let text = std::fs::read(file).unwrap_or_default();
+    let value: Option<serde_json::Value> = serde_json::from_slice(&text).ok();
+    value.is_some_and(|value| value.get("inputs").is_some())
+}
+
+/// As a shell in our directory takes it.
+fn quoted(file: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let text = file.strip_prefix(here).unwrap_or(file);
+    let text = text.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(namespace: &str, folder: Option<&Path>) -> Service {
+        Service {
+            name: ServiceName::new(namespace, "digits").unwrap(),
+            object: serde_json::from_value(serde_json::json!({
+                "apiVersion": "serving.kserve.io/v1beta1",
+                "kind": "InferenceService",
+                "metadata": {"name": "digits"},
+                "spec": {"predictor": {}},
+            }))
+            .unwrap(),
+            places: None,
+            claims: folder.map(Path::to_owned),
+        }
+    }
+
+    #[test]
+    fn without_requests_the_metadata_is_asked_for() {
+        let plain = command(&service("default", None), 1, 8080);
+        assert_eq!(plain, "curl -s localhost:8080/v2/models/digits");
+        let other = command(&service("team", None), 1, 80);
+        let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
+        assert_eq!(other, expected);
+    }
+
+    #[test]
+    fn the_first_request_beside_the_manifest_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let inputs = folder.path().join(INPUTS);
+        std::fs::create_dir(&inputs).unwrap();
+        std::fs::write(inputs.join("a.json"), r#"{"inputs": []}"#).unwrap();
+        std::fs::write(inputs.join("0-labels.json"), "[]").unwrap();
+        let ours = service("default", Some(folder.path()));
+        let alone = command(&ours, 1, 8080);
+        assert!(alone.contains("/infer -d @"), "{alone}");
+        assert!(alone.contains("a.json"), "{alone}");
+        assert!(!command(&ours, 2, 8080).contains("-d @"));
+    }
+
+    #[test]
+    fn a_path_with_spaces_is_quoted() {
+        assert_eq!(quoted(Path::new("a b")), "'a b'");
+        assert_eq!(quoted(Path::new("a/b-1.json")), "a/b-1.json");
+    }
+}

@@ -1,0 +1,107 @@
+//! One service, from its first request to the end of the process.
+
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::http::ask;
+use crate::manifest::{NAME, manifest};
+use crate::weir::Weir;
+
+/// Requests by which the split is judged.
+const REQUESTS: usize = 2000;
+
+/// 20 % of them, give or take 3 %.
+const TWENTY_PERCENT: RangeInclusive<usize> = 340..=460;
+
+#[test]
+fn a_service_is_reached_sleeps_wakes_and_is_rolled_out_and_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    fs::write(&file, manifest("one", None)).unwrap();
+    let mut weir = Weir::up(&file, folder.path(), &[]);
+    weir.see("ready", |service| service["ready"] == "True");
+    reached_in_three_ways(&weir);
+    weir.see("asleep", |service| replicas(service, 0) == (0, 0));
+    let (status, text) = infer(&weir);
+    assert!(status == 200 && text.contains("\"one\""), "{text}");
+    commands_find_it(&weir, folder.path());
+    canary(&weir, &file);
+    assert!(weir.output().contains("default/echo is ready. Try:"));
+    let ended = weir.end();
+    assert_eq!(ended.code(), Some(0), "{}", weir.output());
+}
+
+fn infer(weir: &Weir) -> (u16, String) {
+    ask(weir.serving, "localhost", "POST", "/v2/models/echo/infer")
+}
+
+fn reached_in_three_ways(weir: &Weir) {
+    let path = "/v2/models/echo/infer";
+    let long = format!("/serving/default/{NAME}{path}");
+    let ways = [
+        ("echo-default.example.com", path),
+        ("localhost", &long),
+        ("localhost", path),
+    ];
+    for (host, path) in ways {
+        let (status, text) = ask(weir.serving, host, "POST", path);
+        assert!(
+            status == 200 && text.contains("\"one\""),
+            "{host}{path}: {text}"
+        );
+        assert!(text.contains("echo-predictor-00001"), "{text}");
+    }
+    let (status, text) = ask(weir.serving, "localhost", "POST", "/v2/models/other/infer");
+    assert_eq!(status, 404, "{text}");
+}
+
+fn commands_find_it(weir: &Weir, folder: &Path) {
+    let table = weir.client(&["status"]);
+    let text = String::from_utf8(table.stdout).unwrap();
+    assert!(text.contains("default/echo"), "{text}");
+    assert!(text.contains("echo-predictor-00001"), "{text}");
+    let request = folder.join("request.json");
+    fs::write(&request, r#"{"inputs": []}"#).unwrap();
+    let request = request.display().to_string();
+    let answer = weir.client(&["infer", NAME, "--json", &request]);
+    let text = String::from_utf8(answer.stdout).unwrap();
+    assert!(text.starts_with("label BYTES [1]: \"one\"\n"), "{text}");
+}
+
+fn canary(weir: &Weir, file: &Path) {
+    fs::write(file, manifest("two", Some(20))).unwrap();
+    weir.see("the canary's share", |service| {
+        traffic(service, 0) == 80.0 && traffic(service, 1) == 20.0
+    });
+    let new = (0..REQUESTS).filter(|_| label(weir) == "two").count();
+    assert!(TWENTY_PERCENT.contains(&new), "{new} of {REQUESTS}");
+    fs::write(file, manifest("two", Some(0))).unwrap();
+    weir.see("rolled back", |service| {
+        traffic(service, 0) == 100.0 && traffic(service, 1) == 0.0
+    });
+    assert!((0..100).all(|_| label(weir) == "one"));
+}
+
+fn label(weir: &Weir) -> &'static str {
+    let (status, text) = infer(weir);
+    assert_eq!(status, 200, "{text}");
+    match text.contains("\"one\"") {
+        true => "one",
+        false => "two",
+    }
+}
+
+/// Ready and wanted replicas of a revision.
+fn replicas(service: &Value, index: usize) -> (u64, u64) {
+    let revision = &service["revisions"][index];
+    let count = |key: &str| revision[key].as_u64().unwrap_or(u64::MAX);
+    (count("ready"), count("wanted"))
+}
+
+fn traffic(service: &Value, index: usize) -> f64 {
+    let percent = &service["revisions"][index]["traffic_percent"];
+    percent.as_f64().unwrap_or(-1.0)
+}
