@@ -6,6 +6,7 @@
 //!   weir infer ────┘
 //! ```
 
+mod allocator;
 mod args;
 mod board;
 mod client;

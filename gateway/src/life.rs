@@ -60,7 +60,7 @@ impl Gateway {
         let mut response = answer.unwrap_or_else(|error| codec::error(wire, &error));
         if let Some(unread) = body {
             // Its sender reads the answer only after it has sent all, and hyper would hang up.
-            discard(unread).await;
+            Box::pin(discard(unread)).await;
         }
         response.headers_mut().insert(headers::REQUEST_ID, id);
         response

@@ -127,10 +127,19 @@ impl Line {
     /// # Errors
     /// A full queue, a deadline that passes, no replica in time.
     pub(crate) async fn admit(self: &Arc<Self>, ask: Ask) -> Result<Admitted, GatewayError> {
-        let (place, turn) = match self.enter(&ask)? {
-            Arrived::Admitted(admitted) => return Ok(admitted),
-            Arrived::Waits(place, turn) => (place, turn),
-        };
+        match self.enter(&ask)? {
+            Arrived::Admitted(admitted) => Ok(admitted),
+            // Apart, so that those who need not wait do not carry what waiting needs.
+            Arrived::Waits(place, turn) => Box::pin(self.wait(ask, place, turn)).await,
+        }
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        ask: Ask,
+        place: u64,
+        turn: oneshot::Receiver<Turned>,
+    ) -> Result<Admitted, GatewayError> {
         let mut spot = Spot::new(self, place, turn);
         let last = ask.deadline.unwrap_or(ask.arrived + LONGEST_WAIT);
         // From now: who comes back from a lost replica may have been here for long.

@@ -114,7 +114,7 @@ impl Upstream {
         };
         match wire {
             Wire::Http => http1::send(self, address, freshness, request).await,
-            Wire::Grpc => self.grpc.send(address, request).await,
+            Wire::Grpc => Box::pin(self.grpc.send(address, request)).await,
         }
     }
 

@@ -80,7 +80,7 @@ impl Gateway {
         loop {
             let admitted = call.line.admit(call.ask(tries.place, held.size())).await?;
             let tried = match admitted {
-                Admitted::Elsewhere(owner) => self.hand_over(call, held, owner).await,
+                Admitted::Elsewhere(owner) => Box::pin(self.hand_over(call, held, owner)).await,
                 Admitted::Here(credit) => {
                     tries.place = Some(credit.place);
                     try_replica(call, held, credit, is_whole && tries.refused < MAX_REFUSALS).await
@@ -210,7 +210,7 @@ async fn exchange(
     match (sent.await, freshness) {
         (Err(fault), Freshness::Any) if fault.kind == FaultKind::Stale => {
             let again = request(held.outgoing());
-            upstream.send(wire, Freshness::New, again).await
+            Box::pin(upstream.send(wire, Freshness::New, again)).await
         }
         (sent, Freshness::Any | Freshness::New) => sent,
     }

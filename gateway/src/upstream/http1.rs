@@ -99,7 +99,8 @@ pub(super) async fn send(
             sent.inspect_err(|_| upstream.plain.clear())
         }
         None => {
-            let line = Line::open(address).await?;
+            // Apart: most requests find a connection, and need not carry what making one needs.
+            let line = Box::pin(Line::open(address)).await?;
             line.carry(upstream, FaultKind::Broken, request).await
         }
     }
