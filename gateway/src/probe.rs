@@ -74,10 +74,8 @@ async fn ask(line: &Arc<Line>, upstream: &Arc<Upstream>) -> bool {
     let Ok(Ok(reply)) = answer else {
         return false;
     };
-    let is_ready = reply.response.status().is_success();
-    if is_ready
-        && let Some(capacity) = headers::number(reply.response.headers(), &headers::CAPACITY)
-    {
+    let is_ready = reply.status().is_success();
+    if is_ready && let Some(capacity) = headers::number(reply.headers(), &headers::CAPACITY) {
         line.report_capacity(upstream, capacity);
     }
     is_ready

@@ -1,5 +1,6 @@
 //! Replicas, and other gateways, as this one talks to them.
 
+mod arriving;
 mod dial;
 pub(crate) mod http1;
 mod http2;
@@ -9,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Endpoints, Gateway, Replica};
 
 use crate::outgoing::Outgoing;
 use crate::wire::Wire;
+pub(crate) use arriving::Arriving;
 
 /// One replica, in one of its lives: one that was started again is another one.
 pub(crate) struct Upstream {
@@ -61,13 +62,6 @@ pub(crate) enum Freshness {
     New,
 }
 
-/// The head of a response, with a body that still comes.
-pub(crate) struct Reply {
-    pub(crate) response: Response<Incoming>,
-    /// Kept where nobody else drives the connection.
-    pub(crate) carrier: Option<http1::Carrier>,
-}
-
 impl Upstream {
     pub(crate) fn of_replica(replica: &Replica) -> Self {
         let (endpoints, restarts) = (replica.endpoints.clone(), replica.restarts);
@@ -103,7 +97,7 @@ impl Upstream {
         wire: Wire,
         freshness: Freshness,
         request: Request<Outgoing>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Response<Arriving>, Fault> {
         let address = match wire {
             Wire::Http => self.endpoints.http.as_ref(),
             Wire::Grpc => self.endpoints.grpc.as_ref(),
@@ -113,8 +107,14 @@ impl Upstream {
             return Err(Fault::broken(because));
         };
         match wire {
-            Wire::Http => http1::send(self, address, freshness, request).await,
-            Wire::Grpc => Box::pin(self.grpc.send(address, request)).await,
+            Wire::Http => {
+                let response = http1::send(self, address, freshness, request).await?;
+                Ok(response.map(Arriving::Plain))
+            }
+            Wire::Grpc => {
+                let response = Box::pin(self.grpc.send(address, request)).await?;
+                Ok(response.map(Arriving::Streamed))
+            }
         }
     }
 

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 use weir_protocol::Code;
 
@@ -17,14 +16,13 @@ use crate::codec::grpc;
 use crate::desk::Outcome;
 use crate::headers;
 use crate::line::{Credit, Verdict};
-use crate::upstream::http1::Carrier;
+use crate::upstream::Arriving;
 use crate::wire::Wire;
 
 /// A body that passes through.
 pub(crate) struct Relay {
-    body: Incoming,
-    /// What drives an HTTP/1.1 connection.
-    carrier: Option<Carrier>,
+    /// Gone once it was read to its end, or given up.
+    body: Option<Arriving>,
     wire: Wire,
     deadline: Option<Pin<Box<Sleep>>>,
     end: Option<End>,
@@ -39,46 +37,37 @@ pub(crate) enum End {
 }
 
 impl Relay {
-    pub(crate) fn new(
-        body: Incoming,
-        carrier: Option<Carrier>,
-        wire: Wire,
-        deadline: Option<Instant>,
-        end: End,
-    ) -> Self {
+    pub(crate) fn new(body: Arriving, wire: Wire, deadline: Option<Instant>, end: End) -> Self {
         let sleep = |at: Instant| Box::pin(tokio::time::sleep_until(at.into()));
         let mut relay = Self {
-            body,
-            carrier,
+            body: Some(body),
             wire,
             deadline: deadline.map(sleep),
             end: Some(end),
         };
-        if relay.body.is_end_stream() {
+        if relay.is_read() {
             relay.finish();
         }
         relay
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
-        self.end.is_none() || self.body.is_end_stream()
+        self.end.is_none() || self.is_read()
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let body = self.body.as_ref();
+        body.map_or(SizeHint::with_exact(0), Arriving::size_hint)
     }
 
     pub(super) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if self.end.is_none() {
+        let Some(body) = &mut self.body else {
             return Poll::Ready(None);
-        }
-        if let Some(carrier) = &mut self.carrier {
-            carrier.drive(context);
-        }
-        match Pin::new(&mut self.body).poll_frame(context) {
+        };
+        match body.poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.pass(frame)))),
             Poll::Ready(Some(Err(error))) => {
                 let sentence = format!("the replica broke off its answer: {error}");
@@ -94,6 +83,10 @@ impl Relay {
             }
             Poll::Pending => self.poll_deadline(context),
         }
+    }
+
+    fn is_read(&self) -> bool {
+        self.body.as_ref().is_none_or(Arriving::is_end_stream)
     }
 
     fn poll_deadline(
@@ -122,7 +115,7 @@ impl Relay {
             }
             Err(frame) => frame,
         };
-        if frame.is_trailers() || self.body.is_end_stream() {
+        if frame.is_trailers() || self.is_read() {
             self.finish();
         }
         frame
@@ -153,8 +146,8 @@ impl Relay {
             }
             Some(End::Gateway) | None => {}
         }
-        if let Some(carrier) = self.carrier.take() {
-            carrier.finish(now());
+        if let Some(body) = self.body.take() {
+            body.finish(now());
         }
     }
 
@@ -168,7 +161,7 @@ impl Relay {
         if let Some(End::Replica { credit, .. }) = self.end.take() {
             credit.settle(outcome, Verdict::Failed);
         }
-        self.carrier = None;
+        self.body = None;
         match self.wire {
             Wire::Http => Err(io::Error::other(sentence.to_owned())),
             Wire::Grpc => Ok(Frame::trailers(grpc::trailers(code, sentence))),

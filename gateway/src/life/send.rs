@@ -16,7 +16,7 @@ use crate::headers;
 use crate::line::{Admitted, Credit, Verdict};
 use crate::outgoing::Outgoing;
 use crate::receive::Held;
-use crate::upstream::{Fault, FaultKind, Freshness, Reply, Upstream};
+use crate::upstream::{Arriving, Fault, FaultKind, Freshness, Upstream};
 use crate::wire::Wire;
 
 /// How often a request is sent again: whoever loses four replicas in a row has another problem.
@@ -115,15 +115,15 @@ impl Gateway {
             () = until(call.deadline) => return late(call, &peer.name, call.arrived),
         };
         match reply {
-            Ok(reply) if codec::is_unserved(reply.response.headers()) => {
+            Ok(reply) if codec::is_unserved(reply.headers()) => {
                 tokio::time::sleep(DISAGREEMENT).await;
                 Tried::Unserved
             }
-            Ok(Reply { response, carrier }) => {
-                let (mut parts, body) = response.into_parts();
+            Ok(reply) => {
+                let (mut parts, body) = reply.into_parts();
                 headers::strip(&mut parts.headers);
                 parts.version = Version::HTTP_11;
-                let relay = Relay::new(body, carrier, call.wire, call.deadline, End::Gateway);
+                let relay = Relay::new(body, call.wire, call.deadline, End::Gateway);
                 let answer = Answer::Relayed(Box::new(relay));
                 Tried::Answered(Response::from_parts(parts, answer))
             }
@@ -181,8 +181,8 @@ async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: boo
         }
     };
     match reply {
-        Ok(reply) if may_wait && codec::is_refusal(call.wire, &reply.response) => {
-            learn(&credit, reply.response.headers());
+        Ok(reply) if may_wait && codec::is_refusal(call.wire, &reply) => {
+            learn(&credit, reply.headers());
             credit.settle(Outcome::Refused, Verdict::Open);
             Tried::Refused
         }
@@ -201,7 +201,7 @@ async fn exchange(
     held: &mut Held,
     upstream: &Arc<Upstream>,
     request: impl Fn(Outgoing) -> Request<Outgoing>,
-) -> Result<Reply, Fault> {
+) -> Result<Response<Arriving>, Fault> {
     let freshness = match held.is_whole() {
         true => Freshness::Any,
         false => Freshness::New,
@@ -216,10 +216,9 @@ async fn exchange(
     }
 }
 
-fn relayed(call: &Call, credit: Credit, reply: Reply) -> Response<Answer> {
-    let Reply { response, carrier } = reply;
-    let verdict = codec::verdict(call.wire, &response);
-    let (mut parts, body) = response.into_parts();
+fn relayed(call: &Call, credit: Credit, reply: Response<Arriving>) -> Response<Answer> {
+    let verdict = codec::verdict(call.wire, &reply);
+    let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
     parts.version = Version::HTTP_11;
     let is_whole_story = verdict != Verdict::Open;
@@ -231,7 +230,7 @@ fn relayed(call: &Call, credit: Credit, reply: Reply) -> Response<Answer> {
         .headers
         .insert(headers::REVISION, call.line.header.clone());
     let end = End::Replica { credit, verdict };
-    let relay = Relay::new(body, carrier, call.wire, call.deadline, end);
+    let relay = Relay::new(body, call.wire, call.deadline, end);
     Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
 }
 

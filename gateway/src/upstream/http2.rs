@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use http::Request;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use weir_cluster::Address;
 
 use super::dial::dial;
-use super::{Fault, FaultKind, Reply};
+use super::{Fault, FaultKind};
 use crate::outgoing::Outgoing;
 
 /// As the gateway's own port offers: a common image tensor goes in one window.
@@ -29,17 +30,13 @@ impl Channel {
         &self,
         address: &Address,
         request: Request<Outgoing>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Response<Incoming>, Fault> {
         let (mut sender, fault) = match self.open() {
             Some(sender) => (sender, FaultKind::Stale),
             None => (self.connect(address).await?, FaultKind::Broken),
         };
         let answer = sender.send_request(request).await;
-        let response = answer.map_err(|error| Fault::of(fault, &error))?;
-        Ok(Reply {
-            response,
-            carrier: None,
-        })
+        answer.map_err(|error| Fault::of(fault, &error))
     }
 
     fn open(&self) -> Option<SendRequest<Outgoing>> {

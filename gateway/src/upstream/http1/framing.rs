@@ -1,0 +1,254 @@
+//! Where a response's body ends (RFC 9112, 6 and 7), as a value that is fed bytes.
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// What is still to come of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks.
+    Chunked(Chunk),
+    /// What comes until the connection ends.
+    UntilClose,
+    /// Nothing.
+    Ended,
+}
+
+/// Where in a chunk the next byte lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chunk {
+    /// In the line that tells its size.
+    Size,
+    /// So many bytes before its end.
+    Data(u64),
+    /// In the line end behind its data.
+    LineEnd,
+    /// Behind the last one.
+    Trailers,
+}
+
+/// What the bytes that are here mean.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decoded {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    /// The body is over.
+    End,
+    /// More bytes are needed.
+    More,
+}
+
+/// A chunk's size line: sixteen digits, and extensions that nobody uses.
+const SIZE_LINE: usize = 1024;
+
+/// All trailers together, and how many: as gRPC's, some dozens of short lines at most.
+const TRAILERS: usize = 16 << 10;
+const TRAILER_COUNT: usize = 64;
+
+impl Framing {
+    /// Whether nothing more will come.
+    pub(super) fn is_ended(self) -> bool {
+        match self {
+            Self::Length(0) | Self::Ended => true,
+            Self::Length(_) | Self::Chunked(_) | Self::UntilClose => false,
+        }
+    }
+
+    /// How many bytes surely come, for who makes room for them.
+    pub(super) fn expected(self) -> u64 {
+        match self {
+            Self::Length(bytes) | Self::Chunked(Chunk::Data(bytes)) => bytes,
+            Self::Chunked(_) | Self::UntilClose | Self::Ended => 0,
+        }
+    }
+
+    /// Takes the next piece out of `input`.
+    ///
+    /// # Errors
+    /// A clause about bytes that no server may send.
+    pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Decoded, String> {
+        match self {
+            Self::Ended | Self::Length(0) => Ok(Decoded::End),
+            Self::Length(left) => Ok(piece(input, left)),
+            Self::UntilClose if input.is_empty() => Ok(Decoded::More),
+            Self::UntilClose => Ok(Decoded::Data(input.split().freeze())),
+            Self::Chunked(chunk) => {
+                let decoded = chunk.decode(input)?;
+                if matches!(decoded, Decoded::End | Decoded::Trailers(_)) {
+                    *self = Self::Ended;
+                }
+                Ok(decoded)
+            }
+        }
+    }
+
+    /// Notes that the connection has ended.
+    ///
+    /// # Errors
+    /// A clause, if that was too early.
+    pub(super) fn close(&mut self) -> Result<(), String> {
+        match self {
+            Self::UntilClose | Self::Ended | Self::Length(0) => {
+                *self = Self::Ended;
+                Ok(())
+            }
+            Self::Length(left) => Err(format!("it closed {left} bytes before the end")),
+            Self::Chunked(_) => Err("it closed before the last chunk".to_owned()),
+        }
+    }
+}
+
+impl Chunk {
+    fn decode(&mut self, input: &mut BytesMut) -> Result<Decoded, String> {
+        loop {
+            match self {
+                Self::Size => match size(input)? {
+                    None => return Ok(Decoded::More),
+                    Some(0) => *self = Self::Trailers,
+                    Some(size) => *self = Self::Data(size),
+                },
+                Self::Data(left) => {
+                    let piece = piece(input, left);
+                    if *left == 0 {
+                        *self = Self::LineEnd;
+                    }
+                    return Ok(piece);
+                }
+                Self::LineEnd => match input.get(..2) {
+                    None => return Ok(Decoded::More),
+                    Some(b"\r\n") => {
+                        input.advance(2);
+                        *self = Self::Size;
+                    }
+                    Some(_) => return Err("a chunk is longer than its size".to_owned()),
+                },
+                Self::Trailers => return trailers(input),
+            }
+        }
+    }
+}
+
+fn piece(input: &mut BytesMut, left: &mut u64) -> Decoded {
+    if input.is_empty() {
+        return Decoded::More;
+    }
+    let take = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+    *left -= take as u64;
+    Decoded::Data(input.split_to(take).freeze())
+}
+
+fn size(input: &mut BytesMut) -> Result<Option<u64>, String> {
+    match httparse::parse_chunk_size(input) {
+        Ok(httparse::Status::Complete((line, size))) => {
+            input.advance(line);
+            Ok(Some(size))
+        }
+        Ok(httparse::Status::Partial) if input.len() < SIZE_LINE => Ok(None),
+        Ok(httparse::Status::Partial) | Err(_) => Err("a chunk has no valid size".to_owned()),
+    }
+}
+
+fn trailers(input: &mut BytesMut) -> Result<Decoded, String> {
+    let mut lines = [httparse::EMPTY_HEADER; TRAILER_COUNT];
+    let (length, lines) = match httparse::parse_headers(input, &mut lines) {
+        Ok(httparse::Status::Complete(parsed)) => parsed,
+        Ok(httparse::Status::Partial) if input.len() < TRAILERS => return Ok(Decoded::More),
+        Ok(httparse::Status::Partial) => return Err("its trailers have no end".to_owned()),
+        Err(error) => return Err(format!("its trailers are malformed: {error}")),
+    };
+    let mut map = HeaderMap::with_capacity(lines.len());
+    for line in lines {
+        let name = HeaderName::from_bytes(line.name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(line.value)) {
+            map.append(name, value);
+        }
+    }
+    input.advance(length);
+    match map.is_empty() {
+        true => Ok(Decoded::End),
+        false => Ok(Decoded::Trailers(map)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Feeds a body in pieces and collects what comes out.
+    fn read(
+        mut framing: Framing,
+        bytes: &[u8],
+        cut: usize,
+    ) -> Result<(Vec<u8>, HeaderMap, usize), String> {
+        let (mut input, mut data, mut last) = (BytesMut::new(), Vec::new(), HeaderMap::new());
+        let mut pieces = bytes.chunks(cut.max(1));
+        loop {
+            match framing.decode(&mut input)? {
+                Decoded::Data(piece) => data.extend_from_slice(&piece),
+                Decoded::Trailers(trailers) => last = trailers,
+                Decoded::End => return Ok((data, last, input.len())),
+                Decoded::More => match pieces.next() {
+                    Some(piece) => input.extend_from_slice(piece),
+                    None => framing.close()?,
+                },
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_come_out_as_they_went_in(
+            chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..9),
+            cut in 1_usize..400,
+        ) {
+            let plain = chunks.concat();
+            let length = Framing::Length(plain.len() as u64);
+            prop_assert_eq!(read(length, &plain, cut).unwrap().0, plain.clone());
+            prop_assert_eq!(read(Framing::UntilClose, &plain, cut).unwrap().0, plain.clone());
+            let mut coded = Vec::new();
+            for chunk in &chunks {
+                coded.extend(format!("{:X};x=1\r\n", chunk.len()).bytes());
+                coded.extend(chunk);
+                coded.extend(b"\r\n");
+            }
+            coded.extend(b"0\r\nx-a: 1\r\n\r\n");
+            let chunked = Framing::Chunked(Chunk::Size);
+            let (data, trailers, left) = read(chunked, &coded, cut).unwrap();
+            prop_assert_eq!((data, trailers["x-a"].as_bytes(), left), (plain, &b"1"[..], 0));
+            for end in 0..coded.len() {
+                prop_assert!(read(chunked, &coded[..end], cut).is_err());
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 1_usize..50) {
+            let _ = read(Framing::Chunked(Chunk::Size), &bytes, cut);
+        }
+    }
+
+    #[test]
+    fn what_follows_a_body_stays() {
+        assert_eq!(read(Framing::Length(2), b"abcd", 9).unwrap().2, 2);
+        let chunked = Framing::Chunked(Chunk::Size);
+        assert_eq!(read(chunked, b"1\r\na\r\n0\r\n\r\nHTTP", 99).unwrap().2, 4);
+    }
+
+    #[test]
+    fn what_no_server_may_send_is_an_error() {
+        let chunked = Framing::Chunked(Chunk::Size);
+        for bad in [
+            "x\r\n",
+            "1\r\nab\r\n",
+            "11111111111111111\r\n",
+            "0\r\n: x\r\n\r\n",
+        ] {
+            assert!(read(chunked, bad.as_bytes(), 99).is_err(), "{bad:?}");
+        }
+        assert!(read(Framing::Length(5), b"abc", 99).is_err());
+        assert!(read(chunked, &[b' '; 5000], 99).is_err());
+    }
+}

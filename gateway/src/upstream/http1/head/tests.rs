@@ -1,0 +1,155 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::outgoing::Chunks;
+
+fn read(bytes: &str, method: &Method) -> Result<Option<(Head, usize)>, String> {
+    let mut input = BytesMut::from(bytes);
+    let head = read_head(&mut input, method)?;
+    Ok(head.map(|head| (head, input.len())))
+}
+
+fn framing_of(lines: &str) -> (Framing, Reuse) {
+    let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+    let (head, left) = read(&text, &Method::POST).unwrap().unwrap();
+    assert_eq!(left, 0);
+    (head.framing, head.reuse)
+}
+
+#[test]
+fn the_end_of_a_body_is_where_the_head_says() {
+    let cases = [
+        ("content-length: 5\r\n", Framing::Length(5), Reuse::Yes),
+        ("content-length: 5, 5\r\n", Framing::Length(5), Reuse::Yes),
+        (
+            "transfer-encoding: gzip, Chunked\r\n",
+            Framing::Chunked(Chunk::Size),
+            Reuse::Yes,
+        ),
+        (
+            "content-length: 5\r\ntransfer-encoding: chunked\r\n",
+            Framing::Chunked(Chunk::Size),
+            Reuse::Yes,
+        ),
+        (
+            "transfer-encoding: gzip\r\n",
+            Framing::UntilClose,
+            Reuse::No,
+        ),
+        ("", Framing::UntilClose, Reuse::No),
+        (
+            "content-length: 0\r\nConnection: x, Close\r\n",
+            Framing::Length(0),
+            Reuse::No,
+        ),
+    ];
+    for (lines, framing, reuse) in cases {
+        assert_eq!(framing_of(lines), (framing, reuse), "{lines:?}");
+    }
+}
+
+#[test]
+fn some_answers_have_no_body() {
+    for (text, method) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", Method::HEAD),
+        ("HTTP/1.1 204 No Content\r\n\r\n", Method::GET),
+        (
+            "HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n",
+            Method::GET,
+        ),
+    ] {
+        let (head, _) = read(text, &method).unwrap().unwrap();
+        assert_eq!(
+            (head.framing, head.reuse),
+            (Framing::Ended, Reuse::Yes),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn older_servers_close_unless_they_say_otherwise() {
+    let reuse = |lines: &str| {
+        let text = format!("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n{lines}\r\n");
+        read(&text, &Method::GET).unwrap().unwrap().0.reuse
+    };
+    assert_eq!(reuse(""), Reuse::No);
+    assert_eq!(reuse("connection: keep-alive\r\n"), Reuse::Yes);
+}
+
+#[test]
+fn interim_answers_are_passed_over() {
+    let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\na: b\r\n\r\nHTTP/1.1 201 Created\r\ncontent-length: 1\r\n\r\nx";
+    let (head, left) = read(text, &Method::POST).unwrap().unwrap();
+    assert_eq!((head.response.status(), left), (StatusCode::CREATED, 1));
+}
+
+#[test]
+fn what_is_no_head_is_an_error() {
+    for bad in [
+        "garbage\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: \r\n\r\n",
+        "HTTP/1.1 20\r\n\r\n",
+    ] {
+        assert!(read(bad, &Method::POST).is_err(), "{bad:?}");
+    }
+    let endless = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEAD));
+    assert!(read(&endless, &Method::POST).is_err());
+}
+
+fn written(method: Method, headers: &[(&'static str, &'static str)], length: Length) -> String {
+    let mut request = Request::new(Outgoing::whole(Chunks::new(), None));
+    *request.method_mut() = method;
+    *request.uri_mut() = "/v2/models/m/infer?x=1".parse().unwrap();
+    for (name, value) in headers {
+        let name = HeaderName::from_static(name);
+        request
+            .headers_mut()
+            .append(name, HeaderValue::from_static(value));
+    }
+    let mut out = Vec::new();
+    write_head(&mut out, &request, length);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_request_says_where_its_body_ends() {
+    let line = "/v2/models/m/infer?x=1 HTTP/1.1\r\n";
+    let get = written(Method::GET, &[("host", "a")], Length::Known(0));
+    assert_eq!(get, format!("GET {line}host: a\r\n\r\n"));
+    let post = written(Method::POST, &[("content-length", "7")], Length::Known(0));
+    assert_eq!(post, format!("POST {line}content-length: 0\r\n\r\n"));
+    let streamed = [
+        ("content-length", "7"),
+        ("transfer-encoding", "x"),
+        ("connection", "close"),
+    ];
+    let streamed = written(Method::POST, &streamed, Length::Unknown);
+    assert_eq!(
+        streamed,
+        format!("POST {line}transfer-encoding: chunked\r\n\r\n")
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\n"[..]);
+        input.extend_from_slice(&bytes);
+        let _ = read_head(&mut input, &Method::GET);
+    }
+
+    #[test]
+    fn a_head_is_taken_only_when_it_is_whole(cut in 0_usize..60) {
+        let text = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nx-y:  z \r\n\r\n";
+        let head = read(&text[..cut.min(text.len())], &Method::GET).unwrap();
+        prop_assert_eq!(head.is_some(), cut >= text.len());
+        if let Some((head, _)) = head {
+            prop_assert_eq!(&head.response.headers()["x-y"], "z");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A request on its way out: bytes that wait for the socket, and a body that may still come.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write as _};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::Request;
+use http_body::Body as _;
+use tokio::io::AsyncWrite;
+
+use super::head::{Length, write_head};
+use crate::outgoing::Outgoing;
+
+/// Pieces written by one system call at most; a body has rarely more.
+const PIECES: usize = 16;
+
+/// Head and body together up to here are copied into one buffer: that costs less than telling the kernel of
+/// a second one.
+const SMALL: usize = 8192;
+
+/// What of a request is not written yet. Empty between requests.
+#[derive(Default)]
+pub(super) struct Output {
+    /// The head, and what is small behind it; its memory serves one request after the other.
+    first: Vec<u8>,
+    written: usize,
+    queue: VecDeque<Bytes>,
+    body: Option<(Outgoing, Coding)>,
+}
+
+/// How the body's end is told.
+#[derive(Clone, Copy, Debug)]
+enum Coding {
+    /// Bytes that were announced and did not come yet.
+    Length(u64),
+    Chunked,
+}
+
+impl Output {
+    /// Takes the next request; the one before must be done.
+    pub(super) fn start(&mut self, request: Request<Outgoing>) {
+        let length = Length::of(&request);
+        self.first.clear();
+        self.written = 0;
+        write_head(&mut self.first, &request, length);
+        let coding = match length {
+            Length::Known(bytes) => Coding::Length(bytes),
+            Length::Unknown => Coding::Chunked,
+        };
+        self.body = Some((request.into_body(), coding));
+    }
+
+    /// Whether all is written.
+    pub(super) fn is_done(&self) -> bool {
+        self.body.is_none() && self.queue.is_empty() && self.written == self.first.len()
+    }
+
+    /// Writes until all is written.
+    pub(super) fn poll<S>(
+        &mut self,
+        stream: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        loop {
+            self.fill(context)?;
+            if self.written == self.first.len() && self.queue.is_empty() {
+                return match self.body {
+                    Some(_) => Poll::Pending,
+                    None => Poll::Ready(Ok(())),
+                };
+            }
+            let written = ready!(self.write(stream, context))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(written);
+        }
+    }
+
+    /// Takes from the body what it has.
+    fn fill(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        while self.queue.len() < PIECES
+            && let Some((body, coding)) = &mut self.body
+        {
+            let coding = *coding;
+            match Pin::new(body).poll_frame(context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.take(data, coding)?;
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => return Err(io::Error::other(error)),
+                Poll::Ready(None) => {
+                    self.body = None;
+                    self.end(coding)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, data: Bytes, coding: Coding) -> io::Result<()> {
+        match coding {
+            Coding::Length(left) => {
+                let left = left.checked_sub(data.len() as u64);
+                let left =
+                    left.ok_or_else(|| io::Error::other("the body is longer than announced"))?;
+                if let Some((_, coding)) = &mut self.body {
+                    *coding = Coding::Length(left);
+                }
+                self.push(data);
+            }
+            // An empty chunk would end the body.
+            Coding::Chunked if data.is_empty() => {}
+            Coding::Chunked => {
+                let mut size = Vec::with_capacity(18);
+                write!(size, "{:x}\r\n", data.len())?;
+                self.push(size.into());
+                self.push(data);
+                self.push(Bytes::from_static(b"\r\n"));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, coding: Coding) -> io::Result<()> {
+        match coding {
+            Coding::Length(0) => Ok(()),
+            Coding::Length(_) => Err(io::Error::other("the body is shorter than announced")),
+            Coding::Chunked => {
+                self.push(Bytes::from_static(b"0\r\n\r\n"));
+                Ok(())
+            }
+        }
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.queue.is_empty() && self.first.len() + data.len() <= SMALL {
+            self.first.extend_from_slice(&data);
+        } else {
+            self.queue.push_back(data);
+        }
+    }
+
+    fn write<S>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<io::Result<usize>>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        let first = &self.first[self.written..];
+        if self.queue.is_empty() {
+            return Pin::new(stream).poll_write(context, first);
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        let pieces = std::iter::once(first).chain(self.queue.iter().map(|piece| &piece[..]));
+        let pieces = pieces.filter(|piece| !piece.is_empty());
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(pieces) {
+            *slice = IoSlice::new(piece);
+            count += 1;
+        }
+        Pin::new(stream).poll_write_vectored(context, &slices[..count])
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        let first = written.min(self.first.len() - self.written);
+        self.written += first;
+        written -= first;
+        if self.written == self.first.len() {
+            self.first.clear();
+            self.written = 0;
+        }
+        while let Some(piece) = self.queue.front_mut() {
+            if piece.len() > written {
+                piece.advance(written);
+                return;
+            }
+            written -= piece.len();
+            self.queue.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use http::Method;
+    use http_body_util::BodyExt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes a few bytes at a time.
+    struct Narrow {
+        most: usize,
+        got: Vec<u8>,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let take = bytes.len().min(self.most);
+            self.got.extend_from_slice(&bytes[..take]);
+            Poll::Ready(Ok(take))
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let mut left = self.most;
+            for slice in slices {
+                let take = slice.len().min(left);
+                self.got.extend_from_slice(&slice[..take]);
+                left -= take;
+            }
+            Poll::Ready(Ok(self.most - left))
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn posted(chunks: &[usize]) -> (Request<Outgoing>, Vec<u8>) {
+        let chunks = chunks.iter().enumerate();
+        let chunks: smallvec::SmallVec<_> = chunks
+            .map(|(i, len)| Bytes::from(vec![b'a' + (i % 26) as u8; *len]))
+            .collect();
+        let plain = chunks.concat();
+        let mut request = Request::new(Outgoing::whole(chunks, None));
+        *request.method_mut() = Method::POST;
+        (request, plain)
+    }
+
+    proptest! {
+        #[test]
+        fn all_of_it_arrives_in_order_however_it_is_cut(
+            chunks in proptest::collection::vec(0_usize..9000, 0..40),
+            most in 1_usize..70_000,
+        ) {
+            let (request, plain) = posted(&chunks);
+            let mut stream = Narrow { most, got: Vec::new() };
+            let mut output = Output::default();
+            for _ in 0..2 {
+                stream.got.clear();
+                output.start(posted(&chunks).0);
+                let done = output.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
+                prop_assert!(matches!(done, Poll::Ready(Ok(()))));
+                prop_assert!(output.is_done());
+                let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", plain.len());
+                prop_assert!(stream.got.starts_with(head.as_bytes()));
+                prop_assert!(stream.got[head.len()..] == plain);
+            }
+            drop(request);
+        }
+    }
+
+    #[test]
+    fn a_body_of_another_length_than_announced_is_an_error() {
+        let (request, _) = posted(&[10]);
+        let mut output = Output::default();
+        output.start(request);
+        if let Some((_, coding)) = &mut output.body {
+            *coding = Coding::Length(9);
+        }
+        let mut stream = Narrow {
+            most: 99,
+            got: Vec::new(),
+        };
+        let done = output.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
+        assert!(matches!(done, Poll::Ready(Err(_))));
+        let whole = posted(&[1]).0.into_body().collect();
+        drop(whole);
+    }
+}
