@@ -11,6 +11,7 @@
 
 mod answer;
 mod buffers;
+mod bulk;
 mod clock;
 mod codec;
 mod credits;

@@ -11,6 +11,7 @@ use weir_cluster::Address;
 
 use super::dial::dial;
 use super::{Fault, FaultKind};
+use crate::bulk::{Bulk, Flushed};
 use crate::outgoing::Outgoing;
 
 /// As the gateway's own port offers: a common image tensor goes in one window.
@@ -55,13 +56,15 @@ impl Channel {
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let handshake = builder.handshake(TokioIo::new(stream));
+        let socket = Bulk::http2(stream);
+        let outlet = socket.outlet();
+        let handshake = builder.handshake(TokioIo::new(socket));
         let (sender, connection) = handshake
             .await
             .map_err(|error| Fault::of(FaultKind::Unreached, &error))?;
         // Ends when the last sender and the last stream are gone.
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = Flushed::new(connection, outlet).await {
                 tracing::debug!(%error, "a connection to a replica ended early");
             }
         });
