@@ -36,7 +36,7 @@ pub struct GrpcListenOptions {
     pub max_connection_age_grace: Option<Duration>,
     /// Connections served at once; more wait to be accepted.
     pub max_connections: usize,
-    /// Longest time a client takes nothing of an answer.
+    /// Longest pause inside a request's message, or while a client takes nothing of an answer.
     pub message_idle: Duration,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
@@ -153,6 +153,7 @@ fn front(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Front {
         routes: Edge::new(routes.routes().prepare(), grpc_options, requests.clone()),
         requests,
         max_message: options.max_message,
+        message_idle: options.message_idle,
         compression: options.compression,
     }
 }
@@ -164,3 +165,6 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
+
+#[cfg(test)]
+mod tests;
