@@ -40,7 +40,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let files = open(&args, &platform)?;
     let declaration = files.watch().borrow().clone();
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
-    let ports = Ports::bind(&args).await?;
+    let ports = Ports::bind(&args)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;

@@ -116,8 +116,8 @@ impl Gateway {
         self.reports.send_replace(Arc::new(self.current_report()));
     }
 
-    /// Serves requests until `stop`; then takes no new connections, and returns when those that are open
-    /// have been answered.
+    /// Serves requests until `stop`; then takes no new connections, and returns when all that was asked
+    /// is answered. Connections on which nothing is asked end within seconds.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         listen::serve(self, listener, stop).await;
     }

@@ -19,7 +19,8 @@ pub struct Options {
     pub all_buffers: usize,
     /// The most bytes of bodies that wait for one revision.
     pub queue_bytes: usize,
-    /// The longest pause inside a request's body.
+    /// The longest pause inside a request's body, and the longest time that a client takes nothing of an
+    /// answer that goes on.
     pub body_idle: Duration,
     /// The longest time for a request's head, idle time before it included.
     pub header_timeout: Duration,

@@ -12,12 +12,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::{CONTENT_TYPE, text};
+use crate::socket::{Acceptor, Stream};
 
 /// Connections at once. A scraper and a few curious people need a handful; the rest wait in the
 /// kernel's backlog.
@@ -30,8 +30,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time open connections have to finish once the server stops: a scrape takes milliseconds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pause after a failed accept, so that running out of descriptors does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest time a client takes no byte of an answer: what a scraper waits for one at most.
+const WRITE_IDLE: Duration = Duration::from_secs(10);
 
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
 const MAX_HEAD: usize = 8192;
@@ -96,51 +96,21 @@ impl Admin {
 
     /// Serves until `stop`, then gives open connections a second. Every connection's task is joined.
     pub async fn serve(self, stop: CancellationToken) {
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let acceptor = Acceptor::new(self.listener, MAX_CONNECTIONS, WRITE_IDLE, stop.clone());
         let mut connections = JoinSet::new();
-        loop {
-            let Some(stream) = self.accept(&slots, &stop).await else {
-                break;
-            };
-            let (stream, slot) = stream;
-            let connection = connection(stream, self.served.clone(), stop.clone());
-            connections.spawn(async move {
-                connection.await;
-                drop(slot);
-            });
+        while let Some(stream) = acceptor.accept().await {
+            connections.spawn(connection(stream, self.served.clone(), stop.clone()));
             while connections.try_join_next().is_some() {}
         }
-        drop(self.listener);
+        drop(acceptor);
         let finish = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_TIMEOUT, finish).await.is_err() {
             connections.shutdown().await;
         }
     }
-
-    /// The next connection and its slot; `None` once stopped.
-    async fn accept(
-        &self,
-        slots: &Arc<Semaphore>,
-        stop: &CancellationToken,
-    ) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-        let next = async {
-            // Never closed, so this waits for a slot and nothing else.
-            let slot = Arc::clone(slots).acquire_owned().await.ok()?;
-            loop {
-                match self.listener.accept().await {
-                    Ok((stream, _)) => return Some((stream, slot)),
-                    Err(error) => {
-                        tracing::warn!(%error, "the admin port could not accept a connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
-        };
-        stop.run_until_cancelled(next).await.flatten()
-    }
 }
 
-async fn connection(stream: TcpStream, served: Served, stop: CancellationToken) {
+async fn connection(stream: Stream, served: Served, stop: CancellationToken) {
     let service = service_fn(move |request| {
         let response = served.answer(&request);
         async move { Ok::<_, Infallible>(response) }

@@ -25,6 +25,5 @@ pub mod server;
 mod serving_headers;
 pub mod settings;
 pub mod shared_memory;
-pub mod socket;
 pub mod statistics;
 mod upload;

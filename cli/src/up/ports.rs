@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::TcpListener;
+use weir_ops::socket::{self, PortUse};
 
 use crate::args::UpArgs;
 use crate::error::CliError;
@@ -17,13 +18,13 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Binds both.
+    /// Binds both. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`CliError::PortTaken`], or the operating system's reason.
-    pub(super) async fn bind(args: &UpArgs) -> Result<Self, CliError> {
-        let (serving, serving_at) = bind("--port", args.address, args.port).await?;
-        let (admin, admin_at) = bind("--admin-port", args.address, args.admin_port).await?;
+    pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
+        let (serving, serving_at) = bind("--port", args.address, args.port)?;
+        let (admin, admin_at) = bind("--admin-port", args.address, args.admin_port)?;
         Ok(Self {
             serving,
             admin,
@@ -34,17 +35,17 @@ impl Ports {
 }
 
 /// The listener, and its address where port 0 asked for any.
-async fn bind(
+fn bind(
     flag: &'static str,
     address: IpAddr,
     port: u16,
 ) -> Result<(TcpListener, SocketAddr), CliError> {
     let address = SocketAddr::new(address, port);
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
-        _ => CliError::io(format!("cannot listen on {address} ({flag})"), source),
-    })?;
+    let listener =
+        socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
+            _ => CliError::io(format!("cannot listen on {address} ({flag})"), source),
+        })?;
     let bound = listener.local_addr().unwrap_or(address);
     Ok((listener, bound))
 }

@@ -8,6 +8,7 @@
 )]
 
 mod client;
+mod ending;
 mod faults;
 mod grpc;
 mod replica;

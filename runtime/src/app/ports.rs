@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::admin::{Admin, Condition};
 use weir_ops::registry;
+use weir_ops::socket::{self, PortUse};
 
 use super::metrics;
 use crate::args::{self, Config, Exit, GrpcConfig, HttpConfig};
@@ -16,7 +17,6 @@ use crate::grpc::{self, Compression, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
 use crate::intake::Intake;
 use crate::server::Server;
-use crate::socket::{self, PortUse};
 
 /// Bound and not yet served.
 pub(super) struct Ports {
@@ -180,6 +180,7 @@ fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
         max_connection_age: grpc.max_age,
         max_connection_age_grace: grpc.max_age_grace,
         max_connections: config.max_connections.get(),
+        message_idle: grpc.message_timeout,
         max_message: MAX_MESSAGE,
         compression: match grpc.compression {
             args::Compression::None => Compression::Off,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use weir_ops::telemetry;
 
@@ -38,10 +39,10 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let control = control(&models, &mut faults);
     check_models(&models, &mut faults);
     let metrics = metrics(&http, &mut faults);
-    let threads = http.http_thread_count;
+    let (threads, body_timeout) = (http.http_thread_count, http.http_body_timeout_secs);
     let (http, grpc) = (
         http_config(http, &mut faults),
-        grpc_config(grpc, &mut faults),
+        grpc_config(grpc, body_timeout, &mut faults),
     );
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut faults);
     check_limits(&limits, &mut faults);
@@ -160,7 +161,11 @@ fn http_config(args: HttpArgs, faults: &mut Vec<String>) -> Option<HttpConfig> {
     })
 }
 
-fn grpc_config(args: GrpcArgs, faults: &mut Vec<String>) -> Option<GrpcConfig> {
+fn grpc_config(
+    args: GrpcArgs,
+    message_timeout: Duration,
+    faults: &mut Vec<String>,
+) -> Option<GrpcConfig> {
     check_rules(
         "--grpc-restricted-protocol",
         &args.grpc_restricted_protocol,
@@ -171,6 +176,7 @@ fn grpc_config(args: GrpcArgs, faults: &mut Vec<String>) -> Option<GrpcConfig> {
         reuse_port: args.reuse_grpc_port,
         forward: args.grpc_header_forward_pattern,
         restricted: args.grpc_restricted_protocol,
+        message_timeout,
         compression: args.grpc_infer_response_compression_level,
         keepalive_time: args.grpc_keepalive_time,
         keepalive_timeout: args.grpc_keepalive_timeout,

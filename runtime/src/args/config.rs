@@ -126,7 +126,7 @@ pub struct HttpConfig {
     pub max_body: usize,
     /// Time for a request's head, idle time before it included.
     pub header_timeout: Duration,
-    /// Time a body may stand still.
+    /// Time a body may stand still, a request's or an answer's.
     pub body_timeout: Duration,
     /// Headers that become parameters; matches whole names.
     pub forward: Option<regex::Regex>,
@@ -145,6 +145,8 @@ pub struct GrpcConfig {
     pub forward: Option<regex::Regex>,
     /// Closed groups of the API.
     pub restricted: Vec<Restriction>,
+    /// Time a message may stand still, a request's or an answer's.
+    pub message_timeout: Duration,
     /// Compression of inference responses.
     pub compression: Compression,
     /// Time without activity before a ping.

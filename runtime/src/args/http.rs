@@ -36,7 +36,7 @@ pub(super) struct HttpArgs {
     /// Time a client has for a request's head, its idle time before included
     #[arg(long, default_value = "75", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) http_header_timeout_secs: Duration,
-    /// Time a request's body may stand still
+    /// Time a request's body may stand still, or an answer that its client does not take; HTTP and gRPC
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) http_body_timeout_secs: Duration,
     /// Request headers whose names match become request parameters

@@ -99,13 +99,7 @@ impl Seat {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let compute = answer.timing;
         let spent = compute.input + compute.infer + compute.output;
-        let requests: Vec<RequestRecord> = waits
-            .iter()
-            .map(|&queue| RequestRecord {
-                queue,
-                total: queue + spent,
-            })
-            .collect();
+        let requests = requests(waits, spent);
         self.statistics.record_batch(&BatchRecord {
             instance: self.index,
             rows,
@@ -147,13 +141,7 @@ impl Seat {
         spent: Duration,
         outcome: statistics::Outcome,
     ) {
-        let requests: Vec<RequestRecord> = waits
-            .iter()
-            .map(|&queue| RequestRecord {
-                queue,
-                total: queue + spent,
-            })
-            .collect();
+        let requests = requests(waits, spent);
         self.statistics.record_batch(&BatchRecord {
             instance: self.index,
             rows: jobs.iter().map(|job| job.rows).sum(),
@@ -165,6 +153,15 @@ impl Seat {
             ended_ms: unix_ms(),
         });
     }
+}
+
+/// What the requests of a batch took that worked for `spent`.
+fn requests(waits: &[Duration], spent: Duration) -> Vec<RequestRecord> {
+    let record = |&queue| RequestRecord {
+        queue,
+        total: queue + spent,
+    };
+    waits.iter().map(record).collect()
 }
 
 impl From<ModelError> for ServeError {

@@ -20,15 +20,13 @@ use crate::upload::Limits;
 
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
-/// A pause inside a message ends with the connection, which pings look after, or with the server.
-const NO_IDLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
-
 /// The calls of the gRPC port.
 pub(super) struct Front {
     pub(super) grpc: Grpc,
     pub(super) routes: Edge<Routes>,
     pub(super) requests: Requests,
     pub(super) max_message: usize,
+    pub(super) message_idle: Duration,
     pub(super) compression: Compression,
 }
 
@@ -94,7 +92,7 @@ impl Front {
     fn limits(&self) -> Limits<'_> {
         Limits {
             size: self.max_message,
-            idle: NO_IDLE_LIMIT,
+            idle: self.message_idle,
             stop: self.grpc.server.ending(),
         }
     }

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
+use weir_ops::socket::{self, Acceptor, Stream};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
@@ -21,7 +22,6 @@ use super::edge::Edge;
 use super::front::Front;
 use super::health::Readiness;
 use crate::metrics::Requests;
-use crate::socket::{Acceptor, Stream};
 
 /// How the gRPC port behaves.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub struct GrpcListenOptions {
     pub max_connection_age_grace: Option<Duration>,
     /// Connections served at once; more wait to be accepted.
     pub max_connections: usize,
+    /// Longest pause inside a request's message, or while a client takes nothing of an answer.
+    pub message_idle: Duration,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
     /// Whether responses are packed.
@@ -70,12 +72,9 @@ pub async fn serve(
 ) {
     let front = Arc::new(front(grpc, requests, &options));
     let connections = TaskTracker::new();
-    let acceptor = Acceptor::new(listener, options.max_connections, stop.clone());
-    loop {
-        let stream = tokio::select! {
-            () = stop.cancelled() => break,
-            stream = acceptor.accept() => stream,
-        };
+    let (places, idle) = (options.max_connections, options.message_idle);
+    let acceptor = Acceptor::new(listener, places, idle, stop.clone());
+    while let Some(stream) = acceptor.accept().await {
         connections.spawn(converse(stream, Arc::clone(&front), options, stop.clone()));
     }
     drop(acceptor);
@@ -89,9 +88,11 @@ async fn converse(
     options: GrpcListenOptions,
     stop: CancellationToken,
 ) {
+    let traffic = stream.traffic();
+    let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
-        let front = Arc::clone(&front);
-        async move { Ok::<_, Infallible>(front.answer(request).await) }
+        let (front, exchange) = (Arc::clone(&front), seen.begin());
+        async move { Ok::<_, Infallible>(exchange.carry(front.answer(request).await)) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -105,10 +106,7 @@ async fn converse(
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            Some(connection.await)
-        }
+        () = stop.cancelled() => Some(socket::close(connection, &traffic).await),
         () = after(options.max_connection_age) => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
@@ -155,6 +153,7 @@ fn front(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Front {
         routes: Edge::new(routes.routes().prepare(), grpc_options, requests.clone()),
         requests,
         max_message: options.max_message,
+        message_idle: options.message_idle,
         compression: options.compression,
     }
 }
@@ -166,3 +165,6 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
+
+#[cfg(test)]
+mod tests;

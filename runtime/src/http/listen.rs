@@ -1,5 +1,6 @@
 //! Accepts connections, bounds them, and ends them without losing an accepted request.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use hyper::service::service_fn;
@@ -8,19 +9,17 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use weir_ops::socket::{self, Acceptor, Stream};
 
 use super::Http;
-use crate::socket::{Acceptor, Stream};
 
-/// Serves until `stop`; then finishes what is in flight and returns. Idle connections close.
+/// Serves until `stop`; then finishes what is in flight and returns. Idle connections close, and such
+/// as have not asked all of a request within seconds.
 pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let connections = TaskTracker::new();
-    let acceptor = Acceptor::new(listener, http.options.max_connections, stop.clone());
-    loop {
-        let stream = tokio::select! {
-            () = stop.cancelled() => break,
-            stream = acceptor.accept() => stream,
-        };
+    let (places, idle) = (http.options.max_connections, http.options.body_idle);
+    let acceptor = Acceptor::new(listener, places, idle, stop.clone());
+    while let Some(stream) = acceptor.accept().await {
         connections.spawn(converse(stream, Arc::clone(&http), stop.clone()));
     }
     drop(acceptor);
@@ -30,9 +29,11 @@ pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationTok
 
 async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     let header_timeout = http.options.header_timeout;
+    let traffic = stream.traffic();
+    let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
-        let http = Arc::clone(&http);
-        async move { Ok::<_, std::convert::Infallible>(http.answer(request).await) }
+        let (http, exchange) = (Arc::clone(&http), seen.begin());
+        async move { Ok::<_, Infallible>(exchange.carry(http.answer(request).await)) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -47,10 +48,7 @@ async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+        () = stop.cancelled() => socket::close(connection, &traffic).await,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");

@@ -5,7 +5,8 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weir_runtime::backend::{Affinity, WarmUp};
+use tokio::runtime::Handle;
+use weir_runtime::backend::{Affinity, Answer, Batch, ModelError, WarmUp};
 use weir_runtime::error::ServeError;
 
 use crate::fake::{Fake, Running, add_one, request, values};
@@ -13,19 +14,14 @@ use crate::fake::{Fake, Running, add_one, request, values};
 /// Where each run was.
 type Threads = Arc<Mutex<Vec<ThreadId>>>;
 
-/// An engine whose batch sizes were measured, each taking `time`.
+/// An engine whose batches take `time`.
 fn measured(affinity: Affinity, time: Duration) -> (Running, Threads) {
     let threads = Threads::default();
     let seen = Arc::clone(&threads);
-    let mut fake = Fake::new(move |batch| {
+    let running = may_run(affinity, move |batch| {
         seen.lock().push(thread::current().id());
         thread::sleep(time);
         add_one(batch)
-    });
-    fake.affinity = affinity;
-    let running = fake.start(|spec| {
-        spec.warm_up.sizes = WarmUp::Helps;
-        spec.warm_up.budget = Duration::from_secs(20);
     });
     threads.lock().clear();
     (running, threads)
@@ -62,39 +58,69 @@ async fn an_instance_that_is_bound_to_its_thread_stays_there() {
     assert_ne!(ran, thread::current().id());
 }
 
+/// What notes of each run whether a reactor's thread made it: an instance's own thread knows none.
+fn on_reactor(runs: &Arc<Mutex<Vec<bool>>>) -> impl Fn() + Send + Sync + use<> {
+    let runs = Arc::clone(runs);
+    move || runs.lock().push(Handle::try_current().is_ok())
+}
+
+/// An engine whose batch sizes were measured.
+fn may_run(
+    affinity: Affinity,
+    script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
+) -> Running {
+    let mut fake = Fake::new(script);
+    fake.affinity = affinity;
+    fake.start(|spec| {
+        spec.warm_up.sizes = WarmUp::Helps;
+        spec.warm_up.budget = Duration::from_secs(20);
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_get_their_own_answers_in_batches() {
-    let (running, _) = measured(Affinity::None, Duration::ZERO);
+    let places = Arc::default();
+    let note = on_reactor(&places);
+    let running = may_run(Affinity::None, move |batch| {
+        note();
+        add_one(batch)
+    });
     running.runs.lock().clear();
-    let asked: Vec<_> = (0..2_000).map(|x| running.ask(x)).collect();
-    for (x, asked) in (0..).zip(asked) {
-        assert_eq!(asked.await.unwrap(), Ok(vec![x + 1]));
+    let mut asked = 0;
+    // The instance's thread may not be asleep yet, and then runs the first itself.
+    while asked < 2_000 || !places.lock().contains(&true) {
+        assert!(asked < 100_000, "no batch ran on the reactor");
+        let wave: Vec<_> = (0..500).map(|x| running.ask(x)).collect();
+        for (x, answer) in (0..).zip(wave) {
+            assert_eq!(answer.await.unwrap(), Ok(vec![x + 1]));
+        }
+        asked += 500;
     }
     let runs = running.runs.lock().clone();
-    assert_eq!(runs.iter().sum::<usize>(), 2_000);
+    assert_eq!(runs.iter().sum::<usize>(), asked);
     assert!(runs.iter().all(|rows| *rows <= 8));
     running.engine.drain().await;
 }
 
 #[tokio::test]
 async fn a_panic_there_is_the_models_failure() {
-    let fake = Fake::new(|batch| {
+    let panics = Arc::default();
+    let note = on_reactor(&panics);
+    let running = may_run(Affinity::None, move |batch| {
         let first = batch.columns[0].parts[0].data[0];
-        assert_ne!(first, 13, "unlucky");
+        if first == 13 {
+            note();
+            panic!("unlucky");
+        }
         add_one(batch)
     });
-    let fake = Fake {
-        affinity: Affinity::None,
-        ..fake
-    };
-    let running = fake.start(|spec| {
-        spec.warm_up.sizes = WarmUp::Helps;
-        spec.warm_up.budget = Duration::from_secs(20);
-    });
-    for _ in 0..20 {
+    let mut asked = 0;
+    while asked < 20 || !panics.lock().contains(&true) {
+        assert!(asked < 1_000, "no panic was on the reactor");
         let error = running.infer(request(&[13])).await.unwrap_err();
         assert!(matches!(&error, ServeError::Model(text) if text.contains("unlucky")));
         let got = running.infer(request(&[1])).await.unwrap();
         assert_eq!(values(&got), [2]);
+        asked += 1;
     }
 }

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "owns libtorch's tensors")]
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -18,6 +18,9 @@ pub(crate) struct Tensor {
     raw: *mut RawTensor,
 }
 
+/// What makes an empty tensor.
+type Maker = unsafe extern "C" fn(RawShape, *mut *mut RawTensor, *mut *mut c_char) -> i32;
+
 // SAFETY: libtorch's reference counts are atomic, and a `Tensor` is used by one thread at a time.
 unsafe impl Send for Tensor {}
 
@@ -28,13 +31,8 @@ impl Tensor {
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `sizes` outlives the call, and both results are places to write to.
-        let status =
-            unsafe { ffi::weir_tensor_empty(shape(element_type, sizes), &mut raw, &mut error) };
-        Fault::check(status, error)?;
-        // SAFETY: the tensor was just made, on the processor.
-        Ok(unsafe { Self { raw }.fill(fill) })
+        // SAFETY: it makes them in the processor's memory, and `sizes` outlives the call.
+        unsafe { Self::made(ffi::weir_tensor_empty, shape(element_type, sizes), fill) }
     }
 
     /// As [`Tensor::filled`], in page-locked memory, which a device copies from by itself.
@@ -43,13 +41,8 @@ impl Tensor {
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `sizes` outlives the call, and both results are places to write to.
-        let status =
-            unsafe { ffi::weir_tensor_pinned(shape(element_type, sizes), &mut raw, &mut error) };
-        Fault::check(status, error)?;
-        // SAFETY: the tensor was just made, in the processor's memory.
-        Ok(unsafe { Self { raw }.fill(fill) })
+        // SAFETY: it makes them in the processor's memory, and `sizes` outlives the call.
+        unsafe { Self::made(ffi::weir_tensor_pinned, shape(element_type, sizes), fill) }
     }
 
     /// A tensor over `data`, which lives until the last tensor on it is gone, the model's outputs
@@ -145,6 +138,22 @@ impl Tensor {
     /// tensors in the processor's memory, which the shim's outputs are.
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Memory(self))
+    }
+
+    /// # Safety
+    /// `make` must be the shim's, and make contiguous tensors in the processor's memory; the
+    /// sizes in `shape` must be alive.
+    unsafe fn made(
+        make: Maker,
+        shape: RawShape,
+        fill: impl FnOnce(&mut [MaybeUninit<u8>]),
+    ) -> Result<Self, Fault> {
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the caller says so, and both results are places to write to.
+        let status = unsafe { make(shape, &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        // SAFETY: the tensor was just made, in the processor's memory.
+        Ok(unsafe { Self { raw }.fill(fill) })
     }
 
     /// # Safety

@@ -1,40 +1,89 @@
-//! A connection that ends with the server while nothing was ever said on it.
+//! A connection that ends with the server while nothing was ever said on it, and when its client no
+//! longer takes what is written to it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::Traffic;
 
 /// A TCP stream that reads as closed once the server stops, as long as its client has sent nothing:
 /// until the first byte the HTTP libraries cannot tell which protocol to close gracefully, and a
-/// silent client would hold up the end.
+/// silent client would hold up the end. And writing to it fails when its client has taken no byte for
+/// long: nobody else has an eye on that.
 pub struct Stream {
     tcp: TcpStream,
     /// Gone after the first byte.
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    write_idle: Duration,
+    /// Runs while bytes wait to be taken.
+    blocked: Option<Pin<Box<Sleep>>>,
+    traffic: Arc<Traffic>,
     /// Free again when the connection ends.
     _place: OwnedSemaphorePermit,
 }
 
+/// When a connection ends without its client's doing.
+pub(super) struct Terms {
+    pub(super) stop: CancellationToken,
+    pub(super) write_idle: Duration,
+}
+
 impl Stream {
     /// Wraps an accepted connection. Answers are small and awaited, so Nagle's algorithm is off.
-    pub(super) fn new(
-        tcp: TcpStream,
-        place: OwnedSemaphorePermit,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(super) fn new(tcp: TcpStream, place: OwnedSemaphorePermit, terms: Terms) -> Self {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         Self {
             tcp,
-            stop: Some(Box::pin(stop.cancelled_owned())),
+            stop: Some(Box::pin(terms.stop.cancelled_owned())),
+            write_idle: terms.write_idle,
+            blocked: None,
+            traffic: Arc::default(),
             _place: place,
         }
+    }
+
+    /// What goes on on it, for who drives it.
+    #[must_use]
+    pub fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.traffic)
+    }
+
+    /// Notes what came of a write.
+    fn after_write(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let Poll::Ready(result) = written else {
+            return self.poll_blocked(context);
+        };
+        self.blocked = None;
+        if let Ok(bytes) = result {
+            self.traffic.wrote(bytes);
+        }
+        Poll::Ready(result)
+    }
+
+    fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let idle = self.write_idle;
+        let blocked = self
+            .blocked
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
+        blocked
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -65,7 +114,8 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(context, bytes)
+        let written = Pin::new(&mut self.tcp).poll_write(context, bytes);
+        self.after_write(context, written)
     }
 
     fn poll_write_vectored(
@@ -73,7 +123,8 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.tcp).poll_write_vectored(context, slices);
+        self.after_write(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Stream;
+use super::stream::Terms;
 
 /// A listener with room for so many connections; who finds none waits in the kernel's backlog.
 #[derive(Debug)]
@@ -16,25 +17,38 @@ pub struct Acceptor {
     listener: TcpListener,
     places: Arc<Semaphore>,
     stop: CancellationToken,
+    write_idle: Duration,
 }
 
 /// Long enough not to spin while there are no file descriptors, short enough that no client notices.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Acceptor {
-    /// Room for that many at once. When `stop` is cancelled, silent connections end.
+    /// Room for that many at once. When `stop` is cancelled, silent connections end. A client that takes
+    /// nothing of what is written to it for `write_idle` is given up.
     #[must_use]
-    pub fn new(listener: TcpListener, connections: usize, stop: CancellationToken) -> Self {
+    pub fn new(
+        listener: TcpListener,
+        connections: usize,
+        write_idle: Duration,
+        stop: CancellationToken,
+    ) -> Self {
         let places = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
         Self {
             listener,
             places: Arc::new(places),
             stop,
+            write_idle,
         }
     }
 
-    /// The next connection, once there is room for it. Can be dropped while it waits.
-    pub async fn accept(&self) -> Stream {
+    /// The next connection, once there is room for it; nothing once stopped. Can be dropped while it
+    /// waits.
+    pub async fn accept(&self) -> Option<Stream> {
+        self.stop.run_until_cancelled(self.next()).await
+    }
+
+    async fn next(&self) -> Stream {
         loop {
             match self.try_accept().await {
                 Ok(stream) => return stream,
@@ -52,6 +66,10 @@ impl Acceptor {
             .await
             .map_err(io::Error::other)?;
         let (tcp, _) = self.listener.accept().await?;
-        Ok(Stream::new(tcp, place, self.stop.clone()))
+        let terms = Terms {
+            stop: self.stop.clone(),
+            write_idle: self.write_idle,
+        };
+        Ok(Stream::new(tcp, place, terms))
     }
 }

@@ -1,7 +1,9 @@
-//! Binding a port. Apart from serving it, so that a taken port is known before models load.
+//! Ports and their connections: bound apart from being served, so that a taken port is known before
+//! anything starts; bounded in number; and ended in a few seconds, whatever their clients do.
 
 mod accept;
 mod stream;
+mod traffic;
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +13,7 @@ use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
 pub use stream::Stream;
+pub use traffic::{Counted, Exchange, Traffic, close};
 
 /// Whether a port is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,3 +47,6 @@ pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
+
+#[cfg(test)]
+mod tests;

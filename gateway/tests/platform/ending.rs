@@ -1,0 +1,118 @@
+//! The end: who has asked is answered, and nobody else is waited for.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, connect, connect_h2, post, read};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, PATIENCE, World};
+
+/// Far less than any timeout that would end the connection without the rule.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A world with one replica that answers after this time.
+async fn world(time: Duration) -> (World, TestReplica) {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Echo(time)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    (world, replica)
+}
+
+/// Ends the gateway, which must be soon.
+async fn end(world: &mut World) {
+    let running = &mut world.gateways[0];
+    let began = Instant::now();
+    running.stop.cancel();
+    let serving = running.serving.take().unwrap();
+    tokio::time::timeout(PATIENCE, serving)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+/// A connection on which these bytes were sent, and taken by the gateway.
+async fn raw(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    // Whoever is answered on a later connection knows that this one was accepted.
+    let status = once_status(address).await;
+    assert_eq!(status, StatusCode::OK);
+    stream
+}
+
+async fn once_status(address: SocketAddr) -> StatusCode {
+    let mut client = Client::new(address);
+    client.send(post(HOST, "/", "hi")).await.unwrap().status
+}
+
+/// The end while a client sent no more than this.
+async fn ends_despite(bytes: &[u8]) {
+    let (mut world, _replica) = world(Duration::ZERO).await;
+    let mut stream = raw(world.address(), bytes).await;
+    end(&mut world).await;
+    let mut rest = Vec::new();
+    let read = stream.read_to_end(&mut rest);
+    // Closed, or reset for what nobody read.
+    let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_connection_does_not_hold_it_up() {
+    ends_despite(b"").await;
+}
+
+#[tokio::test]
+async fn half_a_head_does_not_hold_it_up() {
+    ends_despite(b"POST / HTTP/1.1\r\nhost: digits.def").await;
+}
+
+#[tokio::test]
+async fn half_a_preface_does_not_hold_it_up() {
+    ends_despite(b"PRI * HTTP/2.0\r\n").await;
+}
+
+#[tokio::test]
+async fn an_http2_client_that_never_says_more_does_not_hold_it_up() {
+    // The preface and empty settings: such a client answers no ping either.
+    ends_despite(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_hold_it_up() {
+    let (mut world, _replica) = world(Duration::ZERO).await;
+    let mut plain = connect::<Full<Bytes>>(world.address()).await;
+    let answer = plain.send_request(post(HOST, "/", "hi")).await.unwrap();
+    read(answer).await.unwrap();
+    let mut h2 = connect_h2::<Full<Bytes>>(world.address()).await;
+    let request = Request::post(format!("http://{HOST}/"));
+    let request = request.body(Full::new(Bytes::from_static(b"hi"))).unwrap();
+    let answer = h2.send_request(request).await.unwrap();
+    read(answer).await.unwrap();
+    end(&mut world).await;
+}
+
+#[tokio::test]
+async fn what_was_asked_is_answered() {
+    // Longer than any who asks nothing is waited for.
+    let (mut world, replica) = world(Duration::from_secs(3)).await;
+    let mut plain = connect::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(async move { plain.send_request(post(HOST, "/", "hi")).await });
+    let mut h2 = connect_h2::<Full<Bytes>>(world.address()).await;
+    let request = Request::post(format!("http://{HOST}/"));
+    let request = request.body(Full::new(Bytes::from_static(b"hi"))).unwrap();
+    let asked_h2 = tokio::spawn(async move { h2.send_request(request).await });
+    replica.seen.until_busy(2).await;
+    end(&mut world).await;
+    for asked in [asked, asked_h2] {
+        let answer = read(asked.await.unwrap().unwrap()).await.unwrap();
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "hi"));
+    }
+}

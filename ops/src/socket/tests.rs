@@ -1,0 +1,140 @@
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+/// Longer than any test needs on a busy machine, and less than any of the waits that are cut short.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nobody waits for it here.
+const LONG: Duration = Duration::from_secs(3_600);
+
+struct Server {
+    acceptor: Acceptor,
+    stop: CancellationToken,
+    client: TcpStream,
+}
+
+/// A port, and a client that is connected to it.
+async fn server(write_idle: Duration) -> Server {
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
+    let stop = CancellationToken::new();
+    Server {
+        acceptor: Acceptor::new(listener, 10, write_idle, stop.clone()),
+        stop,
+        client,
+    }
+}
+
+/// One turn of it.
+async fn one_turn<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
+}
+
+/// Answers on one connection until `stop`, and then ends it.
+async fn converse(stream: Stream, stop: CancellationToken, permission: CancellationToken) {
+    let traffic = stream.traffic();
+    let seen = Arc::clone(&traffic);
+    let service = service_fn(move |_: Request<Incoming>| {
+        let (exchange, permission) = (seen.begin(), permission.clone());
+        async move {
+            permission.cancelled().await;
+            let response = Response::new(Full::new(Bytes::from_static(b"answered")));
+            Ok::<_, Infallible>(exchange.carry(response))
+        }
+    });
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let _ = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => close(connection, &traffic).await,
+    };
+}
+
+#[tokio::test]
+async fn half_a_head_does_not_hold_up_the_end() {
+    let mut server = server(LONG).await;
+    server
+        .client
+        .write_all(b"GET / HTTP/1.1\r\nho")
+        .await
+        .unwrap();
+    let stream = server.acceptor.accept().await.unwrap();
+    let answering = converse(stream, server.stop.clone(), CancellationToken::new());
+    let mut answering = std::pin::pin!(answering);
+    // Reads what there is of the head, and waits for the rest.
+    assert!(one_turn(answering.as_mut()).await.is_pending());
+    server.stop.cancel();
+    tokio::time::timeout(PATIENCE, answering).await.unwrap();
+    assert!(server.acceptor.accept().await.is_none());
+}
+
+#[tokio::test]
+async fn who_has_asked_is_answered() {
+    let mut server = server(LONG).await;
+    let head = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    server.client.write_all(head).await.unwrap();
+    let stream = server.acceptor.accept().await.unwrap();
+    let traffic = stream.traffic();
+    let permission = CancellationToken::new();
+    let converse = converse(stream, server.stop.clone(), permission.clone());
+    let task = tokio::spawn(converse);
+    let is_open = async {
+        while traffic.open() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_open).await.unwrap();
+    server.stop.cancel();
+    // Longer than any who asks nothing is waited for.
+    let early = tokio::time::timeout(traffic::GRACE * 3, server.client.readable());
+    assert!(early.await.is_err());
+    permission.cancel();
+    let mut text = String::new();
+    server.client.read_to_string(&mut text).await.unwrap();
+    assert!(text.ends_with("answered"), "{text}");
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_connection_reads_as_closed_at_the_end() {
+    let server = server(LONG).await;
+    let mut stream = server.acceptor.accept().await.unwrap();
+    server.stop.cancel();
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 1])).await;
+    assert_eq!(read.unwrap().unwrap(), 0);
+    assert!(server.acceptor.accept().await.is_none());
+}
+
+#[tokio::test]
+async fn who_takes_nothing_is_given_up() {
+    let server = server(Duration::from_millis(200)).await;
+    let mut stream = server.acceptor.accept().await.unwrap();
+    let flood = async {
+        loop {
+            if let Err(error) = stream.write_all(&[0; 1 << 16]).await {
+                return error;
+            }
+        }
+    };
+    let error = tokio::time::timeout(PATIENCE, flood).await.unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    assert!(stream.traffic().written() > 0);
+}

@@ -1,0 +1,167 @@
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::client::conn::http2::handshake;
+use prometheus_client::registry::Registry;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use weir_ops::telemetry::Settings;
+
+use super::*;
+use crate::grpc::GrpcOptions;
+use crate::launch::{LaunchOptions, Launcher};
+use crate::metrics::{self, ModelSample, Sources};
+use crate::repository::{Autocomplete, ControlMode, Options, Readiness, Repository};
+use crate::server::{Identity, Parts, Server};
+use crate::settings::log::{LogSettings, LogStore};
+use crate::settings::trace::{Trace, TraceStore};
+use crate::shared_memory::SharedMemory;
+
+/// Longer than any test needs on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nobody waits for it here.
+const LONG: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug)]
+struct NoModels;
+
+impl Sources for NoModels {
+    fn models(&self) -> Vec<ModelSample> {
+        Vec::new()
+    }
+}
+
+/// A server without models.
+fn server(stop: &CancellationToken) -> Server {
+    let options = Options {
+        control: ControlMode::None,
+        readiness: Readiness::Strict,
+        load_threads: NonZeroUsize::MIN,
+        retries: 0,
+        autocomplete: Autocomplete::On,
+        config_name: None,
+        max_upload: 0,
+        retire_limit: Duration::ZERO,
+    };
+    let launch = LaunchOptions {
+        gpus: Vec::new(),
+        max_queued: 1,
+        warm_up: Duration::ZERO,
+    };
+    let launcher = Launcher::new(Vec::new(), launch);
+    Server::new(Parts {
+        identity: Identity {
+            name: "test".to_owned(),
+            version: "0".to_owned(),
+            extensions: &[],
+        },
+        repository: Arc::new(Repository::new(&[], None, options, launcher).unwrap()),
+        memory: SharedMemory::new(None),
+        trace: TraceStore::new(Trace::default()),
+        log: LogStore::new(
+            LogSettings::at_start(&Settings::default()),
+            Arc::new(|_| Ok(())),
+        ),
+        stop: stop.clone(),
+    })
+}
+
+struct Port {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+fn port(message_idle: Duration) -> Port {
+    let stop = CancellationToken::new();
+    let listener =
+        socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
+    let address = listener.local_addr().unwrap();
+    let grpc = Grpc::new(Arc::new(server(&stop)), GrpcOptions::default());
+    let mut registry = Registry::default();
+    let requests = metrics::register(
+        &mut registry,
+        Arc::new(NoModels),
+        metrics::Options::default(),
+    );
+    let options = GrpcListenOptions {
+        keepalive_time: None,
+        keepalive_timeout: LONG,
+        max_connection_age: None,
+        max_connection_age_grace: None,
+        max_connections: 10,
+        message_idle,
+        max_message: 1 << 20,
+        compression: Compression::Off,
+    };
+    let serving = serve(listener, grpc, requests, options, stop.clone());
+    Port {
+        address,
+        stop,
+        serving: tokio::spawn(serving),
+    }
+}
+
+impl Port {
+    async fn ended(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.serving)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_stalls_is_refused() {
+    let port = port(Duration::from_millis(200));
+    let tcp = TcpStream::connect(port.address).await.unwrap();
+    let io = TokioIo::new(tcp);
+    let (mut client, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let (pieces, receiver) = mpsc::channel(1);
+    // A message of 100 bytes is announced, and two of them come.
+    let piece = Bytes::from_static(&[0, 0, 0, 0, 100, 10, 1]);
+    pieces
+        .send(Ok::<_, Infallible>(Frame::data(piece)))
+        .await
+        .unwrap();
+    let request = Request::post("http://localhost/inference.GRPCInferenceService/ModelInfer")
+        .header("content-type", "application/grpc")
+        .body(StreamBody::new(ReceiverStream::new(receiver)))
+        .unwrap();
+    let answer = tokio::time::timeout(PATIENCE, client.send_request(request));
+    let answer = answer.await.unwrap().unwrap();
+    let headers = answer.headers().clone();
+    assert_eq!(headers["grpc-status"], "3", "{headers:?}");
+    let message = headers["grpc-message"].to_str().unwrap();
+    assert!(message.contains("stalled"), "{message}");
+    assert!(answer.into_body().collect().await.is_ok());
+    drop((pieces, client));
+    connection.await.unwrap().unwrap();
+    port.ended().await;
+}
+
+#[tokio::test]
+async fn who_asks_nothing_does_not_hold_up_the_end() {
+    let port = port(LONG);
+    // Half a preface; and one after which nothing comes, no answer to a ping either.
+    let whole = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let mut clients = Vec::new();
+    for bytes in [&whole[..10], whole] {
+        let mut tcp = TcpStream::connect(port.address).await.unwrap();
+        tcp.write_all(bytes).await.unwrap();
+        // The server's settings come once the connection is taken.
+        tcp.readable().await.unwrap();
+        clients.push(tcp);
+    }
+    port.ended().await;
+}
