@@ -11,7 +11,6 @@
 
 mod answer;
 mod buffers;
-mod bulk;
 mod clock;
 mod codec;
 mod credits;

@@ -1,6 +1,7 @@
 //! The port: HTTP/1.1, h2c and gRPC, told apart by the first bytes.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::{self, Acceptor, Stream};
+use weir_ops::socket::{self, Acceptor, Bulk, Flushed, Stream};
 
 use crate::gateway::Gateway;
 
@@ -44,11 +45,16 @@ async fn converse(stream: Stream, gateway: Arc<Gateway>, stop: CancellationToken
         let (gateway, exchange) = (Arc::clone(&gateway), seen.begin());
         async move { Ok::<_, Infallible>(exchange.carry(gateway.answer(request).await)) }
     });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
+    let socket = Bulk::accepted(stream);
+    let outlet = socket.outlet();
+    let connection = builder.serve_connection(TokioIo::new(socket), service);
+    let mut connection = pin!(Flushed::new(connection, outlet));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stop.cancelled() => socket::close(connection, &traffic).await,
+        () = stop.cancelled() => {
+            connection.as_mut().connection().graceful_shutdown();
+            socket::close(connection, &traffic).await
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");

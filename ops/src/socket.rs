@@ -2,6 +2,7 @@
 //! anything starts; bounded in number; and ended in a few seconds, whatever their clients do.
 
 mod accept;
+mod bulk;
 mod stream;
 mod traffic;
 
@@ -12,6 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
+pub use bulk::{Bulk, Flushed, Outlet};
 pub use stream::Stream;
 pub use traffic::{Counted, Exchange, Traffic, close};
 

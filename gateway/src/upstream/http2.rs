@@ -5,13 +5,13 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use weir_cluster::Address;
+use weir_ops::socket::{Bulk, Flushed, Outlet};
 
-use super::dial::dial;
+use super::dial::{Stream, dial};
 use super::{Fault, FaultKind};
-use crate::bulk::{Bulk, Flushed};
 use crate::outgoing::Outgoing;
 
 /// As the gateway's own port offers: a common image tensor goes in one window.
@@ -51,24 +51,45 @@ impl Channel {
             return Ok(sender);
         }
         let stream = dial(address).await?;
-        let mut builder = Builder::new(TokioExecutor::new());
+        let socket = Bulk::http2(stream);
+        let mut builder = Builder::new(Executor::new(socket.outlet()));
         builder
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let socket = Bulk::http2(stream);
-        let outlet = socket.outlet();
         let handshake = builder.handshake(TokioIo::new(socket));
         let (sender, connection) = handshake
             .await
             .map_err(|error| Fault::of(FaultKind::Unreached, &error))?;
         // Ends when the last sender and the last stream are gone.
         tokio::spawn(async move {
-            if let Err(error) = Flushed::new(connection, outlet).await {
+            if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to a replica ended early");
             }
         });
         *self.sender.lock() = Some(sender.clone());
         Ok(sender)
+    }
+}
+
+/// Spawns what the library wants to run. The first is what works on the socket, and so what flushes it.
+#[derive(Clone)]
+struct Executor(Arc<Mutex<Option<Outlet<Stream>>>>);
+
+impl Executor {
+    fn new(outlet: Outlet<Stream>) -> Self {
+        Self(Arc::new(Mutex::new(Some(outlet))))
+    }
+}
+
+impl<F> hyper::rt::Executor<F> for Executor
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, work: F) {
+        match self.0.lock().take() {
+            Some(outlet) => drop(tokio::spawn(Flushed::new(work, outlet))),
+            None => drop(tokio::spawn(work)),
+        }
     }
 }

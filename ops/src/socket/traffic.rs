@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use hyper_util::server::graceful::GracefulConnection;
 
 /// What goes on on one connection, seen from beside it.
 #[derive(Debug, Default)]
@@ -110,16 +109,15 @@ impl<B: Body + Unpin> Body for Counted<B> {
     }
 }
 
-/// Ends a connection: who has asked is answered; who has not asked all of a request within seconds is not
-/// waited for. Dropped after that, `connection` closes.
+/// Waits for a connection whose graceful end was begun: who has asked is answered; who has not asked all of a
+/// request within seconds is not waited for. Dropped after that, `connection` closes.
 ///
 /// # Errors
 /// The connection's own.
-pub async fn close<C: GracefulConnection>(
-    mut connection: Pin<&mut C>,
+pub async fn close<E>(
+    connection: impl Future<Output = Result<(), E>>,
     traffic: &Traffic,
-) -> Result<(), C::Error> {
-    connection.as_mut().graceful_shutdown();
+) -> Result<(), E> {
     tokio::select! {
         ended = connection => ended,
         () = traffic.quiet() => Ok(()),

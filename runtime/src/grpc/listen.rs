@@ -1,6 +1,7 @@
 //! The gRPC port.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use weir_ops::socket::{self, Acceptor, Stream};
+use weir_ops::socket::{self, Acceptor, Bulk, Flushed, Stream};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
@@ -102,13 +103,18 @@ async fn converse(
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
+    let socket = Bulk::http2(stream);
+    let outlet = socket.outlet();
+    let connection = builder.serve_connection(TokioIo::new(socket), service);
+    let mut connection = pin!(Flushed::new(connection, outlet));
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
-        () = stop.cancelled() => Some(socket::close(connection, &traffic).await),
+        () = stop.cancelled() => {
+            connection.as_mut().connection().graceful_shutdown();
+            Some(socket::close(connection, &traffic).await)
+        }
         () = after(options.max_connection_age) => {
-            connection.as_mut().graceful_shutdown();
+            connection.as_mut().connection().graceful_shutdown();
             tokio::select! {
                 ended = connection => Some(ended),
                 () = after(options.max_connection_age_grace) => None,

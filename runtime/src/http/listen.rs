@@ -48,7 +48,10 @@ async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stop.cancelled() => socket::close(connection, &traffic).await,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            socket::close(connection, &traffic).await
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");

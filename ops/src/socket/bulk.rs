@@ -29,16 +29,16 @@ const MOST_ROOM: usize = 256 << 10;
 const PREFACE: &[u8] = b"PRI";
 
 /// One end of a socket, for the library.
-pub(crate) struct Bulk<S>(Arc<Mutex<Socket<S>>>);
+pub struct Bulk<S>(Arc<Mutex<Socket<S>>>);
 
 /// The other end, for [`Flushed`].
-pub(crate) struct Outlet<S>(Arc<Mutex<Socket<S>>>);
+pub struct Outlet<S>(Arc<Mutex<Socket<S>>>);
 
 pin_project! {
     /// Work on a connection over a [`Bulk`]; after each piece of it what was written goes out.
-    pub(crate) struct Flushed<C, S> {
+    pub struct Flushed<C, S> {
         #[pin]
-        pub(crate) connection: C,
+        connection: C,
         outlet: Outlet<S>,
     }
 }
@@ -49,6 +49,8 @@ struct Socket<S> {
     input: BytesMut,
     room: usize,
     output: BytesMut,
+    /// Why nothing can be written any more.
+    broken: Option<io::ErrorKind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +65,12 @@ enum Mode {
 
 impl<S> Bulk<S> {
     /// For a socket whose peer says by its first bytes what it speaks.
-    pub(crate) fn accepted(stream: S) -> Self {
+    pub fn accepted(stream: S) -> Self {
         Self::new(stream, Mode::Unknown)
     }
 
     /// For a socket on which HTTP/2 is spoken.
-    pub(crate) fn http2(stream: S) -> Self {
+    pub fn http2(stream: S) -> Self {
         Self::new(stream, Mode::Gather)
     }
 
@@ -79,19 +81,25 @@ impl<S> Bulk<S> {
             input: BytesMut::new(),
             room: ROOM,
             output: BytesMut::new(),
+            broken: None,
         })))
     }
 
     /// The other end.
-    pub(crate) fn outlet(&self) -> Outlet<S> {
+    pub fn outlet(&self) -> Outlet<S> {
         Outlet(Arc::clone(&self.0))
     }
 }
 
 impl<C, S> Flushed<C, S> {
     /// `connection` uses the socket whose outlet this is.
-    pub(crate) fn new(connection: C, outlet: Outlet<S>) -> Self {
+    pub fn new(connection: C, outlet: Outlet<S>) -> Self {
         Self { connection, outlet }
+    }
+
+    /// The connection itself.
+    pub fn connection(self: Pin<&mut Self>) -> Pin<&mut C> {
+        self.project().connection
     }
 }
 
@@ -105,8 +113,12 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let ended = this.connection.poll(context);
-        // An error shows when the connection reads or writes next.
-        let _ = this.outlet.0.lock().flush(context);
+        let mut socket = this.outlet.0.lock();
+        if let Poll::Ready(Err(error)) = socket.flush(context) {
+            // The connection learns of it when it reads or writes next, which shall be now.
+            socket.broken = Some(error.kind());
+            context.waker().wake_by_ref();
+        }
         ended
     }
 }
@@ -117,8 +129,11 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.mode == Mode::Through {
+        if self.mode == Mode::Through && self.input.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        if let Some(broken) = self.broken {
+            return Poll::Ready(Err(broken.into()));
         }
         if self.input.is_empty() {
             ready!(self.refill(context))?;
@@ -163,6 +178,9 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         if self.mode != Mode::Gather {
             return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        }
+        if let Some(broken) = self.broken {
+            return Poll::Ready(Err(broken.into()));
         }
         if self.output.len() + total > GATHERED {
             ready!(self.flush(context))?;
@@ -235,5 +253,96 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bulk<S> {
         let mut socket = self.0.lock();
         ready!(socket.flush(context))?;
         Pin::new(&mut socket.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// Bytes that differ from their neighbours.
+    fn pattern(length: usize) -> Vec<u8> {
+        (0..length).map(|i| (i % 251) as u8).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_written_goes_out_when_the_work_is_done() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut socket = Bulk::http2(near);
+        let outlet = socket.outlet();
+        let mut work = Box::pin(Flushed::new(
+            poll_fn(move |context| {
+                for piece in [&b"one "[..], b"two ", b"three"] {
+                    assert!(Pin::new(&mut socket).poll_write(context, piece).is_ready());
+                }
+                assert!(Pin::new(&mut socket).poll_flush(context).is_ready());
+                Poll::<()>::Pending
+            }),
+            outlet,
+        ));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(work.as_mut().poll(&mut context).is_pending());
+        let mut got = [0; 13];
+        far.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"one two three");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost_or_reordered_through_a_narrow_socket() {
+        let (near, far) = tokio::io::duplex(1000);
+        let (mut far_in, mut far_out) = tokio::io::split(far);
+        let sent = pattern(700_000);
+        let mut socket = Bulk::http2(near);
+        let outlet = socket.outlet();
+        let echo = async move {
+            let mut got = vec![0; 700_000];
+            for piece in got.chunks_mut(33_333) {
+                socket.read_exact(piece).await.unwrap();
+                socket.write_all(piece).await.unwrap();
+            }
+            socket.shutdown().await.unwrap();
+        };
+        let mut back = Vec::new();
+        tokio::join!(
+            Flushed::new(echo, outlet),
+            async { far_out.write_all(&sent).await.unwrap() },
+            async { assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000) },
+        );
+        assert!(back == sent);
+    }
+
+    #[tokio::test]
+    async fn http_1_passes_through() {
+        let (near, mut far) = tokio::io::duplex(1000);
+        let mut socket = Bulk::accepted(near);
+        far.write_all(b"GET / HTTP/1.1").await.unwrap();
+        let mut got = [0; 14];
+        // In two portions, the first of which shows what is spoken.
+        socket.read_exact(&mut got[..5]).await.unwrap();
+        socket.read_exact(&mut got[5..]).await.unwrap();
+        // Nobody flushes it.
+        socket.write_all(b"answer").await.unwrap();
+        let mut answer = [0; 6];
+        far.read_exact(&mut answer).await.unwrap();
+        assert_eq!((&got, &answer), (b"GET / HTTP/1.1", b"answer"));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_breaks_while_flushing_is_broken_for_its_connection() {
+        let (near, far) = tokio::io::duplex(1000);
+        let mut socket = Bulk::http2(near);
+        let outlet = socket.outlet();
+        drop(far);
+        let work = async move {
+            socket.write_all(b"lost").await.unwrap();
+            tokio::task::yield_now().await;
+            socket.write_all(b"more").await
+        };
+        assert!(Flushed::new(work, outlet).await.is_err());
     }
 }
