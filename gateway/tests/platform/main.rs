@@ -10,6 +10,7 @@
 mod client;
 mod faults;
 mod grpc;
+mod mirror;
 mod replica;
 mod routing;
 mod sharing;
