@@ -165,3 +165,18 @@ pub(crate) fn share(text: &str) -> Option<f64> {
     };
     (0.0..=1.0).contains(&number).then_some(number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_annotation_of_ours() {
+        let page = include_str!("../../docs/services.md");
+        for name in OURS {
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+        let rows = page.matches(&format!("\n| `{PREFIX}")).count();
+        assert_eq!(rows, OURS.len());
+    }
+}

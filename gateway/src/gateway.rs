@@ -13,6 +13,7 @@ use weir_cluster::{Report, Snapshot};
 use crate::buffers::Buffers;
 use crate::clock::{now, seconds_since_1970};
 use crate::metrics;
+use crate::mirror::Mirrors;
 use crate::options::Options;
 use crate::view::View;
 use crate::{describe, listen, probe, report};
@@ -24,6 +25,7 @@ pub struct Gateway {
     pub(crate) view: ArcSwap<View>,
     pub(crate) buffers: Buffers,
     pub(crate) requests: metrics::Requests,
+    pub(crate) mirrors: Mirrors,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
     reports: watch::Sender<Arc<Report>>,
@@ -43,6 +45,7 @@ impl Gateway {
             view: ArcSwap::from_pointee(View::empty(&options, Arc::clone(&pulse))),
             buffers: Buffers::new(options.all_buffers),
             requests: metrics::Requests::default(),
+            mirrors: Mirrors::new(options.all_buffers),
             pulse,
             reports: watch::Sender::default(),
             since: now(),
@@ -117,9 +120,11 @@ impl Gateway {
     }
 
     /// Serves requests until `stop`; then takes no new connections, and returns when all that was asked
-    /// is answered. Connections on which nothing is asked end within seconds.
+    /// is answered. Connections on which nothing is asked end within seconds. Copies for a revision that
+    /// mirrors a service are dropped then.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        listen::serve(self, listener, stop).await;
+        listen::serve(Arc::clone(&self), listener, stop).await;
+        self.mirrors.end().await;
     }
 
     fn current_report(&self) -> Report {

@@ -14,6 +14,8 @@ pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("weir-timeout");
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
+/// On a copy of a request, whose answer nobody reads.
+pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
 /// On a refusal of a gateway that did nothing with the request.
 pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
 /// How long a request waited here, in microseconds, for who counts from its arrival.

@@ -6,8 +6,8 @@
 //!   gRPC     ─┘                       ▲ wake, probe                 └─► replica (HTTP/2)
 //! ```
 //!
-//! Bodies are bytes here: no tensor is ever parsed. `route`, `split`, `desk`, `credits`, `shares` and
-//! `deadline` are values without clock, luck or IO; what surrounds them is thin.
+//! Bodies are bytes here: no tensor is ever parsed. `route`, `split`, `desk`, `credits`, `shares`,
+//! `deadline` and `mirror::decide` are values without clock, luck or IO; what surrounds them is thin.
 
 mod answer;
 mod buffers;
@@ -25,6 +25,7 @@ mod line;
 mod listen;
 mod local;
 mod metrics;
+mod mirror;
 mod options;
 mod outgoing;
 mod probe;

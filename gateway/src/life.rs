@@ -2,6 +2,7 @@
 //! replica is lost.
 
 mod call;
+mod copy;
 mod send;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::gateway::Gateway;
 use crate::headers;
 use crate::line::Line;
 use crate::local;
+use crate::mirror::{self, Shadow};
 use crate::receive::{Held, Limits, Patience, discard};
 use crate::route::{Found, Scope, model_of_path};
 use crate::view::View;
@@ -35,6 +37,8 @@ struct Target {
     line: Arc<Line>,
     route: Arc<Route>,
     prefix: usize,
+    /// Where its copy goes, if it has one.
+    shadow: Option<Shadow>,
 }
 
 /// What the first look at a request found.
@@ -48,7 +52,7 @@ enum Look {
 
 impl Gateway {
     /// Answers one request; every failure becomes a response.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
         let arrived = now();
         let (mut parts, body) = request.into_parts();
         let wire = Wire::of(&parts.headers);
@@ -67,7 +71,7 @@ impl Gateway {
     }
 
     async fn handle(
-        &self,
+        self: &Arc<Self>,
         wire: Wire,
         parts: Parts,
         body: &mut Option<Incoming>,
@@ -76,7 +80,7 @@ impl Gateway {
         let look = self
             .look(wire, &parts)
             .inspect_err(|_| self.requests.count_unrouted())?;
-        let (target, held) = match look {
+        let (mut target, held) = match look {
             Look::Ours(response) => return Ok(*response),
             Look::Target(target) => {
                 let held = self.receive(body, patience(wire, parts.uri.path())).await?;
@@ -97,7 +101,11 @@ impl Gateway {
             route: target.route.timeout,
         };
         let deadline = waiting.earliest().map(|waiting| arrived + waiting);
+        let shadow = target.shadow.take();
         let call = Call::new(wire, parts, target, arrived, deadline);
+        if let Some(shadow) = shadow {
+            self.copy(shadow, &call, &held);
+        }
         self.carry(call, held).await
     }
 
@@ -177,6 +185,7 @@ fn target(view: &View, parts: &Parts, found: Found<'_>) -> Result<Target, Gatewa
         line: Arc::clone(line),
         route: Arc::clone(found.route),
         prefix: found.prefix,
+        shadow: mirror::shadow(view, &parts.headers, &found, name),
     })
 }
 

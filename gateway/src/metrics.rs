@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use weir_cluster::{Activity, RevisionName};
 
 use crate::gateway::Gateway;
+use crate::mirror::{Copied, Copies};
 use crate::wire::Wire;
 
 /// Requests of the port, whatever became of them.
@@ -77,6 +78,10 @@ impl Collector for Counts {
             .collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &gateway)?;
+        let copies = view.copies.iter();
+        let mut copies: Vec<_> = copies.map(|(name, copies)| (name, &**copies)).collect();
+        copies.sort_by_key(|(name, _)| *name);
+        mirrored(&mut encoder, &copies)?;
         counters(&mut encoder, &rows)?;
         gauges(&mut encoder, &rows)?;
         delays(&mut encoder, &rows)
@@ -117,6 +122,26 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
     let gauge = ConstGauge::new(i64::try_from(gateway.buffers.held()).unwrap_or(i64::MAX));
     let bytes = Some(&Unit::Bytes);
     gauge.encode(encoder.encode_descriptor(name, help, bytes, gauge.metric_type())?)
+}
+
+/// Only of revisions that mirror a service.
+fn mirrored(
+    encoder: &mut DescriptorEncoder<'_>,
+    rows: &[(&RevisionName, &Copies)],
+) -> Result<(), fmt::Error> {
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let name = "weir_gateway_mirrored";
+    let help = "Copies of requests for a revision that mirrors its service, by outcome.";
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    for (revision, copies) in rows {
+        for copied in Copied::ALL {
+            let [namespace, service, revision] = labels(revision);
+            let labels = [namespace, service, revision, ("outcome", copied.label())];
+            let counter = ConstCounter::new(copies.counted(copied));
+            counter.encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {

@@ -9,6 +9,7 @@ use http::{HeaderValue, Request};
 use tokio::sync::Notify;
 use weir_cluster::{Phase, ReadyCall, Replica};
 
+use crate::clock::now;
 use crate::headers;
 use crate::line::Line;
 use crate::outgoing::Outgoing;
@@ -18,6 +19,13 @@ use crate::wire::Wire;
 
 /// Pause between two questions: a tenth of what a small model takes to load.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Small models are loaded by then. What is not is large, or never says that it is ready.
+const SMALL: Duration = Duration::from_secs(5);
+
+/// A larger one is asked after a tenth more of the time that it took already, and at least so often: who
+/// waits ten seconds and longer does not notice.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -52,14 +60,24 @@ pub(crate) fn start(view: &View, again: &Arc<Notify>) {
 
 /// Asks until it is ready.
 async fn prove(line: Arc<Line>, upstream: Arc<Upstream>, again: Arc<Notify>) {
+    let since = now();
     let asking = async {
         while !ask(&line, &upstream).await {
-            tokio::time::sleep(PAUSE).await;
+            let asked_for = now().saturating_duration_since(since);
+            tokio::time::sleep(pause(asked_for)).await;
         }
     };
     if upstream.lost.run_until_cancelled(asking).await.is_some() {
         upstream.prove();
         again.notify_one();
+    }
+}
+
+/// The pause before the next question to a replica that was asked for so long in vain.
+fn pause(asked_for: Duration) -> Duration {
+    match asked_for < SMALL {
+        true => PAUSE,
+        false => (asked_for / 10).min(LONGEST_PAUSE),
     }
 }
 
@@ -79,4 +97,33 @@ async fn ask(line: &Arc<Line>, upstream: &Arc<Upstream>) -> bool {
         line.report_capacity(upstream, capacity);
     }
     is_ready
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_that_never_gets_ready_is_asked_once_a_second_soon() {
+        let (mut asked_for, mut questions) = (Duration::ZERO, 0);
+        while asked_for < Duration::from_secs(60) {
+            asked_for += pause(asked_for);
+            questions += 1;
+        }
+        // 100 in the first five seconds, some in the next five, then one each second.
+        assert!((150..=165).contains(&questions), "{questions}");
+    }
+
+    proptest! {
+        #[test]
+        fn pauses_grow_and_cost_no_more_than_a_tenth(ms in 0_u64..1_000_000, more in 0_u64..1_000_000) {
+            let asked_for = Duration::from_millis(ms);
+            let next = pause(asked_for);
+            prop_assert!((PAUSE..=LONGEST_PAUSE).contains(&next));
+            prop_assert!(next <= PAUSE.max(asked_for / 10));
+            prop_assert!(next <= pause(asked_for + Duration::from_millis(more)));
+        }
+    }
 }

@@ -130,6 +130,19 @@ impl Held {
         }
     }
 
+    /// The same once more, its bytes shared and counted in `portion`; nothing where that may not grow, or
+    /// where a part of the body still comes.
+    pub(crate) fn copied(&self, mut portion: Portion) -> Option<Self> {
+        let is_here = self.is_whole() && portion.grow(self.size) == Grown::Yes;
+        is_here.then(|| Self {
+            chunks: self.chunks.clone(),
+            trailers: self.trailers.clone(),
+            rest: None,
+            portion,
+            size: self.size,
+        })
+    }
+
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
         self.rest.is_none()

@@ -10,6 +10,7 @@ use weir_cluster::{Phase, Replica, Revision, RevisionName, Route, ServiceName, S
 
 use crate::desk::{Room, SeatState, Seating};
 use crate::line::{Level, Line, Standing};
+use crate::mirror::Copies;
 use crate::options::Options;
 use crate::route::Table;
 use crate::shares::Crowd;
@@ -20,6 +21,8 @@ use crate::upstream::Upstream;
 pub(crate) struct View {
     pub(crate) table: Table,
     pub(crate) lines: HashMap<RevisionName, Arc<Line>>,
+    /// Of the revisions that mirror a service.
+    pub(crate) copies: HashMap<RevisionName, Arc<Copies>>,
     /// The gateways, in their common order.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
@@ -36,6 +39,7 @@ impl View {
         Self {
             table: Table::new(&snapshot.routes, options.scope),
             lines: HashMap::new(),
+            copies: HashMap::new(),
             peers: Vec::new(),
             snapshot,
             pulse,
@@ -53,6 +57,7 @@ impl View {
         let mut next = Self {
             table,
             lines: HashMap::new(),
+            copies: HashMap::new(),
             peers: snapshot
                 .gateways
                 .iter()
@@ -65,6 +70,11 @@ impl View {
         for route in snapshot.routes.as_slice() {
             let count = self.splits.get(&route.service).cloned().unwrap_or_default();
             next.splits.insert(route.service.clone(), count);
+            if let Some(mirror) = &route.mirror {
+                let copies = self.copies.get(&mirror.revision).cloned();
+                let name = mirror.revision.clone();
+                next.copies.insert(name, copies.unwrap_or_default());
+            }
             for name in route.revisions() {
                 if !next.lines.contains_key(name) {
                     let line = self.line(name, route, &snapshot, options);

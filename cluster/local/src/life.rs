@@ -1,6 +1,7 @@
 //! How a replica lives: its phase, and when it is started and asked again. A value; time is an argument,
 //! counted from any moment.
 
+pub(crate) mod pulse;
 #[cfg(test)]
 mod tests;
 
@@ -112,6 +113,11 @@ impl Life {
         self.ready_since = None;
         self.phase = Phase::BackOff;
         wait(self.failures)
+    }
+
+    /// It hangs and is about to be ended: nothing new should go there.
+    pub(crate) fn hangs(&mut self) {
+        self.phase = Phase::Unready;
     }
 
     /// It is to be stopped.

@@ -1,6 +1,7 @@
-//! How a replica is asked whether it is ready.
+//! How a replica is asked whether it is ready, and whether it lives.
 
 mod ask;
+mod live;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, Probe as PodProbe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{Address, ContainerPorts, Endpoints};
+
+pub(crate) use live::Liveness;
 
 /// Time for one answer where a pod does not say: Kubernetes' default.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -87,7 +90,6 @@ impl Probe {
                 );
             }
         };
-        let positive = |value: Option<i32>| value.and_then(|value| u32::try_from(value).ok());
         let timeout = positive(probe.timeout_seconds).map(|s| Duration::from_secs(s.into()));
         Ok(Self {
             question,
@@ -149,6 +151,12 @@ impl Probe {
             false => Err(format!("GET {path} answered {}", status.as_u16())),
         }
     }
+}
+
+/// A number of a pod's; none of them means anything below one.
+fn positive(value: Option<i32>) -> Option<u32> {
+    let number = value.and_then(|value| u32::try_from(value).ok());
+    number.filter(|number| *number > 0)
 }
 
 impl Question {

@@ -16,7 +16,7 @@ use weir_fetch::Limits;
 use self::command::Program;
 use crate::options::Options;
 use crate::ports::PortPlan;
-use crate::probe::Probe;
+use crate::probe::{Liveness, Probe};
 use crate::storage::Model;
 
 /// The time from SIGTERM to SIGKILL where a pod does not say: Kubernetes' default.
@@ -43,6 +43,7 @@ pub(crate) struct Recipe {
     pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
     pub(crate) probe: Probe,
+    pub(crate) liveness: Liveness,
     /// Fields of the pod that mean nothing to a process.
     pub(crate) without_effect: Vec<&'static str>,
     /// From leaving the snapshot to SIGTERM.
@@ -82,6 +83,7 @@ impl Recipe {
         Ok(Self {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
             probe: Probe::of(container, program.server())?,
+            liveness: Liveness::of(container, program.server())?,
             without_effect: pod::without_effect(pod, container),
             notice: pod::notice(container).unwrap_or(NOTICE),
             grace: pod::grace(pod).unwrap_or(GRACE),

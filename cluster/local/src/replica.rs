@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Failure, FailureReason, Replica, RevisionName};
 
+use crate::life::pulse::{Pulse, Sign, Verdict};
 use crate::life::{Answer, Life};
 use crate::log::Log;
 use crate::ports::Ports;
@@ -43,6 +44,7 @@ pub(crate) struct Task {
     stop: CancellationToken,
     log: Log,
     life: Life,
+    pulse: Pulse,
     began: Instant,
     replica: Replica,
     told: Option<Replica>,
@@ -67,6 +69,7 @@ impl Task {
         Self {
             revision,
             life: Life::new(recipe.probe.patience),
+            pulse: Pulse::new(recipe.liveness.period, recipe.liveness.probe.patience),
             recipe,
             events,
             stop,
@@ -138,26 +141,51 @@ impl Task {
     /// Follows a run to its end. The answer is why it ended by itself; `None` when it was stopped.
     async fn live(&mut self, mut run: Run) -> Option<Failure> {
         self.life.started();
+        self.pulse.started();
         self.tell().await;
         let stop = self.stop.clone();
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             status = run.process.wait() => return Some(self.ended(run, status).await),
-            () = self.ask_on(run.started) => {}
+            because = self.ask_on(run.started) => return Some(self.give_up(run, &because).await),
         }
         self.end(run.process).await;
         None
     }
 
-    /// Asks whether it is ready, again and again.
-    async fn ask_on(&mut self, started: Instant) {
+    /// Asks whether it is ready, and whether it lives, until it hangs. The answer is a clause that says how
+    /// it does.
+    async fn ask_on(&mut self, started: Instant) -> String {
         let endpoints = self.replica.endpoints.clone();
         loop {
             let answer = self.recipe.probe.ask(&endpoints).await;
             self.note(answer, started.elapsed());
             self.tell().await;
+            if let Some(because) = self.feel_pulse(&endpoints).await {
+                return because;
+            }
             tokio::time::sleep(self.life.ask_again()).await;
+        }
+    }
+
+    /// Asks whether it lives, if it is time to. Why it does not, if so.
+    async fn feel_pulse(&mut self, endpoints: &Endpoints) -> Option<String> {
+        if !self.pulse.is_due(self.began.elapsed()) {
+            return None;
+        }
+        let answer = self.recipe.liveness.probe.ask(endpoints).await;
+        let sign = match answer {
+            Ok(()) => Sign::Life,
+            Err(_) => Sign::Nothing,
+        };
+        match self.pulse.answered(sign, self.began.elapsed()) {
+            Verdict::Alive => None,
+            Verdict::Hung(silence) => Some(format!(
+                "gave no sign of life for {:.0} s ({})",
+                silence.as_secs_f64(),
+                answer.err().unwrap_or_default()
+            )),
         }
     }
 
@@ -165,6 +193,7 @@ impl Task {
         let now = self.began.elapsed();
         let Err(because) = answer else {
             self.life.answered(Answer::Ready, now);
+            self.pulse.ready(now);
             self.replica.failure = None;
             return;
         };
@@ -193,12 +222,29 @@ impl Task {
         // With the process goes what it started, and with that the other ends of its pipes.
         drop(process);
         let _ = tokio::time::timeout(LAST_LINES, printing).await;
-        let mut message = format!(
-            "{} {} after {:.1} s",
-            self.replica.name,
-            process::describe(status),
-            age.as_secs_f64()
-        );
+        self.exited(&process::describe(status), age)
+    }
+
+    /// Ends a run that hangs, as one that is stopped is ended.
+    async fn give_up(&mut self, run: Run, because: &str) -> Failure {
+        let (replica, grace_s) = (&self.replica.name, self.recipe.grace.as_secs_f64());
+        tracing::warn!(%replica, because, grace_s, "replica hangs: it is ended and started again");
+        self.life.hangs();
+        self.tell().await;
+        let age = run.started.elapsed();
+        let ending = run.process.end(self.recipe.grace).await;
+        let _ = tokio::time::timeout(LAST_LINES, run.printing).await;
+        let ended = match ending {
+            Ending::ByItself => "ended",
+            Ending::Killed => "killed",
+        };
+        self.exited(&format!("{because} and was {ended}"), age)
+    }
+
+    /// A run's end, told in a clause, with the last that it said.
+    fn exited(&self, clause: &str, age: Duration) -> Failure {
+        let (replica, age) = (&self.replica.name, age.as_secs_f64());
+        let mut message = format!("{replica} {clause} after {age:.1} s");
         let words = self.log.last_words();
         if !words.is_empty() {
             message = format!("{message}: {words}");

@@ -74,6 +74,27 @@ impl Call {
         }
     }
 
+    /// The same for the revision of `line`, which mirrors the service, done at `latest`.
+    pub(super) fn copied(&self, line: Arc<Line>, latest: Instant) -> Self {
+        let mut headers = self.headers.clone();
+        headers.insert(headers::MIRROR, HeaderValue::from_static("1"));
+        Self {
+            wire: self.wire,
+            line,
+            arrived: self.arrived,
+            deadline: Some(
+                self.deadline
+                    .map_or(latest, |deadline| deadline.min(latest)),
+            ),
+            activation: self.activation,
+            origin: self.origin,
+            method: self.method.clone(),
+            headers,
+            uri: self.uri.clone(),
+            stripped: self.stripped.clone(),
+        }
+    }
+
     /// What it asks of its revision's desk; `place` if it was there before.
     pub(super) fn ask(&self, place: Option<u64>, bytes: usize) -> Ask {
         Ask {

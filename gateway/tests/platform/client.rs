@@ -82,6 +82,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let stream = TcpStream::connect(address).await.unwrap();
+    // Head and message leave apart; each call would wait for an acknowledgement.
+    stream.set_nodelay(true).unwrap();
     let executor = TokioExecutor::new();
     let (sender, connection) = http2::handshake(executor, TokioIo::new(stream))
         .await

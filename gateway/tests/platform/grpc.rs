@@ -17,7 +17,7 @@ use crate::client::connect_h2;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World};
 
-const SERVICE: &str = "/inference.GRPCInferenceService";
+pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService";
 
 fn framed(message: &impl Message) -> Bytes {
     let mut out = BytesMut::new();
@@ -27,14 +27,14 @@ fn framed(message: &impl Message) -> Bytes {
     out.freeze()
 }
 
-fn infer(model: &str) -> Bytes {
+pub(crate) fn infer(model: &str) -> Bytes {
     framed(&proto::ModelInferRequest {
         model_name: model.to_owned(),
         ..Default::default()
     })
 }
 
-fn call<B>(host: &str, path: &str, body: B) -> Request<B> {
+pub(crate) fn call<B>(host: &str, path: &str, body: B) -> Request<B> {
     Request::post(format!("http://{host}{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -42,13 +42,13 @@ fn call<B>(host: &str, path: &str, body: B) -> Request<B> {
         .unwrap()
 }
 
-struct Ended {
-    head: HeaderMap,
-    data: Bytes,
-    trailers: HeaderMap,
+pub(crate) struct Ended {
+    pub(crate) head: HeaderMap,
+    pub(crate) data: Bytes,
+    pub(crate) trailers: HeaderMap,
 }
 
-async fn ended(response: Response<Incoming>) -> Ended {
+pub(crate) async fn ended(response: Response<Incoming>) -> Ended {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap();
     let trailers = body.trailers().cloned();
@@ -68,7 +68,7 @@ async fn unary(world: &World, host: &str, path: &str, body: Bytes) -> Ended {
     ended(response).await
 }
 
-fn status(ended: &Ended) -> (&str, String) {
+pub(crate) fn status(ended: &Ended) -> (&str, String) {
     let message = ended.trailers.get("grpc-message");
     let message = message.map_or("", |message| message.to_str().unwrap());
     let message = message.replace("%20", " ").replace("%22", "\"");

@@ -39,6 +39,8 @@ pub(crate) enum Manner {
     Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
     /// Refuses as full.
     Refuse,
+    /// Answers 500.
+    Fail,
 }
 
 /// What a replica saw.
@@ -152,6 +154,7 @@ impl Seen {
 async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
     while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
         let (manner, seen) = (manner.clone(), Arc::clone(&seen));
+        stream.set_nodelay(true).unwrap();
         seen.connections.fetch_add(1, Ordering::SeqCst);
         let alive = alive.clone();
         tokio::spawn(async move {
@@ -219,6 +222,11 @@ async fn answer(
             *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
             let second = http::HeaderValue::from_static("1");
             response.headers_mut().insert("retry-after", second);
+            response
+        }
+        Manner::Fail => {
+            let mut response = Response::new(full("failed"));
+            *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
             response
         }
         Manner::Mirror => unreachable!("answered above"),

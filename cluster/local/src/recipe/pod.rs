@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
+use crate::probe::Liveness;
+
 /// Refuses what would not be the same without a container. What only places, limits or guards a pod is
 /// taken, and named by [`without_effect`].
 pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> {
@@ -50,7 +52,10 @@ pub(super) fn without_effect(pod: &PodSpec, container: &Container) -> Vec<&'stat
     let fields = [
         ("image", image.is_some()),
         ("resources", container.resources.is_some()),
-        ("livenessProbe", container.liveness_probe.is_some()),
+        (
+            "livenessProbe",
+            container.liveness_probe.is_some() && !Liveness::is_declared(container),
+        ),
         ("startupProbe", container.startup_probe.is_some()),
         (
             "container securityContext",

@@ -173,7 +173,7 @@ fn what_has_no_effect_is_named() {
         "image": "x",
         "command": ["serve"],
         "resources": { "limits": { "nvidia.com/gpu": "1" } },
-        "livenessProbe": { "tcpSocket": { "port": 80 } },
+        "livenessProbe": { "exec": { "command": ["true"] } },
     }));
     pod["nodeSelector"] = json!({ "gpu": "a100" });
     let recipe = Recipe::of(&workload(pod), &options()).unwrap();

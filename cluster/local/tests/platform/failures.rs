@@ -61,6 +61,61 @@ async fn one_that_sickens_becomes_unready() {
     platform.see(&name, "an unready replica", unready).await;
 }
 
+/// Asked each second; the second bad answer in a row is the end.
+fn watched(behaviour: Behaviour) -> serde_json::Value {
+    let mut pod = pods::server(behaviour);
+    pod["livenessProbe"] = json!({
+        "httpGet": { "path": server::LIVE, "port": 8080 }, "periodSeconds": 1, "failureThreshold": 2,
+    });
+    pod
+}
+
+#[tokio::test]
+async fn one_that_freezes_is_ended_and_started_again() {
+    let platform = Platform::start();
+    let pod = pods::template(watched(Behaviour::Freezes));
+    let name = platform.serve("freezes", pod, 1).await;
+    platform.ready(&name, 1).await;
+    let message = platform.failure(&name, "sign of life").await;
+    assert!(
+        message.starts_with("freezes-predictor-00001-0 gave no sign of life for "),
+        "{message}"
+    );
+    assert!(
+        message.contains("(no answer within 1s) and was ended after "),
+        "{message}"
+    );
+    let again = |r: &Revision| r.ready().count() == 1 && r.replicas[0].restarts == 1;
+    platform.see(&name, "a restart", again).await;
+}
+
+#[tokio::test]
+async fn one_that_freezes_and_ignores_sigterm_is_killed() {
+    let platform = Platform::start();
+    let mut pod = watched(Behaviour::Freezes);
+    pod["command"] = pods::server_after("trap '' TERM", Behaviour::Freezes)["command"].clone();
+    let mut pod = pods::template(pod);
+    pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(1);
+    let name = platform.serve("frozen", pod, 1).await;
+    let message = platform.failure(&name, "sign of life").await;
+    assert!(message.contains(" and was killed after "), "{message}");
+    let again = |r: &Revision| r.ready().count() == 1 && r.replicas[0].restarts == 1;
+    platform.see(&name, "a restart", again).await;
+}
+
+#[tokio::test]
+async fn one_that_lives_but_is_not_ready_for_a_while_is_left_alone() {
+    let platform = Platform::start();
+    let pod = pods::template(watched(Behaviour::Pauses));
+    let name = platform.serve("pauses", pod, 1).await;
+    platform.ready(&name, 1).await;
+    // For sixty questions, three seconds: longer than the patience of the liveness probe.
+    let unready = |r: &Revision| r.in_phase(Phase::Unready).count() == 1;
+    platform.see(&name, "an unready replica", unready).await;
+    let seen = platform.ready(&name, 1).await;
+    assert_eq!((seen.replicas[0].restarts, seen.failure), (0, None));
+}
+
 #[tokio::test]
 async fn a_pod_may_say_how_it_is_asked() {
     let platform = Platform::start();

@@ -11,6 +11,9 @@ pub(crate) const BEHAVIOUR: &str = "WEIR_TEST_SERVER";
 /// No test lives so long; a server that was forgotten ends by itself.
 const LIFETIME: Duration = Duration::from_secs(120);
 
+/// Where it is asked whether it lives.
+pub(crate) const LIVE: &str = "/alive";
+
 /// What a server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
@@ -22,30 +25,49 @@ pub(crate) enum Behaviour {
     NeverReady,
     /// Is ready for its first three answers, and not for those after.
     Sickens,
+    /// Is ready for its first three answers, and then takes connections and never answers.
+    Freezes,
+    /// Lives all the time, but is not ready for the fourth answer and the sixty after it.
+    Pauses,
 }
 
 impl Behaviour {
+    const ALL: [Self; 6] = [
+        Self::Ready,
+        Self::Hang,
+        Self::NeverReady,
+        Self::Sickens,
+        Self::Freezes,
+        Self::Pauses,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Hang => "hang",
             Self::NeverReady => "never-ready",
             Self::Sickens => "sickens",
+            Self::Freezes => "freezes",
+            Self::Pauses => "pauses",
         }
     }
 
     fn read(name: &str) -> Self {
-        let all = [Self::Ready, Self::Hang, Self::NeverReady, Self::Sickens];
-        let found = all.into_iter().find(|behaviour| behaviour.name() == name);
+        let found = Self::ALL
+            .into_iter()
+            .find(|behaviour| behaviour.name() == name);
         found.expect("a behaviour")
     }
 
-    fn status(self, answered: u32) -> Option<u16> {
+    /// The status of the next answer to a request for this path.
+    fn status(self, path: &str, answered: u32) -> Option<u16> {
         match self {
             Self::Ready => Some(200),
             Self::Hang => None,
-            Self::Sickens if answered < 3 => Some(200),
-            Self::NeverReady | Self::Sickens => Some(503),
+            Self::Sickens | Self::Freezes if answered < 3 => Some(200),
+            Self::Freezes => None,
+            Self::Pauses if path == LIVE || !(3..63).contains(&answered) => Some(200),
+            Self::NeverReady | Self::Sickens | Self::Pauses => Some(503),
         }
     }
 }
@@ -78,22 +100,36 @@ fn serve() {
     println!("serving on {port}");
     std::thread::spawn(move || {
         let mut held = Vec::new();
-        for (answered, stream) in (0..).zip(listener.incoming()) {
+        let mut answered = 0;
+        for stream in listener.incoming() {
             let stream = stream.unwrap();
-            match behaviour.status(answered) {
-                Some(status) => answer(stream, status),
+            let path = read_path(&stream);
+            match behaviour.status(&path, answered) {
+                Some(status) => write_answer(stream, status),
                 None => held.push(stream),
             }
+            answered += u32::from(path != LIVE);
         }
     });
     std::thread::park_timeout(LIFETIME);
 }
 
 /// Answers one request, whatever it is.
-pub(crate) fn answer(mut stream: TcpStream, status: u16) {
+pub(crate) fn answer(stream: TcpStream, status: u16) {
+    read_path(&stream);
+    write_answer(stream, status);
+}
+
+/// Reads a request's head.
+fn read_path(stream: &TcpStream) -> String {
     let mut head = String::new();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while reader.read_line(&mut head).is_ok_and(|read| read > 2) {}
+    let path = head.split(' ').nth(1);
+    path.unwrap_or_default().to_owned()
+}
+
+fn write_answer(mut stream: TcpStream, status: u16) {
     let body = std::process::id().to_string();
     let length = body.len();
     let text = format!(

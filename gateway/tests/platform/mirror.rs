@@ -1,0 +1,372 @@
+//! Copies for a revision that mirrors a service.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use weir_cluster::{Mirror, Phase, Scale, Tag, Tagged};
+
+use crate::client::{Client, connect, connect_h2, once, post, with};
+use crate::grpc::{SERVICE, call, ended, infer, status};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, PATIENCE, World, revision, until};
+
+const ECHO: Manner = Manner::Echo(Duration::ZERO);
+
+/// As many copies of one revision as may be under way.
+const MOST: u64 = 64;
+
+/// What became of copies.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Copies {
+    answered: u64,
+    failed: u64,
+    dropped: u64,
+    streamed: u64,
+}
+
+impl Copies {
+    fn all(&self) -> u64 {
+        self.answered + self.failed + self.dropped + self.streamed
+    }
+}
+
+/// What the first gateway says of the second revision's copies.
+fn copies(world: &World) -> Copies {
+    let mut registry = weir_ops::registry::Registry::default();
+    world.gateways[0].gateway.register(&mut registry);
+    let text = weir_ops::registry::text(&registry).unwrap();
+    let count = |outcome: &str| {
+        let name = revision(2);
+        let labels = format!(
+            "{{namespace=\"default\",service=\"digits\",revision=\"{}\",outcome=\"{outcome}\"}} ",
+            name.as_str()
+        );
+        let mut lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("weir_gateway_mirrored_total"));
+        let value = lines.find_map(|line| line.strip_prefix(&*labels));
+        value.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+    };
+    Copies {
+        answered: count("answered"),
+        failed: count("failed"),
+        dropped: count("dropped"),
+        streamed: count("streamed"),
+    }
+}
+
+async fn until_copies(world: &World, what: &str, is_so: impl Fn(&Copies) -> bool) -> Copies {
+    until(what, || is_so(&copies(world))).await;
+    copies(world)
+}
+
+/// A service whose first revision has all requests, and whose second gets copies.
+async fn mirrored(gateways: usize, percent: u8) -> World {
+    let world = World::new(gateways).await;
+    serve(&world, &[100, 0], percent).await;
+    world
+}
+
+async fn serve(world: &World, weights: &[u32], percent: u8) {
+    world
+        .serve(weights, |route| {
+            route.mirror = Some(Mirror {
+                revision: revision(2),
+                percent,
+            });
+            route.tags = vec![Tagged {
+                tag: Tag::new("stable").unwrap(),
+                hosts: Vec::new(),
+                revision: revision(1),
+            }];
+        })
+        .await;
+}
+
+/// Asks one after the other; all are answered well and in order.
+async fn ask_in_order(world: &World, replica: &TestReplica, count: usize) {
+    let mut client = Client::new(world.address());
+    let mut sent = Vec::new();
+    for number in 0..count {
+        let body = format!("{number}");
+        let answer = client.send(post(HOST, "/", body.clone())).await.unwrap();
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*body));
+        assert_eq!(answer.header("weir-revision"), "digits-predictor-00001");
+        sent.push(Bytes::from(body));
+    }
+    assert_eq!(*replica.seen.bodies.lock(), sent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
+    let world = mirrored(1, 20).await;
+    let (user, mirror) = (
+        TestReplica::start(ECHO).await,
+        TestReplica::start(ECHO).await,
+    );
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    let address = world.address();
+    let clients: Vec<_> = (0..8)
+        .map(|client| {
+            tokio::spawn(async move {
+                let mut connection = Client::new(address);
+                for number in 0..125 {
+                    let body = format!("{client}-{number}");
+                    let request =
+                        with(post(HOST, "/v2/x?y=z", body.clone()), "x-request-id", &body);
+                    let answer = connection.send(request).await.unwrap();
+                    assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*body));
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(user.requests(), 1000);
+    let seen = until_copies(&world, "all copies", |copies| {
+        (192..=208).contains(&copies.all())
+    })
+    .await;
+    until("all copies to arrive", || {
+        mirror.requests() as u64 == seen.answered
+    })
+    .await;
+    assert_eq!((seen.failed, seen.streamed), (0, 0), "{seen:?}");
+    let mut ids: Vec<String> = mirror
+        .seen
+        .heads
+        .lock()
+        .iter()
+        .map(|head| {
+            assert_eq!(head.headers["weir-mirror"], "1");
+            assert_eq!(head.uri, "/v2/x?y=z");
+            assert!(!head.headers.contains_key("weir-revision"), "{head:?}");
+            head.headers["x-request-id"].to_str().unwrap().to_owned()
+        })
+        .collect();
+    let mut bodies = mirror.seen.bodies.lock().clone();
+    bodies.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(bodies, ids);
+    let is_copy = |head: &http::request::Parts| head.headers.contains_key("weir-mirror");
+    assert!(!user.seen.heads.lock().iter().any(is_copy));
+    world
+        .activity(1, |a| a.arrivals == 1000 && a.succeeded == 1000)
+        .await;
+    world
+        .activity(2, |a| a.arrivals == seen.answered && a.in_flight == 0)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
+    let world = mirrored(1, 20).await;
+    let (user, mirror) = (
+        TestReplica::start(Manner::Mirror).await,
+        TestReplica::start(Manner::Mirror).await,
+    );
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    let path = format!("{SERVICE}/ModelInfer");
+    let mut sender = connect_h2(world.address()).await;
+    for number in 0..1000 {
+        let message = infer(&format!("digits-{number}"));
+        let request = call(HOST, &path, Full::new(message.clone()));
+        let answer = ended(sender.send_request(request).await.unwrap()).await;
+        assert_eq!((status(&answer).0, &answer.data), ("0", &message));
+    }
+    assert_eq!(user.requests(), 1000);
+    let seen = until_copies(&world, "all copies", |copies| {
+        (192..=208).contains(&copies.all())
+    })
+    .await;
+    assert_eq!((seen.failed, seen.streamed), (0, 0), "{seen:?}");
+    assert_eq!(mirror.requests() as u64, seen.answered);
+    let heads = mirror.seen.heads.lock();
+    assert!(heads.iter().all(|head| head.headers["weir-mirror"] == "1"));
+    assert!(heads.iter().all(|head| head.uri.path() == path));
+}
+
+#[tokio::test]
+async fn a_mirror_that_hangs_holds_no_more_than_its_bound_and_no_user() {
+    let world = mirrored(1, 100).await;
+    let (user, mirror) = (
+        TestReplica::start(ECHO).await,
+        TestReplica::start(Manner::Hang).await,
+    );
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    ask_in_order(&world, &user, 300).await;
+    let seen = copies(&world);
+    assert_eq!((seen.answered, seen.dropped), (0, 300 - MOST), "{seen:?}");
+    // Four are at the replica, the others wait for it; all are let go with it.
+    mirror.seen.until_busy(4).await;
+    world
+        .activity(2, |a| a.in_flight == 4 && u64::from(a.queued) == MOST - 4)
+        .await;
+    assert_eq!(mirror.seen.most.load(Ordering::SeqCst), 4);
+    world
+        .activity(1, |a| a.succeeded == 300 && a.failed == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
+    // One that breaks off rests longer and longer, so few are enough.
+    for (manner, count) in [(Manner::Fail, 200), (Manner::Reset, 12)] {
+        let world = mirrored(1, 100).await;
+        let (user, mirror) = (
+            TestReplica::start(ECHO).await,
+            TestReplica::start(manner).await,
+        );
+        world.put(1, "a", user.address).await;
+        world.put(2, "b", mirror.address).await;
+        ask_in_order(&world, &user, count as usize).await;
+        let seen = until_copies(&world, "all copies", |copies| copies.all() == count).await;
+        assert_eq!((seen.answered, seen.streamed), (0, 0), "{seen:?}");
+        assert!(seen.failed >= count.min(MOST), "{seen:?}");
+        world
+            .activity(1, |a| a.succeeded == count && a.failed == 0)
+            .await;
+        world
+            .activity(2, |a| a.in_flight == 0 && a.failed == seen.failed)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
+    let world = mirrored(1, 100).await;
+    let user = TestReplica::start(ECHO).await;
+    world.put(1, "a", user.address).await;
+    ask_in_order(&world, &user, 100).await;
+    world
+        .activity(2, |a| u64::from(a.queued) == MOST && a.woken == MOST)
+        .await;
+    world.fake.scale(&revision(2), 1).await.unwrap();
+    let mirror = TestReplica::start(ECHO).await;
+    world.put_in(2, "b", mirror.address, Phase::Starting);
+    let seen = until_copies(&world, "all copies", |copies| copies.all() == 100).await;
+    let expected = Copies {
+        answered: MOST,
+        dropped: 100 - MOST,
+        ..Copies::default()
+    };
+    assert_eq!(seen, expected);
+    let bodies = mirror.seen.bodies.lock().len() as u64;
+    assert_eq!(bodies, MOST);
+}
+
+#[tokio::test]
+async fn what_was_aimed_or_is_a_copy_or_streams_is_not_copied() {
+    let world = mirrored(1, 100).await;
+    let (user, mirror) = (
+        TestReplica::start(ECHO).await,
+        TestReplica::start(ECHO).await,
+    );
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    for (name, value) in [
+        ("weir-tag", "stable"),
+        ("weir-revision", "digits-predictor-00001"),
+        ("weir-mirror", "1"),
+    ] {
+        let answer = once(world.address(), with(post(HOST, "/", "x"), name, value)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{name}");
+    }
+    assert_eq!(copies(&world), Copies::default());
+    let mut calls = connect_h2(world.address()).await;
+    let stream = format!("{SERVICE}/ModelStreamInfer");
+    let request = call(HOST, &stream, Full::new(infer("digits")));
+    ended(calls.send_request(request).await.unwrap()).await;
+    assert_eq!(copies(&world).streamed, 1);
+    // Of a split, only what goes elsewhere is copied.
+    serve(&world, &[50, 50], 100).await;
+    for _ in 0..100 {
+        once(world.address(), post(HOST, "/", "x")).await;
+    }
+    until("every second one and copies of the others", || {
+        mirror.requests() == 100
+    })
+    .await;
+    let copied = |head: &&http::request::Parts| head.headers.contains_key("weir-mirror");
+    let copied = mirror.seen.heads.lock().iter().filter(copied).count();
+    assert!((46..=54).contains(&copied), "{copied}");
+}
+
+#[tokio::test]
+async fn a_copy_finds_the_gateway_that_has_its_queue_and_is_made_once() {
+    let world = mirrored(2, 100).await;
+    let user = TestReplica::start(ECHO).await;
+    world.put(1, "a", user.address).await;
+    for gateway in &world.gateways {
+        for number in 0..5 {
+            let answer = once(gateway.address, post(HOST, "/", number.to_string())).await;
+            assert_eq!(answer.status, StatusCode::OK);
+        }
+    }
+    let mirror = TestReplica::start(ECHO).await;
+    world.put(2, "b", mirror.address).await;
+    until("every copy", || mirror.seen.bodies.lock().len() == 10).await;
+    until("every copy's end", || {
+        mirror.seen.now.load(Ordering::SeqCst) == 0
+    })
+    .await;
+    assert_eq!((user.requests(), mirror.requests()), (10, 10));
+}
+
+#[tokio::test]
+async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
+    let mut world = mirrored(1, 100).await;
+    let (user, mirror) = (
+        TestReplica::start(Manner::Echo(Duration::from_millis(300))).await,
+        TestReplica::start(Manner::Hang).await,
+    );
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    let idle = connect::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
+    user.seen.until_busy(1).await;
+    mirror.seen.until_busy(1).await;
+    world.gateways[0].stop.cancel();
+    let serving = world.gateways[0].serving.take().unwrap();
+    assert_eq!(asked.await.unwrap().text(), "body");
+    tokio::time::timeout(PATIENCE, serving)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(copies(&world).dropped, 1);
+    mirror.seen.until_busy(0).await;
+    drop(idle);
+}
+
+#[tokio::test]
+async fn bytes_of_copies_are_bounded_too() {
+    let mut world = World::new(0).await;
+    let mut options = weir_gateway::Options::new("small", weir_gateway::Scope::Local);
+    // Copies may hold an eighth: ten times 10 000 bytes.
+    options.all_buffers = 800_000;
+    world.add(options).await;
+    serve(&world, &[100, 0], 100).await;
+    let user = TestReplica::start(ECHO).await;
+    world.put(1, "a", user.address).await;
+    let body = Bytes::from(vec![7; 10_000]);
+    for _ in 0..20 {
+        let request: Request<_> = post(HOST, "/", body.clone());
+        let answer = once(world.address(), request).await;
+        assert_eq!(answer.body, body);
+    }
+    let seen = copies(&world);
+    assert_eq!((seen.dropped, seen.all()), (10, 10), "{seen:?}");
+    let mirror = TestReplica::start(ECHO).await;
+    world.put(2, "b", mirror.address).await;
+    until_copies(&world, "the other ten", |copies| copies.answered == 10).await;
+    let seen = Arc::clone(&mirror.seen);
+    assert!(seen.bodies.lock().iter().all(|copy| *copy == body));
+}
