@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use weir_cluster::{Report, Snapshot};
 
 use crate::buffers::Buffers;
@@ -24,6 +25,8 @@ pub struct Gateway {
     pub(crate) view: ArcSwap<View>,
     pub(crate) buffers: Buffers,
     pub(crate) requests: metrics::Requests,
+    /// Batches under way.
+    pub(crate) batches: TaskTracker,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
     reports: watch::Sender<Arc<Report>>,
@@ -43,6 +46,7 @@ impl Gateway {
             view: ArcSwap::from_pointee(View::empty(&options, Arc::clone(&pulse))),
             buffers: Buffers::new(options.all_buffers),
             requests: metrics::Requests::default(),
+            batches: TaskTracker::new(),
             pulse,
             reports: watch::Sender::default(),
             since: now(),
@@ -119,7 +123,10 @@ impl Gateway {
     /// Serves requests until `stop`; then takes no new connections, and returns when those that are open
     /// have been answered.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        listen::serve(self, listener, stop).await;
+        listen::serve(Arc::clone(&self), listener, stop).await;
+        // Those whose members all left end as soon as they notice.
+        self.batches.close();
+        self.batches.wait().await;
     }
 
     fn current_report(&self) -> Report {

@@ -14,6 +14,7 @@ use weir_cluster::Route;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
 use crate::answer::Answer;
+use crate::batching::{self, Rules};
 use crate::clock::now;
 use crate::codec;
 use crate::deadline::{Waiting, parse_grpc_timeout, parse_weir_timeout};
@@ -26,7 +27,7 @@ use crate::receive::{Held, Limits, Patience, discard};
 use crate::route::{Found, Scope, model_of_path};
 use crate::view::View;
 use crate::wire::Wire;
-use call::Call;
+pub(crate) use call::Call;
 
 const V2_SERVICE: &str = "/inference.GRPCInferenceService/";
 
@@ -48,7 +49,7 @@ enum Look {
 
 impl Gateway {
     /// Answers one request; every failure becomes a response.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
         let arrived = now();
         let (mut parts, body) = request.into_parts();
         let wire = Wire::of(&parts.headers);
@@ -67,7 +68,7 @@ impl Gateway {
     }
 
     async fn handle(
-        &self,
+        self: &Arc<Self>,
         wire: Wire,
         parts: Parts,
         body: &mut Option<Incoming>,
@@ -97,8 +98,12 @@ impl Gateway {
             route: target.route.timeout,
         };
         let deadline = waiting.earliest().map(|waiting| arrived + waiting);
+        let rules = Rules::of(&target.route);
         let call = Call::new(wire, parts, target, arrived, deadline);
-        self.carry(call, held).await
+        match rules {
+            Some(rules) => batching::deliver(self, call, held, rules).await,
+            None => self.carry(call, held).await,
+        }
     }
 
     fn look(&self, wire: Wire, parts: &Parts) -> Result<Look, GatewayError> {
