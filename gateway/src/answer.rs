@@ -2,6 +2,7 @@
 
 mod relay;
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,6 +18,11 @@ pub(crate) enum Answer {
     /// Made here.
     Ours {
         data: Option<Bytes>,
+        trailers: Option<HeaderMap>,
+    },
+    /// Made here of pieces of somebody else's.
+    Pieces {
+        data: VecDeque<Bytes>,
         trailers: Option<HeaderMap>,
     },
     /// A replica's.
@@ -59,6 +65,11 @@ impl Body for Answer {
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
+            Self::Pieces { data, trailers } => {
+                let frame = data.pop_front().map(Frame::data);
+                let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
+                Poll::Ready(frame.map(Ok))
+            }
             Self::Relayed(relay) => relay.poll_frame(context),
         }
     }
@@ -66,6 +77,7 @@ impl Body for Answer {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Ours { data, trailers } => data.is_none() && trailers.is_none(),
+            Self::Pieces { data, trailers } => data.is_empty() && trailers.is_none(),
             Self::Relayed(relay) => relay.is_end_stream(),
         }
     }
@@ -74,6 +86,9 @@ impl Body for Answer {
         match self {
             Self::Ours { data, .. } => {
                 SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
+            }
+            Self::Pieces { data, .. } => {
+                SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum())
             }
             Self::Relayed(relay) => relay.size_hint(),
         }

@@ -279,6 +279,15 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         self.seats.iter().any(|seat| seat.state == SeatState::Open)
     }
 
+    /// How many replicas take requests; `None` where another gateway has the queue.
+    pub(crate) fn open(&self) -> Option<usize> {
+        if let Standing::Guest(_) = self.standing() {
+            return None;
+        }
+        let seats = self.seats.iter();
+        Some(seats.filter(|seat| seat.state == SeatState::Open).count())
+    }
+
     /// When the first replica that rests takes requests again.
     pub(crate) fn next_rested(&self, now: Instant) -> Option<Instant> {
         let rests = self.seats.iter().filter_map(|seat| seat.rest_until);

@@ -101,6 +101,18 @@ pub enum GatewayError {
         /// What happened there.
         because: String,
     },
+    /// The answer to a batch that the gateway gathered is not one of a batch.
+    #[error(
+        "revision {revision} did not answer a batch of {rows} rows by {rows} rows: {because}; a runtime that knows no batches must not have spec.predictor.batcher"
+    )]
+    NoBatch {
+        /// The revision.
+        revision: String,
+        /// What the batch had.
+        rows: usize,
+        /// What is wrong with the answer.
+        because: String,
+    },
     /// Another gateway passed the request on to this one, which does not own the revision's queue either.
     #[error("revision {0} is queued by another gateway")]
     NotOwner(String),
@@ -134,6 +146,7 @@ impl Coded for GatewayError {
             | Self::Lost { .. }
             | Self::NotOwner(_) => Code::Unavailable,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
+            Self::NoBatch { .. } => Code::Internal,
             Self::OneRuntime(_) => Code::Unimplemented,
         }
     }

@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use weir_cluster::{Report, Snapshot};
 
 use crate::buffers::Buffers;
@@ -26,6 +27,8 @@ pub struct Gateway {
     pub(crate) buffers: Buffers,
     pub(crate) requests: metrics::Requests,
     pub(crate) mirrors: Mirrors,
+    /// Batches under way.
+    pub(crate) batches: TaskTracker,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
     reports: watch::Sender<Arc<Report>>,
@@ -46,6 +49,7 @@ impl Gateway {
             buffers: Buffers::new(options.all_buffers),
             requests: metrics::Requests::default(),
             mirrors: Mirrors::new(options.all_buffers),
+            batches: TaskTracker::new(),
             pulse,
             reports: watch::Sender::default(),
             since: now(),
@@ -124,6 +128,9 @@ impl Gateway {
     /// mirrors a service are dropped then.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         listen::serve(Arc::clone(&self), listener, stop).await;
+        // Those whose members all left end as soon as they notice.
+        self.batches.close();
+        self.batches.wait().await;
         self.mirrors.end().await;
     }
 

@@ -6,10 +6,12 @@
 //!   gRPC     ─┘                       ▲ wake, probe                 └─► replica (HTTP/2)
 //! ```
 //!
-//! Bodies are bytes here: no tensor is ever parsed. `route`, `split`, `desk`, `credits`, `shares`,
-//! `deadline` and `mirror::decide` are values without clock, luck or IO; what surrounds them is thin.
+//! Bodies are bytes here: only `batching` looks into them, where a route asks for it. `route`, `split`,
+//! `desk`, `credits`, `shares`, `deadline` and `mirror::decide` are values without clock, luck or IO; what
+//! surrounds them is thin.
 
 mod answer;
+mod batching;
 mod buffers;
 mod clock;
 mod codec;

@@ -15,6 +15,7 @@ use weir_cluster::Route;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
 use crate::answer::Answer;
+use crate::batching::{self, Rules};
 use crate::clock::now;
 use crate::codec;
 use crate::deadline::{Waiting, parse_grpc_timeout, parse_weir_timeout};
@@ -28,7 +29,7 @@ use crate::receive::{Held, Limits, Patience, discard};
 use crate::route::{Found, Scope, model_of_path};
 use crate::view::View;
 use crate::wire::Wire;
-use call::Call;
+pub(crate) use call::Call;
 
 const V2_SERVICE: &str = "/inference.GRPCInferenceService/";
 
@@ -101,12 +102,16 @@ impl Gateway {
             route: target.route.timeout,
         };
         let deadline = waiting.earliest().map(|waiting| arrived + waiting);
+        let rules = Rules::of(&target.route);
         let shadow = target.shadow.take();
         let call = Call::new(wire, parts, target, arrived, deadline);
         if let Some(shadow) = shadow {
             self.copy(shadow, &call, &held);
         }
-        self.carry(call, held).await
+        match rules {
+            Some(rules) => Box::pin(batching::deliver(self, call, held, rules)).await,
+            None => self.carry(call, held).await,
+        }
     }
 
     fn look(&self, wire: Wire, parts: &Parts) -> Result<Look, GatewayError> {

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, RevisionName};
 
+use crate::batching::Gathering;
 use crate::clock::now;
 use crate::desk::{Desk, Entered, Entry, Granted, Origin, Room, Seating, Turn, Turns};
 use crate::error::GatewayError;
@@ -26,6 +27,8 @@ pub(crate) struct Line {
     /// The value of the response header.
     pub(crate) header: http::HeaderValue,
     state: Mutex<State>,
+    /// Requests that wait for others to share a batch with.
+    pub(crate) gathering: Gathering,
     /// Told when a request meets the revision at zero.
     pulse: Arc<Notify>,
 }
@@ -81,12 +84,22 @@ enum Turned {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) place: Option<u64>,
+    pub(crate) arrival: Arrival,
     pub(crate) bytes: usize,
     pub(crate) origin: Origin,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
     /// The longest wait while there is no replica at all.
     pub(crate) activation: Duration,
+}
+
+/// Whether a request was counted when it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Not yet.
+    New,
+    /// It was, before it joined a batch or left one.
+    Counted,
 }
 
 /// What became of that.
@@ -118,6 +131,7 @@ impl Line {
                 reported: None,
                 alarm: Alarm::Off,
             }),
+            gathering: Gathering::default(),
             pulse,
         }
     }
@@ -176,14 +190,15 @@ impl Line {
             Waiter { tell, since }
         });
         let is_new = ask.place.is_none();
+        let arrives = is_new && ask.arrival == Arrival::New;
         match (entered, turn) {
             (Entered::Granted(granted), _) => {
-                state.arrive(is_new);
+                state.arrive(arrives);
                 let credit = state.credit(self, granted, ask.arrived, at);
                 Ok(Arrived::Admitted(Admitted::Here(credit)))
             }
             (Entered::Waits(place), Some(turn)) => {
-                state.arrive(is_new);
+                state.arrive(arrives);
                 if state.wakes(is_new) {
                     self.pulse.notify_one();
                 }
@@ -191,8 +206,8 @@ impl Line {
             }
             (Entered::Elsewhere(owner), _) => Ok(Arrived::Admitted(Admitted::Elsewhere(owner))),
             (Entered::Full(room), _) => {
-                state.arrive(is_new);
-                state.activity.refused += 1;
+                state.arrive(arrives);
+                state.activity.refused += u64::from(arrives);
                 Err(GatewayError::QueueFull {
                     revision: self.name.to_string(),
                     requests: room.requests,
@@ -261,7 +276,8 @@ impl Line {
     /// All that happened, and what is so now.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         let mut state = self.state.lock();
-        let queued = state.desk.queued().requests;
+        let gathering = self.gathering.waiting();
+        let queued = state.desk.queued().requests + gathering;
         if queued == 0
             && let Some(reported) = &state.reported
         {
@@ -275,8 +291,34 @@ impl Line {
             .map(|oldest| now().saturating_duration_since(oldest.since));
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
-        state.reported = Some(Arc::clone(&reported));
+        // Who gathers comes and goes without a word to us.
+        state.reported = (gathering == 0).then(|| Arc::clone(&reported));
         reported
+    }
+
+    /// Batches under way with which no replica is idle; `None` where another gateway has the queue.
+    pub(crate) fn flights(&self) -> Option<usize> {
+        // Without a replica the first of a batch is who wakes one.
+        self.state.lock().desk.open().map(|open| open.max(1))
+    }
+
+    /// Counts a request that joins those that gather.
+    pub(crate) fn count_arrival(&self) {
+        self.state.lock().arrive(true);
+    }
+
+    /// Counts one that may not gather, or whose batch was refused.
+    pub(crate) fn count_refused(&self) {
+        let mut state = self.state.lock();
+        state.activity.refused += 1;
+        state.reported = None;
+    }
+
+    /// Counts the end of one that was in a batch.
+    pub(crate) fn count_member(&self, verdict: Verdict) {
+        let mut state = self.state.lock();
+        state.count(verdict);
+        state.reported = None;
     }
 
     /// Counts a request that failed without a credit.
@@ -331,6 +373,14 @@ enum Arrived {
 }
 
 impl State {
+    fn count(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Succeeded => self.activity.succeeded += 1,
+            Verdict::Failed => self.activity.failed += 1,
+            Verdict::Open => {}
+        }
+    }
+
     fn arrive(&mut self, is_new: bool) {
         self.activity.arrivals += u64::from(is_new);
         self.reported = None;

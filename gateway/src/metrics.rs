@@ -23,6 +23,8 @@ pub(crate) struct Requests {
     grpc: AtomicU64,
     unrouted: AtomicU64,
     replays: AtomicU64,
+    batches: AtomicU64,
+    batched: AtomicU64,
 }
 
 impl Requests {
@@ -37,6 +39,12 @@ impl Requests {
     /// One that leads to no revision.
     pub(crate) fn count_unrouted(&self) {
         self.unrouted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many that go to a replica as one.
+    pub(crate) fn count_batch(&self, members: usize) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.batched.fetch_add(members as u64, Ordering::Relaxed);
     }
 
     /// One that is sent again.
@@ -112,6 +120,16 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
             "weir_gateway_replays",
             "Times that a request was sent again.",
             &requests.replays,
+        ),
+        (
+            "weir_gateway_batches",
+            "Batches that were gathered here of several requests.",
+            &requests.batches,
+        ),
+        (
+            "weir_gateway_batched_requests",
+            "Requests that went to a replica in such a batch.",
+            &requests.batched,
         ),
     ] {
         let counter = ConstCounter::new(count.load(Ordering::Relaxed));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -79,6 +80,17 @@ impl Held {
         Ok(held)
     }
 
+    /// A body that was made here, of parts that others hold.
+    pub(crate) fn made(chunks: Chunks, buffers: &Buffers) -> Self {
+        Self {
+            size: chunks.iter().map(Bytes::len).sum(),
+            chunks,
+            trailers: None,
+            rest: None,
+            portion: buffers.portion(),
+        }
+    }
+
     async fn read(
         &mut self,
         body: &mut Incoming,
@@ -146,6 +158,14 @@ impl Held {
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
         self.rest.is_none()
+    }
+
+    /// All of it in one piece; copies where it came in several.
+    pub(crate) fn whole(&self) -> Bytes {
+        match &self.chunks[..] {
+            [only] => only.clone(),
+            several => several.concat().into(),
+        }
     }
 
     /// The first bytes, up to `most`, for who has to look into a message.

@@ -6,6 +6,7 @@
 //! before its `datatype`, so its place in the text must be remembered and read later; and numbers must
 //! go from the text straight into a typed buffer, with no tree and no allocation per element.
 
+mod cut;
 mod error;
 mod number;
 mod reader;
@@ -13,6 +14,7 @@ mod skip;
 mod text;
 mod write;
 
+pub use cut::{Nesting, elements, members, rows};
 pub(crate) use error::{Expected, JsonError};
 pub(crate) use number::{Form, Number};
 pub(crate) use reader::{Kind, Mark, Reader};

@@ -23,6 +23,7 @@ mod tensor_data;
 
 use crate::{Batching, TensorSpec};
 
+pub use crate::json::{Nesting, elements, members, rows};
 pub use binary::parse_header_length;
 pub use bodies::{
     Health, IndexEntry, ModelMetadata, ServerMetadata, error_body, live, model_list,

@@ -135,3 +135,16 @@ fn copies_go_to_the_revision_that_has_not_all_requests() {
     let mirror = second.desired.route().unwrap().mirror.clone().unwrap();
     assert_eq!((mirror.revision.number(), mirror.percent), (2, 10));
 }
+
+#[test]
+fn a_batcher_reaches_the_gateways_with_defaults_where_it_says_nothing() {
+    let batching = |fields: &[&str]| {
+        let (first, _) = World::default().pass(&valid(&[], &model("a", fields)));
+        let batching = first.desired.route().unwrap().batching;
+        batching.map(|batching| (batching.max_size, batching.max_latency.as_millis()))
+    };
+    assert_eq!(batching(&[]), None);
+    assert_eq!(batching(&["batcher: {}"]), Some((32, 5000)));
+    let both = ["batcher: {maxBatchSize: 4, maxLatency: 20}"];
+    assert_eq!(batching(&both), Some((4, 20)));
+}

@@ -36,17 +36,30 @@ pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
 
 /// One message and an end without error.
 pub(crate) fn message(message: &impl prost::Message) -> Response<Answer> {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(GRPC_STATUS, OK);
+    let mut response = Response::new(Answer::with_trailers(framed(message), trailers));
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+/// A message behind its prefix.
+pub(crate) fn framed(message: &impl prost::Message) -> Bytes {
     let length = message.encoded_len();
     let mut data = BytesMut::with_capacity(PREFIX + length);
     data.put_u8(0);
     data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     // A growing buffer always has room.
     let _ = message.encode(&mut data);
-    let mut trailers = HeaderMap::with_capacity(1);
-    trailers.insert(GRPC_STATUS, OK);
-    let mut response = Response::new(Answer::with_trailers(data.freeze(), trailers));
-    response.headers_mut().insert(CONTENT_TYPE, GRPC);
-    response
+    data.freeze()
+}
+
+/// The message of a body that holds one, and only one, which is not packed.
+pub(crate) fn only_message(mut body: Bytes) -> Option<Bytes> {
+    let (prefix, rest) = body.split_first_chunk::<PREFIX>()?;
+    let [flag, a, b, c, d] = *prefix;
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    (flag == 0 && rest.len() == length).then(|| body.split_off(PREFIX))
 }
 
 /// The status in headers or trailers.

@@ -13,24 +13,27 @@ use crate::clock::now;
 use crate::deadline::grpc_timeout;
 use crate::desk::Origin;
 use crate::headers;
-use crate::line::{Ask, Line};
+use crate::line::{Arrival, Ask, Line};
 use crate::outgoing::Outgoing;
 use crate::wire::Wire;
 
 /// A request on its way.
-pub(super) struct Call {
-    pub(super) wire: Wire,
-    pub(super) line: Arc<Line>,
-    pub(super) arrived: Instant,
-    pub(super) deadline: Option<Instant>,
+pub(crate) struct Call {
+    pub(crate) wire: Wire,
+    pub(crate) line: Arc<Line>,
+    pub(crate) arrived: Instant,
+    pub(crate) deadline: Option<Instant>,
     pub(super) activation: Duration,
+    arrival: Arrival,
+    /// When the others of its batch came, if it is one.
+    pub(super) others: Option<Arc<[Instant]>>,
     origin: Origin,
-    method: Method,
-    headers: HeaderMap,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
     /// As it came.
     uri: Uri,
     /// As the replica shall see it.
-    stripped: Uri,
+    pub(crate) stripped: Uri,
 }
 
 impl Call {
@@ -68,6 +71,8 @@ impl Call {
             arrived,
             deadline,
             activation: target.route.activation_timeout,
+            arrival: Arrival::New,
+            others: None,
             origin,
             method,
             headers,
@@ -90,6 +95,38 @@ impl Call {
             origin: self.origin,
             method: self.method.clone(),
             headers,
+            arrival: self.arrival,
+            others: None,
+            uri: self.uri.clone(),
+            stripped: self.stripped.clone(),
+        }
+    }
+
+    /// It was counted before it is sent.
+    pub(crate) fn count_as_arrived(&mut self) {
+        self.arrival = Arrival::Counted;
+    }
+
+    /// One for a batch that it is of, with the headers and times of that. Whoever gathered it here asks as
+    /// a client does.
+    pub(crate) fn for_batch(
+        &self,
+        headers: HeaderMap,
+        arrived: Instant,
+        deadline: Option<Instant>,
+        others: Arc<[Instant]>,
+    ) -> Self {
+        Self {
+            headers,
+            arrived,
+            deadline,
+            others: Some(others),
+            wire: self.wire,
+            line: Arc::clone(&self.line),
+            activation: self.activation,
+            arrival: Arrival::Counted,
+            origin: Origin::Client,
+            method: self.method.clone(),
             uri: self.uri.clone(),
             stripped: self.stripped.clone(),
         }
@@ -99,6 +136,7 @@ impl Call {
     pub(super) fn ask(&self, place: Option<u64>, bytes: usize) -> Ask {
         Ask {
             place,
+            arrival: self.arrival,
             bytes,
             origin: self.origin,
             arrived: self.arrived,

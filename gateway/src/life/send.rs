@@ -56,7 +56,7 @@ struct Tries {
 
 impl Gateway {
     /// Brings a request to a replica and returns its answer.
-    pub(super) async fn carry(
+    pub(crate) async fn carry(
         &self,
         call: Call,
         mut held: Held,
@@ -66,6 +66,8 @@ impl Gateway {
         carried.inspect_err(|error| match error {
             // Counted as refused, or by the gateway that owns the queue.
             GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) => {}
+            // Each of a batch counts itself.
+            _ if call.others.is_some() => {}
             _ => call.line.count_failed(),
         })
     }
@@ -81,7 +83,10 @@ impl Gateway {
             let admitted = call.line.admit(call.ask(tries.place, held.size())).await?;
             let tried = match admitted {
                 Admitted::Elsewhere(owner) => Box::pin(self.hand_over(call, held, owner)).await,
-                Admitted::Here(credit) => {
+                Admitted::Here(mut credit) => {
+                    if let Some(others) = &call.others {
+                        credit.stand_for(others);
+                    }
                     tries.place = Some(credit.place);
                     try_replica(call, held, credit, is_whole && tries.refused < MAX_REFUSALS).await
                 }

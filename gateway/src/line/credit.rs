@@ -18,6 +18,8 @@ pub(crate) struct Credit {
     /// From the request's arrival to this credit.
     pub(crate) queued: Duration,
     pub(crate) since: Instant,
+    /// Other requests in the same batch; none of a batch counts its end here.
+    others: Option<u32>,
     open: bool,
 }
 
@@ -46,6 +48,7 @@ impl Credit {
             upstream: granted.replica,
             queued,
             since,
+            others: None,
             open: true,
         }
     }
@@ -65,6 +68,19 @@ impl Credit {
         self.close(outcome, verdict);
     }
 
+    /// It is for a batch: of these other requests, too, which came at these times.
+    pub(crate) fn stand_for(&mut self, others: &[Instant]) {
+        let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        self.others = Some(count);
+        let mut state = self.line.state.lock();
+        state.in_flight += count;
+        for arrived in others {
+            let queued = self.since.saturating_duration_since(*arrived);
+            state.activity.queue_delay.record(queued);
+        }
+        state.reported = None;
+    }
+
     /// Counts a batch that the replica reports.
     pub(crate) fn record_batch(&self, size: u32, took: Duration) {
         let mut state = self.line.state.lock();
@@ -76,15 +92,14 @@ impl Credit {
         self.open = false;
         let at = now();
         let mut state = self.line.state.lock();
-        match verdict {
-            Verdict::Succeeded => state.activity.succeeded += 1,
-            Verdict::Failed => state.activity.failed += 1,
-            Verdict::Open => {}
+        if self.others.is_none() {
+            state.count(verdict);
         }
+        let requests = 1 + self.others.unwrap_or(0);
         if let Outcome::Answered(took) = outcome {
-            state.activity.service_time.record(took);
+            (0..requests).for_each(|_| state.activity.service_time.record(took));
         }
-        state.in_flight = state.in_flight.saturating_sub(1);
+        state.in_flight = state.in_flight.saturating_sub(requests);
         let turns = state.desk.settle(self.key, outcome, at);
         let told = state.told(&self.line, turns);
         let rests = state.desk.next_rested(at).is_some();

@@ -7,6 +7,7 @@
     reason = "what fails here fails the test, and tests measure how long things took"
 )]
 
+mod batching;
 mod client;
 mod ending;
 mod faults;

@@ -19,7 +19,7 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) type TestBody = BoxBody<Bytes, io::Error>;
@@ -41,7 +41,12 @@ pub(crate) enum Manner {
     Refuse,
     /// Answers 500.
     Fail,
+    /// Answers what a function makes of the request, once the gate is open.
+    Compute(Arc<Semaphore>, Compute),
 }
+
+/// A model: from a request to its answer.
+pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody>;
 
 /// What a replica saw.
 #[derive(Debug, Default)]
@@ -177,7 +182,7 @@ async fn answer(
     }
     let busy = Busy::new(&seen);
     let (head, body) = request.into_parts();
-    seen.heads.lock().push(head);
+    seen.heads.lock().push(head.clone());
     seen.times.lock().push(Instant::now());
     if let Manner::Mirror = manner {
         return Ok(mirror(body, busy));
@@ -194,6 +199,10 @@ async fn answer(
             let timing = http::HeaderValue::from_static("queue;dur=1.000, compute;dur=2.000");
             response.headers_mut().insert("server-timing", timing);
             response
+        }
+        Manner::Compute(gate, compute) => {
+            let _open = gate.acquire().await;
+            compute(&head, &body)
         }
         Manner::Hang => std::future::pending().await,
         Manner::Reset => {

@@ -1,0 +1,246 @@
+//! V2's gRPC messages: what batches share, merged and cut.
+
+mod contents;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use prost::Message as _;
+use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
+use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
+use weir_protocol::grpc::proto::{InferTensorContents, ModelInferRequest, ModelInferResponse};
+use weir_protocol::{DataType, Shape};
+
+use super::cuts::Cuts;
+
+/// A request that can share a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Infer {
+    message: ModelInferRequest,
+    pub(super) rows: usize,
+}
+
+/// An answer that can be cut.
+#[derive(Clone, Debug)]
+pub(super) struct Inferred {
+    message: ModelInferResponse,
+    /// How the raw contents of each output are cut.
+    cuts: Vec<Option<Cuts>>,
+    pub(super) rows: usize,
+}
+
+impl Infer {
+    /// `None` for what cannot share a batch: no rows, shared memory, sequences, data that is not of its
+    /// shape.
+    pub(super) fn read(message: Bytes) -> Option<Self> {
+        let message = ModelInferRequest::decode(message).ok()?;
+        let is_of_sequence = message
+            .parameters
+            .keys()
+            .any(|key| key.starts_with("sequence_"));
+        let outputs = message.outputs.iter().map(|output| &output.parameters);
+        let inputs = message.inputs.iter().map(|input| &input.parameters);
+        let keys = outputs
+            .chain(inputs)
+            .flat_map(|parameters| parameters.keys());
+        let is_shared = keys
+            .into_iter()
+            .any(|key| key.starts_with("shared_memory_"));
+        let rows = rows(message.inputs.iter().map(|input| &*input.shape)).ok()?;
+        let infer = Self { message, rows };
+        (!is_of_sequence && !is_shared && infer.has_its_data()).then_some(infer)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.message.id
+    }
+
+    /// What has to be equal in the requests of one batch.
+    pub(super) fn likeness(&self) -> Vec<u8> {
+        let ModelInferRequest {
+            model_name,
+            model_version,
+            parameters,
+            inputs,
+            outputs,
+            ..
+        } = &self.message;
+        let alike = ModelInferRequest {
+            model_name: model_name.clone(),
+            model_version: model_version.clone(),
+            id: String::new(),
+            parameters: parameters.clone(),
+            inputs: inputs.iter().map(blank).collect(),
+            outputs: outputs.clone(),
+            raw_input_contents: Vec::new(),
+        };
+        alike.encode_to_vec()
+    }
+
+    /// One request with the rows of all these, which are alike. The first one's id stands for all.
+    pub(super) fn merge(all: &[&Self]) -> ModelInferRequest {
+        let Some(first) = all.first() else {
+            return ModelInferRequest::default();
+        };
+        let rows: usize = all.iter().map(|one| one.rows).sum();
+        let mut merged = first.message.clone();
+        for (i, input) in merged.inputs.iter_mut().enumerate() {
+            set_first(&mut input.shape, rows);
+            let others = all[1..].iter().filter_map(|one| one.message.inputs.get(i));
+            if let Some(contents) = &mut input.contents {
+                for other in others {
+                    contents::extend(contents, other.contents.as_ref());
+                }
+            }
+        }
+        for (i, raw) in merged.raw_input_contents.iter_mut().enumerate() {
+            let parts = all
+                .iter()
+                .filter_map(|one| one.message.raw_input_contents.get(i));
+            let parts: Vec<&[u8]> = parts.map(|part| &part[..]).collect();
+            *raw = parts.concat().into();
+        }
+        merged
+    }
+
+    fn has_its_data(&self) -> bool {
+        let mut raw = self.message.raw_input_contents.iter();
+        let mut inputs = self.message.inputs.iter();
+        let fits = inputs.all(|input| match &input.contents {
+            Some(contents) => fits(contents, &input.datatype, &input.shape),
+            None => raw
+                .next()
+                .is_some_and(|raw| cuts(&input.datatype, &input.shape, raw).is_some()),
+        });
+        fits && raw.next().is_none()
+    }
+}
+
+impl Inferred {
+    /// # Errors
+    /// Why it cannot be taken apart.
+    pub(super) fn read(message: Bytes) -> Result<Self, String> {
+        let message = ModelInferResponse::decode(message).map_err(|error| error.to_string())?;
+        let rows = rows(message.outputs.iter().map(|output| &*output.shape));
+        let odd = |i: usize| {
+            message
+                .outputs
+                .get(i)
+                .map_or("it has no output".to_owned(), no_batch)
+        };
+        let rows = rows.map_err(odd)?;
+        let mut raw = message.raw_output_contents.iter();
+        let cuts = message
+            .outputs
+            .iter()
+            .map(|output| match (&output.contents, raw.next()) {
+                (_, Some(raw)) => cuts(&output.datatype, &output.shape, raw).map(Some),
+                (Some(contents), None) => {
+                    fits(contents, &output.datatype, &output.shape).then_some(None)
+                }
+                (None, None) => None,
+            });
+        let wrong = |i: usize| {
+            format!(
+                "the data of output {:?} are not of its shape",
+                message.outputs[i].name
+            )
+        };
+        let cuts: Result<Vec<_>, String> = cuts
+            .enumerate()
+            .map(|(i, cuts)| cuts.ok_or_else(|| wrong(i)))
+            .collect();
+        Ok(Self {
+            cuts: cuts?,
+            rows,
+            message,
+        })
+    }
+
+    /// The same answer with some of its rows only, and with this id unless it is empty.
+    pub(super) fn cut(&self, rows: &Range<usize>, id: &str) -> ModelInferResponse {
+        let whole = &self.message;
+        let id = if id.is_empty() { whole.id.as_str() } else { id };
+        let outputs = whole
+            .outputs
+            .iter()
+            .map(|output| part(output, self.rows, rows));
+        let raw = whole.raw_output_contents.iter().zip(&self.cuts);
+        let raw = raw.map(|(raw, cuts)| match cuts {
+            Some(cuts) => raw.slice(cuts.bytes(rows)),
+            None => raw.clone(),
+        });
+        ModelInferResponse {
+            model_name: whole.model_name.clone(),
+            model_version: whole.model_version.clone(),
+            id: id.to_owned(),
+            parameters: whole.parameters.clone(),
+            outputs: outputs.collect(),
+            raw_output_contents: raw.collect(),
+        }
+    }
+}
+
+/// The first dimension that all shapes share; else the place of the first that is odd.
+fn rows<'a>(shapes: impl Iterator<Item = &'a [i64]>) -> Result<usize, usize> {
+    let mut rows = None;
+    for (i, shape) in shapes.enumerate() {
+        let first = shape.first().and_then(|first| usize::try_from(*first).ok());
+        let first = first.filter(|first| *first > 0).ok_or(i)?;
+        if *rows.get_or_insert(first) != first {
+            return Err(i);
+        }
+    }
+    rows.ok_or(0)
+}
+
+fn no_batch(output: &InferOutputTensor) -> String {
+    let (name, shape) = (&output.name, &output.shape);
+    format!("tensor {name:?} has the shape {shape:?}, whose first dimension is not that of a batch")
+}
+
+/// An input without what may differ.
+fn blank(input: &InferInputTensor) -> InferInputTensor {
+    let mut shape = input.shape.clone();
+    set_first(&mut shape, 0);
+    InferInputTensor {
+        name: input.name.clone(),
+        datatype: input.datatype.clone(),
+        shape,
+        parameters: input.parameters.clone(),
+        // Whether it has typed contents, of whatever they are.
+        contents: input
+            .contents
+            .as_ref()
+            .map(|_| InferTensorContents::default()),
+    }
+}
+
+fn part(output: &InferOutputTensor, all: usize, rows: &Range<usize>) -> InferOutputTensor {
+    let mut shape = output.shape.clone();
+    set_first(&mut shape, rows.len());
+    let contents = output.contents.as_ref();
+    InferOutputTensor {
+        name: output.name.clone(),
+        datatype: output.datatype.clone(),
+        shape,
+        parameters: output.parameters.clone(),
+        contents: contents.map(|contents| contents::part(contents, all, rows)),
+    }
+}
+
+fn set_first(shape: &mut [i64], rows: usize) {
+    if let Some(first) = shape.first_mut() {
+        *first = i64::try_from(rows).unwrap_or(i64::MAX);
+    }
+}
+
+fn cuts(datatype: &str, shape: &[i64], raw: &Bytes) -> Option<Cuts> {
+    Cuts::of(DataType::parse(datatype)?, &Shape::new(shape).ok()?, raw)
+}
+
+/// Whether typed contents are as many as the shape says, all in one field.
+fn fits(contents: &InferTensorContents, datatype: &str, shape: &[i64]) -> bool {
+    let elements = Shape::new(shape).map(|shape| shape.elements());
+    DataType::parse(datatype).is_some() && contents::count(contents) == elements.ok()
+}

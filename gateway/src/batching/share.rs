@@ -1,0 +1,247 @@
+//! From a batch's answer to its members' answers.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use http::response::Parts;
+use http::{Response, StatusCode};
+use weir_protocol::rest::HEADER_LENGTH;
+
+use super::member::Member;
+use super::message::Inferred;
+use super::part::{Part, divided, is_packed};
+use super::template::{Side, Template};
+use crate::answer::Answer;
+use crate::codec::grpc;
+use crate::error::GatewayError;
+use crate::headers;
+use crate::line::Verdict;
+use crate::wire::Wire;
+
+/// An answer that was read to its end.
+pub(super) struct Whole {
+    pub(super) head: Parts,
+    pub(super) body: Bytes,
+    pub(super) trailers: HeaderMap,
+}
+
+/// What an answer means for the members.
+pub(super) enum Fate {
+    /// Each gets its rows.
+    Rows(Whole),
+    /// Each gets the same: it is not about what they sent.
+    Same(Whole, Verdict),
+    /// One of them may have spoilt it for all: each tries alone.
+    Alone,
+    /// It broke off: the same.
+    Broken,
+}
+
+impl Fate {
+    pub(super) fn of(wire: Wire, whole: Whole) -> Self {
+        match wire {
+            Wire::Http => Self::of_http(whole),
+            Wire::Grpc => Self::of_grpc(whole),
+        }
+    }
+
+    fn of_http(whole: Whole) -> Self {
+        match whole.head.status {
+            status if status.is_success() => Self::Rows(whole),
+            // What a server says of a body that it does not like, that is too much for it, or on which
+            // its model failed.
+            StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY
+            | StatusCode::INTERNAL_SERVER_ERROR => Self::Alone,
+            status if status.is_server_error() => Self::Same(whole, Verdict::Failed),
+            _ => Self::Same(whole, Verdict::Succeeded),
+        }
+    }
+
+    fn of_grpc(whole: Whole) -> Self {
+        use tonic::Code;
+        let status = grpc::status(&whole.trailers).or_else(|| grpc::status(&whole.head.headers));
+        match status {
+            Some(Code::Ok) => Self::Rows(whole),
+            // The same; a message beyond a server's limit is "resource exhausted".
+            Some(
+                Code::InvalidArgument
+                | Code::FailedPrecondition
+                | Code::OutOfRange
+                | Code::ResourceExhausted
+                | Code::Internal
+                | Code::Unknown
+                | Code::Aborted
+                | Code::DataLoss,
+            ) => Self::Alone,
+            Some(
+                status @ (Code::Cancelled
+                | Code::DeadlineExceeded
+                | Code::NotFound
+                | Code::AlreadyExists
+                | Code::PermissionDenied
+                | Code::Unauthenticated
+                | Code::Unimplemented
+                | Code::Unavailable),
+            ) => Self::Same(whole, grpc::verdict(status)),
+            None => Self::Broken,
+        }
+    }
+}
+
+/// Gives each member what is its own.
+pub(super) fn hand_out(members: Vec<Member>, landed: Result<Fate, GatewayError>) {
+    match landed {
+        Ok(Fate::Rows(whole)) => divide(members, &whole),
+        Ok(Fate::Same(whole, verdict)) => {
+            let last = last_arrival(&members);
+            for member in members {
+                let answer = whole.answer(&member, last, std::iter::once(whole.body.clone()));
+                member.answer(answer, verdict);
+            }
+        }
+        Ok(Fate::Alone | Fate::Broken) => {
+            for member in members {
+                member.go_alone(None);
+            }
+        }
+        Err(error) => {
+            for member in members {
+                member.fail(error.clone());
+            }
+        }
+    }
+}
+
+/// An answer that can be cut.
+enum Sliced {
+    Json(Template),
+    Grpc(Inferred),
+}
+
+fn divide(members: Vec<Member>, whole: &Whole) {
+    let rows: usize = members.iter().map(|member| member.part.rows()).sum();
+    let sliced = members
+        .first()
+        .map(|first| sliced(&first.part, whole, rows));
+    let sliced = match sliced {
+        Some(Ok(sliced)) => sliced,
+        Some(Err(because)) => {
+            for member in members {
+                let revision = member.call.line.name.to_string();
+                let because = because.clone();
+                member.fail(GatewayError::NoBatch {
+                    revision,
+                    rows,
+                    because,
+                });
+            }
+            return;
+        }
+        None => return,
+    };
+    let (mut at, last) = (0, last_arrival(&members));
+    for member in members {
+        let its = at..at + member.part.rows();
+        at = its.end;
+        let response = sliced.answer(whole, &member, &its, last);
+        member.answer(response, Verdict::Succeeded);
+    }
+}
+
+fn sliced(like: &Part, whole: &Whole, rows: usize) -> Result<Sliced, String> {
+    if is_packed(&whole.head.headers) {
+        return Err("it is packed, though nobody asked for that".to_owned());
+    }
+    let body = whole.body.clone();
+    let (sliced, found) = match like {
+        Part::V1(_) => {
+            let template = Template::v1(body, Side::Response);
+            let template = template.ok_or("it has no list of predictions")?;
+            let rows = template.rows;
+            (Sliced::Json(template), rows)
+        }
+        Part::V2(_) => {
+            let (text, blobs) =
+                divided(body, &whole.head.headers).ok_or("its header length is none")?;
+            let template = Template::v2(text, blobs, Side::Response)?;
+            let rows = template.rows;
+            (Sliced::Json(template), rows)
+        }
+        Part::Grpc(_) => {
+            let message = grpc::only_message(body).ok_or("it is not one message")?;
+            let inferred = Inferred::read(message)?;
+            let rows = inferred.rows;
+            (Sliced::Grpc(inferred), rows)
+        }
+    };
+    match found == rows {
+        true => Ok(sliced),
+        false => Err(format!("it has {found} rows")),
+    }
+}
+
+impl Sliced {
+    fn answer(
+        &self,
+        whole: &Whole,
+        member: &Member,
+        rows: &Range<usize>,
+        last: Instant,
+    ) -> Response<Answer> {
+        let id = member.part.id();
+        match self {
+            Self::Grpc(inferred) => {
+                let id = id.unwrap_or_default();
+                let message = inferred.cut(rows, std::str::from_utf8(&id).unwrap_or_default());
+                whole.answer(member, last, std::iter::once(grpc::framed(&message)))
+            }
+            Self::Json(template) => {
+                let pieces = template.cut(rows, id.as_ref());
+                let length = pieces.json.len();
+                let body = std::iter::once(pieces.json).chain(pieces.blobs);
+                let mut response = whole.answer(member, last, body);
+                let name = HeaderName::from_static(HEADER_LENGTH);
+                if whole.head.headers.contains_key(&name) {
+                    let length = HeaderValue::from(length);
+                    response.headers_mut().insert(name, length);
+                }
+                response
+            }
+        }
+    }
+}
+
+impl Whole {
+    /// The same head and end with a member's own body and time in the queue.
+    fn answer(
+        &self,
+        member: &Member,
+        last: Instant,
+        body: impl Iterator<Item = Bytes>,
+    ) -> Response<Answer> {
+        let mut headers = self.head.headers.clone();
+        headers.remove(CONTENT_LENGTH);
+        let mut trailers = self.trailers.clone();
+        let times = match trailers.is_empty() {
+            true => &mut headers,
+            false => &mut trailers,
+        };
+        headers::add_timing(times, last.saturating_duration_since(member.call.arrived));
+        let data = body.filter(|piece| !piece.is_empty()).collect();
+        let trailers = (!trailers.is_empty()).then_some(trailers);
+        let mut response = Response::new(Answer::Pieces { data, trailers });
+        *response.status_mut() = self.head.status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+fn last_arrival(members: &[Member]) -> Instant {
+    let arrivals = members.iter().map(|member| member.call.arrived);
+    // A batch has members.
+    arrivals.max().unwrap_or_else(crate::clock::now)
+}

@@ -1,0 +1,278 @@
+//! Batches that the gateway gathers for a replica that adds up the numbers of each row.
+
+mod model;
+mod wires;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use weir_cluster::Batching;
+
+use crate::client::{Answered, once, post, with};
+use crate::replica::{Compute, Manner, TestReplica};
+use crate::world::{HOST, World, until};
+
+/// Until this opens, the replica answers nobody.
+fn closed() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(0))
+}
+
+fn open(gate: &Semaphore) {
+    gate.add_permits(Semaphore::MAX_PERMITS / 2);
+}
+
+async fn world(max_size: u32, max_latency: Duration) -> World {
+    let world = World::new(1).await;
+    let batching = Batching {
+        max_size,
+        max_latency,
+    };
+    world
+        .serve(&[100], |route| route.batching = Some(batching))
+        .await;
+    world
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn replica(world: &World, name: &str, gate: &Arc<Semaphore>, model: Compute) -> TestReplica {
+    let manner = Manner::Compute(Arc::clone(gate), model);
+    let replica = TestReplica::start(manner).await;
+    world.put(1, name, replica.address).await;
+    replica
+}
+
+/// Sends one row over V1 from a task of its own.
+fn predict(world: &World, row: &str) -> JoinHandle<Answered> {
+    let address = world.address();
+    let body = format!("{{\"instances\":[{row}]}}");
+    tokio::spawn(async move { once(address, post(HOST, "/v1/models/digits:predict", body)).await })
+}
+
+/// One that keeps the replica busy, and `others` that gather meanwhile.
+async fn gathered(
+    world: &World,
+    replica: &TestReplica,
+    rows: &[&str],
+) -> Vec<JoinHandle<Answered>> {
+    let mut clients = vec![predict(world, "[100]")];
+    replica.seen.until_busy(1).await;
+    for (i, row) in rows.iter().enumerate() {
+        clients.push(predict(world, row));
+        world.activity(1, |a| a.arrivals as usize == i + 2).await;
+    }
+    clients
+}
+
+async fn texts(clients: Vec<JoinHandle<Answered>>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for client in clients {
+        texts.push(client.await.unwrap().text().to_owned());
+    }
+    texts
+}
+
+#[tokio::test]
+async fn one_bad_request_does_not_fail_its_neighbours() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::strict).await;
+    let clients = gathered(&world, &replica, &["[1]", "[\"x\"]", "[3]"]).await;
+    open(&gate);
+    let answers = texts(clients).await;
+    let refused = "{\"error\":\"no number\"}";
+    let sums = ["[100.0]", "[1.0]", "", "[3.0]"].map(|sum| format!("{{\"predictions\":{sum}}}"));
+    assert_eq!(answers, [&sums[0], &sums[1], refused, &sums[3]]);
+    // The first, the batch, and its three one by one.
+    assert_eq!(replica.requests(), 5);
+    world
+        .activity(1, |a| (a.arrivals, a.succeeded, a.failed) == (4, 4, 0))
+        .await;
+}
+
+#[tokio::test]
+async fn a_batch_survives_its_replica() {
+    let (world, gate) = (world(4, LONG).await, closed());
+    let lost = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &lost, &["[1]", "[2]", "[3]", "[4]"]).await;
+    lost.seen.until_busy(2).await;
+    let (gate, seen) = (closed(), Arc::clone(&lost.seen));
+    open(&gate);
+    let heir = replica(&world, "b", &gate, model::lenient).await;
+    drop(lost);
+    let answers = texts(clients).await;
+    let sums = [100, 1, 2, 3, 4].map(|sum| format!("{{\"predictions\":[{sum}.0]}}"));
+    assert_eq!(answers, sums);
+    assert_eq!(
+        (model::most_rows(&seen), model::most_rows(&heir.seen)),
+        (4, 4)
+    );
+    assert_eq!(heir.requests(), 2);
+    world
+        .activity(1, |a| (a.succeeded, a.in_flight) == (5, 0))
+        .await;
+}
+
+#[tokio::test]
+async fn who_leaves_takes_its_rows_along() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let mut clients = gathered(&world, &replica, &["[1]", "[2]", "[3]"]).await;
+    world.activity(1, |a| a.queued == 3).await;
+    clients.remove(2).abort();
+    world.activity(1, |a| a.queued == 2).await;
+    open(&gate);
+    assert_eq!(
+        texts(clients).await[1..],
+        ["{\"predictions\":[1.0]}", "{\"predictions\":[3.0]}"]
+    );
+    let bodies = replica.seen.bodies.lock().clone();
+    assert_eq!(
+        bodies,
+        ["{\"instances\":[[100]]}", "{\"instances\":[[1],[3]]}"]
+    );
+}
+
+#[tokio::test]
+async fn a_batch_that_everybody_left_is_given_up() {
+    let (world, gate) = (world(2, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
+    replica.seen.until_busy(2).await;
+    for client in &clients[1..] {
+        client.abort();
+    }
+    replica.seen.until_busy(1).await;
+    world.activity(1, |a| a.in_flight == 1).await;
+    open(&gate);
+    assert_eq!(
+        texts(clients.into_iter().take(1).collect()).await,
+        ["{\"predictions\":[100.0]}"]
+    );
+}
+
+#[tokio::test]
+async fn nobody_waits_longer_than_allowed() {
+    let (world, gate) = (world(8, Duration::from_millis(50)).await, closed());
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]"]).await;
+    // The first is still at the replica.
+    replica.seen.until_busy(2).await;
+    open(&gate);
+    assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
+}
+
+#[tokio::test]
+async fn who_is_late_is_told_and_the_others_are_answered() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]"]).await;
+    let hasty = post(HOST, "/v1/models/digits:predict", "{\"instances\":[[2]]}");
+    let late = once(world.address(), with(hasty, "weir-timeout", "40")).await;
+    assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
+    assert!(late.text().contains("deadline exceeded"), "{}", late.text());
+    open(&gate);
+    assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
+    world
+        .activity(1, |a| (a.succeeded, a.failed, a.queued) == (2, 1, 0))
+        .await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_batch_fails_with_its_reason() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::only_one).await;
+    let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
+    open(&gate);
+    for (i, client) in clients.into_iter().enumerate() {
+        let answer = client.await.unwrap();
+        match i {
+            0 => assert_eq!(answer.status, StatusCode::OK),
+            _ => {
+                assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+                let wanted = "did not answer a batch of 2 rows by 2 rows: it has 1 rows";
+                assert!(answer.text().contains(wanted), "{}", answer.text());
+            }
+        }
+    }
+    world
+        .activity(1, |a| (a.succeeded, a.failed) == (1, 2))
+        .await;
+}
+
+#[tokio::test]
+async fn a_full_gathering_refuses() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    world
+        .serve(&[100], |route| {
+            route.max_queue = 1;
+            route.batching = Some(Batching {
+                max_size: 8,
+                max_latency: LONG,
+            });
+        })
+        .await;
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]"]).await;
+    let refused = predict(&world, "[2]").await.unwrap();
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    open(&gate);
+    assert_eq!(texts(clients).await[1..], ["{\"predictions\":[1.0]}"]);
+    world
+        .activity(1, |a| (a.arrivals, a.refused, a.succeeded) == (3, 1, 2))
+        .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_merged_goes_as_it_came() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::echo).await;
+    let busy = predict(&world, "[1]");
+    replica.seen.until_busy(1).await;
+    let v2 = "/v2/models/digits/infer";
+    let requests = [
+        (
+            post(HOST, "/v1/models/digits:predict", "{\"instances\":"),
+            "{\"instances\":",
+        ),
+        (post(HOST, v2, "{\"inputs\":[]}"), "{\"inputs\":[]}"),
+        (post(HOST, "/v2/models/digits/generate", "{}"), "{}"),
+        (
+            with(post(HOST, v2, "packed"), "content-encoding", "gzip"),
+            "packed",
+        ),
+    ];
+    let others: Vec<_> = requests
+        .into_iter()
+        .map(|(request, body)| (tokio::spawn(once(world.address(), request)), body))
+        .collect();
+    // None of them waits for the first.
+    replica.seen.until_busy(4).await;
+    open(&gate);
+    for (other, body) in others {
+        assert_eq!(other.await.unwrap().text(), body);
+    }
+    busy.await.unwrap();
+}
+
+#[tokio::test]
+async fn batches_are_counted() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let mut registry = prometheus_client::registry::Registry::default();
+    world.gateways[0].gateway.register(&mut registry);
+    let replica = replica(&world, "a", &gate, model::lenient).await;
+    let clients = gathered(&world, &replica, &["[1]", "[2]", "[3]"]).await;
+    open(&gate);
+    texts(clients).await;
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for line in [
+        "weir_gateway_batches_total 1\n",
+        "weir_gateway_batched_requests_total 3\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    until("all batches to end", || replica.requests() == 2).await;
+}
