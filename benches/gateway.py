@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Measures Weir's gateway beside nginx and haproxy as plain proxies of the same upstream.
+
+    benches/gateway.py                                                          all of it; what `make bench-gateway` runs
+    benches/gateway.py --kinds closed --rows http-1k,grpc-64k --rounds 3        some rows, to the terminal
+    benches/gateway.py --kinds closed --weir PATH/weir                          another build
+
+Proxies run on core 0, one of them loaded at a time, the load generator and the upstream on core 1. All proxies
+are up together, and each round of a row goes through all of them. Answers are compared with the end of the
+request that they answer.
+
+Writes benches/results/gateway.json and its table in docs/performance.md when all is measured; else only prints.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from harness import gateway, gateway_report, proxies, report
+from harness.paths import BENCH, GATEWAY_RESULTS, PAGE, ROOT, TARGET
+from harness.record import machine, output, written
+
+KINDS = ["closed", "open", "memory"]
+SERVERS = [*proxies.PROXIES, "direct"]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def listed(text: str) -> list:
+        return text.split(",")
+
+    release = TARGET / "release"
+    parser.add_argument("--kinds", type=listed, default=KINDS, metavar=",".join(KINDS), help="open needs closed and direct")
+    parser.add_argument("--rows", type=listed, default=gateway.ROWS, metavar=",".join(gateway.ROWS))
+    parser.add_argument("--servers", type=listed, default=SERVERS, metavar=",".join(SERVERS))
+    parser.add_argument("--rounds", type=int, default=7, help="how often each point is measured")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each time")
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--weir", type=Path, default=release / "weir", help="the program weir")
+    parser.add_argument("--load", type=Path, default=release / "load", help="the load generator")
+    parser.add_argument("--upstream", type=Path, default=release / "upstream", help="the server behind the proxies")
+    return parser.parse_args()
+
+
+def require(plan: gateway.Plan) -> None:
+    for path in (plan.weir, plan.load, plan.upstream):
+        if not path.exists():
+            raise SystemExit(f"{path} is missing: run make bench-gateway")
+    if len(os.sched_getaffinity(0)) < 2:
+        raise SystemExit("measuring takes two cores: one for the proxy, one for the client")
+
+
+def versions(plan: gateway.Plan) -> dict:
+    return {
+        "weir": output(str(plan.weir), "--version").split()[-1],
+        "commit": output("git", "rev-parse", "--short", "HEAD"),
+        "nginx": output(proxies.program("nginx"), "-v").rpartition("/")[2],
+        "haproxy": output(proxies.program("haproxy"), "-v").split()[2],
+        "rustc": output("rustc", "--version"),
+    }
+
+
+def main() -> None:
+    given = arguments()
+    plan = gateway.Plan(**vars(given), folder=BENCH / "gateway")
+    require(plan)
+    started, load_before = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), os.getloadavg()[0]
+    closed, open_ = gateway.loads(plan) if "closed" in plan.kinds else ([], [])
+    memory = gateway.memory(plan) if "memory" in plan.kinds else []
+    if (plan.kinds, plan.rows, plan.servers) != (KINDS, gateway.ROWS, SERVERS):
+        return
+    known = versions(plan)
+    run = {"command": " ".join(["benches/gateway.py", *sys.argv[1:]]), "started": started, "load_before": load_before,
+           "commit": known["commit"], "rounds": plan.rounds, "seconds": plan.seconds, "connections": plan.connections}
+    result = {"run": run, "machine": machine(), "versions": known, "closed": closed, "open": open_, "memory": memory}
+    GATEWAY_RESULTS.write_text(written(result))
+    report.insert(PAGE, gateway_report.markdown(result), gateway_report.BEGIN)
+    print(f"wrote {GATEWAY_RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
