@@ -9,10 +9,12 @@ Proxies run on core 0, one of them loaded at a time, the load generator and the 
 are up together, and each round of a row goes through all of them. Answers are compared with the end of the
 request that they answer.
 
-Writes benches/results/gateway.json and its table in docs/performance.md when all is measured; else only prints.
+Writes benches/results/gateway.json and its tables in docs/performance.md when all servers are measured, with --add keeping
+what is there of other rows, to measure in portions; else only prints.
 """
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -39,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="how often each point is measured")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each time")
     parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--add", action="store_true", help="keep what is there of other rows, to measure in portions")
     parser.add_argument("--weir", type=Path, default=release / "weir", help="the program weir")
     parser.add_argument("--load", type=Path, default=release / "load", help="the load generator")
     parser.add_argument("--upstream", type=Path, default=release / "upstream", help="the server behind the proxies")
@@ -63,19 +66,33 @@ def versions(plan: gateway.Plan) -> dict:
     }
 
 
+def together(before: dict, now: dict) -> dict:
+    """What was measured now, and before of what was not."""
+    result = {**now, "runs": before["runs"] + now["runs"], "memory": now["memory"] or before["memory"]}
+    for kind in ("closed", "open"):
+        again = {point["row"] for point in now[kind]}
+        points = [point for point in before[kind] if point["row"] not in again] + now[kind]
+        result[kind] = sorted(points, key=lambda point: gateway.ROWS.index(point["row"]))
+    return result
+
+
 def main() -> None:
     given = arguments()
-    plan = gateway.Plan(**vars(given), folder=BENCH / "gateway")
+    settings = {name: value for name, value in vars(given).items() if name in gateway.Plan._fields}
+    plan = gateway.Plan(**settings, folder=BENCH / "gateway")
     require(plan)
     started, load_before = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), os.getloadavg()[0]
     closed, open_ = gateway.loads(plan) if "closed" in plan.kinds else ([], [])
     memory = gateway.memory(plan) if "memory" in plan.kinds else []
-    if (plan.kinds, plan.rows, plan.servers) != (KINDS, gateway.ROWS, SERVERS):
+    is_part = (plan.kinds, plan.rows) != (KINDS, gateway.ROWS)
+    if plan.servers != SERVERS or (is_part and not given.add):
         return
     known = versions(plan)
     run = {"command": " ".join(["benches/gateway.py", *sys.argv[1:]]), "started": started, "load_before": load_before,
            "commit": known["commit"], "rounds": plan.rounds, "seconds": plan.seconds, "connections": plan.connections}
-    result = {"run": run, "machine": machine(), "versions": known, "closed": closed, "open": open_, "memory": memory}
+    result = {"runs": [run], "machine": machine(), "versions": known, "closed": closed, "open": open_, "memory": memory}
+    if given.add and GATEWAY_RESULTS.exists():
+        result = together(json.loads(GATEWAY_RESULTS.read_text()), result)
     GATEWAY_RESULTS.write_text(written(result))
     report.insert(PAGE, gateway_report.markdown(result), gateway_report.BEGIN)
     print(f"wrote {GATEWAY_RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")

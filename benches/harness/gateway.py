@@ -25,18 +25,24 @@ SERVICES = 1000
 IDLE_CONNECTIONS = 1000
 # Long enough for what happens once a second, such as reports, to have happened.
 SETTLE = 5.0
+# A new service starts once, to show that it can, and then falls asleep: they are declared so many each second...
+SERVICES_PER_S = 25
+# ...and so long may it take until the last of them sleeps.
+ASLEEP_WITHIN = 300.0
 
 SLEEPER = """---
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata:
   name: sleeper-{number}
+  annotations:
+    autoscaling.knative.dev/window: 6s
 spec:
   predictor:
     minReplicas: 0
     containers:
       - name: kserve-container
-        command: ["false", "$(PORT)"]
+        command: [{upstream}, --http-port, $(PORT), --grpc-port, $(GRPC_PORT)]
 """
 
 
@@ -130,16 +136,37 @@ def memory(plan: Plan) -> list:
     rounds = []
     for _ in range(plan.rounds):
         folder = proxies.fresh(plan.folder / "memory")
-        (folder / "services.yaml").write_text("".join(SLEEPER.format(number=number) for number in range(SERVICES)))
-        with proxies.weir(plan.weir, folder, folder / "services.yaml") as proxy:
-            services = settled(proxy)
+        services = folder / "services"
+        services.mkdir()
+        declare(plan, services, 0)
+        # Whoever starts a thousand processes gets both cores.
+        with proxies.weir(plan.weir, folder, services, proxies.BOTH_CORES) as proxy:
+            for first in range(SERVICES_PER_S, SERVICES, SERVICES_PER_S):
+                time.sleep(1.0)
+                declare(plan, services, first)
+            wait_asleep(proxy)
+            alone = settled(proxy)
             connections = [idle_connection(proxy.http) for _ in range(IDLE_CONNECTIONS)]
-            rounds.append({"services": services, "connections": settled(proxy)})
+            rounds.append({"services": alone, "connections": settled(proxy)})
             for connection in connections:
                 connection.close()
     say(f"memory: with {SERVICES} services {middle({'rounds': rounds}, 'services'):.1f} MiB, "
         f"and {IDLE_CONNECTIONS} connections {middle({'rounds': rounds}, 'connections'):.1f} MiB")
     return [{"server": "weir", "rounds": rounds}]
+
+
+def declare(plan: Plan, folder: Path, first: int) -> None:
+    numbers = range(first, first + SERVICES_PER_S)
+    texts = [SLEEPER.format(number=number, upstream=plan.upstream) for number in numbers]
+    (folder / f"{first}.yaml").write_text("".join(texts))
+
+
+def wait_asleep(proxy: proxies.Proxy) -> None:
+    begun = time.monotonic()
+    while proxies.children(proxy.pid):
+        if time.monotonic() - begun > ASLEEP_WITHIN:
+            raise SystemExit(f"services still run after {ASLEEP_WITHIN:.0f} s")
+        time.sleep(0.5)
 
 
 def settled(proxy: proxies.Proxy) -> float:

@@ -9,7 +9,7 @@ from .rows import middle, values
 BEGIN = "<!-- measured: written by benches/gateway.py -->"
 
 TITLES = {"1k": "1 KiB", "64k": "64 KiB", "1m": "1 MiB", "http": "HTTP/1.1", "grpc": "gRPC"}
-PEERS = ("nginx", "haproxy")
+PEERS = ("nginx", "haproxy", "haproxy-64k")
 # The most of the better peer's processor time per request that Weir may use.
 CPU_RATIOS = {"http-1k": 1.3, "http-64k": 1.1, "http-1m": 1.1, "grpc-1k": 1.2, "grpc-64k": 1.2, "grpc-1m": 1.2}
 MOST_ADDED_US = 150.0
@@ -27,11 +27,11 @@ def title(row: str) -> str:
 
 
 def setup(result: dict) -> str:
-    run, versions, machine = result["run"], result["versions"], result["machine"]
+    versions, machine = result["versions"], result["machine"]
     busy = sorted(middle(point, "other_cores_busy") - behind(result, point) for point in result["closed"])
     return "\n\n".join([
-        f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
-        f"{run['rounds']} interleaved rounds of {run['seconds']:g} s, {run['connections']} connections.",
+        *(f"`{run['command']}`, {run['started']}, commit {run['commit']}, load average before: {run['load_before']:.1f}. "
+          f"{run['rounds']} interleaved rounds of {run['seconds']:g} s, {run['connections']} connections." for run in result["runs"]),
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}.",
         f"weir {versions['weir']}, nginx {versions['nginx']}, haproxy {versions['haproxy']}, {versions['rustc']}.",
         "Numbers are medians, in brackets the smallest and largest round.",
@@ -62,7 +62,7 @@ def verdict(is_met: bool) -> str:
 
 def targets(result: dict) -> str:
     lines = [cpu(result, row) for row in rows_of(result)] + [added(result, row) for row in rows_of(result)]
-    lines.append(memory(result))
+    lines += memory(result)
     return "### Gateway: targets\n\n" + table(["work", "weir", "against", "ratio or difference", "target", "met"], lines)
 
 
@@ -97,11 +97,13 @@ def added(result: dict, row: str) -> list:
 
 
 def memory(result: dict) -> list:
+    if not result["memory"]:
+        return []
     (point,) = result["memory"]
     with_connections = middle(point, "connections")
-    return [f"RSS, {SERVICES} services and {IDLE_CONNECTIONS} idle connections, MiB", spread(point, "connections"),
-            f"services alone: {number(middle(point, 'services'))}", "–", f"< {MOST_MEMORY_MIB:.0f}",
-            verdict(with_connections < MOST_MEMORY_MIB)]
+    return [[f"RSS, {SERVICES} services and {IDLE_CONNECTIONS} idle connections, MiB", spread(point, "connections"),
+             f"services alone: {number(middle(point, 'services'))}", "–", f"< {MOST_MEMORY_MIB:.0f}",
+             verdict(with_connections < MOST_MEMORY_MIB)]]
 
 
 def loads(result: dict) -> str:

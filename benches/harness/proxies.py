@@ -15,8 +15,9 @@ from .servers import CLIENT_CORE, READY_WITHIN, SERVER_CORE, free_ports
 
 # The service, and so the model's name in the requests.
 MODEL = "upstream"
-PROXIES = ("weir", "nginx", "haproxy")
+PROXIES = ("weir", "nginx", "haproxy", "haproxy-64k")
 LOOK_EVERY = 0.05
+BOTH_CORES = f"{SERVER_CORE},{CLIENT_CORE}"
 
 # The upstream is Weir's own replica, so that nobody but Weir has to know how to run it; the others are
 # told its ports.
@@ -89,10 +90,13 @@ http {{
 }}
 """
 
+# Its default buffers serve small requests best, larger ones large requests: both are measured.
+HAPROXY_BUFFERS = {"haproxy": 16 << 10, "haproxy-64k": 64 << 10}
 HAPROXY = """
 global
     nbthread 1
     maxconn 4096
+    tune.bufsize {buffer}
     tune.h2.initial-window-size 1048576
 defaults
     mode http
@@ -127,9 +131,9 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def started(command: list, log: Path):
+def started(command: list, log: Path, cores: str = str(SERVER_CORE)):
     """A process on the servers' core, ended with the block."""
-    pinned = ["taskset", "-c", str(SERVER_CORE), *command]
+    pinned = ["taskset", "-c", cores, *command]
     with log.open("wb") as output:
         process = subprocess.Popen(pinned, stdout=output, stderr=output)
     try:
@@ -161,13 +165,13 @@ def wait_ready(name: str, port: int, process, log: Path) -> None:
 
 
 @contextlib.contextmanager
-def weir(program: Path, folder: Path, services: Path):
-    """Weir with the services of that file."""
+def weir(program: Path, folder: Path, services: Path, cores: str = str(SERVER_CORE)):
+    """Weir with the services of that file or folder."""
     port, admin = free_ports(2)
     log = folder / "weir.log"
     up = [str(program), "up", "-f", str(services), "--port", str(port), "--admin-port", str(admin),
           "--state-dir", str(folder / "state")]
-    with started(up, log) as process:
+    with started(up, log, cores) as process:
         wait_ready("weir", port, process, log)
         yield Proxy("weir", process.pid, port, port)
 
@@ -195,14 +199,15 @@ def nginx(folder: Path, settings: dict):
 
 
 @contextlib.contextmanager
-def haproxy(folder: Path, settings: dict):
+def haproxy(name: str, folder: Path, settings: dict):
     http, grpc = free_ports(2)
-    path = folder / "haproxy.cfg"
-    path.write_text(HAPROXY.format(http=http, grpc=grpc, **settings))
-    log = folder / "haproxy.log"
+    buffer = HAPROXY_BUFFERS[name]
+    path = folder / f"haproxy-{buffer}.cfg"
+    path.write_text(HAPROXY.format(http=http, grpc=grpc, buffer=buffer, **settings))
+    log = path.with_suffix(".log")
     with started([program("haproxy"), "-db", "-f", str(path)], log) as process:
-        wait_ready("haproxy", http, process, log)
-        yield Proxy("haproxy", process.pid, http, grpc)
+        wait_ready(name, http, process, log)
+        yield Proxy(name, process.pid, http, grpc)
 
 
 def program(name: str) -> str:
@@ -231,7 +236,8 @@ def all_of(names: list, weir_program: Path, upstream: Path, folder: Path):
         running = {"weir": stack.enter_context(weir(weir_program, folder, folder / "service.yaml"))}
         (replica,) = children(running["weir"].pid)
         running["direct"] = Proxy("direct", replica, upstream_http, upstream_grpc)
-        for name, start in (("nginx", nginx), ("haproxy", haproxy)):
-            if name in names:
-                running[name] = stack.enter_context(start(folder, settings))
+        if "nginx" in names:
+            running["nginx"] = stack.enter_context(nginx(folder, settings))
+        for name in HAPROXY_BUFFERS.keys() & set(names):
+            running[name] = stack.enter_context(haproxy(name, folder, settings))
         yield {name: running[name] for name in names}

@@ -40,7 +40,10 @@ pub(crate) async fn converse(mut stream: TcpStream) -> anyhow::Result<()> {
         let mut left = head.body - begun.len();
         while left > 0 {
             buffer.clear();
-            ensure!(stream.read_buf(&mut buffer).await? > 0, "a request broke off");
+            ensure!(
+                stream.read_buf(&mut buffer).await? > 0,
+                "a request broke off"
+            );
             ensure!(buffer.len() <= left, "bytes follow the request");
             left -= buffer.len();
             tail.push(&buffer);
