@@ -66,6 +66,12 @@ def versions(plan: gateway.Plan) -> dict:
     }
 
 
+def command() -> str:
+    """What was asked for; where this machine keeps its programs is nobody else's business."""
+    given = [word for pair in zip(sys.argv, sys.argv[1:]) if not {*pair} & {"--weir", "--load", "--upstream"} for word in pair[1:]]
+    return " ".join(["benches/gateway.py", *given])
+
+
 def together(before: dict, now: dict) -> dict:
     """What was measured now, and before of what was not."""
     result = {**now, "runs": before["runs"] + now["runs"], "memory": now["memory"] or before["memory"]}
@@ -88,7 +94,7 @@ def main() -> None:
     if plan.servers != SERVERS or (is_part and not given.add):
         return
     known = versions(plan)
-    run = {"command": " ".join(["benches/gateway.py", *sys.argv[1:]]), "started": started, "load_before": load_before,
+    run = {"command": command(), "started": started, "load_before": load_before,
            "commit": known["commit"], "rounds": plan.rounds, "seconds": plan.seconds, "connections": plan.connections}
     result = {"runs": [run], "machine": machine(), "versions": known, "closed": closed, "open": open_, "memory": memory}
     if given.add and GATEWAY_RESULTS.exists():
