@@ -10,7 +10,7 @@ TORCH = -p weir-runtime-torch
 DENY_VERSION = 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build up test test-unit test-platform lint generate examples bench bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build up test test-unit test-platform lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -62,6 +62,10 @@ examples: prerequisites ## Make the model of examples/minilm (downloads all of P
 bench: build ## Measure the runtime beside its peers, about three hours; writes benches/results/.
 	$(CARGO) build --release -p weir-benches
 	$(PYTHON) benches/run.py
+
+bench-gateway: prerequisites ## Measure the gateway beside nginx and haproxy, half an hour; writes benches/results/.
+	$(CARGO) build --release -p weir-cli -p weir-benches
+	$(PYTHON) benches/gateway.py
 
 bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
 	@PYTHON=$(PYTHON) benches/peers/install.sh

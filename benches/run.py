@@ -15,8 +15,6 @@ only the JSON, and the tables to the terminal.
 import argparse
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import NamedTuple
 
 from harness import report, rows, servers
 from harness.paths import BENCH, LOAD, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TRITON, WEIR
+from harness.record import machine, output, written
 
 PROTOCOLS = ["http-binary", "http-json", "grpc"]
 ROWS = ["raw", "load", "open", "start"]
@@ -91,27 +90,7 @@ def require() -> None:
         raise SystemExit("measuring takes two cores: one for the server, one for the client")
 
 
-def first_line(path: str, start: str) -> str:
-    for text in Path(path).read_text().splitlines():
-        if text.startswith(start):
-            return text.split(":", 1)[1].strip()
-    return "unknown"
-
-
-def machine() -> dict:
-    return {
-        "processor": first_line("/proc/cpuinfo", "model name"),
-        "cores": os.cpu_count(),
-        "memory": first_line("/proc/meminfo", "MemTotal"),
-        "kernel": platform.release(),
-    }
-
-
 def versions() -> dict:
-    def output(*command: str) -> str:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.stdout.strip()
-
     stamp = json.loads((ROOT / ".libtorch" / "stamp.json").read_text())
     return {
         "weir-runtime": output(str(WEIR), "--version").split()[-1],
@@ -120,25 +99,6 @@ def versions() -> dict:
         "libtorch": next(name.partition("==")[2] for name in stamp["wheels"] if name.startswith("torch==")),
         "rustc": output("rustc", "--version"),
     }
-
-
-def written(result: dict) -> str:
-    """JSON with a line for each point, numbers to five digits."""
-
-    def short(value):
-        if isinstance(value, float):
-            return float(f"{value:.5g}")
-        if isinstance(value, dict):
-            return {key: short(each) for key, each in value.items()}
-        return [short(each) for each in value] if isinstance(value, list) else value
-
-    def member(key: str, value) -> str:
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            lines = ",\n  ".join(json.dumps(short(point)) for point in value)
-            return f'"{key}": [\n  {lines}\n ]'
-        return f'"{key}": {json.dumps(short(value))}'
-
-    return "{\n " + ",\n ".join(member(*item) for item in result.items()) + "\n}\n"
 
 
 def measure(what: Plan) -> dict:

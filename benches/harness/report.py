@@ -21,12 +21,12 @@ def markdown(result: dict) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def insert(page: Path, text: str) -> None:
-    """Puts the text between the page's markers."""
+def insert(page: Path, text: str, begin: str = BEGIN) -> None:
+    """Puts the text between the markers of its part of the page."""
     old = page.read_text()
-    before, _, rest = old.partition(BEGIN)
+    before, _, rest = old.partition(begin)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    page.write_text(f"{before}{begin}\n{text}\n{END}{after}")
 
 
 def table(head: list, lines: list) -> str:

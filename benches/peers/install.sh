@@ -53,3 +53,9 @@ if stale benches/peers/raw_loop.cc "$OUT/raw_loop"; then
     compile ignore-in-shared-libs benches/peers/raw_loop.cc -o "$OUT/raw_loop"
 fi
 echo "in place: $TRITON, $BACKEND, $OUT/raw_loop"
+
+# The gateway's peers are packages of the system; Debian puts them where only root's shell looks.
+for name in nginx haproxy; do
+    PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
+        echo "for make bench-gateway, install $name. On Debian and Ubuntu: apt-get install $name"
+done

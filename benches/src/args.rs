@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Open loop: how far apart they are
     #[arg(long, value_enum, default_value = "poisson")]
     pub(crate) arrivals: Arrivals,
+    /// Open loop: how the next moment is waited for
+    #[arg(long, value_enum, default_value = "poll")]
+    pub(crate) wait: Wait,
     /// Open loop: what Poisson arrivals are drawn from
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -87,6 +90,15 @@ pub(crate) enum Arrivals {
     Poisson,
     /// Equal gaps
     Uniform,
+}
+
+/// How an open loop waits until it may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wait {
+    /// Exactly; takes all of the core
+    Poll,
+    /// By a timer, tens of microseconds late; for who shares the core
+    Timer,
 }
 
 impl Args {

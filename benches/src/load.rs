@@ -8,7 +8,8 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use crate::args::Args;
+use crate::args::{Args, Wait};
+use crate::clock::Alarm;
 use crate::connection::Connection;
 use crate::expectation::Expectation;
 use crate::report::{Report, Sample};
@@ -30,7 +31,7 @@ struct Shared {
     expectation: Expectation,
     tally: RefCell<Tally>,
     /// In an open loop; held by the one connection that waits for the next moment.
-    schedule: Option<Mutex<Schedule>>,
+    schedule: Option<Mutex<(Schedule, Alarm)>>,
 }
 
 /// Runs what the arguments say.
@@ -54,11 +55,18 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Report> {
         request,
         expectation,
         tally: RefCell::new(Tally::new(start + warm_up, duration)?),
-        schedule: args
-            .rate
-            .map(|rate| Mutex::new(Schedule::new(start, rate, args.arrivals, args.seed))),
+        schedule: args.rate.map(|rate| open(args, start, rate)).transpose()?,
     });
     measure(args, &shared, connections).await
+}
+
+fn open(args: &Args, start: Instant, rate: f64) -> anyhow::Result<Mutex<(Schedule, Alarm)>> {
+    let alarm = match args.wait {
+        Wait::Poll => Alarm::Poll,
+        Wait::Timer => Alarm::timer()?,
+    };
+    let schedule = Schedule::new(start, rate, args.arrivals, args.seed);
+    Ok(Mutex::new((schedule, alarm)))
 }
 
 async fn first_answer(
@@ -113,32 +121,36 @@ async fn finish(shared: &Shared, tasks: Vec<tokio::task::JoinHandle<()>>) {
 
 /// One connection's requests until the window ends, or one of them breaks it.
 async fn work(shared: Rc<Shared>, mut connection: Connection) {
-    let end = shared.tally.borrow().window.1;
-    loop {
-        let intended = shared.turn().await;
-        if intended >= end {
-            return;
-        }
-        if let Err(error) = shared.once(&mut connection, intended).await {
-            shared.tally.borrow_mut().failed(&error);
-            return;
-        }
+    if let Err(error) = shared.ask_on(&mut connection).await {
+        shared.tally.borrow_mut().failed(&error);
     }
 }
 
 impl Shared {
+    /// Asks until the window ends.
+    async fn ask_on(&self, connection: &mut Connection) -> anyhow::Result<()> {
+        let end = self.tally.borrow().window.1;
+        loop {
+            let intended = self.turn().await?;
+            if intended >= end {
+                return Ok(());
+            }
+            self.once(connection, intended).await?;
+        }
+    }
+
     /// Waits until this connection may send, and returns when it was meant to.
-    async fn turn(&self) -> Instant {
+    async fn turn(&self) -> anyhow::Result<Instant> {
         let Some(schedule) = &self.schedule else {
-            return clock::now();
+            return Ok(clock::now());
         };
-        let mut schedule = schedule.lock().await;
+        let (schedule, alarm) = &mut *schedule.lock().await;
         let at = schedule.take();
         // Past the end nothing is sent, so there is nothing to wait for.
         if at < self.tally.borrow().window.1 {
-            clock::until(at).await;
+            alarm.until(at).await?;
         }
-        at
+        Ok(at)
     }
 
     /// Asks once and checks the answer.

@@ -1,0 +1,94 @@
+//! HTTP/1.1 as far as proxies speak it to a server they know: bodies with a content length, one
+//! request after the other.
+
+use anyhow::{Context, bail, ensure};
+use memchr::memmem::Finder;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::tail::{SIZE, Tail};
+
+/// Bytes read at once: as much as a loopback socket tends to hold.
+const BUFFER: usize = 256 << 10;
+
+/// The capacity is for Weir: as many requests at once as are sent. Others pass over it.
+const READY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nweir-capacity: 1024\r\n\r\n";
+
+/// What a request's head says.
+struct Head {
+    length: usize,
+    body: usize,
+    is_get: bool,
+}
+
+/// Answers requests until the other side hangs up.
+pub(crate) async fn converse(mut stream: TcpStream) -> anyhow::Result<()> {
+    let mut buffer = Vec::with_capacity(BUFFER);
+    let head_end = Finder::new(b"\r\n\r\n");
+    let mut answer = answer_head();
+    let split = answer.len();
+    let mut tail = Tail::new();
+    loop {
+        let head = match head_end.find(&buffer) {
+            Some(end) => read_head(&buffer[..end + 4])?,
+            None if stream.read_buf(&mut buffer).await? == 0 => return Ok(()),
+            None => continue,
+        };
+        let begun = &buffer[head.length..];
+        ensure!(begun.len() <= head.body, "bytes follow the request");
+        tail.push(begun);
+        let mut left = head.body - begun.len();
+        while left > 0 {
+            buffer.clear();
+            ensure!(
+                stream.read_buf(&mut buffer).await? > 0,
+                "a request broke off"
+            );
+            ensure!(buffer.len() <= left, "bytes follow the request");
+            left -= buffer.len();
+            tail.push(&buffer);
+        }
+        buffer.clear();
+        if head.is_get {
+            stream.write_all(READY).await?;
+            continue;
+        }
+        answer.truncate(split);
+        answer.extend_from_slice(tail.bytes());
+        stream.write_all(&answer).await?;
+    }
+}
+
+fn answer_head() -> Vec<u8> {
+    let json = format!(
+        "{{\"model_name\":\"upstream\",\"outputs\":[{{\"name\":\"OUTPUT0\",\"datatype\":\"FP32\",\
+         \"shape\":[1,{}],\"parameters\":{{\"binary_data_size\":{SIZE}}}}}]}}",
+        SIZE / 4
+    );
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\n\
+         inference-header-content-length: {}\r\ncontent-length: {}\r\n\r\n{json}",
+        json.len(),
+        json.len() + SIZE
+    );
+    head.into_bytes()
+}
+
+/// Reads the head, both of its line ends included.
+fn read_head(head: &[u8]) -> anyhow::Result<Head> {
+    let text = std::str::from_utf8(head).context("the head of the request is not text")?;
+    let mut body = 0;
+    for line in text.split("\r\n").skip(1) {
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        if name.eq_ignore_ascii_case("content-length") {
+            body = value.trim().parse()?;
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            bail!("a body without a length");
+        }
+    }
+    Ok(Head {
+        length: head.len(),
+        body,
+        is_get: head.starts_with(b"GET "),
+    })
+}

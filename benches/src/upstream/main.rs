@@ -1,0 +1,83 @@
+//! The server that all measured proxies stand before: it does as little as a server can.
+//!
+//! ```text
+//!   HTTP/1.1 ──► http1 ─┐  request read to its end, its last bytes kept
+//!   h2c ───────► http2 ─┴─► answer: a V2 response whose output is those bytes
+//! ```
+//!
+//! An answer so proves that the end of its own request arrived, and costs no more than a constant one.
+
+mod http1;
+mod http2;
+mod tail;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Answers every V2 inference with the last kilobyte of its request, as OUTPUT0, FP32, [1, 256].
+///
+/// GET is answered with 200 and nothing, so readiness probes are content. Ends when it is killed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "upstream",
+    after_help = "Example:\n  taskset -c 1 upstream --http-port 9000 --grpc-port 9001"
+)]
+struct Args {
+    /// Port for HTTP/1.1 with keep-alive
+    #[arg(long)]
+    http_port: u16,
+    /// Port for gRPC, HTTP/2 without TLS
+    #[arg(long)]
+    grpc_port: u16,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("upstream: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .context("cannot start")?;
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, async {
+        let plain = bind(args.http_port).await?;
+        let grpc = bind(args.grpc_port).await?;
+        loop {
+            // Who breaks a connection off learns nothing by our saying so.
+            tokio::select! {
+                stream = accept(&plain) => {
+                    let conversation = http1::converse(stream?);
+                    tokio::task::spawn_local(async { drop(conversation.await) });
+                }
+                stream = accept(&grpc) => {
+                    let conversation = http2::converse(stream?);
+                    tokio::task::spawn_local(async { drop(conversation.await) });
+                }
+            }
+        }
+    })
+}
+
+async fn bind(port: u16) -> anyhow::Result<TcpListener> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("cannot listen on {address}"))
+}
+
+async fn accept(listener: &TcpListener) -> anyhow::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

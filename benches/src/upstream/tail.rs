@@ -1,0 +1,26 @@
+//! The end of a request.
+
+/// Bytes that are answered: 256 numbers of FP32.
+pub(crate) const SIZE: usize = 1024;
+
+/// The last bytes of a body that comes in pieces; zeros before there are enough.
+pub(crate) struct Tail(Vec<u8>);
+
+impl Tail {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; SIZE])
+    }
+
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        if let Some(end) = piece.last_chunk::<SIZE>() {
+            self.0.copy_from_slice(end);
+        } else {
+            self.0.drain(..piece.len());
+            self.0.extend_from_slice(piece);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
