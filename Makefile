@@ -19,11 +19,12 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py
 
-build: prerequisites libtorch ## Build target/release/weir-runtime.
-	$(CARGO) build --release $(TORCH)
+# At once, so that what both programs use is compiled once.
+build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.
+	$(CARGO) build --release -p weir-cli $(TORCH)
 
 up: build ## Serve examples/digits on port 8080.
-	@scripts/up.sh
+	@target/release/weir up -f examples/digits
 
 test: lint test-unit test-platform ## Everything that needs no GPU. CI runs this.
 
@@ -47,7 +48,7 @@ lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps $(TORCH)
 
 generate: prerequisites ## Rewrite the generated pages of docs/ and crds/yaml/.
-	UPDATE=1 $(CARGO) test --quiet -p weir-runtime --test docs
+	UPDATE=1 $(CARGO) test --quiet -p weir-cli --bin weir docs::
 	UPDATE=1 $(CARGO) test --quiet -p weir-crds --test definitions --test samples
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.
