@@ -9,6 +9,8 @@
 mod args;
 mod board;
 mod client;
+#[cfg(test)]
+mod docs;
 mod error;
 mod exit;
 mod infer;
