@@ -117,6 +117,9 @@ pub enum GatewayError {
         /// What it should be.
         expected: &'static str,
     },
+    /// A path of ours, and another method than its own.
+    #[error("Method Not Allowed")]
+    MethodNotAllowed,
     /// A call that only one runtime can answer, sent to no service.
     #[error("{0} is for one runtime: send it to a service, by its host or path")]
     OneRuntime(String),
@@ -134,6 +137,7 @@ impl Coded for GatewayError {
             | Self::Lost { .. }
             | Self::NotOwner(_) => Code::Unavailable,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
+            Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::OneRuntime(_) => Code::Unimplemented,
         }
     }
