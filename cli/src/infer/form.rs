@@ -1,5 +1,7 @@
 //! How a model takes a picture, found out from its metadata.
 
+use std::num::{NonZeroU32, TryFromIntError};
+
 use super::signature::{Signature, Tensor};
 
 /// How an input takes a picture.
@@ -74,21 +76,26 @@ impl Form {
                  in the order CHW or HWC, alone or in a batch"
             )
         };
-        let (rank, sizes) = match *input.shape {
-            [-1 | 1, a, b, c] => (Rank::BatchOfOne, [a, b, c]),
-            [a, b, c] => (Rank::Picture, [a, b, c]),
-            _ => return Err(fault()),
-        };
+        let (rank, sizes) = dimensions(&input.shape).ok_or_else(fault)?;
         let (order, channels, [height, width]) = layout(sizes).ok_or_else(fault)?;
         Ok(Self {
             name: input.name.clone(),
             element,
             order,
             channels,
-            height: size(height).ok_or_else(fault)?,
-            width: size(width).ok_or_else(fault)?,
+            height: size(height).map_err(|_| fault())?,
+            width: size(width).map_err(|_| fault())?,
             rank,
         })
+    }
+}
+
+/// The dimensions of one picture.
+fn dimensions(shape: &[i64]) -> Option<(Rank, [i64; 3])> {
+    match *shape {
+        [-1 | 1, a, b, c] => Some((Rank::BatchOfOne, [a, b, c])),
+        [a, b, c] => Some((Rank::Picture, [a, b, c])),
+        _ => None,
     }
 }
 
@@ -102,11 +109,11 @@ fn layout(sizes: [i64; 3]) -> Option<(Order, Channels, [i64; 2])> {
     }
 }
 
-/// Pixels, or any number of them; `None` for what is no size.
-fn size(size: i64) -> Option<Option<u32>> {
+/// Pixels, at least one; none where any number will do.
+fn size(size: i64) -> Result<Option<u32>, TryFromIntError> {
     match size {
-        -1 => Some(None),
-        size => u32::try_from(size).ok().filter(|size| *size > 0).map(Some),
+        -1 => Ok(None),
+        size => Ok(Some(NonZeroU32::try_from(u32::try_from(size)?)?.get())),
     }
 }
 

@@ -52,25 +52,15 @@ pub(super) fn tensor(image: &DynamicImage, form: &Form, range: Range) -> Result<
     let (width, height) = size(image, form);
     let samples = samples(image, form.channels, (width, height));
     let channels = form.channels.count();
-    let (width, height) = (width as usize, height as usize);
     let mut data = Vec::new();
-    let mut push = |channel: usize, sample: f32| {
+    in_order(form.order, channels, &samples, |channel, sample| {
         let (mean, deviation) = scales[channel];
         encode(form.element, (sample - mean) / deviation, &mut data);
-    };
+    });
+    let (width, height) = (width as usize, height as usize);
     let mut shape = match form.order {
-        Order::Planes => {
-            for channel in 0..channels {
-                let plane = samples.iter().skip(channel).step_by(channels);
-                plane.for_each(|sample| push(channel, *sample));
-            }
-            vec![channels, height, width]
-        }
-        Order::Pixels => {
-            let each = samples.iter().enumerate();
-            each.for_each(|(i, sample)| push(i % channels, *sample));
-            vec![height, width, channels]
-        }
+        Order::Planes => vec![channels, height, width],
+        Order::Pixels => vec![height, width, channels],
     };
     match form.rank {
         Rank::Picture => {}
@@ -81,6 +71,22 @@ pub(super) fn tensor(image: &DynamicImage, form: &Form, range: Range) -> Result<
         shape,
         data,
     })
+}
+
+/// Hands over each sample with its channel; `samples` are pixel by pixel.
+fn in_order(order: Order, channels: usize, samples: &[f32], mut each: impl FnMut(usize, f32)) {
+    match order {
+        Order::Planes => {
+            for channel in 0..channels {
+                let plane = samples.iter().skip(channel).step_by(channels);
+                plane.for_each(|sample| each(channel, *sample));
+            }
+        }
+        Order::Pixels => {
+            let numbered = samples.iter().enumerate();
+            numbered.for_each(|(i, sample)| each(i % channels, *sample));
+        }
+    }
 }
 
 /// The range that models of this type usually take.
