@@ -32,11 +32,12 @@ test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
 	$(CARGO) test --quiet
 	$(CARGO) test --quiet $(TORCH)
 
-test-platform: build clients ## Real processes, and real clients against the real binary.
+test-platform: build clients ## Real processes, and real clients against the real programs.
 	$(CARGO) test --quiet -p weir-cluster-local --test platform
 	$(CARGO) test --quiet -p weir-gateway --test platform
 	$(CARGO) test --quiet -p weir-cli --test platform
 	.venv/bin/python -m pytest tests/clients --quiet
+	.venv/bin/python -m pytest tests/clients --quiet --through gateway
 
 lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	$(CARGO) fmt --check
