@@ -19,11 +19,12 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. On Debian and Ubuntu: apt-get install python3 python3-pip" >&2; exit 1; }
 	@$(PYTHON) scripts/libtorch.py
 
-build: prerequisites libtorch ## Build target/release/weir-runtime.
-	$(CARGO) build --release $(TORCH)
+# At once, so that what both programs use is compiled once.
+build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.
+	$(CARGO) build --release -p weir-cli $(TORCH)
 
 up: build ## Serve examples/digits on port 8080.
-	@scripts/up.sh
+	@target/release/weir up -f examples/digits
 
 test: lint test-unit test-platform ## Everything that needs no GPU. CI runs this.
 
@@ -31,11 +32,12 @@ test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
 	$(CARGO) test --quiet
 	$(CARGO) test --quiet $(TORCH)
 
-test-platform: build clients ## Real processes, and real clients against the real binary.
+test-platform: build clients ## Real processes, and real clients against the real programs.
 	$(CARGO) test --quiet -p weir-cluster-local --test platform
 	$(CARGO) test --quiet -p weir-gateway --test platform
 	$(CARGO) test --quiet -p weir-cli --test platform
 	.venv/bin/python -m pytest tests/clients --quiet
+	.venv/bin/python -m pytest tests/clients --quiet --through gateway
 
 lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	$(CARGO) fmt --check
@@ -47,7 +49,7 @@ lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps $(TORCH)
 
 generate: prerequisites ## Rewrite the generated pages of docs/ and crds/yaml/.
-	UPDATE=1 $(CARGO) test --quiet -p weir-runtime --test docs
+	UPDATE=1 $(CARGO) test --quiet -p weir-cli --bin weir docs::
 	UPDATE=1 $(CARGO) test --quiet -p weir-crds --test definitions --test samples
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.

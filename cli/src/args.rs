@@ -1,12 +1,14 @@
 //! The flags of `weir`.
 
 mod infer;
+mod range;
 mod status;
 mod up;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use infer::{InferArgs, Named};
+pub(crate) use range::Range;
 pub(crate) use status::StatusArgs;
 pub(crate) use up::UpArgs;
 
@@ -74,5 +76,9 @@ mod tests {
         assert!(parse(&[]).is_err());
         assert!(parse(&["--json", "a.json", "--npy", "x=a.npy"]).is_err());
         assert!(parse(&["--npy", "a.npy"]).is_err());
+        assert!(parse(&["--image", "a.png", "--range=-1,1", "--top", "3"]).is_ok());
+        assert!(parse(&["--image", "a.png", "--npy", "x=a.npy"]).is_err());
+        assert!(parse(&["--npy", "x=a.npy", "--range=-1,1"]).is_err());
+        assert!(parse(&["--json", "a.json", "--top", "3"]).is_err());
     }
 }

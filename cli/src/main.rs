@@ -10,6 +10,8 @@ mod allocator;
 mod args;
 mod board;
 mod client;
+#[cfg(test)]
+mod docs;
 mod error;
 mod exit;
 mod infer;

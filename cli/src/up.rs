@@ -25,6 +25,8 @@ use crate::exit::Exit;
 use crate::say::say;
 use crate::state::{self, AdminFile};
 use parts::Parts;
+#[cfg(test)]
+pub(crate) use parts::registry;
 use ports::Ports;
 
 /// Serves what the files declare until a signal ends it.

@@ -129,6 +129,9 @@ pub enum GatewayError {
         /// What it should be.
         expected: &'static str,
     },
+    /// A path of ours, and another method than its own.
+    #[error("Method Not Allowed")]
+    MethodNotAllowed,
     /// A call that only one runtime can answer, sent to no service.
     #[error("{0} is for one runtime: send it to a service, by its host or path")]
     OneRuntime(String),
@@ -147,6 +150,7 @@ impl Coded for GatewayError {
             | Self::NotOwner(_) => Code::Unavailable,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
             Self::NoBatch { .. } => Code::Internal,
+            Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::OneRuntime(_) => Code::Unimplemented,
         }
     }

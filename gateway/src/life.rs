@@ -51,6 +51,13 @@ enum Look {
     ByMessage(NameField),
 }
 
+/// What a look into a message found.
+enum Named {
+    Target(Target),
+    /// Nobody but us has to answer.
+    Ours(Box<Response<Answer>>),
+}
+
 impl Gateway {
     /// Answers one request; every failure becomes a response.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
@@ -93,7 +100,10 @@ impl Gateway {
                     other => other,
                 };
                 let held = self.receive(body, patience).await?;
-                (self.target_of_message(&parts, field, &held)?, held)
+                match self.look_into(&parts, field, &held)? {
+                    Named::Target(target) => (target, held),
+                    Named::Ours(response) => return Ok(*response),
+                }
             }
         };
         let waiting = Waiting {
@@ -139,12 +149,12 @@ impl Gateway {
         Err(view.table.no_route(asked))
     }
 
-    fn target_of_message(
+    fn look_into(
         &self,
         parts: &Parts,
         field: NameField,
         held: &Held,
-    ) -> Result<Target, GatewayError> {
+    ) -> Result<Named, GatewayError> {
         let view = self.view.load();
         let encoding = headers::text(
             &parts.headers,
@@ -156,10 +166,14 @@ impl Gateway {
             Peek::Found(model) => model,
             Peek::Absent | Peek::Cut | Peek::Malformed => "",
         };
-        let found = view.table.by_model(model);
-        let found = found.ok_or_else(|| view.table.no_route(format!("model {model:?}")));
-        let found = found.inspect_err(|_| self.requests.count_unrouted())?;
-        target(&view, parts, found)
+        if let Some(found) = view.table.by_model(model) {
+            return target(&view, parts, found).map(Named::Target);
+        }
+        self.requests.count_unrouted();
+        match local::grpc::unnamed(parts.uri.path(), model) {
+            Some(answer) => answer.map(|response| Named::Ours(Box::new(response))),
+            None => Err(view.table.no_route(format!("model {model:?}"))),
+        }
     }
 
     async fn receive(

@@ -1,7 +1,7 @@
 //! Calls to the server as a whole, where one machine's services are served under one address: the
 //! gateway answers for all of them.
 
-mod grpc;
+pub(crate) mod grpc;
 mod http;
 
 use ::http::{Method, Response};
@@ -15,6 +15,18 @@ use crate::wire::Wire;
 
 /// What it calls itself.
 const NAME: &str = "weir";
+
+/// What can be asked for here: what is asked of one model goes to its runtime, and ours does all of this.
+/// Shared memory, tracing and logging are of one process.
+const EXTENSIONS: &[&str] = &[
+    "classification",
+    "model_repository",
+    "schedule_policy",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+];
 
 /// The answer, or the refusal of a call that only one runtime can answer; `None` for every other call.
 pub(crate) fn answer(

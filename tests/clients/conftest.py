@@ -1,17 +1,48 @@
 """The servers the cases share."""
 
+import os
 from pathlib import Path
 from typing import Callable, Sequence
 
 import pytest
 
 import adapters
+import authority
+import gateway
+import server as servers
+import wire
 from server import BINARY, DIGITS, GOOD, RAGGED, Server
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption("--through", choices=["gateway"], help="put this before every server")
+
+
+def pytest_configure(config) -> None:
+    if config.getoption("--through"):
+        servers.put_before = gateway.put_before
+        os.environ[authority.VARIABLE] = wire.HOST
+        authority.apply()
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    if not config.getoption("--through"):
+        return
+    unused = gateway.except_those_that_mean_the_server(items)
+    is_whole = not config.option.keyword and not any("::" in argument for argument in config.args)
+    if unused and is_whole:
+        raise pytest.UsageError(f"exceptions without a case: {sorted(unused)}")
+
+
 def pytest_sessionstart(session) -> None:
-    if not BINARY.exists():
-        pytest.exit(f"{BINARY} is missing: `make build` makes it", returncode=2)
+    for binary in (BINARY, gateway.BINARY):
+        if not binary.exists():
+            pytest.exit(f"{binary} is missing: `make build` makes it", returncode=2)
+
+
+def pytest_sessionfinish(session) -> None:
+    for running in servers.spawned:
+        running.kill()
 
 
 @pytest.fixture(scope="session")

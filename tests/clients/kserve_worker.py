@@ -12,6 +12,8 @@ import numpy as np
 from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest
 from kserve.inference_client import RESTConfig
 
+import authority
+
 
 def tensor(name: str, datatype: str, data: list, binary: bool) -> InferInput:
     if datatype == "BYTES":
@@ -65,6 +67,7 @@ FUNCTIONS = {f.__name__: f for f in (rest_state, rest_infer, rest_infer_dict, gr
 
 
 def main() -> None:
+    authority.apply()
     for line in sys.stdin:
         function, *arguments = json.loads(line)
         try:

@@ -1,4 +1,4 @@
-"""Starts the real `weir-runtime` on free ports, waits for it and ends it."""
+"""Starts the real `weir-runtime` on free ports, alone or behind a gateway, waits for it and ends it."""
 
 import os
 import signal
@@ -21,6 +21,9 @@ BROKEN = HERE.parent / "models" / "broken"
 DIGITS = ROOT / "examples" / "digits" / "weir-examples"
 DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
 RAGGED = ROOT / "examples" / "ragged" / "weir-examples"
+
+# What is put before each server; set by pytest's option `--through`.
+put_before: Optional[Callable[["Server"], None]] = None
 
 # Loading fifty small models takes about a second; a busy two-core machine may take many times that.
 START_DEADLINE = 60.0
@@ -51,6 +54,10 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+# Every server that was spawned, for the end of the session: a case that failed leaves its own behind.
+spawned: list["Server"] = []
+
+
 class Server:
     """One running server. `stop` asserts that it ends as it should."""
 
@@ -67,10 +74,13 @@ class Server:
             self.command += [f"--{kind}-port", str(getattr(self, f"{kind}_port"))]
         self.command += ["--device", "cpu", *options]
         self.process: Optional[subprocess.Popen] = None
+        if put_before:
+            put_before(self)
 
     def spawn(self) -> "Server":
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT)
+        spawned.append(self)
         return self
 
     def start(self, path: str = "/v2/health/ready") -> "Server":
@@ -148,4 +158,6 @@ class Server:
         wait_until(arrived, 10, f"{count} requests wait for {model}")
 
     def resident_bytes(self) -> int:
-        return psutil.Process(self.process.pid).memory_info().rss
+        """Its memory; with a gateway before it, that of both."""
+        process = psutil.Process(self.process.pid)
+        return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])

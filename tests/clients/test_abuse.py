@@ -38,7 +38,7 @@ def good(server) -> None:
 
 
 def http_bytes(body: bytes, headers: dict, model="add_sub", length=None) -> bytes:
-    fields = {"Host": "x", "Connection": "close", "Content-Length": length or len(body), **headers}
+    fields = {"Host": wire.HOST, "Connection": "close", "Content-Length": length or len(body), **headers}
     head = f"POST /v2/models/{model}/infer HTTP/1.1\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return head.encode("latin-1") + b"\r\n" + body
@@ -167,7 +167,7 @@ def hangs_up(luck):
 
 
 def broken_chunks(luck):
-    head = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nTransfer-Encoding: chunked\r\n\r\n"
     size = luck.choice([b"zz", b"-1", b"ffffffffffffffffff", b"5", b""])
     return head + size + b"\r\nabc\r\n", luck.random() < 0.5
 
@@ -176,7 +176,7 @@ def control_noise(luck):
     path = luck.choice(["repository/index", "repository/models/x/load", "logging", "trace/setting",
                         "systemsharedmemory/region/x/register", "models/add_sub/generate"])
     body = luck.choice([b"{", b"[]", b'{"ready":7}', b'{"parameters":{"config":7}}', luck.randbytes(50)])
-    head = f"POST /v2/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v2/{path} HTTP/1.1\r\nHost: models.tests\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body, False
 
 
@@ -307,7 +307,7 @@ def test_hundred_slow_clients_do_not_stop_a_fast_one(victim):
     slow = []
     for _ in range(100):
         connection = socket.create_connection(("127.0.0.1", victim.http_port))
-        connection.sendall(b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n{")
+        connection.sendall(b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 99999\r\n\r\n{")
         slow.append(connection)
     for _ in range(20):
         good(victim)
@@ -321,7 +321,7 @@ def test_headers_that_never_end_are_cut_off(tmp_path):
     try:
         server.start()
         with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as connection:
-            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nA: ")
+            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: models.tests\r\nA: ")
             connection.recv(1000)
             assert connection.recv(1000) == b""
         server.stop()

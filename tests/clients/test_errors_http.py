@@ -1,6 +1,5 @@
 """What is wrong with a request is said in a sentence that names it, and the server goes on."""
 
-import http.client
 import json
 import time
 
@@ -328,23 +327,23 @@ def test_shared_memory_is_off_by_default(server):
     "head, statuses",
     [
         (b"GET /v2 HTTP/1.1\r\n\r\n", (200, 400)),  # No Host: a lenient 200 harms nobody.
-        (b"GET /v2 HTTP/9.9\r\nHost: x\r\n\r\n", (400, 505, None)),
+        (b"GET /v2 HTTP/9.9\r\nHost: models.tests\r\n\r\n", (400, 505, None)),
         (b"nonsense\r\n\r\n", (400, None)),
-        (b"GET  /v2  HTTP/1.1\r\nHost: x\r\n\r\n", (400, None)),
-        (b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", (400,)),
-        (b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n", (400,)),
+        (b"GET  /v2  HTTP/1.1\r\nHost: models.tests\r\n\r\n", (400, None)),
+        (b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: -5\r\n\r\n", (400,)),
+        (b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: abc\r\n\r\n", (400,)),
         (
-            b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+            b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 3\r\n"
             b"Content-Length: 4\r\n\r\nabcd",
             (400,),
         ),
         (
-            b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"zz\r\n",
             (400, None),
         ),
-        (b"GET /v2 HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 1_000_000 + b"\r\n\r\n", (400, 431)),
-        (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (400, 404, 414, 431)),
+        (b"GET /v2 HTTP/1.1\r\nHost: models.tests\r\nA: " + b"a" * 1_000_000 + b"\r\n\r\n", (400, 431)),
+        (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: models.tests\r\n\r\n", (400, 404, 414, 431)),
     ],
 )
 def test_broken_http(server, head, statuses):
@@ -352,7 +351,7 @@ def test_broken_http(server, head, statuses):
 
 
 def test_content_length_longer_than_the_body_then_half_closed(server):
-    head = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{}"
+    head = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 500\r\n\r\n{}"
     answer = wire.raw(server.http_port, head, timeout=5, half_close=True)
     assert wire.status_of(answer) in (400, None)
 
@@ -360,7 +359,7 @@ def test_content_length_longer_than_the_body_then_half_closed(server):
 def test_expect_continue(server):
     body = json.dumps(wire.add_sub()).encode()
     head = (
-        f"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+        f"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nExpect: 100-continue\r\n"
         f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     answer = wire.raw(server.http_port, head.encode() + body)
@@ -380,7 +379,7 @@ REFUSED_EARLY = {
 def test_connection_goes_on_after_an_early_refusal(server, status, size):
     """Refused by its head, whatever the body: the body is still taken, and the next request heard."""
     path, headers = REFUSED_EARLY[status]
-    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    connection = wire.Connection(server.http_port, timeout=10)
     for _ in range(2):
         connection.request("POST", path, bytes(size), headers)
         response = connection.getresponse()
@@ -392,7 +391,7 @@ def test_connection_goes_on_after_an_early_refusal(server, status, size):
 
 
 def test_refused_before_the_body_is_asked_for(server):
-    head = b"POST /v2/nope HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    head = b"POST /v2/nope HTTP/1.1\r\nHost: models.tests\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
     assert wire.status_of(wire.raw(server.http_port, head)) == 404
 
 
@@ -402,7 +401,7 @@ def test_many_chunks(server):
     body = b" " * 70_000 + json.dumps(wire.add_sub()).encode()
     chunked = b"".join(b"1\r\n" + body[n : n + 1] + b"\r\n" for n in range(len(body))) + b"0\r\n\r\n"
     head = (
-        b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nConnection: close\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n"
     )
     assert wire.status_of(wire.raw(server.http_port, head + chunked, timeout=20)) in (200, 400, 413)
@@ -411,7 +410,7 @@ def test_many_chunks(server):
 
 def test_slow_client_keeps_nobody_waiting(server):
     """While one dribbles its body, others are answered at once."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    connection = wire.Connection(server.http_port, timeout=10)
     connection.putrequest("POST", "/v2/models/add_sub/infer")
     connection.putheader("Content-Length", "1000")
     connection.endheaders()

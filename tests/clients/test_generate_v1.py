@@ -156,7 +156,7 @@ def test_client_that_closes_a_stream_leaves_the_server_well(server):
     import socket
 
     body = json.dumps({"INPUT0": 1})
-    head = f"POST /v2/models/slow/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v2/models/slow/generate_stream HTTP/1.1\r\nHost: models.tests\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.http_port)) as connection:
         connection.sendall((head + body).encode())
     wait_until(lambda: server.call("GET", "/v2/health/live").status == 200, 5, "alive")

@@ -325,9 +325,7 @@ def test_content_type_is_not_looked_at(server, content_type):
 
 
 def test_many_requests_on_one_connection(server):
-    import http.client
-
-    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
+    connection = wire.Connection(server.http_port, timeout=30)
     for n in range(50):
         body = json.dumps(request(tensor("INPUT0", "INT32", [1, 1], [n])))
         connection.request("POST", "/v2/models/identity_int32/infer", body)
@@ -339,7 +337,7 @@ def test_many_requests_on_one_connection(server):
 def test_pipelined_requests_are_answered_in_order(server):
     def one(n: int) -> bytes:
         body = json.dumps(request(tensor("INPUT0", "INT32", [1, 1], [n]))).encode()
-        head = f"POST /v2/models/identity_int32/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST /v2/models/identity_int32/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: {len(body)}\r\n"
         return head.encode() + (b"Connection: close\r\n" if n == 2 else b"") + b"\r\n" + body
 
     import socket

@@ -83,7 +83,7 @@ def test_grpc_in_flight_is_answered(fresh):
 
 def test_an_upload_that_has_begun_is_answered(fresh):
     body = json.dumps(number(3)).encode()
-    head = f"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
         connection.sendall(head.encode() + body[:20])
         in_flight = lambda: fresh.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
@@ -98,7 +98,7 @@ def test_an_upload_that_has_begun_is_answered(fresh):
 
 def test_an_upload_that_stalls_does_not_hold_it(fresh):
     with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
-        connection.sendall(b"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+        connection.sendall(b"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 99\r\n\r\n{")
         in_flight = lambda: fresh.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
         wait_until(lambda: in_flight() == 1, 10, "the request has begun")
         started = time.monotonic()

@@ -1,12 +1,16 @@
 //! The flags of `weir infer`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::Range;
 
 const EXAMPLES: &str = "\
 Examples:
     weir infer digits --json examples/digits/inputs/digit-7-a.json
     weir infer digits --npy image=examples/digits/inputs/digit-7-a.npy
+    weir infer digits --image examples/digits/inputs/digit-7-a.png --range 0,16 --top 3
     weir infer team-a/digits --url http://gateway:8080 --npy image=digit.npy";
 
 /// Sends one request to a service and prints the answer, tensor by tensor.
@@ -33,6 +37,25 @@ pub(crate) struct InferArgs {
     /// One input tensor as NumPy saves it; repeatable.
     #[arg(long, value_name = "NAME=FILE", group = "input")]
     pub(crate) npy: Vec<Named>,
+
+    /// A PNG or JPEG image, for a model with one input that takes images, FP32, FP16, FP64 or UINT8. It is
+    /// made grey or RGB and resized as the model's metadata asks.
+    #[arg(long, value_name = "FILE", group = "input")]
+    pub(crate) image: Option<PathBuf>,
+
+    /// What black and white become; or imagenet, for a model that takes colours less ImageNet's mean,
+    /// divided by its deviation [default: 0,1, and 0,255 for UINT8].
+    #[arg(
+        long,
+        value_name = "BLACK,WHITE",
+        conflicts_with_all = ["json", "npy"],
+        allow_hyphen_values = true
+    )]
+    pub(crate) range: Option<Range>,
+
+    /// Show the K best classes instead of all scores.
+    #[arg(long, value_name = "K", conflicts_with = "json")]
+    pub(crate) top: Option<NonZeroU32>,
 
     /// Seconds to wait for the answer; a sleeping service needs a while to wake.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]

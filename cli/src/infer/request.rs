@@ -35,12 +35,21 @@ pub(super) fn json(file: &Path) -> Result<Body, CliError> {
     })
 }
 
-/// A V2 request with a tensor from each file, as bytes behind the JSON.
-pub(super) fn tensors(files: &[Named]) -> Result<Body, CliError> {
+/// What the files hold.
+pub(super) fn arrays(files: &[Named]) -> Result<Vec<(String, Array)>, CliError> {
+    let each = files.iter().map(|Named { name, file }| {
+        let array = Array::read(&read(file)?).map_err(|because| fault(file, because))?;
+        Ok((name.clone(), array))
+    });
+    each.collect()
+}
+
+/// A V2 request with these tensors, as bytes behind the JSON, for these outputs; for all, where none is
+/// named.
+pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> Body {
     let mut inputs: Vec<Value> = Vec::new();
     let mut data = Vec::new();
-    for Named { name, file } in files {
-        let array = Array::read(&read(file)?).map_err(|because| fault(file, because))?;
+    for (name, array) in tensors {
         inputs.push(json!({
             "name": name,
             "datatype": array.datatype,
@@ -49,21 +58,26 @@ pub(super) fn tensors(files: &[Named]) -> Result<Body, CliError> {
         }));
         data.extend(array.data);
     }
-    let mut bytes = json!({ "inputs": inputs }).to_string().into_bytes();
+    let mut head = json!({ "inputs": inputs });
+    if !outputs.is_empty() {
+        head["outputs"] = json!(outputs);
+    }
+    let mut bytes = head.to_string().into_bytes();
     let length = HeaderValue::from(bytes.len());
     bytes.extend(data);
     let kind = HeaderValue::from_static("application/octet-stream");
-    Ok(Body {
+    Body {
         headers: vec![(header::CONTENT_TYPE, kind), (JSON_LENGTH, length)],
         bytes: bytes.into(),
-    })
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(file).map_err(|error| fault(file, error.to_string()))
 }
 
-fn fault(file: &Path, because: String) -> CliError {
+/// What is wrong with a file.
+pub(super) fn fault(file: &Path, because: String) -> CliError {
     CliError::Input {
         file: file.to_owned(),
         because,
@@ -81,11 +95,15 @@ mod tests {
         let file = folder.path().join("a.npy");
         std::fs::write(&file, array("<f4", "(1, 2)", &[0; 8])).unwrap();
         let name = "x".to_owned();
-        let body = tensors(&[Named { name, file }]).unwrap();
+        let body = tensors(
+            arrays(&[Named { name, file }]).unwrap(),
+            &[json!({"name": "y"})],
+        );
         let length: usize = body.headers[1].1.to_str().unwrap().parse().unwrap();
         let head: Value = serde_json::from_slice(&body.bytes[..length]).unwrap();
         assert_eq!(head["inputs"][0]["shape"], json!([1, 2]));
         assert_eq!(head["inputs"][0]["parameters"]["binary_data_size"], 8);
+        assert_eq!(head["outputs"], json!([{"name": "y"}]));
         assert_eq!(body.bytes.len(), length + 8);
     }
 

@@ -7,8 +7,21 @@ use crate::client::Answer;
 /// Elements that are shown of one tensor: what fits a screen.
 const SHOWN: usize = 64;
 
-/// The tensors, a line each; what is no V2 answer, as it came.
-pub(super) fn text(answer: &Answer) -> String {
+/// What the answer's tensors hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// Numbers and texts.
+    Elements,
+    /// The best classes, each as `score:index:label`: the protocol's classification extension.
+    Classes,
+}
+
+/// The tensors, a line each, of classes a line more for each class; what is no V2 answer, as it came.
+pub(super) fn text(answer: &Answer, holding: Holding) -> String {
+    let tensor = match holding {
+        Holding::Elements => tensor,
+        Holding::Classes => classes,
+    };
     let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
     let outputs = value.as_ref().and_then(|value| value["outputs"].as_array());
     let body = match (outputs, &value) {
@@ -32,6 +45,18 @@ fn tensor(output: &Value) -> String {
     };
     elements.truncate(SHOWN);
     format!("{name} {datatype} {shape}: {}{more}", elements.join(" "))
+}
+
+/// `logits:` and below it, of each class, `11.9412  7  seven`
+fn classes(output: &Value) -> String {
+    let name = output["name"].as_str().unwrap_or("?");
+    let rows = output["data"].as_array().map_or(&[][..], Vec::as_slice);
+    let rows = rows.iter().filter_map(Value::as_str).map(|class| {
+        let (score, class) = class.split_once(':').unwrap_or((class, ""));
+        let score = score.parse::<f64>().unwrap_or(f64::NAN);
+        format!("\n  {score:>9.4}  {}", class.replacen(':', "  ", 1))
+    });
+    format!("{name}:{}", rows.collect::<String>())
 }
 
 /// The elements in order; data may be nested as the shape is.
@@ -93,14 +118,24 @@ mod tests {
             {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["seven"]}]}"#;
         let expected = "scores FP32 [1,3]: 0.2500 1.000e-5 0.0\nlabel BYTES [1]: \"seven\"\n\
             from digits-predictor-00001\n";
-        assert_eq!(text(&answer(body)), expected);
+        assert_eq!(text(&answer(body), Holding::Elements), expected);
+    }
+
+    #[test]
+    fn each_class_has_a_line() {
+        let body = r#"{"outputs": [{"name": "logits", "datatype": "BYTES", "shape": [1, 2],
+            "data": ["11.941:7:seven", "-0.25:4"]}]}"#;
+        let expected =
+            "logits:\n    11.9410  7  seven\n    -0.2500  4\nfrom digits-predictor-00001\n";
+        assert_eq!(text(&answer(body), Holding::Classes), expected);
     }
 
     #[test]
     fn long_tensors_are_cut_and_other_answers_shown_as_they_are() {
         let data = vec!["1"; SHOWN + 5].join(",");
         let body = format!(r#"{{"outputs": [{{"name": "x", "data": [{data}]}}]}}"#);
-        assert!(text(&answer(&body)).contains(" … and 5 more\n"));
-        assert!(text(&answer("plain")).starts_with("plain"));
+        let text = |body: &str| text(&answer(body), Holding::Elements);
+        assert!(text(&body).contains(" … and 5 more\n"));
+        assert!(text("plain").starts_with("plain"));
     }
 }

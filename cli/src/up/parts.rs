@@ -14,7 +14,7 @@ use weir_controller::{Controller, Declared, Platform};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::admin::{Admin, Condition, Health, Page};
 use weir_ops::drain::Drain;
-use weir_ops::registry;
+use weir_ops::registry::{self, Registry};
 
 use super::board::Sources;
 use super::ports::Ports;
@@ -111,8 +111,6 @@ impl Parts {
     }
 
     fn admin(&self, listener: tokio::net::TcpListener, drain: &Drain) -> Admin {
-        let mut registry = registry::with_process_metrics();
-        self.gateway.register(&mut registry);
         let begun = drain.begun().clone();
         let health: Health = Arc::new(move || match begun.is_cancelled() {
             true => Condition::Draining,
@@ -124,10 +122,17 @@ impl Parts {
             serde_json::to_string(&sources.board()).unwrap_or_default()
         });
         let gateway = Arc::clone(&self.gateway);
-        Admin::new(listener, Arc::new(registry), health)
+        Admin::new(listener, Arc::new(registry(&self.gateway)), health)
             .with_page("/status", status)
             .with_page("/routes", Arc::new(move || gateway.describe()))
     }
+}
+
+/// All metrics of this process.
+pub(crate) fn registry(gateway: &Arc<Gateway>) -> Registry {
+    let mut registry = registry::with_process_metrics();
+    gateway.register(&mut registry);
+    registry
 }
 
 fn autoscaler(cluster: &Local, wanted: watch::Receiver<Arc<Policies>>) -> Autoscaler {

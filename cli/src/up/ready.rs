@@ -1,4 +1,4 @@
-//! What is told once a service is ready: a command to try.
+//! What is told once a service is ready: a command to try, and the other ways to the same answer.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use weir_cluster::ServiceName;
 use weir_controller::files::Statuses;
 use weir_controller::{Declaration, Service};
+use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::ConditionStatus;
 
 use super::board::ready;
@@ -31,8 +32,10 @@ pub(super) async fn announce(
         for name in new {
             let declaration = declaration.borrow().clone();
             if let Some(service) = declaration.services.get(&name) {
+                let host = now.get(&name).and_then(|status| host(status));
                 let command = command(service, declaration.services.len(), port);
                 say(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
+                say(&format!("{}\n", other_ways(&name, host, port)));
             }
             told.insert(name);
         }
@@ -42,8 +45,23 @@ pub(super) async fn announce(
     }
 }
 
-fn is_ready(status: &weir_crds::InferenceServiceStatus) -> bool {
+fn is_ready(status: &InferenceServiceStatus) -> bool {
     ready(status).is_some_and(|ready| ready.status == ConditionStatus::True)
+}
+
+/// The host of callers outside, where the service has one.
+fn host(status: &InferenceServiceStatus) -> Option<&str> {
+    let (_, host) = status.url.as_deref()?.split_once("://")?;
+    Some(host)
+}
+
+/// The service's other addresses, which work on a cluster too.
+fn other_ways(name: &ServiceName, host: Option<&str>, port: u16) -> String {
+    let path = format!("localhost:{port}{}/v2/…", name.path_prefix());
+    match host {
+        Some(host) => format!("By its path: {path}  By its host: -H 'Host: {host}'"),
+        None => format!("By its path: {path}"),
+    }
 }
 
 /// A `curl` line that works: an inference where the manifest has requests beside it, else the model's
@@ -125,6 +143,19 @@ mod tests {
         let other = command(&service("team", None), 1, 80);
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
+    }
+
+    #[test]
+    fn the_other_ways_are_told() {
+        let name = ServiceName::new("team", "digits").unwrap();
+        let path = "By its path: localhost:80/serving/team/digits/v2/…";
+        assert_eq!(other_ways(&name, None, 80), path);
+        let status = InferenceServiceStatus {
+            url: Some("http://digits-team.example.com".into()),
+            ..InferenceServiceStatus::default()
+        };
+        let expected = format!("{path}  By its host: -H 'Host: digits-team.example.com'");
+        assert_eq!(other_ways(&name, host(&status), 80), expected);
     }
 
     #[test]

@@ -8,7 +8,9 @@ write equal weights.
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +89,21 @@ def train(images: torch.Tensor, labels: torch.Tensor) -> Digits:
     return model.eval()
 
 
+def png(image: np.ndarray) -> bytes:
+    """The image as a PNG file: grey, 0 black and 16 white."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+    height, width = image.shape
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    # Each row begins with its filter: none.
+    rows = b"".join(b"\0" + row.tobytes() for row in np.rint(image * 255 / 16).astype(np.uint8))
+    data = zlib.compress(rows, 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
 def save(model: torch.jit.ScriptModule, path: Path) -> None:
     """Saves it without the debug records, which name the folders of whoever ran this."""
     buffer = io.BytesIO()
@@ -118,6 +135,7 @@ def write_samples(images: torch.Tensor, labels: torch.Tensor) -> None:
             }
             (INPUTS / f"{name}.json").write_text(json.dumps(body) + "\n")
             np.save(INPUTS / f"{name}.npy", image.numpy())
+            (INPUTS / f"{name}.png").write_bytes(png(image.numpy().reshape(8, 8)))
     (INPUTS / "labels.json").write_text(json.dumps(truth, indent=2) + "\n")
 
 

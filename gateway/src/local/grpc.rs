@@ -5,7 +5,7 @@ use weir_protocol::grpc::proto;
 use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
 use weir_protocol::rest::Health;
 
-use super::{NAME, models, ready, state};
+use super::{EXTENSIONS, NAME, models, ready, state};
 use crate::answer::Answer;
 use crate::codec::grpc::message;
 use crate::error::GatewayError;
@@ -23,7 +23,7 @@ pub(super) fn answer(view: &View, path: &str) -> Option<Result<Response<Answer>,
         "ServerMetadata" => message(&proto::ServerMetadataResponse {
             name: NAME.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            extensions: vec!["model_repository".to_owned()],
+            extensions: EXTENSIONS.iter().map(|&name| name.to_owned()).collect(),
         }),
         "RepositoryIndex" => message(&index(view)),
         "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" | "LogSettings" => {
@@ -35,6 +35,18 @@ pub(super) fn answer(view: &View, path: &str) -> Option<Result<Response<Answer>,
         _ => return None,
     };
     Some(Ok(response))
+}
+
+/// The answer to a call whose message names no model that leads to a service, where that is no mistake.
+pub(crate) fn unnamed(path: &str, model: &str) -> Option<Result<Response<Answer>, GatewayError>> {
+    match path.strip_prefix(SERVICE)? {
+        "ModelReady" => Some(Ok(message(&proto::ModelReadyResponse { ready: false }))),
+        "ModelStatistics" if model.is_empty() => {
+            let call = "ModelStatistics of all models".to_owned();
+            Some(Err(GatewayError::OneRuntime(call)))
+        }
+        _ => None,
+    }
 }
 
 fn index(view: &View) -> proto::RepositoryIndexResponse {

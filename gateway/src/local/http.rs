@@ -4,7 +4,7 @@ use http::{Method, Response};
 use weir_protocol::Code;
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
 
-use super::{NAME, models, ready, state};
+use super::{EXTENSIONS, NAME, models, ready, state};
 use crate::answer::Answer;
 use crate::codec::http::json;
 use crate::error::GatewayError;
@@ -23,12 +23,18 @@ pub(super) fn answer(
         "/v2" if is_read => json(rest::server_metadata(&ServerMetadata {
             name: NAME,
             version: env!("CARGO_PKG_VERSION"),
-            extensions: &["model_repository"],
+            extensions: EXTENSIONS,
         })),
         "/v2/models" | "/v1/models" if is_read => json(rest::model_list(&names(view))),
         "/v2/repository/index" if method == Method::POST => {
             json(rest::repository_index(&index(view)))
         }
+        "/v2/health/live"
+        | "/v2/health/ready"
+        | "/v2"
+        | "/v2/models"
+        | "/v1/models"
+        | "/v2/repository/index" => return Some(Err(GatewayError::MethodNotAllowed)),
         _ if is_for_one_runtime(path) => {
             return Some(Err(GatewayError::OneRuntime(path.to_owned())));
         }

@@ -133,6 +133,24 @@ async fn calls_to_the_server_are_answered_for_all() {
     )
     .await;
     assert_eq!(status(&load).0, "12");
+    let every = framed(&proto::ModelStatisticsRequest::default());
+    let every = unary(&world, "localhost", &at("ModelStatistics"), every).await;
+    assert_eq!(status(&every).0, "12");
+}
+
+#[tokio::test]
+async fn a_model_that_nobody_has_is_not_ready() {
+    let world = World::new(1).await;
+    world.serve(&[100], |_| {}).await;
+    let asked = proto::ModelReadyRequest {
+        name: "other".to_owned(),
+        ..Default::default()
+    };
+    let path = format!("{SERVICE}/ModelReady");
+    let told = unary(&world, "localhost", &path, framed(&asked)).await;
+    assert_eq!(status(&told).0, "0");
+    let told = proto::ModelReadyResponse::decode(told.data.slice(5..)).unwrap();
+    assert!(!told.ready);
 }
 
 #[tokio::test]

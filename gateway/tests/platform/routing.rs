@@ -119,6 +119,14 @@ async fn calls_to_the_server_are_answered_for_all() {
     )
     .await;
     assert_eq!(load.status, StatusCode::NOT_IMPLEMENTED);
+    for wrong in [
+        post("localhost", "/v2/health/live", ""),
+        get("/v2/repository/index"),
+    ] {
+        let answer = once(address, wrong).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(answer.text(), "{\"error\":\"Method Not Allowed\"}");
+    }
     assert_eq!(replica.requests(), 0);
 }
 

@@ -1,0 +1,129 @@
+//! `docs/flags.md`.
+
+use std::fmt::Write;
+
+use clap::{Arg, Command, CommandFactory};
+
+use super::check;
+use crate::args::Args;
+
+#[test]
+fn flags_are_documented() {
+    let mut page = "\
+# Flags
+
+Generated from the programs; `--help` says the same.
+"
+    .to_owned();
+    let weir = Args::command();
+    for command in weir.get_subcommands() {
+        of_weir(&mut page, command);
+    }
+    of_the_runtime(&mut page, &weir_runtime::args::command());
+    check("flags.md", &page);
+}
+
+fn of_weir(page: &mut String, command: &Command) {
+    let name = command.get_name();
+    let about = command.get_about().map(ToString::to_string);
+    let about = about.unwrap_or_default();
+    write!(page, "\n## `weir {name}`\n\n{about}.\n\n").unwrap();
+    page.push_str(HEAD);
+    for arg in command.get_arguments() {
+        page.push_str(&row(arg));
+    }
+}
+
+fn of_the_runtime(page: &mut String, command: &Command) {
+    page.push_str(
+        "
+## `weir-runtime`
+
+Names and defaults are Triton's where Triton has the flag. Booleans may be written `true`, `1`, `false` or `0`.
+",
+    );
+    let mut heading = None;
+    for arg in command.get_arguments() {
+        if heading != Some(arg.get_help_heading()) {
+            heading = Some(arg.get_help_heading());
+            let title = arg.get_help_heading().unwrap_or("General");
+            write!(page, "\n### {title}\n\n{}{HEAD}", intro(title)).unwrap();
+        }
+        page.push_str(&row(arg));
+    }
+}
+
+const HEAD: &str = "| flag | default | meaning |\n|---|---|---|\n";
+
+fn intro(title: &str) -> &'static str {
+    match title {
+        "Accepted without effect" => {
+            "Flags of Triton that change nothing a user could see; each is logged once.\n\n"
+        }
+        "Refused" => {
+            "Flags of Triton that would change what a user gets, and are not honoured: an error, unless the \
+             value is `false`, `0` or `off`.\n\n"
+        }
+        _ => "",
+    }
+}
+
+fn row(arg: &Arg) -> String {
+    let mut value = String::new();
+    let mut default = String::new();
+    let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    // A switch has default and choices too, but nobody may write them.
+    if arg.get_action().takes_values() {
+        value = names(arg);
+        default = defaults(arg);
+        help.push_str(&choices(arg));
+    }
+    if let Some(variable) = arg.get_env().and_then(|variable| variable.to_str()) {
+        write!(help, " (environment: `{variable}`)").unwrap();
+    }
+    let spellings = spellings(arg, &value);
+    format!(
+        "| {spellings} | {default} | {} |\n",
+        help.replace('|', "\\|")
+    )
+}
+
+/// The flag with its value, then its other names; of what is no flag, the value.
+fn spellings(arg: &Arg, value: &str) -> String {
+    let Some(long) = arg.get_long() else {
+        return format!("`{}`", value.trim());
+    };
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let aliases = arg.get_aliases().unwrap_or_default();
+    let aliases = aliases.iter().map(|alias| format!("--{alias}"));
+    let others = short.into_iter().chain(aliases);
+    let others: String = others.map(|other| format!(", `{other}`")).collect();
+    format!("`--{long}{value}`{others}")
+}
+
+fn names(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    names.iter().map(|name| format!(" {name}")).collect()
+}
+
+fn defaults(arg: &Arg) -> String {
+    let values = arg.get_default_values().iter();
+    let values: Vec<_> = values
+        .filter_map(|value| value.to_str())
+        .map(|value| format!("`{value}`"))
+        .collect();
+    values.join(" ")
+}
+
+fn choices(arg: &Arg) -> String {
+    let values = arg.get_possible_values();
+    let values: Vec<_> = values
+        .iter()
+        .map(|value| format!("`{}`", value.get_name()))
+        .collect();
+    if values.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", values.join(", "))
+    }
+}

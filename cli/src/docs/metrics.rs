@@ -1,0 +1,156 @@
+//! `docs/metrics.md`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use weir_cluster::{Revision, ServiceName, Snapshot, Workload};
+use weir_gateway::{Gateway, Options, Scope};
+use weir_ops::registry;
+use weir_runtime::metrics::{self, GpuSample, ModelSample, Pool, Sources};
+use weir_runtime::statistics::{Reason, Refusal, Statistics};
+
+use super::check;
+use crate::up;
+
+#[tokio::test]
+async fn metrics_are_documented() {
+    let mut page = "\
+# Metrics
+
+In Prometheus' text format 0.0.4. Generated from the programs' own output; those beginning `process_` are there on Linux.
+
+## `weir up`
+
+`/metrics` on port 9090 (`--admin-port`): what the gateway sees of each revision, and the process that holds gateway, controller and
+autoscaler. How many replicas there are and why, `weir status --json` says.
+
+"
+    .to_owned();
+    page.push_str(&table(&of_weir().await));
+    page.push_str(
+        &"
+## `weir-runtime`
+
+`/metrics` on port 8002 (`--metrics-port`). Names beginning `nv_` are Triton's, with its labels and meaning.
+
+Series of a model carry `model`, `version` and the model's `metric_tags`; those of a GPU carry `gpu_uuid` and appear
+where one is. `nv_inference_first_response_histogram_ms` appears with `--metrics-config
+histogram_latencies=true`.
+
+Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, or the word for the error.
+
+"
+        .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
+        .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label))),
+    );
+    page.push_str(&table(&of_the_runtime()));
+    check("metrics.md", &page);
+}
+
+/// Every metric of `weir up`, printed as `/metrics` prints it, with one revision.
+async fn of_weir() -> String {
+    let service = ServiceName::new("default", "digits").unwrap();
+    let workload = Workload {
+        revision: service.revision(1).unwrap(),
+        template: Arc::default(),
+        storage: Vec::new(),
+        replicas: 0,
+        concurrency: None,
+    };
+    let revision = Arc::new(Revision::new(&workload, 0));
+    let snapshot = Snapshot {
+        revisions: Arc::new([(workload.revision, revision)].into()),
+        ..Snapshot::default()
+    };
+    let gateway = Gateway::new(Options::new("local", Scope::Local));
+    let (sender, snapshots) = watch::channel(Arc::new(snapshot));
+    // There is no more to follow after this one.
+    drop(sender);
+    let follow = Arc::clone(&gateway).follow(snapshots, CancellationToken::new());
+    follow.await;
+    registry::text(&up::registry(&gateway)).unwrap()
+}
+
+#[derive(Debug)]
+struct Everything;
+
+impl Sources for Everything {
+    fn models(&self) -> Vec<ModelSample> {
+        vec![ModelSample {
+            name: "m".to_owned(),
+            version: 1,
+            tags: Vec::new(),
+            snapshot: Statistics::new(1).snapshot(),
+            predicted_wait: Duration::ZERO,
+            load: Duration::ZERO,
+        }]
+    }
+
+    fn gpus(&self) -> Vec<GpuSample> {
+        vec![GpuSample {
+            uuid: "GPU-1".to_owned(),
+            utilization: 0.0,
+            memory: Pool::default(),
+            power: 0.0,
+            power_limit: 0.0,
+            energy: 0.0,
+        }]
+    }
+}
+
+/// Every metric of `weir-runtime`.
+fn of_the_runtime() -> String {
+    let mut registry = registry::with_process_metrics();
+    let options = metrics::Options {
+        histogram_latencies: true,
+        ..metrics::Options::default()
+    };
+    let _requests = metrics::register(&mut registry, Arc::new(Everything), options);
+    registry::text(&registry).unwrap()
+}
+
+fn table(text: &str) -> String {
+    let mut rows = "| name | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
+    let mut help = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ').map_or("", |(_, help)| help);
+        } else if let Some((name, kind)) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|rest| rest.split_once(' '))
+        {
+            let labels = labels(text, name);
+            let help = help.trim_end_matches('.');
+            writeln!(rows, "| `{name}` | {kind} | {labels} | {help} |").unwrap();
+        }
+    }
+    rows
+}
+
+fn quoted<const N: usize>(words: [&str; N]) -> String {
+    words.map(|word| format!("`{word}`")).join(", ")
+}
+
+/// Label names of the family's first sample, `le` aside.
+fn labels(text: &str, name: &str) -> String {
+    let sample = text.lines().find(|line| {
+        let after = line.strip_prefix(name);
+        after.is_some_and(|after| after.starts_with(['{', ' ', '_']))
+    });
+    let inside = sample
+        .and_then(|line| line.split_once('{'))
+        .map_or("", |(_, rest)| rest);
+    let pairs = inside
+        .split_once('}')
+        .map_or("", |(inside, _)| inside)
+        .split(',');
+    let names: Vec<_> = pairs
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, _)| format!("`{name}`"))
+        .filter(|name| name != "`le`")
+        .collect();
+    names.join(", ")
+}

@@ -1,0 +1,77 @@
+//! What a model takes and gives, as its metadata says.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::client::Ask;
+use crate::error::CliError;
+
+/// A model's inputs and outputs.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Signature {
+    #[serde(default)]
+    pub(super) inputs: Vec<Tensor>,
+    #[serde(default)]
+    pub(super) outputs: Vec<Tensor>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Tensor {
+    pub(super) name: String,
+    pub(super) datatype: String,
+    /// The batch first, where the model batches; -1 for a size that requests choose.
+    pub(super) shape: Vec<i64>,
+}
+
+impl Signature {
+    /// Asks the model at this URL.
+    ///
+    /// # Errors
+    /// [`CliError::Server`] for an answer that is no metadata.
+    pub(super) async fn ask(url: String, timeout: Duration) -> Result<Self, CliError> {
+        let answer = Ask::get(url.clone(), timeout).send().await?;
+        if !answer.status.is_success() {
+            let because = super::refusal(&answer);
+            return Err(CliError::Server { url, because });
+        }
+        serde_json::from_slice(&answer.body).map_err(|error| CliError::Server {
+            url,
+            because: format!("its metadata cannot be read: {error}"),
+        })
+    }
+
+    /// Outputs that have a score for each class: floats, several in a row.
+    pub(super) fn scores(&self) -> impl Iterator<Item = &Tensor> {
+        self.outputs.iter().filter(|output| {
+            let several = output.shape.last().is_some_and(|classes| *classes != 1);
+            several && matches!(&*output.datatype, "FP16" | "BF16" | "FP32" | "FP64")
+        })
+    }
+}
+
+impl std::fmt::Display for Tensor {
+    /// `image FP32 [-1, 1, 8, 8]`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {:?}", self.name, self.datatype, self.shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_floats_in_rows() {
+        let text = r#"{"name": "digits", "versions": ["1"], "inputs": [],
+            "outputs": [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]},
+                        {"name": "sure", "datatype": "FP32", "shape": [-1, 1]},
+                        {"name": "digit", "datatype": "INT64", "shape": [-1, 10]}]}"#;
+        let signature: Signature = serde_json::from_str(text).unwrap();
+        let names: Vec<_> = signature.scores().map(|score| &*score.name).collect();
+        assert_eq!(names, ["logits"]);
+        let shown = signature.outputs[0].to_string();
+        assert_eq!(shown, "logits FP32 [-1, 10]");
+    }
+}

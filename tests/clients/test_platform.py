@@ -1,0 +1,226 @@
+"""`weir up` as a laptop has it: several services at one address, found by the names of their models."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc_client
+
+import adapters
+import gateway
+import samples
+import wire
+from adapters import error_of, field
+from server import BINARY, DIGITS_INPUTS, ROOT, Server, wait_until
+from test_perf_analyzer import analyze, check
+
+EXAMPLES = [ROOT / "examples" / name for name in ("digits", "ragged")]
+# Both sleep until they are asked for; the first of them may be fetched from a slow disk.
+READY_DEADLINE = 60.0
+TOKENS = {
+    "tokens": np.array([[3, 1, 4, 1, 5]], dtype=np.int64),
+    "mask": np.ones((1, 5), dtype=np.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory):
+    """The two examples, whose services and models have the same names."""
+    folder = tmp_path_factory.mktemp("platform")
+    running = Server(folder / "log", [])
+    running.command = gateway.up(
+        *EXAMPLES, port=running.http_port, admin_port=running.metrics_port, state=folder / "state"
+    )
+    running.command += ["--runtime", str(BINARY)]
+    running.grpc_port, running.grpc = running.http_port, running.http
+    running.spawn()
+    loaded = lambda: all(row["ready"] == "True" for row in status(running)["services"])  # noqa: E731
+    wait_until(lambda: running.answers("/v2/health/live") and loaded(), READY_DEADLINE, "both are ready")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module", params=adapters.NAMES)
+def asking(request, platform):
+    """Each of tritonclient's clients in turn."""
+    connected = adapters.connect(request.param, platform)
+    yield connected
+    connected.close()
+
+
+def status(platform) -> dict:
+    return wire.call(platform.metrics_port, "GET", "/status").json()
+
+
+# What the gateway answers for all of them.
+
+
+def test_health(asking):
+    assert asking.call("is_server_live") is True
+    assert asking.call("is_server_ready") is True
+
+
+def test_metadata_of_the_server(asking):
+    metadata = asking.call("get_server_metadata")
+    assert field(metadata, "name") == "weir"
+    assert list(field(metadata, "extensions")) == ["model_repository"]
+
+
+def test_index_is_the_union(asking):
+    index = asking.call("get_model_repository_index")
+    rows = index if isinstance(index, list) else index.models
+    found = {field(row, "name"): field(row, "state") for row in rows}
+    assert found == {"digits": "READY", "ragged": "READY"}
+
+
+def test_list_of_models(platform):
+    for path in ("/v2/models", "/v1/models", "/v2/models/"):
+        assert platform.call("GET", path).json() == {"models": ["digits", "ragged"]}
+
+
+@pytest.mark.parametrize(
+    "method, arguments",
+    [
+        ("load_model", ["digits"]),
+        ("unload_model", ["digits"]),
+        ("get_system_shared_memory_status", []),
+        ("register_system_shared_memory", ["region", "/region", 8]),
+        ("unregister_system_shared_memory", []),
+        ("get_cuda_shared_memory_status", []),
+        ("get_trace_settings", []),
+        ("get_log_settings", []),
+        ("update_log_settings", [{"log_info": True}]),
+        ("get_inference_statistics", []),
+    ],
+)
+def test_what_only_one_runtime_can_do(asking, method, arguments):
+    assert "is for one runtime: send it to a service" in error_of(asking, method, *arguments)
+
+
+@pytest.mark.parametrize(
+    "method, path",
+    [
+        ("POST", "/v2/repository/models/digits/load"),
+        ("GET", "/v2/models/stats"),
+        ("GET", "/v2/trace/setting"),
+        ("GET", "/v2/logging"),
+        ("GET", "/v2/systemsharedmemory/status"),
+    ],
+)
+def test_what_only_one_runtime_can_do_is_501(platform, method, path):
+    reply = platform.call(method, path)
+    assert (reply.status, path in reply.error()) == (501, True)
+
+
+def test_head_has_no_body(platform):
+    reply = platform.call("HEAD", "/v2/health/ready")
+    assert (reply.status, reply.body) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [
+        ("GET", "/", 404),
+        ("GET", "/v2/nothing", 404),
+        ("OPTIONS", "/v2/health/live", 405),
+        ("POST", "/v2", 405),
+        ("GET", "/v2/repository/index", 405),
+        ("GET", "/v2/models/digits/infer", 405),
+        ("GET", "/v2/models/digits/nothing", 404),
+    ],
+)
+def test_errors_have_one_form(platform, method, path, status):
+    reply = platform.call(method, path)
+    assert (reply.status, bool(reply.error())) == (status, True)
+
+
+# What a model's name leads to.
+
+
+@pytest.mark.parametrize(
+    "model, version, ready", [("digits", "", True), ("digits", "1", True), ("digits", "9", False), ("nope", "", False)]
+)
+def test_readiness_of_a_model(asking, model, version, ready):
+    assert asking.call("is_model_ready", model, version) is ready
+
+
+def test_metadata_configuration_and_statistics_of_a_model(asking):
+    assert field(asking.call("get_model_metadata", "digits"), "platform") == "pytorch_libtorch"
+    config = asking.call("get_model_config", "digits")
+    assert field(getattr(config, "config", config), "max_batch_size") == 64
+    (row,) = field(asking.call("get_inference_statistics", "ragged"), "model_stats")
+    assert field(row, "name") == "ragged"
+
+
+def test_every_digit_is_read(asking):
+    for image, digit in samples.digits().values():
+        answer = asking.infer("digits", {"image": image.astype(np.float32)})
+        assert answer.as_numpy("digit").item() == digit
+
+
+def test_another_service_at_the_same_address(asking):
+    assert asking.infer("ragged", TOKENS).as_numpy("per_token").shape == (1, 5, 4)
+
+
+def test_unknown_model_is_told_what_there_is(asking):
+    text = error_of(asking, "infer", "nope", TOKENS)
+    assert "nope" in text and "known models: digits, ragged" in text
+
+
+def test_answers_name_revision_time_and_request(platform):
+    body = (DIGITS_INPUTS / "digit-7-a.json").read_bytes()
+    reply = platform.infer("digits", body, {"x-request-id": "seven"})
+    assert reply.outputs()["digit"]["data"] == [7]
+    assert reply.headers["weir-revision"] == "digits-predictor-00001"
+    assert reply.headers["x-request-id"] == "seven"
+    assert reply.headers["server-timing"].startswith("queue;dur=")
+
+
+def test_paths_and_hosts_lead_there_too(platform):
+    path = "/v2/models/digits"
+    by_path = platform.call("GET", "/serving/default/digits" + path)
+    by_host = platform.call("GET", path, headers={"Host": "digits-default.example.com"})
+    assert by_path.json() == by_host.json() == platform.call("GET", path).json()
+    # There, the service's own runtime answers for itself.
+    reply = platform.call("GET", "/serving/default/digits/v2")
+    assert reply.json()["name"] == "triton"
+
+
+def test_one_connection_serves_both_services(platform):
+    connection = wire.Connection(platform.http_port)
+    for path in ("/v2/models/digits", "/v2/nothing", "/v2/models/ragged", "/v2", "/v2/models/digits/ready"):
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = json.loads(response.read())
+        assert response.status == (404 if path == "/v2/nothing" else 200), body
+        assert connection.sock is not None
+    connection.close()
+
+
+def test_stream_of_requests(platform):
+    answers: list = []
+    image, digit = samples.digits()["digit-7-a"]
+    row = grpc_client.InferInput("image", [1, 1, 8, 8], "FP32")
+    row.set_data_from_numpy(image.astype(np.float32))
+    with grpc_client.InferenceServerClient(platform.grpc) as client:
+        client.start_stream(lambda result, error: answers.append(error or result.as_numpy("digit").item()))
+        for _ in range(5):
+            client.async_stream_infer("digits", [row])
+        client.stop_stream()
+    assert answers == [digit] * 5
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_perf_analyzer(platform, tmp_path, protocol):
+    check(*analyze(platform, tmp_path, "digits", protocol, "--concurrency-range", "2"))
+
+
+def test_weir_infer_reads_a_picture(platform):
+    command = [gateway.BINARY, "infer", "digits", "--url", f"http://{platform.http}", "--range", "0,16"]
+    command += ["--image", DIGITS_INPUTS / "digit-7-a.png"]
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "digit INT64 [1,1]: 7\n" in plain.stdout, plain
+    best = subprocess.run([*command, "--top", "2"], capture_output=True, text=True, timeout=60)
+    first = best.stdout.splitlines()[1]
+    assert first.split()[1:] == ["7", "seven"], best
