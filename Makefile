@@ -34,6 +34,7 @@ test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
 
 test-platform: build clients ## Real processes, and real clients against the real programs.
 	$(CARGO) test --quiet -p weir-cluster-local --test platform
+	$(CARGO) test --quiet -p weir-cluster-remote --test platform
 	$(CARGO) test --quiet -p weir-gateway --test platform
 	$(CARGO) test --quiet -p weir-cli --test platform
 	.venv/bin/python -m pytest tests/clients --quiet

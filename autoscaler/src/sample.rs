@@ -46,7 +46,7 @@ pub struct Fleet {
     pub ready: u32,
     /// How long each of those that start has been starting.
     pub starting: Vec<Duration>,
-    /// Requests a ready replica takes at once, where that is known.
+    /// Requests a replica takes at once, where the service says so; else the gateways' reports tell.
     pub credits: Option<u32>,
     /// How long a start takes: nine of ten take no longer.
     pub cold_start: Duration,

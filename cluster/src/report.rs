@@ -45,6 +45,9 @@ pub struct Activity {
     pub queued: u32,
     /// Requests that are at a replica now.
     pub in_flight: u32,
+    /// Requests that the gateway may have at the revision's ready replicas at once, all together: its
+    /// share of what they take, so that the gateways' shares add up to it. 0 while none is ready.
+    pub credits: u32,
     /// How long the one that waits longest has waited, in microseconds.
     pub oldest_us: u64,
     /// From arrival to being sent to a replica.
@@ -57,7 +60,7 @@ pub struct Activity {
 
 impl Activity {
     /// What happened since an earlier report of the same gateway's run; what is so now (`queued`,
-    /// `in_flight`, `oldest_us`) stays. Counts that fell, because the gateway began anew, count as new.
+    /// `in_flight`, `credits`, `oldest_us`) stays. Counts that fell, because the gateway began anew, count as new.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let Self {
@@ -68,6 +71,7 @@ impl Activity {
             woken,
             queued,
             in_flight,
+            credits,
             oldest_us,
             queue_delay,
             service_time,
@@ -84,6 +88,7 @@ impl Activity {
             woken: woken.saturating_sub(earlier.woken),
             queued: *queued,
             in_flight: *in_flight,
+            credits: *credits,
             oldest_us: *oldest_us,
             queue_delay: queue_delay.since(&earlier.queue_delay),
             service_time: service_time.since(&earlier.service_time),
@@ -98,8 +103,9 @@ impl Activity {
         self.failed += other.failed;
         self.refused += other.refused;
         self.woken += other.woken;
-        self.queued += other.queued;
-        self.in_flight += other.in_flight;
+        self.queued = self.queued.saturating_add(other.queued);
+        self.in_flight = self.in_flight.saturating_add(other.in_flight);
+        self.credits = self.credits.saturating_add(other.credits);
         self.oldest_us = self.oldest_us.max(other.oldest_us);
         self.queue_delay.merge(&other.queue_delay);
         self.service_time.merge(&other.service_time);

@@ -276,7 +276,7 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
 
     /// Whether some replica takes requests, at least in a moment.
     pub(crate) fn is_open(&self) -> bool {
-        self.seats.iter().any(|seat| seat.state == SeatState::Open)
+        self.open().next().is_some()
     }
 
     /// How many replicas take requests; `None` where another gateway has the queue.
@@ -300,6 +300,12 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         seats.map(|seat| (&seat.replica, seat.in_flight, self.allowed(seat)))
     }
 
+    /// Requests that may be at the replicas at once, those that take none now left out.
+    pub(crate) fn credits(&self) -> u32 {
+        let allowed = self.open().map(|seat| self.allowed(seat));
+        allowed.fold(0, u32::saturating_add)
+    }
+
     /// The key of a replica, to report its capacity with.
     pub(crate) fn key_of(&self, replica: &R) -> Option<SeatKey> {
         let seat = self.seats.iter().find(|seat| seat.replica == *replica);
@@ -312,12 +318,13 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
     }
 
     fn standing(&self) -> Standing {
-        let open = self
-            .seats
-            .iter()
-            .filter(|seat| seat.state == SeatState::Open);
-        let credits = open.fold(0_u32, |sum, seat| sum.saturating_add(seat.credits.limit()));
-        self.crowd.standing(credits)
+        let limits = self.open().map(|seat| seat.credits.limit());
+        self.crowd.standing(limits.fold(0, u32::saturating_add))
+    }
+
+    fn open(&self) -> impl Iterator<Item = &Seat<R>> {
+        let seats = self.seats.iter();
+        seats.filter(|seat| seat.state == SeatState::Open)
     }
 
     fn allowed(&self, seat: &Seat<R>) -> u32 {

@@ -285,6 +285,7 @@ impl Line {
         }
         state.activity.queued = queued as u32;
         state.activity.in_flight = state.in_flight;
+        state.activity.credits = state.desk.credits();
         let waited = state
             .desk
             .oldest()

@@ -1,4 +1,8 @@
-//! The port for scrapers, probes and people: `/metrics`, `/health`, and pages of JSON that the owner adds.
+//! The port for scrapers, probes and people: `/metrics`, `/health`, and pages of JSON and services that the
+//! owner adds. It speaks HTTP/1.1 and, by prior knowledge, HTTP/2.
+
+mod connection;
+mod service;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -9,32 +13,25 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::{CONTENT_TYPE, text};
-use crate::socket::{Acceptor, Stream};
+use crate::socket::Acceptor;
+use service::Service;
+pub use service::{Body, BoxError};
 
 /// Connections at once. A scraper and a few curious people need a handful; the rest wait in the
 /// kernel's backlog.
 const MAX_CONNECTIONS: usize = 64;
-
-/// Time a connection has to send a request's head, its idle time before included: two common scrape
-/// intervals (15 s), so that a scraper's kept connection survives between scrapes.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time open connections have to finish once the server stops: a scrape takes milliseconds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time a client takes no byte of an answer: what a scraper waits for one at most.
 const WRITE_IDLE: Duration = Duration::from_secs(10);
-
-/// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
-const MAX_HEAD: usize = 8192;
 
 /// Says whether the process is well; asked at each `/health`.
 pub type Health = Arc<dyn Fn() -> Condition + Send + Sync>;
@@ -62,6 +59,7 @@ struct Served {
     registry: Arc<Registry>,
     health: Health,
     pages: Vec<(&'static str, Page)>,
+    services: Vec<(&'static str, Service)>,
 }
 
 impl Admin {
@@ -75,6 +73,7 @@ impl Admin {
                 registry,
                 health,
                 pages: Vec::new(),
+                services: Vec::new(),
             },
         }
     }
@@ -83,6 +82,24 @@ impl Admin {
     #[must_use]
     pub fn with_page(mut self, path: &'static str, page: Page) -> Self {
         self.served.pages.push((path, page));
+        self
+    }
+
+    /// Lets a service answer all paths that begin so, `/weir.v1.Reports/` for instance: a gRPC service, as
+    /// HTTP/2 is spoken too.
+    #[must_use]
+    pub fn with_service<S, B>(mut self, prefix: &'static str, service: S) -> Self
+    where
+        S: hyper::service::Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let service = service::boxed(service);
+        self.served.services.push((prefix, service));
         self
     }
 
@@ -99,7 +116,8 @@ impl Admin {
         let acceptor = Acceptor::new(self.listener, MAX_CONNECTIONS, WRITE_IDLE, stop.clone());
         let mut connections = JoinSet::new();
         while let Some(stream) = acceptor.accept().await {
-            connections.spawn(connection(stream, self.served.clone(), stop.clone()));
+            let served = self.served.clone();
+            connections.spawn(connection::converse(stream, served, stop.clone()));
             while connections.try_join_next().is_some() {}
         }
         drop(acceptor);
@@ -110,31 +128,17 @@ impl Admin {
     }
 }
 
-async fn connection(stream: Stream, served: Served, stop: CancellationToken) {
-    let service = service_fn(move |request| {
-        let response = served.answer(&request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to the admin port ended early");
-    }
-}
-
 impl Served {
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        let mut services = self.services.iter();
+        match services.find(|(prefix, _)| path.starts_with(prefix)) {
+            Some((_, service)) => service(request).await,
+            None => self.page(&request).map(service::whole),
+        }
+    }
+
+    fn page(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path();
         let path = path.strip_suffix('/').unwrap_or(path);
         let page = self.pages.iter().find(|(at, _)| *at == path);

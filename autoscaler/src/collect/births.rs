@@ -43,17 +43,17 @@ const STARTS: usize = 32;
 impl Births {
     /// Takes in the revision's state at this moment.
     pub(crate) fn observe(&mut self, revision: &Revision, starts: &mut Starts, now: Duration) {
-        let is_first = self.met.is_none();
+        // What starts already when we first look began earlier.
+        let begins = match self.met {
+            None => Birth::Earlier(now),
+            Some(_) => Birth::Seen(now),
+        };
         let before = self.met.take().unwrap_or_default();
         let mut met = BTreeMap::new();
         for replica in &revision.replicas {
             let old = before.get(&replica.name).copied();
             let birth = match replica.phase {
-                Phase::Pending | Phase::Starting => match old {
-                    Some(Birth::Over) | None if !is_first => Birth::Seen(now),
-                    Some(Birth::Over) | None => Birth::Earlier(now),
-                    Some(birth @ (Birth::Seen(_) | Birth::Earlier(_))) => birth,
-                },
+                Phase::Pending | Phase::Starting => old.unwrap_or(Birth::Over).begin(begins),
                 Phase::Ready => {
                     starts.note(old, now);
                     Birth::Over
@@ -86,6 +86,16 @@ impl Births {
             starting,
             credits: revision.concurrency.map(std::num::NonZeroU32::get),
             cold_start: starts.usual().unwrap_or(UNMEASURED.max(longest)),
+        }
+    }
+}
+
+impl Birth {
+    /// It starts; `new` is how, if it did not before.
+    fn begin(self, new: Self) -> Self {
+        match self {
+            Self::Seen(_) | Self::Earlier(_) => self,
+            Self::Over => new,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Sample;
+use crate::{Sample, Sight};
 
 /// How long a replica takes for a request, by how many it has at once. The time grows with them about
 /// linearly, whether the replica batches, works them off one by one, or all at once: `fixed + each × n`.
@@ -15,8 +15,8 @@ pub(crate) struct Curve {
     points: BTreeMap<i32, Point>,
     /// Requests measured, ever.
     completed: u64,
-    /// How many a full replica had at once.
-    full: Option<f64>,
+    /// How many a replica takes at once, as the gateways last said.
+    credits: Option<f64>,
     last: Option<Last>,
 }
 
@@ -35,7 +35,6 @@ struct Point {
 struct Last {
     ready: u32,
     in_flight: u32,
-    queued: u32,
 }
 
 /// Fewer measurements than this are no ground to start replicas on: the first request of a replica is
@@ -46,8 +45,7 @@ const FEWEST: u64 = 3;
 /// variety of requests and follow a change within seconds.
 const TRUSTED: f64 = 20.0;
 
-/// Requests at once of which nobody has said anything and which no queue has shown yet: a small batch.
-/// If a replica takes fewer, or is slower with so many, the first queue tells.
+/// Requests at once before the first replica was ready and a gateway could say: a small batch.
 const ASSUMED: f64 = 8.0;
 
 impl Curve {
@@ -57,17 +55,14 @@ impl Curve {
         let now = Last {
             ready: sample.fleet.ready,
             in_flight: activity.in_flight,
-            queued: activity.queued,
         };
         let before = self.last.replace(now);
+        self.hear(before, sample);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is not known while their number changes.
         };
         let ready = f64::from(now.ready);
         let at_once = f64::from(before.in_flight + now.in_flight) / 2.0 / ready;
-        if before.queued > 0 && now.queued > 0 && at_once > 0.0 {
-            self.full = Some(at_once.max(1.0));
-        }
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
             // A request that is there is itself at the replica.
@@ -75,11 +70,11 @@ impl Curve {
         }
     }
 
-    /// Requests that a replica takes at once.
-    pub(crate) fn credits(&self, known: Option<u32>) -> f64 {
-        match known {
+    /// Requests that a replica takes at once; what the service says of that goes before what was heard.
+    pub(crate) fn credits(&self, declared: Option<u32>) -> f64 {
+        match declared {
             Some(credits) => f64::from(credits.max(1)),
-            None => self.full.unwrap_or(ASSUMED),
+            None => self.credits.unwrap_or(ASSUMED),
         }
     }
 
@@ -95,6 +90,18 @@ impl Curve {
         let measured = measured.filter(|point| point.at_once >= 0.8 * at_once);
         let measured = measured.map_or(f64::INFINITY, |point| point.at_once / point.seconds);
         Some(fitted.min(measured))
+    }
+
+    /// Takes in what the gateways say a replica takes at once. While the number of replicas changes they
+    /// may count others than we do: then it only replaces a guess.
+    fn hear(&mut self, before: Option<Last>, sample: &Sample) {
+        let (all, ready) = (sample.load.activity.credits, sample.fleet.ready);
+        let is_steady = before.is_some_and(|before| before.ready == ready);
+        let counts = is_steady || self.credits.is_none();
+        // A gateway that is silent has a share, too.
+        if counts && all > 0 && ready > 0 && sample.sight == Sight::Whole {
+            self.credits = Some((f64::from(all) / f64::from(ready)).max(1.0));
+        }
     }
 
     fn note(&mut self, at_once: f64, mean: Duration, count: u64) {
@@ -154,7 +161,10 @@ impl Curve {
 
 #[cfg(test)]
 mod tests {
+    use weir_cluster::Activity;
+
     use super::*;
+    use crate::{Fleet, Load};
 
     /// A curve of points (at once, milliseconds).
     fn curve(points: &[(f64, u64)]) -> Curve {
@@ -167,6 +177,42 @@ mod tests {
 
     fn capacity(points: &[(f64, u64)], at_once: f64) -> f64 {
         (curve(points).capacity(at_once).unwrap() * 1000.0).round() / 1000.0
+    }
+
+    fn sample(sight: Sight, ready: u32, credits: u32) -> Sample {
+        let activity = Activity {
+            credits,
+            ..Activity::default()
+        };
+        Sample {
+            at: Duration::ZERO,
+            sight,
+            load: Load {
+                span: Duration::ZERO,
+                activity,
+            },
+            fleet: Fleet {
+                ready,
+                ..Fleet::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_gateways_say_a_replica_takes_is_kept_over_sleep() {
+        let mut curve = Curve::default();
+        let mut after = |sample| {
+            curve.observe(&sample);
+            curve.credits(None)
+        };
+        assert_eq!(after(sample(Sight::Whole, 0, 0)), ASSUMED);
+        assert_eq!(after(sample(Sight::Whole, 1, 32)), 32.0);
+        // The gateways have not met the second yet.
+        assert_eq!(after(sample(Sight::Whole, 2, 32)), 32.0);
+        assert_eq!(after(sample(Sight::Whole, 2, 48)), 24.0);
+        assert_eq!(after(sample(Sight::Partial, 2, 24)), 24.0);
+        assert_eq!(after(sample(Sight::Whole, 0, 0)), 24.0);
+        assert_eq!(curve.credits(Some(3)), 3.0);
     }
 
     #[test]

@@ -173,15 +173,8 @@ impl<'a> Leader<'a> {
         if !self.watched.contains_key(name) {
             self.meet(revision, now);
         }
-        let starts = self.starts.get(name.service());
-        let (Some(watched), Some(starts)) = (self.watched.get_mut(name), starts) else {
+        let Some((watched, sample)) = self.sample(&snapshot, revision, now) else {
             return;
-        };
-        let sample = Sample {
-            at: now,
-            sight: self.hearing.sight(&snapshot.gateways, now),
-            load: watched.counts.take(name, self.hearing.fresh(now)),
-            fleet: watched.births.fleet(revision, starts, now),
         };
         let memory = std::mem::take(&mut watched.memory);
         let (memory, decision) = decide(policy, memory, &sample);
@@ -191,6 +184,24 @@ impl<'a> Leader<'a> {
             self.writes.begin(name.clone(), decision.replicas);
         }
         self.decisions.insert(name.clone(), decision);
+    }
+
+    fn sample(
+        &mut self,
+        snapshot: &Snapshot,
+        revision: &Revision,
+        now: Duration,
+    ) -> Option<(&mut Watched, Sample)> {
+        let name = &revision.name;
+        let starts = self.starts.get(name.service())?;
+        let watched = self.watched.get_mut(name)?;
+        let sample = Sample {
+            at: now,
+            sight: self.hearing.sight(&snapshot.gateways, now),
+            load: watched.counts.take(name, self.hearing.fresh(now)),
+            fleet: watched.births.fleet(revision, starts, now),
+        };
+        Some((watched, sample))
     }
 }
 

@@ -179,6 +179,7 @@ impl<'a> State<'a> {
         let mut activity = std::mem::take(&mut self.activity);
         activity.queued = self.queue.len() as u32;
         activity.in_flight = self.replicas.in_flight();
+        activity.credits = self.replicas.ready_count() * self.world.credits;
         let oldest = self.queue.front().map(|at| self.now.saturating_sub(*at));
         activity.oldest_us = oldest.unwrap_or_default().as_micros() as u64;
         let span = self.now.saturating_sub(self.decided);
@@ -191,7 +192,8 @@ impl<'a> State<'a> {
                 wanted: self.wanted,
                 ready: self.replicas.ready_count(),
                 starting: self.replicas.starting(self.now),
-                credits: Some(self.world.credits),
+                // As with any replica, the reports tell.
+                credits: None,
                 cold_start: self.world.cold_start,
             },
         }

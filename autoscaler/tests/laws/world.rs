@@ -19,6 +19,8 @@ pub(crate) struct Op {
     pub(crate) queued: u32,
     pub(crate) oldest_ms: u64,
     pub(crate) in_flight: u32,
+    /// Requests that the gateways say ready replicas take at once.
+    pub(crate) credits: u32,
     /// Requests that ended, and what each took.
     pub(crate) ended: u32,
     pub(crate) service_ms: u64,
@@ -36,6 +38,7 @@ impl Default for Op {
             queued: 0,
             oldest_ms: 0,
             in_flight: 0,
+            credits: 0,
             ended: 0,
             service_ms: 100,
             ready: 4,
@@ -65,6 +68,7 @@ impl Op {
             arrivals: self.arrivals,
             queued: self.queued,
             in_flight: self.in_flight,
+            credits: self.credits,
             oldest_us: self.oldest_ms * 1000,
             service_time,
             queue_delay,
@@ -139,12 +143,13 @@ prop_compose! {
         queued in prop_oneof![Just(0_u32), 0..300_u32],
         oldest_ms in 0..5000_u64,
         in_flight in 0..50_u32,
+        credits in 0..50_u32,
         ended in 0..30_u32,
         service_ms in 1..2000_u64,
         ready in 0..=4_u32,
         starting_ms in 0..100_000_u64,
     ) -> Op {
-        let busy = Op { ms, sight, arrivals, queued, oldest_ms, in_flight, ended, service_ms, ready, starting_ms };
+        let busy = Op { ms, sight, arrivals, queued, oldest_ms, in_flight, credits, ended, service_ms, ready, starting_ms };
         match idle {
             true => Op { ms, sight, ready, starting_ms, ..Op::default() },
             false => busy,

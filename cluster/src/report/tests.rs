@@ -46,6 +46,18 @@ fn a_restarted_gateway_counts_as_new() {
 }
 
 #[test]
+fn credits_are_what_is_so_now_and_add_up_over_gateways() {
+    let with = |credits| Activity {
+        credits,
+        ..Activity::default()
+    };
+    assert_eq!(with(6).since(&with(9)).credits, 6);
+    let mut both = with(3);
+    both.merge(&with(5));
+    assert_eq!(both.credits, 8);
+}
+
+#[test]
 fn batches_keep_their_mean_size() {
     let mut batches = Batches::default();
     batches.record(8, Duration::from_millis(4));

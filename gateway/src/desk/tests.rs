@@ -1,3 +1,5 @@
+mod sharing;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -176,29 +178,6 @@ fn dead_work_is_never_sent() {
     let (_, turns) = desk.update(ROOM, Crowd::ALONE, vec![seating(1, 1)], late);
     assert!(matches!(turns[0], Turn::Late(0)));
     assert!(matches!(turns[1], Turn::Go(1, _)));
-}
-
-#[test]
-fn of_two_gateways_one_has_the_only_credit() {
-    let now = start();
-    let names = ["a", "b"];
-    let crowd = |me| Crowd::new(names.iter().copied(), me, "r");
-    let mut desks = names.map(|me| {
-        let mut desk = TestDesk::new(ROOM);
-        desk.update(ROOM, crowd(me), vec![seating(1, 1)], now);
-        desk
-    });
-    let entered = desks.each_mut().map(|desk| desk.enter(entry(1), now, || 0));
-    let is_owner = |entered: &Entered<u32>| matches!(entered, Entered::Granted(_));
-    assert_eq!(entered.iter().filter(|e| is_owner(e)).count(), 1);
-    let owner = entered.iter().position(is_owner).unwrap();
-    let guest = 1 - owner;
-    assert_eq!(entered[guest], Entered::Elsewhere(owner as u32));
-    let handed = Entry {
-        origin: Origin::Gateway,
-        ..entry(1)
-    };
-    assert_eq!(desks[guest].enter(handed, now, || 0), Entered::NotOwner);
 }
 
 #[derive(Clone, Debug)]

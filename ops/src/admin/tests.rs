@@ -85,3 +85,59 @@ async fn stopping_does_not_wait_for_idle_connections() {
     ended.unwrap().unwrap();
     drop(idle);
 }
+
+/// Says which version it was asked in, under `/echo/`.
+async fn start_with_service() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let registry = Arc::new(crate::registry::with_process_metrics());
+    let echo = hyper::service::service_fn(|request: Request<Incoming>| async move {
+        let text = format!("{} {:?}", request.uri().path(), request.version());
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text))))
+    });
+    let admin =
+        Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service("/echo/", echo);
+    let address = admin.address().unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(admin.serve(stop.clone()));
+    (address, stop, task)
+}
+
+async fn ask_http2(address: SocketAddr, path: &str) -> (StatusCode, Bytes) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let handshake = hyper::client::conn::http2::handshake(executor, io);
+    let (mut sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get(format!("http://{address}{path}"));
+    let request = request.body(Full::new(Bytes::new())).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let status = response.status();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await;
+    (status, body.unwrap().to_bytes())
+}
+
+#[tokio::test]
+async fn services_and_pages_are_reached_over_both_versions() {
+    let (address, stop, task) = start_with_service().await;
+    let answer = ask(address, "GET /echo/x").await;
+    assert!(answer.ends_with("/echo/x HTTP/1.1"), "{answer}");
+    let (status, text) = ask_http2(address, "/echo/y").await;
+    assert_eq!((status, &*text), (StatusCode::OK, &b"/echo/y HTTP/2.0"[..]));
+    assert_eq!(ask_http2(address, "/health").await.1, "ok\n");
+    assert_eq!(ask_http2(address, "/echo").await.0, StatusCode::NOT_FOUND);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_says_too_little_is_closed() {
+    let (address, _stop, _task) = start_with_service().await;
+    for beginning in ["", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // The server's settings at most; a reset is an end, too.
+        let _ = stream.read_to_end(&mut answer).await;
+    }
+}

@@ -1,0 +1,31 @@
+//! The reports of gateways in other processes: each gateway serves a watch of its own on its admin port,
+//! and [`RemoteReports`] dials them all.
+//!
+//! ```text
+//!   gateway ──Report──► service (admin port) ══gRPC weir.v1.Reports/Watch══► listener ─┐
+//!   gateway ──Report──► service (admin port) ══════════════════════════════► listener ─┴─► LatestReports
+//! ```
+//!
+//! `message` is the pure middle: what a report looks like on the wire, and what of it is believed.
+
+mod error;
+mod listener;
+mod message;
+mod remote;
+mod service;
+
+pub use error::RemoteError;
+pub use remote::RemoteReports;
+pub use service::{PATH, ReportsService, service};
+
+/// Messages, client and server as generated from `proto/`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::pedantic,
+    clippy::too_many_lines,
+    reason = "generated"
+)]
+mod proto {
+    tonic::include_proto!("weir.v1");
+}

@@ -1,0 +1,195 @@
+//! A report on the wire, and what of it is believed: bounded sizes, bounded numbers, names that are names.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use weir_cluster::{Activity, BatchTimes, Batches, Histogram, Report, RevisionName};
+
+use crate::error::RemoteError;
+use crate::proto;
+
+/// The largest message: a revision takes about 1 KiB when its histograms are well filled.
+pub(crate) const MAX_MESSAGE: usize = 8 << 20;
+
+/// Revisions of one report: as many as fit into [`MAX_MESSAGE`], and more than one gateway serves.
+const MOST_REVISIONS: usize = 10_000;
+
+/// Batch sizes of one revision: twice the groups of sizes that there are.
+const MOST_SIZES: usize = 256;
+
+/// No count is larger: at 10 000 requests a second it takes 890 years. So the counts of all gateways
+/// and buckets can be added up.
+const MOST_COUNTED: u64 = 1 << 48;
+
+/// As the wire has it.
+pub(crate) fn encode(report: &Report) -> proto::Report {
+    let revisions = report.revisions.iter();
+    let revision = |(name, activity): (&RevisionName, &Arc<Activity>)| proto::Revision {
+        namespace: name.service().namespace().to_owned(),
+        name: name.as_str().to_owned(),
+        activity: Some(Box::new(encode_activity(activity))),
+    };
+    proto::Report {
+        started: report.started,
+        age_us: report.age_us,
+        routes: report.routes,
+        revisions: revisions.map(revision).collect(),
+    }
+}
+
+/// From the wire.
+///
+/// # Errors
+/// [`RemoteError`] for what cannot be a report.
+pub(crate) fn decode(message: proto::Report) -> Result<Report, RemoteError> {
+    at_most("revisions", message.revisions.len(), MOST_REVISIONS)?;
+    let mut report = Report {
+        started: message.started,
+        age_us: message.age_us,
+        routes: message.routes,
+        ..Report::default()
+    };
+    for revision in message.revisions {
+        let name = RevisionName::parse(&revision.namespace, &revision.name)?;
+        let activity = decode_activity(&name, *revision.activity.unwrap_or_default())?;
+        let twice = report.revisions.insert(name.clone(), Arc::new(activity));
+        if twice.is_some() {
+            return Err(RemoteError::Twice(name));
+        }
+    }
+    Ok(report)
+}
+
+fn encode_activity(activity: &Activity) -> proto::Activity {
+    let Activity {
+        arrivals,
+        succeeded,
+        failed,
+        refused,
+        woken,
+        queued,
+        in_flight,
+        credits,
+        oldest_us,
+        queue_delay,
+        service_time,
+        batches,
+    } = activity;
+    proto::Activity {
+        arrivals: *arrivals,
+        succeeded: *succeeded,
+        failed: *failed,
+        refused: *refused,
+        woken: *woken,
+        queued: *queued,
+        in_flight: *in_flight,
+        credits: *credits,
+        oldest_us: *oldest_us,
+        queue_delay: encode_histogram(queue_delay),
+        service_time: encode_histogram(service_time),
+        batches: encode_batches(batches),
+    }
+}
+
+fn decode_activity(
+    name: &RevisionName,
+    activity: proto::Activity,
+) -> Result<Activity, RemoteError> {
+    let count = |what, value| counted(name, what, value);
+    Ok(Activity {
+        arrivals: count("arrivals", activity.arrivals)?,
+        succeeded: count("succeeded", activity.succeeded)?,
+        failed: count("failed", activity.failed)?,
+        refused: count("refused", activity.refused)?,
+        woken: count("woken", activity.woken)?,
+        queued: activity.queued,
+        in_flight: activity.in_flight,
+        credits: activity.credits,
+        oldest_us: activity.oldest_us,
+        queue_delay: decode_histogram(name, activity.queue_delay)?,
+        service_time: decode_histogram(name, activity.service_time)?,
+        batches: decode_batches(name, &activity.batches)?,
+    })
+}
+
+/// Only the buckets between the first and the last that hold any: durations of one revision lie close
+/// together.
+fn encode_histogram(histogram: &Histogram) -> Option<proto::Histogram> {
+    let counts = histogram.counts();
+    let first = counts.iter().position(|count| *count > 0)?;
+    let last = counts.iter().rposition(|count| *count > 0)?;
+    Some(proto::Histogram {
+        // There are a few hundred buckets.
+        first: first as u32,
+        counts: counts[first..=last].to_vec(),
+        sum_us: histogram.sum_us(),
+    })
+}
+
+fn decode_histogram(
+    name: &RevisionName,
+    histogram: Option<proto::Histogram>,
+) -> Result<Histogram, RemoteError> {
+    let histogram = histogram.unwrap_or_default();
+    if histogram.counts.is_empty() {
+        return Ok(Histogram::default());
+    }
+    let bucket = |last| RemoteError::Bucket {
+        revision: name.clone(),
+        last,
+        most: Histogram::BUCKETS - 1,
+    };
+    let first = histogram.first as usize;
+    let end = first.saturating_add(histogram.counts.len());
+    let mut counts = vec![0; Histogram::BUCKETS];
+    let place = counts.get_mut(first..end).ok_or_else(|| bucket(end - 1))?;
+    for (place, count) in place.iter_mut().zip(histogram.counts) {
+        *place = counted(name, "durations of one bucket", count)?;
+    }
+    Histogram::from_counts(counts, histogram.sum_us).ok_or_else(|| bucket(end - 1))
+}
+
+fn encode_batches(batches: &Batches) -> Vec<proto::Batches> {
+    let batches = batches.iter().map(|(size, times)| proto::Batches {
+        size,
+        count: times.count,
+        rows: times.rows,
+        total_us: times.total_us,
+    });
+    batches.collect()
+}
+
+fn decode_batches(name: &RevisionName, batches: &[proto::Batches]) -> Result<Batches, RemoteError> {
+    at_most("batch sizes", batches.len(), MOST_SIZES)?;
+    let mut all = Batches::default();
+    for batch in batches {
+        let times = BatchTimes {
+            count: counted(name, "batches", batch.count)?,
+            rows: counted(name, "rows", batch.rows)?,
+            total_us: batch.total_us,
+        };
+        all.add(batch.size, times);
+    }
+    Ok(all)
+}
+
+fn counted(name: &RevisionName, what: &'static str, value: u64) -> Result<u64, RemoteError> {
+    if value <= MOST_COUNTED {
+        return Ok(value);
+    }
+    Err(RemoteError::TooLarge {
+        revision: name.clone(),
+        what,
+        value,
+        most: MOST_COUNTED,
+    })
+}
+
+fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), RemoteError> {
+    match count <= most {
+        true => Ok(()),
+        false => Err(RemoteError::TooMany { what, count, most }),
+    }
+}

@@ -1,0 +1,103 @@
+//! What is heard when gateways fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use weir_cluster::{Report, Reports};
+use weir_cluster_remote::RemoteReports;
+
+use crate::gateway::{AdminPort, PATIENCE, member, report, wait, wait_for};
+
+fn follow(members: &[weir_cluster::Gateway]) -> RemoteReports {
+    // Nobody tells of changes; these stay.
+    RemoteReports::follow(watch::Sender::new(Arc::from(members)).subscribe())
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_disappears_and_comes_back() {
+    let port = AdminPort::start(report(1, 5)).await;
+    let other = AdminPort::start(report(9, 9)).await;
+    let reports = follow(&[port.member("a"), other.member("b")]);
+    wait_for(&reports, "a", &report(1, 5)).await;
+    let address = port.die().await;
+    let still = keep_saying(&other);
+    wait(&reports, "a to disappear", |latest| {
+        !latest.contains_key("a")
+    })
+    .await;
+    wait(&reports, "b to stay", |latest| latest.contains_key("b")).await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    let again = AdminPort::on(listener, report(2, 1));
+    wait_for(&reports, "a", &report(2, 1)).await;
+    drop((again, still));
+}
+
+/// A living gateway reports each second.
+fn keep_saying(port: &AdminPort) -> AbortOnDropHandle<()> {
+    let sender = port.reports();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
+        for arrivals in 10.. {
+            seconds.tick().await;
+            sender.send_replace(Arc::new(report(9, arrivals)));
+        }
+    }))
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_is_taken_up_before_the_report_is_dropped() {
+    let port = AdminPort::start(report(1, 5)).await;
+    let reports = follow(&[port.member("a")]);
+    wait_for(&reports, "a", &report(1, 5)).await;
+    let listener = TcpListener::bind(port.die().await).await.unwrap();
+    let again = AdminPort::on(listener, report(1, 6));
+    let mut latest = reports.watch();
+    let seen = latest.wait_for(|latest| latest.get("a").is_none_or(|seen| seen.age_us == 6));
+    let seen = tokio::time::timeout(PATIENCE, seen).await;
+    assert!(
+        seen.unwrap().unwrap().contains_key("a"),
+        "never gone in between"
+    );
+    drop(again);
+}
+
+#[tokio::test]
+async fn a_gateway_that_falls_silent_disappears_until_it_speaks() {
+    let port = AdminPort::start(report(1, 5)).await;
+    let reports = follow(&[port.member("a")]);
+    wait_for(&reports, "a", &report(1, 5)).await;
+    // The connection stays, and nothing comes; who dials again hears what was said before.
+    wait(&reports, "a to disappear", |latest| latest.is_empty()).await;
+    port.report(report(1, 6));
+    wait_for(&reports, "a", &report(1, 6)).await;
+}
+
+#[tokio::test]
+async fn who_takes_connections_and_says_nothing_has_no_report() {
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = AdminPort::start(report(1, 5)).await;
+    let reports = follow(&[member("mute", mute.local_addr().unwrap()), port.member("a")]);
+    let dialled = tokio::time::timeout(PATIENCE, mute.accept()).await;
+    wait_for(&reports, "a", &report(1, 5)).await;
+    assert_eq!(reports.watch().borrow().len(), 1);
+    drop(dialled);
+}
+
+#[tokio::test]
+async fn what_is_no_report_is_not_taken_for_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = AdminPort::on(listener, too_much());
+    let reports = follow(&[port.member("a")]);
+    port.wait_until_watched().await;
+    assert!(reports.watch().borrow().is_empty());
+    port.report(report(1, 1));
+    wait_for(&reports, "a", &report(1, 1)).await;
+}
+
+/// A count that no gateway reaches.
+fn too_much() -> Report {
+    report(1, u64::MAX)
+}

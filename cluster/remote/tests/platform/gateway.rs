@@ -1,0 +1,130 @@
+//! What stands for a gateway: an admin port that serves a watch of what the test says.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_cluster::{Activity, LatestReports, Report, Reports, ServiceName};
+use weir_cluster_remote::RemoteReports;
+use weir_ops::admin::{Admin, Condition};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A gateway's admin port.
+pub(crate) struct AdminPort {
+    pub(crate) address: SocketAddr,
+    reports: watch::Sender<Arc<Report>>,
+    serving: JoinHandle<()>,
+}
+
+impl AdminPort {
+    pub(crate) async fn start(report: Report) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(listener, report)
+    }
+
+    pub(crate) fn on(listener: TcpListener, report: Report) -> Self {
+        let address = listener.local_addr().unwrap();
+        let (reports, watched) = watch::channel(Arc::new(report));
+        let registry = Arc::new(Registry::default());
+        let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service(
+            weir_cluster_remote::PATH,
+            weir_cluster_remote::service(watched),
+        );
+        Self {
+            address,
+            reports,
+            serving: tokio::spawn(admin.serve(CancellationToken::new())),
+        }
+    }
+
+    pub(crate) fn report(&self, report: Report) {
+        self.reports.send_replace(Arc::new(report));
+    }
+
+    /// To report with from elsewhere.
+    pub(crate) fn reports(&self) -> watch::Sender<Arc<Report>> {
+        self.reports.clone()
+    }
+
+    /// Waits until somebody watches.
+    pub(crate) async fn wait_until_watched(&self) {
+        let wait = async {
+            // The service itself keeps one.
+            while self.reports.receiver_count() < 2 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        assert!(waited.is_ok(), "nobody watches");
+    }
+
+    /// Dies with all its connections.
+    pub(crate) async fn die(self) -> SocketAddr {
+        self.serving.abort();
+        assert!(self.serving.await.unwrap_err().is_cancelled());
+        self.address
+    }
+
+    /// As others know it.
+    pub(crate) fn member(&self, name: &str) -> weir_cluster::Gateway {
+        member(name, self.address)
+    }
+}
+
+pub(crate) fn member(name: &str, address: SocketAddr) -> weir_cluster::Gateway {
+    weir_cluster::Gateway {
+        name: name.into(),
+        serving: address.into(),
+        admin: Some(address.into()),
+    }
+}
+
+/// A report of one revision to which so many requests came.
+pub(crate) fn report(started: u64, arrivals: u64) -> Report {
+    let service = ServiceName::new("default", "digits").unwrap();
+    let mut activity = Activity {
+        arrivals,
+        credits: 4,
+        ..Activity::default()
+    };
+    activity.queue_delay.record(Duration::from_millis(3));
+    activity.batches.record(8, Duration::from_millis(5));
+    Report {
+        started,
+        age_us: arrivals,
+        routes: 1,
+        revisions: [(service.revision(1).unwrap(), Arc::new(activity))].into(),
+    }
+}
+
+/// Waits for a state of the reports.
+pub(crate) async fn wait(
+    reports: &RemoteReports,
+    what: &str,
+    is_so: impl Fn(&LatestReports) -> bool,
+) {
+    let mut latest = reports.watch();
+    let wait = latest.wait_for(|latest| is_so(latest));
+    let seen = tokio::time::timeout(PATIENCE, wait).await;
+    let seen = seen.map(|seen| seen.is_ok());
+    assert!(
+        matches!(seen, Ok(true)),
+        "waited for {what}: {:?}",
+        reports.watch().borrow()
+    );
+}
+
+/// Waits until this gateway's report is this one.
+pub(crate) async fn wait_for(reports: &RemoteReports, name: &str, report: &Report) {
+    wait(reports, "a report", |latest| {
+        latest.get(name).is_some_and(|seen| **seen == *report)
+    })
+    .await;
+}

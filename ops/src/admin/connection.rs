@@ -1,0 +1,78 @@
+//! One connection to the admin port.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio_util::sync::CancellationToken;
+
+use super::Served;
+use crate::socket::Stream;
+
+/// Time a connection has to send a request's head, its idle time before included: two common scrape
+/// intervals (15 s), so that a scraper's kept connection survives between scrapes.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
+const MAX_HEAD: u32 = 8192;
+
+/// Streams of one HTTP/2 connection: who watches needs one.
+const MAX_STREAMS: u32 = 16;
+
+/// How often the other end of an HTTP/2 connection has to show that it is there, or a watcher whose
+/// machine is gone would keep its place.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// Serves one connection until it ends, or soon after `stop`.
+pub(super) async fn converse(stream: Stream, served: Served, stop: CancellationToken) {
+    let asked = CancellationToken::new();
+    let service = service_fn(|request| {
+        asked.cancel();
+        let served = served.clone();
+        async move { Ok::<_, Infallible>(served.answer(request).await) }
+    });
+    let builder = builder();
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = silence(&asked) => return,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection to the admin port ended early");
+    }
+}
+
+/// Returns if there was no request for too long since the connection began. Until its version is known
+/// and its first request is there, hyper waits forever.
+async fn silence(asked: &CancellationToken) {
+    if tokio::time::timeout(HEADER_TIMEOUT, asked.cancelled())
+        .await
+        .is_ok()
+    {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEAD as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEAD)
+        .max_concurrent_streams(MAX_STREAMS)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_EVERY);
+    builder
+}
