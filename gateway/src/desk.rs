@@ -280,12 +280,11 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
     }
 
     /// How many replicas take requests; `None` where another gateway has the queue.
-    pub(crate) fn open(&self) -> Option<usize> {
-        if let Standing::Guest(_) = self.standing() {
-            return None;
+    pub(crate) fn serving(&self) -> Option<usize> {
+        match self.standing() {
+            Standing::Guest(_) => None,
+            Standing::Sharer | Standing::Owner => Some(self.open().count()),
         }
-        let seats = self.seats.iter();
-        Some(seats.filter(|seat| seat.state == SeatState::Open).count())
     }
 
     /// When the first replica that rests takes requests again.

@@ -300,7 +300,7 @@ impl Line {
     /// Batches under way with which no replica is idle; `None` where another gateway has the queue.
     pub(crate) fn flights(&self) -> Option<usize> {
         // Without a replica the first of a batch is who wakes one.
-        self.state.lock().desk.open().map(|open| open.max(1))
+        self.state.lock().desk.serving().map(|open| open.max(1))
     }
 
     /// Counts a request that joins those that gather.
