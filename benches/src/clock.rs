@@ -40,10 +40,14 @@ impl Alarm {
     ///
     /// # Errors
     /// There is none to be had.
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe code; the descriptor is owned here and never replaced"
+    )]
     pub(crate) fn timer() -> anyhow::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).context("no timer")?;
-        Ok(Self::Timer(AsyncFd::register(timer)?))
+        Ok(Self::Timer(AsyncFd::new(timer)?))
     }
 
     /// Returns at `at`, or at once where that is past. Answers are received meanwhile.
