@@ -21,6 +21,10 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// A connection's window: several such streams.
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
+/// A frame at most: a sixteenth of the work that frames of the common 16 KiB make, and what a connection may
+/// be made to hold before it is known to be of use.
+const FRAME: u32 = 256 << 10;
+
 /// Streams of one HTTP/2 connection; a client wanting more opens another.
 const MAX_STREAMS: u32 = 1024;
 
@@ -43,7 +47,8 @@ async fn converse(stream: Stream, gateway: Arc<Gateway>, stop: CancellationToken
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
         let (gateway, exchange) = (Arc::clone(&gateway), seen.begin());
-        async move { Ok::<_, Infallible>(exchange.carry(gateway.answer(request).await)) }
+        // Boxed: the library moves it several times, and keeps its room on an idle connection.
+        Box::pin(async move { Ok::<_, Infallible>(exchange.carry(gateway.answer(request).await)) })
     });
     let socket = Bulk::accepted(stream);
     let outlet = socket.outlet();
@@ -72,6 +77,7 @@ fn builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
         .max_concurrent_streams(MAX_STREAMS);
     builder
 }

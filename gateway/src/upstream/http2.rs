@@ -17,6 +17,7 @@ use crate::outgoing::Outgoing;
 /// As the gateway's own port offers: a common image tensor goes in one window.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
+const FRAME: u32 = 256 << 10;
 
 /// A connection, once there is one.
 #[derive(Default)]
@@ -56,7 +57,8 @@ impl Channel {
         builder
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME);
         let handshake = builder.handshake(TokioIo::new(socket));
         let (sender, connection) = handshake
             .await

@@ -10,7 +10,7 @@ fn credits_are_those_of_open_replicas_and_add_up_over_gateways() {
         ..seating(3, 7)
     };
     let credits = |names: &[&str], limit| {
-        let crowd = |me| Crowd::new(names.iter().copied(), me, "r");
+        let crowd = |me: &str| Crowd::new(names.iter().copied(), me, "r");
         let share = |me: &&str| {
             let mut desk = TestDesk::new(ROOM);
             let seatings = vec![seating(1, limit), seating(2, limit), closed.clone()];
