@@ -4,6 +4,7 @@ mod npy;
 mod request;
 mod result;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
@@ -14,7 +15,6 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::say::say;
 use crate::state::{self, AdminFile};
-use request::Body;
 
 /// Where a `weir up` without flags takes requests.
 const DEFAULT_URL: &str = "http://localhost:8080";
@@ -36,10 +36,18 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
         .service
         .split_once('/')
         .unwrap_or((DEFAULT_NAMESPACE, &args.service));
-    let base = base(&args)?;
-    let url = format!("{base}/serving/{namespace}/{name}/v2/models/{name}/infer");
+    let Base { url, trusted } = base(&args)?;
+    let url = format!("{url}/serving/{namespace}/{name}/v2/models/{name}/infer");
     let timeout = Duration::from_secs(args.timeout);
-    let answer = ask(url.clone(), body, timeout).send().await?;
+    let ask = Ask {
+        method: Method::POST,
+        url: url.clone(),
+        trusted,
+        headers: HeaderMap::from_iter(body.headers),
+        body: body.bytes,
+        timeout,
+    };
+    let answer = ask.send().await?;
     match answer.status.is_success() {
         true => {
             say(result::text(&answer).trim_end());
@@ -53,26 +61,29 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
 }
 
 /// Where the gateway is.
-fn base(args: &InferArgs) -> Result<String, CliError> {
+struct Base {
+    url: String,
+    /// The certificates it may show.
+    trusted: Option<PathBuf>,
+}
+
+fn base(args: &InferArgs) -> Result<Base, CliError> {
+    let at = |url: &str, own: Option<PathBuf>| Base {
+        url: url.to_owned(),
+        trusted: args.cacert.clone().or(own),
+    };
     if let Some(url) = &args.url {
-        return Ok(url.trim_end_matches('/').to_owned());
+        return Ok(at(url.trim_end_matches('/'), None));
     }
     let state_dir = state::directory(args.state_dir.as_deref())?;
     match (AdminFile::read(&state_dir), &args.state_dir) {
-        (Ok(file), _) => Ok(format!("http://localhost:{}", file.serving.port())),
+        (Ok(file), _) => {
+            let url = format!("{}://localhost:{}", file.scheme(), file.serving.port());
+            Ok(at(&url, file.certificate))
+        }
         // Whoever names a directory means it.
         (Err(error), Some(_)) => Err(error),
-        (Err(_), None) => Ok(DEFAULT_URL.to_owned()),
-    }
-}
-
-fn ask(url: String, body: Body, timeout: Duration) -> Ask {
-    Ask {
-        method: Method::POST,
-        url,
-        headers: HeaderMap::from_iter(body.headers),
-        body: body.bytes,
-        timeout,
+        (Err(_), None) => Ok(at(DEFAULT_URL, None)),
     }
 }
 

@@ -12,6 +12,7 @@ mod client;
 mod error;
 mod exit;
 mod infer;
+mod pem;
 mod say;
 mod state;
 mod status;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
 pub use stream::Stream;
-pub use traffic::{Counted, Exchange, Traffic, close};
+pub use traffic::{Counted, Exchange, GRACE, Traffic, close};
 
 /// Whether a port is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,16 +11,34 @@ use weir_controller::{Declaration, Service};
 use weir_crds::inference_service::ConditionStatus;
 
 use super::board::ready;
+use super::ports::Ports;
 use crate::say::say;
 
 /// The folder beside a manifest in which examples keep requests.
 const INPUTS: &str = "inputs";
 
+/// How the port is reached from this machine.
+pub(super) struct Port {
+    number: u16,
+    /// What it shows, where it is encrypted.
+    certificate: Option<PathBuf>,
+}
+
+impl Port {
+    pub(super) fn of(ports: &Ports) -> Self {
+        let tls = ports.tls.as_ref();
+        Self {
+            number: ports.serving_at.port(),
+            certificate: tls.map(|tls| tls.pair.certificate().to_owned()),
+        }
+    }
+}
+
 /// Tells of each service the first time that it is ready, until nobody tells us any more.
 pub(super) async fn announce(
     declaration: watch::Receiver<Arc<Declaration>>,
     mut statuses: watch::Receiver<Arc<Statuses>>,
-    port: u16,
+    port: Port,
 ) {
     let mut told = BTreeSet::new();
     loop {
@@ -31,7 +49,7 @@ pub(super) async fn announce(
         for name in new {
             let declaration = declaration.borrow().clone();
             if let Some(service) = declaration.services.get(&name) {
-                let command = command(service, declaration.services.len(), port);
+                let command = command(service, declaration.services.len(), &port);
                 say(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
             }
             told.insert(name);
@@ -48,12 +66,16 @@ fn is_ready(status: &weir_crds::InferenceServiceStatus) -> bool {
 
 /// A `curl` line that works: an inference where the manifest has requests beside it, else the model's
 /// metadata.
-fn command(service: &Service, services: usize, port: u16) -> String {
+fn command(service: &Service, services: usize, port: &Port) -> String {
     let name = &service.name;
-    let url = format!("localhost:{port}{}", path(name));
-    match request(service, services) {
-        Some(file) => format!("curl -s {url}/infer -d @{}", quoted(&file)),
+    let url = format!("localhost:{}{}", port.number, path(name));
+    let curl = match &port.certificate {
+        Some(file) => format!("curl -s --cacert {} https://{url}", quoted(file)),
         None => format!("curl -s {url}"),
+    };
+    match request(service, services) {
+        Some(file) => format!("{curl}/infer -d @{}", quoted(&file)),
+        None => curl,
     }
 }
 
@@ -103,6 +125,13 @@ fn quoted(file: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn plain_port(number: u16) -> Port {
+        Port {
+            number,
+            certificate: None,
+        }
+    }
+
     fn service(namespace: &str, folder: Option<&Path>) -> Service {
         Service {
             name: ServiceName::new(namespace, "digits").unwrap(),
@@ -120,11 +149,18 @@ mod tests {
 
     #[test]
     fn without_requests_the_metadata_is_asked_for() {
-        let plain = command(&service("default", None), 1, 8080);
+        let plain = command(&service("default", None), 1, &plain_port(8080));
         assert_eq!(plain, "curl -s localhost:8080/v2/models/digits");
-        let other = command(&service("team", None), 1, 80);
+        let other = command(&service("team", None), 1, &plain_port(80));
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
+        let port = Port {
+            number: 443,
+            certificate: Some("/c d.pem".into()),
+        };
+        let encrypted = command(&service("default", None), 1, &port);
+        let expected = "curl -s --cacert '/c d.pem' https://localhost:443/v2/models/digits";
+        assert_eq!(encrypted, expected);
     }
 
     #[test]
@@ -135,10 +171,10 @@ mod tests {
         std::fs::write(inputs.join("a.json"), r#"{"inputs": []}"#).unwrap();
         std::fs::write(inputs.join("0-labels.json"), "[]").unwrap();
         let ours = service("default", Some(folder.path()));
-        let alone = command(&ours, 1, 8080);
+        let alone = command(&ours, 1, &plain_port(8080));
         assert!(alone.contains("/infer -d @"), "{alone}");
         assert!(alone.contains("a.json"), "{alone}");
-        assert!(!command(&ours, 2, 8080).contains("-d @"));
+        assert!(!command(&ours, 2, &plain_port(8080)).contains("-d @"));
     }
 
     #[test]

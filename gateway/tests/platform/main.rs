@@ -15,5 +15,6 @@ mod replica;
 mod routing;
 mod sharing;
 mod streams;
+mod tls;
 mod world;
 mod zero;
