@@ -1,12 +1,13 @@
 //! The port: HTTP/1.1, HTTP/2 and gRPC, told apart by the first bytes; all of it plain, or all behind TLS.
 
+mod streams;
 mod tls;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -16,6 +17,8 @@ use weir_ops::socket::{self, Acceptor, Stream, Traffic};
 
 use crate::gateway::Gateway;
 use crate::options::Options;
+use streams::Streams;
+pub(crate) use streams::note;
 
 /// A stream's window: a common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives in one go.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -34,6 +37,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
     while let Some(stream) = acceptor.accept().await {
         let host = Host {
             gateway: Arc::clone(&gateway),
+            streams: connections.clone(),
             stop: stop.clone(),
         };
         connections.spawn(host.receive(stream));
@@ -46,6 +50,8 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
 /// What a connection needs of the port.
 struct Host {
     gateway: Arc<Gateway>,
+    /// Where HTTP/2's streams run.
+    streams: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -68,8 +74,12 @@ impl Host {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         traffic: Arc<Traffic>,
     ) {
-        let Self { gateway, stop } = self;
-        let builder = builder(&gateway.options);
+        let Self {
+            gateway,
+            streams,
+            stop,
+        } = self;
+        let builder = builder(&gateway.options, streams);
         let seen = Arc::clone(&traffic);
         let service = service_fn(move |request| {
             let (gateway, exchange) = (Arc::clone(&gateway), seen.begin());
@@ -87,8 +97,8 @@ impl Host {
     }
 }
 
-fn builder(options: &Options) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder(options: &Options, streams: TaskTracker) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(Streams::new(streams, options.body_idle));
     builder
         .http1()
         .timer(TokioTimer::new())

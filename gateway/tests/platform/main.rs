@@ -11,6 +11,7 @@ mod client;
 mod ending;
 mod faults;
 mod grpc;
+mod readers;
 mod replica;
 mod routing;
 mod sharing;
