@@ -7,9 +7,10 @@ mod ports;
 mod progress;
 mod ready;
 mod runtime;
+mod tls;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
@@ -52,6 +53,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         admin: ports.admin_at,
         serving: ports.serving_at,
         process: std::process::id(),
+        certificate: certificate(&ports)?,
     };
     file.write(&state_dir)?;
     greet(&file, declaration.services.len());
@@ -88,7 +90,7 @@ fn open(args: &UpArgs, platform: &Platform) -> Result<Files, CliError> {
     }
 }
 
-fn options(runtime: Option<std::path::PathBuf>, state_dir: &Path) -> Options {
+fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     // A variable that is no text cannot be handed on as one; commands do without.
     let variables = std::env::vars_os();
     let environment: BTreeMap<String, String> = variables
@@ -102,14 +104,22 @@ fn options(runtime: Option<std::path::PathBuf>, state_dir: &Path) -> Options {
     }
 }
 
+/// Where a client on this machine finds what our port shows.
+fn certificate(ports: &Ports) -> Result<Option<PathBuf>, CliError> {
+    let certificate = ports.tls.as_ref().map(|tls| tls.pair.certificate());
+    let absolute = certificate.map(std::path::absolute).transpose();
+    absolute.map_err(|error| CliError::io("the working directory is gone", error))
+}
+
 fn greet(file: &AdminFile, services: usize) {
-    let AdminFile { admin, serving, .. } = file;
+    let (admin, serving) = (file.admin, file.serving);
+    let scheme = file.scheme();
     let noun = match services {
         1 => "service",
         _ => "services",
     };
     say(&format!(
-        "weir serves {services} {noun} on http://{serving} (HTTP and gRPC); status and metrics are on \
+        "weir serves {services} {noun} on {scheme}://{serving} (HTTP and gRPC); status and metrics are on \
          http://{admin}; Ctrl-C ends it"
     ));
 }

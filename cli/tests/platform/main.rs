@@ -14,4 +14,5 @@ mod life;
 mod manifest;
 mod refusals;
 mod server;
+mod tls;
 mod weir;
