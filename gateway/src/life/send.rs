@@ -221,6 +221,7 @@ fn relayed(call: &Call, credit: Credit, reply: Reply) -> Response<Answer> {
     let verdict = codec::verdict(call.wire, &response);
     let (mut parts, body) = response.into_parts();
     headers::strip(&mut parts.headers);
+    parts.headers.remove(headers::REFUSED);
     parts.version = Version::HTTP_11;
     let is_whole_story = verdict != Verdict::Open;
     if is_whole_story {
