@@ -37,8 +37,10 @@ pub(crate) enum Manner {
     Mirror,
     /// Sends what the test sends.
     Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
-    /// Refuses as full.
+    /// Refuses as full, as any server does.
     Refuse,
+    /// Says of itself that it refuses, with this head, or only looks like it.
+    Say(Say),
     /// Answers 500.
     Fail,
     /// Answers what a function makes of the request, once the gate is open.
@@ -47,6 +49,17 @@ pub(crate) enum Manner {
 
 /// A model: from a request to its answer.
 pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody>;
+
+/// Heads of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    /// 503, marked as a refusal.
+    FullHttp,
+    /// Resource exhausted, marked as a refusal.
+    FullGrpc,
+    /// Resource exhausted, for another reason.
+    TooLargeGrpc,
+}
 
 /// What a replica saw.
 #[derive(Debug, Default)]
@@ -233,6 +246,7 @@ async fn answer(
             response.headers_mut().insert("retry-after", second);
             response
         }
+        Manner::Say(say) => said(say),
         Manner::Fail => {
             let mut response = Response::new(full("failed"));
             *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
@@ -240,6 +254,29 @@ async fn answer(
         }
         Manner::Mirror => unreachable!("answered above"),
     })
+}
+
+fn said(say: Say) -> Response<TestBody> {
+    let mut response = Response::new(full(""));
+    let headers = response.headers_mut();
+    let text = |text| http::HeaderValue::from_static(text);
+    match say {
+        Say::FullHttp => {}
+        Say::FullGrpc | Say::TooLargeGrpc => {
+            headers.insert("content-type", text("application/grpc"));
+            headers.insert("grpc-status", text("8"));
+        }
+    }
+    match say {
+        Say::FullHttp | Say::FullGrpc => {
+            headers.insert("weir-refused", text("1"));
+        }
+        Say::TooLargeGrpc => {}
+    }
+    if let Say::FullHttp = say {
+        *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
 }
 
 fn mirror(body: Incoming, busy: Busy) -> Response<TestBody> {
