@@ -27,6 +27,9 @@ use crate::state::{self, AdminFile};
 use parts::Parts;
 use ports::Ports;
 
+/// The file of the state directory that keeps the numbers of revisions.
+const NUMBERS: &str = "revisions.json";
+
 /// Serves what the files declare until a signal ends it.
 ///
 /// # Errors
@@ -42,6 +45,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
     let ports = Ports::bind(&args).await?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
+    let files = files.numbered_in(state_dir.join(NUMBERS));
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
