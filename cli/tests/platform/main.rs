@@ -13,5 +13,6 @@ mod http;
 mod life;
 mod manifest;
 mod refusals;
+mod reports;
 mod server;
 mod weir;

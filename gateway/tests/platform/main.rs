@@ -7,10 +7,12 @@
     reason = "what fails here fails the test, and tests measure how long things took"
 )]
 
+mod burst;
 mod client;
 mod faults;
 mod grpc;
 mod replica;
+mod reports;
 mod routing;
 mod sharing;
 mod streams;
