@@ -30,6 +30,9 @@ use parts::Parts;
 pub(crate) use parts::registry;
 use ports::Ports;
 
+/// The file of the state directory that keeps the numbers of revisions.
+const NUMBERS: &str = "revisions.json";
+
 /// Serves what the files declare until a signal ends it.
 ///
 /// # Errors
@@ -45,6 +48,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
     let ports = Ports::bind(&args)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
+    let files = files.numbered_in(state_dir.join(NUMBERS));
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));

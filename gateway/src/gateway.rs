@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use weir_cluster::{Report, Snapshot};
 
 use crate::buffers::Buffers;
-use crate::clock::{now, seconds_since_1970};
+use crate::clock::{now, seconds_since_1970, until};
 use crate::metrics;
 use crate::mirror::Mirrors;
 use crate::options::Options;
@@ -92,13 +92,15 @@ impl Gateway {
         let again = Arc::new(Notify::new());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
-            let next = self.view.load().next(snapshot, &self.options);
+            let next = self.view.load().next(snapshot, &self.options, now());
+            let handover = next.next_handover();
             probe::start(&next, &again);
             self.view.store(Arc::new(next));
             let changed = async {
                 tokio::select! {
                     changed = snapshots.changed() => changed.is_ok(),
                     () = again.notified() => true,
+                    () = until(handover) => true,
                 }
             };
             match stop.run_until_cancelled(changed).await {

@@ -238,6 +238,16 @@ impl Line {
         tell(told);
     }
 
+    /// Before this time it may use no credits: other gateways do still.
+    pub(crate) fn start(&self, at: Option<Instant>) {
+        self.state.lock().desk.start(at);
+    }
+
+    /// When credits may be used next that were left to other gateways.
+    pub(crate) fn next_handover(&self) -> Option<Instant> {
+        self.state.lock().desk.next_handover()
+    }
+
     /// Takes a replica's word for how much it takes at once.
     pub(crate) fn report_capacity(self: &Arc<Self>, upstream: &Arc<Upstream>, capacity: u32) {
         if !upstream.note_capacity(capacity) {

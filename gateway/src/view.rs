@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 use weir_cluster::{Phase, Replica, Revision, RevisionName, Route, ServiceName, Snapshot};
 
-use crate::desk::{Room, SeatState, Seating};
+use crate::desk::{HANDOVER, Room, SeatState, Seating};
 use crate::line::{Level, Line, Standing};
 use crate::mirror::Copies;
 use crate::options::Options;
 use crate::route::Table;
-use crate::shares::Crowd;
+use crate::shares::{Crowd, Membership};
 use crate::split::luck;
 use crate::upstream::Upstream;
 
@@ -30,6 +31,9 @@ pub(crate) struct View {
     pulse: Arc<Notify>,
     /// Requests of each service that were split.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,
+    membership: Membership,
+    /// Since when this gateway may use credits.
+    starts: Option<Instant>,
 }
 
 impl View {
@@ -44,29 +48,21 @@ impl View {
             snapshot,
             pulse,
             splits: HashMap::new(),
+            membership: Membership::Unknown,
+            starts: None,
         }
     }
 
+    /// When credits may be used next that were left to other gateways.
+    pub(crate) fn next_handover(&self) -> Option<Instant> {
+        let lines = self.lines.values();
+        lines.filter_map(|line| line.next_handover()).min()
+    }
+
     /// The next one. What goes on in both goes on undisturbed.
-    pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options) -> Self {
-        let table = if Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
-            self.table.clone()
-        } else {
-            Table::new(&snapshot.routes, options.scope)
-        };
-        let mut next = Self {
-            table,
-            lines: HashMap::new(),
-            copies: HashMap::new(),
-            peers: snapshot
-                .gateways
-                .iter()
-                .map(|gateway| self.peer(gateway))
-                .collect(),
-            snapshot: Arc::clone(&snapshot),
-            pulse: Arc::clone(&self.pulse),
-            splits: HashMap::new(),
-        };
+    pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options, now: Instant) -> Self {
+        let mut next = self.begun(snapshot, options, now);
+        let snapshot = Arc::clone(&next.snapshot);
         for route in snapshot.routes.as_slice() {
             let count = self.splits.get(&route.service).cloned().unwrap_or_default();
             next.splits.insert(route.service.clone(), count);
@@ -77,13 +73,36 @@ impl View {
             }
             for name in route.revisions() {
                 if !next.lines.contains_key(name) {
-                    let line = self.line(name, route, &snapshot, options);
+                    let line = self.line(name, route, &next, options);
                     next.lines.insert(name.clone(), line);
                 }
             }
         }
-        next.end_others(self);
+        next.end_others(self, options);
         next
+    }
+
+    /// The next one, before any revision is in it.
+    fn begun(&self, snapshot: Arc<Snapshot>, options: &Options, now: Instant) -> Self {
+        let membership = Membership::of(names(&snapshot), &options.name);
+        let gateways = snapshot.gateways.iter();
+        Self {
+            table: match Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
+                true => self.table.clone(),
+                false => Table::new(&snapshot.routes, options.scope),
+            },
+            lines: HashMap::new(),
+            copies: HashMap::new(),
+            peers: gateways.map(|gateway| self.peer(gateway)).collect(),
+            pulse: Arc::clone(&self.pulse),
+            splits: HashMap::new(),
+            starts: match membership.joins(self.membership) {
+                true => Some(now + HANDOVER),
+                false => self.starts,
+            },
+            membership,
+            snapshot,
+        }
     }
 
     /// The luck of the service's next request.
@@ -102,9 +121,10 @@ impl View {
         &self,
         name: &RevisionName,
         route: &Route,
-        snapshot: &Snapshot,
+        next: &Self,
         options: &Options,
     ) -> Arc<Line> {
+        let snapshot = &next.snapshot;
         let room = Room {
             requests: route.max_queue as usize,
             bytes: options.queue_bytes,
@@ -113,14 +133,14 @@ impl View {
             Some(line) => Arc::clone(line),
             None => Arc::new(Line::new(name.clone(), room, Arc::clone(&self.pulse))),
         };
-        let names = snapshot.gateways.iter().map(|gateway| &*gateway.name);
-        let crowd = Crowd::new(names, &options.name, name.as_str());
+        let crowd = Crowd::new(names(snapshot), &options.name, name.as_str());
+        line.start(next.starts);
         line.update(standing(&line, snapshot.revision(name), room, crowd));
         line
     }
 
     /// Revisions that nobody routes to any more: those who have a replica may finish with it.
-    fn end_others(&self, before: &Self) {
+    fn end_others(&self, before: &Self, options: &Options) {
         for (name, line) in &before.lines {
             if !self.lines.contains_key(name) {
                 let room = Room {
@@ -128,10 +148,16 @@ impl View {
                     bytes: 0,
                 };
                 let revision = self.snapshot.revision(name);
-                line.update(standing(line, revision, room, Crowd::ALONE));
+                let crowd = Crowd::new(names(&self.snapshot), &options.name, name.as_str());
+                line.update(standing(line, revision, room, crowd));
             }
         }
     }
+}
+
+/// The gateways' names, sorted.
+fn names(snapshot: &Snapshot) -> impl ExactSizeIterator<Item = &str> + Clone {
+    snapshot.gateways.iter().map(|gateway| &*gateway.name)
 }
 
 fn standing(line: &Line, revision: Option<&Arc<Revision>>, room: Room, crowd: Crowd) -> Standing {

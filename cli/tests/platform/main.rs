@@ -13,6 +13,7 @@ mod http;
 mod life;
 mod manifest;
 mod refusals;
+mod reports;
 mod server;
 mod tls;
 mod weir;

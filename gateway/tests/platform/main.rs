@@ -8,6 +8,7 @@
 )]
 
 mod batching;
+mod burst;
 mod client;
 mod ending;
 mod faults;
@@ -15,6 +16,7 @@ mod grpc;
 mod mirror;
 mod readers;
 mod replica;
+mod reports;
 mod routing;
 mod sharing;
 mod streams;

@@ -29,6 +29,8 @@ pub(crate) type TestBody = BoxBody<Bytes, io::Error>;
 pub(crate) enum Manner {
     /// Answers with the request's body, after this time.
     Echo(Duration),
+    /// The same over HTTP and gRPC alike.
+    Work(Duration),
     /// Never answers.
     Hang,
     /// Sends the beginning of an answer, and breaks off.
@@ -171,8 +173,9 @@ impl Seen {
 
 async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
     while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
-        let (manner, seen) = (manner.clone(), Arc::clone(&seen));
+        // Or the end of an answer waits for the acknowledgement of its beginning.
         stream.set_nodelay(true).unwrap();
+        let (manner, seen) = (manner.clone(), Arc::clone(&seen));
         seen.connections.fetch_add(1, Ordering::SeqCst);
         let alive = alive.clone();
         tokio::spawn(async move {
@@ -216,6 +219,10 @@ async fn answer(
         Manner::Compute(gate, compute) => {
             let _open = gate.acquire().await;
             compute(&head, &body)
+        }
+        Manner::Work(time) => {
+            tokio::time::sleep(time).await;
+            worked(body, busy)
         }
         Manner::Hang => std::future::pending().await,
         Manner::Reset => {
@@ -276,6 +283,21 @@ fn said(say: Say) -> Response<TestBody> {
     if let Say::FullHttp = say {
         *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
     }
+    response
+}
+
+/// The body and a gRPC end, which HTTP has no use for. It is busy until both are sent.
+fn worked(body: Bytes, busy: Busy) -> Response<TestBody> {
+    let mut end = http::HeaderMap::new();
+    end.insert("grpc-status", http::HeaderValue::from_static("0"));
+    let frames = [Ok(Frame::data(body)), Ok(Frame::trailers(end))];
+    let frames = tokio_stream::StreamExt::map(tokio_stream::iter(frames), move |frame| {
+        let _busy = &busy;
+        frame
+    });
+    let mut response = Response::new(BodyExt::boxed(StreamBody::new(frames)));
+    let kind = http::HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", kind);
     response
 }
 
