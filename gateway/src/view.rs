@@ -109,7 +109,8 @@ impl View {
         line
     }
 
-    /// Revisions that nobody routes to any more: those who have a replica may finish with it.
+    /// Revisions that nobody routes to any more: those who have a replica may finish with it, and those
+    /// who wait for one that will not come are told so.
     fn end_others(&self, before: &Self) {
         for (name, line) in &before.lines {
             if !self.lines.contains_key(name) {
@@ -118,7 +119,10 @@ impl View {
                     bytes: 0,
                 };
                 let revision = self.snapshot.revision(name);
-                line.update(standing(line, revision, room, Crowd::ALONE));
+                line.update(Standing {
+                    level: Level::Gone,
+                    ..standing(line, revision, room, Crowd::ALONE)
+                });
             }
         }
     }

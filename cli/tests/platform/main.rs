@@ -1,5 +1,5 @@
 //! The real `weir` over real child processes: the test binary itself is what containers run (see
-//! `server`).
+//! `replica`).
 
 #![expect(
     clippy::unwrap_used,
@@ -7,11 +7,22 @@
     reason = "a test may end at once"
 )]
 
+mod client;
 mod digits;
 mod ending;
+mod faults;
+mod field;
 mod http;
+mod kills;
 mod life;
+mod load;
 mod manifest;
+mod never;
 mod refusals;
-mod server;
+mod replica;
+mod rollouts;
+mod stage;
+mod streams;
+mod wave;
 mod weir;
+mod zero;

@@ -92,6 +92,17 @@ impl Weir {
         status
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it at once, without a chance to do anything.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let id = i32::try_from(self.process.id()).unwrap();
