@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::http;
 
-/// Nothing takes so long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing takes so long, even on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between two looks at what cannot be waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
