@@ -6,6 +6,7 @@ mod policies;
 mod ports;
 mod progress;
 mod ready;
+mod runnable;
 mod runtime;
 mod tls;
 
@@ -46,13 +47,18 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let files = open(&args, &platform)?;
     let declaration = files.watch().borrow().clone();
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
-    let ports = Ports::bind(&args)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let files = files.numbered_in(state_dir.join(NUMBERS));
+    let options = options(runtime, &state_dir);
+    let faults = runnable::faults(&declaration, &platform, &options);
+    if !faults.is_empty() {
+        return Err(CliError::Mistakes(faults));
+    }
+    let ports = Ports::bind(&args)?;
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
-    let cluster = Local::start(options(runtime, &state_dir))?;
+    let cluster = Local::start(options)?;
     let file = AdminFile {
         admin: ports.admin_at,
         serving: ports.serving_at,
@@ -126,4 +132,9 @@ fn greet(file: &AdminFile, services: usize) {
         "weir serves {services} {noun} on {scheme}://{serving} (HTTP and gRPC); status and metrics are on \
          http://{admin}; Ctrl-C ends it"
     ));
+    if services == 0 {
+        say(
+            "there is no InferenceService in what -f names yet; one that is written there is served at once",
+        );
+    }
 }

@@ -179,6 +179,12 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         }
     }
 
+    /// Sends away all who wait.
+    pub(crate) fn dismiss(&mut self) {
+        self.bytes = 0;
+        self.waiting.clear();
+    }
+
     /// Takes a credit back and says what became of the request.
     pub(crate) fn settle(&mut self, key: SeatKey, outcome: Outcome, now: Instant) -> Turns<R, W> {
         if let Some(seat) = self.seats.iter_mut().find(|seat| seat.key == key) {

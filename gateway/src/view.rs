@@ -139,7 +139,8 @@ impl View {
         line
     }
 
-    /// Revisions that nobody routes to any more: those who have a replica may finish with it.
+    /// Revisions that nobody routes to any more: those who have a replica may finish with it, and those
+    /// who wait for one that will not come are told so.
     fn end_others(&self, before: &Self, options: &Options) {
         for (name, line) in &before.lines {
             if !self.lines.contains_key(name) {
@@ -149,7 +150,10 @@ impl View {
                 };
                 let revision = self.snapshot.revision(name);
                 let crowd = Crowd::new(names(&self.snapshot), &options.name, name.as_str());
-                line.update(standing(line, revision, room, crowd));
+                line.update(Standing {
+                    level: Level::Gone,
+                    ..standing(line, revision, room, crowd)
+                });
             }
         }
     }

@@ -1,5 +1,5 @@
 //! The real `weir` over real child processes: the test binary itself is what containers run (see
-//! `server`).
+//! `replica`).
 
 #![expect(
     clippy::unwrap_used,
@@ -7,13 +7,24 @@
     reason = "a test may end at once"
 )]
 
+mod client;
 mod digits;
 mod ending;
+mod faults;
+mod field;
 mod http;
+mod kills;
 mod life;
+mod load;
 mod manifest;
+mod never;
 mod refusals;
+mod replica;
 mod reports;
-mod server;
+mod rollouts;
+mod stage;
+mod streams;
 mod tls;
+mod wave;
 mod weir;
+mod zero;

@@ -9,7 +9,7 @@ use weir_cluster::{Gateway, LatestReports, Reports, ServiceName};
 use weir_cluster_remote::RemoteReports;
 
 use crate::http::ask;
-use crate::manifest::{NAME, manifest};
+use crate::manifest::{NAME, Service};
 use crate::weir::Weir;
 
 /// Far more than a report takes.
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(60);
 async fn the_reports_of_its_gateway_can_be_watched() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    fs::write(&file, manifest("one", None)).unwrap();
+    fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
     weir.see("ready", |service| service["ready"] == "True");
     let gateway = Gateway {
@@ -52,7 +52,7 @@ async fn the_reports_of_its_gateway_can_be_watched() {
 fn a_revision_has_the_same_name_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    fs::write(&file, manifest("one", None)).unwrap();
+    fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
     weir.see("the first revision", |service| serves(service, 1));
     fs::write(&file, manifest("two", None)).unwrap();

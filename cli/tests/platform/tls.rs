@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::manifest::{NAME, manifest};
+use crate::manifest::{NAME, Service};
 use crate::weir::{PROGRAM, Weir, until};
 
 /// A new self-signed certificate in these files.
@@ -38,7 +38,7 @@ struct Encrypted {
 impl Encrypted {
     fn up(folder: &Path) -> Self {
         let file = folder.join("echo.yaml");
-        fs::write(&file, manifest("one", None)).unwrap();
+        fs::write(&file, Service::new("one").yaml()).unwrap();
         let request = folder.join("request.json");
         fs::write(&request, r#"{"inputs": []}"#).unwrap();
         let (certificate, key) = renew(folder);
@@ -104,7 +104,7 @@ fn what_cannot_encrypt_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    fs::write(&file, manifest("one", None)).unwrap();
+    fs::write(&file, Service::new("one").yaml()).unwrap();
     let (certificate, key) = renew(folder.path());
     let (_, others_key) = renew(other.path());
     let up = |flags: &[&str]| {

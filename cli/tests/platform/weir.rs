@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::http;
 
-/// Nothing takes so long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing takes so long, even on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between two looks at what cannot be waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -90,6 +90,17 @@ impl Weir {
         let status = self.ended();
         assert!(!self.state.join("admin.json").exists());
         status
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it at once, without a chance to do anything.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 
     /// Sends SIGTERM.
