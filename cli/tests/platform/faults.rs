@@ -70,55 +70,57 @@ fn a_frozen_replica_costs_what_it_held_and_comes_back() {
     }
 }
 
-#[test]
-fn a_deadline_says_where_the_time_went() {
+/// One replica that takes one request and does not answer it.
+fn hanging() -> Stage {
     let stage = Stage::ready(1, |field| {
-        Service::new("one")
-            .field(field)
-            .replicas(1, 1)
-            .concurrency(1)
+        let service = Service::new("one").field(field).replicas(1, 1);
+        service.concurrency(1)
     });
     stage.field.afflict(stage.field.serving()[0], Fault::Hang);
+    stage
+}
+
+/// Says that the time went at the replica, or in the queue.
+fn is_told(text: &str, place: &str) {
+    let told = text.contains("deadline exceeded: waited ") && text.contains(place);
+    assert!(told, "{text}");
+}
+
+const AT_REPLICA: &str = "s for replica echo-predictor-00001-0";
+const IN_QUEUE: &str =
+    "s in the queue of revision default/echo-predictor-00001, 0 requests were ahead";
+
+#[test]
+fn a_deadline_says_where_the_time_went() {
+    let stage = hanging();
     let address = stage.weir.serving;
-    let (mut http, mut grpc) = (Http::new(address), Grpc::new(address));
-    let (mut second, mut third) = (Http::new(address), Grpc::new(address));
-    let runtime = runtime();
+    let (mut http, mut second) = (Http::new(address), Http::new(address));
     let both = async {
-        // One of each pair is at the replica, the other waits until the end of its time.
-        let long = [("weir-timeout", "3000")];
-        let first = http.infer(&long);
         let behind = async {
             until_in_flight(&stage).await;
             second.infer(&[("weir-timeout", "300")]).await
         };
-        tokio::join!(first, behind)
+        tokio::join!(http.infer(&[("weir-timeout", "3000")]), behind)
     };
-    let (first, behind) = runtime.block_on(both);
+    let (first, behind) = runtime().block_on(both);
     let (first, behind) = (first.unwrap(), behind.unwrap());
     assert_eq!((first.status, behind.status), (504, 504));
-    let at = "s for replica echo-predictor-00001-0";
-    assert!(
-        first.text.contains("deadline exceeded: waited ") && first.text.contains(at),
-        "{first:?}"
-    );
-    let queue = "s in the queue of revision default/echo-predictor-00001, 0 requests were ahead";
-    assert!(
-        behind.text.contains("deadline exceeded: waited "),
-        "{behind:?}"
-    );
-    assert!(behind.text.contains(queue), "{behind:?}");
-    let both = async {
-        (
-            grpc.infer(&[("grpc-timeout", "700m")]).await,
-            third.infer(&[("grpc-timeout", "1u")]).await,
-        )
-    };
-    let (first, behind) = runtime.block_on(both);
-    let (first, behind) = (first.unwrap(), behind.unwrap());
-    assert_eq!((first.status, behind.status), (4, 4));
-    assert!(first.text.contains(at), "{first:?}");
+    is_told(&first.text, AT_REPLICA);
+    is_told(&behind.text, IN_QUEUE);
+    stage.see("no request left", 1, |revision| revision["in_flight"] == 0);
+}
+
+#[test]
+fn a_deadline_over_grpc_is_told_and_its_place_is_free_again() {
+    let stage = hanging();
+    let mut grpc = Grpc::new(stage.weir.serving);
+    let runtime = runtime();
+    let late = runtime.block_on(grpc.infer(&[("grpc-timeout", "700m")]));
+    let late = late.unwrap();
+    assert_eq!(late.status, 4, "{late:?}");
+    is_told(&late.text, AT_REPLICA);
     stage.field.heal();
-    let healed = runtime.block_on(http.infer(&[("weir-timeout", "30000")]));
+    let healed = runtime.block_on(grpc.infer(&[("grpc-timeout", "60S")]));
     assert_eq!(healed.unwrap().status, 200);
     stage.see("no request left", 1, |revision| revision["in_flight"] == 0);
 }
