@@ -48,7 +48,6 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let declaration = files.watch().borrow().clone();
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
-    let files = files.numbered_in(state_dir.join(NUMBERS));
     let options = options(runtime, &state_dir);
     let faults = runnable::faults(&declaration, &platform, &options);
     if !faults.is_empty() {
@@ -59,6 +58,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
     let cluster = Local::start(options)?;
+    let files = files.numbered_in(state_dir.join(NUMBERS));
     let file = AdminFile {
         admin: ports.admin_at,
         serving: ports.serving_at,

@@ -55,7 +55,7 @@ fn a_revision_has_the_same_name_after_a_restart() {
     fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
     weir.see("the first revision", |service| serves(service, 1));
-    fs::write(&file, manifest("two", None)).unwrap();
+    fs::write(&file, Service::new("two").yaml()).unwrap();
     weir.see("the second revision", |service| serves(service, 2));
     assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
     let mut weir = Weir::up(&file, folder.path(), &[]);
