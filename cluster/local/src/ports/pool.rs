@@ -1,6 +1,7 @@
 //! Which ports are given out.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
@@ -12,10 +13,6 @@ use parking_lot::Mutex;
 /// port between the moment it was found free and the moment a replica listens on it.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
-
-/// An odd number far from multiples of small ones: processes that start one after the other begin their
-/// search far apart.
-const SPREAD: u32 = 40_503;
 
 /// The ports that replicas of this process have. Clones share it.
 #[derive(Clone, Debug)]
@@ -37,12 +34,15 @@ pub(crate) struct Lease {
 }
 
 impl Pool {
+    /// Nothing is given out.
     pub(crate) fn new() -> Self {
-        let spread = std::process::id().wrapping_mul(SPREAD) % u32::from(COUNT);
+        // Anywhere: another pool on this machine should not look at the same ports in the same order. The
+        // standard library seeds its hashers by chance.
+        let chance = RandomState::new().hash_one(FIRST);
         Self(Arc::new(Mutex::new(Given {
             ports: BTreeSet::new(),
             // Smaller than COUNT.
-            next: spread as u16,
+            next: (chance % u64::from(COUNT)) as u16,
         })))
     }
 
