@@ -24,6 +24,7 @@ pub(super) fn v1(text: Bytes, side: Side) -> Option<Template> {
     let (first, last) = (found.first()?, found.last()?);
     Some(Template {
         holes: vec![(first.start..last.end, Hole::Data(0))],
+        name: key.to_owned(),
         rows: found.len(),
         // Each instance is a value of its own, whatever its shape.
         tensors: vec![Data::Text(Nesting::Rows, found)],
@@ -84,6 +85,8 @@ struct Draft {
     blobs: Bytes,
     holes: Vec<(Range<usize>, Hole)>,
     tensors: Vec<Data>,
+    /// Of the first tensor.
+    name: Option<String>,
     rows: Option<usize>,
 }
 
@@ -104,6 +107,7 @@ impl Draft {
             blobs,
             holes: Vec::new(),
             tensors: Vec::new(),
+            name: None,
             rows: None,
         }
     }
@@ -124,6 +128,7 @@ impl Draft {
         let data = self.data(&parts, &whole, rows).ok_or_else(wrong)?;
         self.holes.push((first.ok_or(NO_V2)?, Hole::Rows));
         self.tensors.push(data);
+        self.name.get_or_insert(parts.name);
         Ok(())
     }
 
@@ -209,6 +214,7 @@ impl Draft {
             text: self.text,
             holes: self.holes,
             tensors: self.tensors,
+            name: self.name.unwrap_or_default(),
             rows,
         })
     }
