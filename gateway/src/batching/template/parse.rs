@@ -141,23 +141,26 @@ impl Draft {
                 "datatype" => parts.datatype = DataType::parse(&self.string(&value)?),
                 "shape" => parts.shape = Some(value),
                 "data" => {
-                    parts.data = Some(value).filter(|value| self.text[value.clone()] != *b"null")
+                    parts.data = Some(value).filter(|value| self.text[value.clone()] != *b"null");
                 }
                 "parameters" if self.text[value.clone()] == *b"null" => {}
-                "parameters" => parts.size = self.size(&value)?,
+                "parameters" => parts.size = self.size(&value).ok()?,
                 _ => {}
             }
         }
         Some(parts)
     }
 
-    /// Where the size of binary data is, if there is one; `None` for data in shared memory.
-    fn size(&self, parameters: &Range<usize>) -> Option<Option<Range<usize>>> {
+    /// Where the size of binary data is, if there is one.
+    ///
+    /// # Errors
+    /// Data in shared memory, and parameters that are no object.
+    fn size(&self, parameters: &Range<usize>) -> Result<Option<Range<usize>>, String> {
         let text = &self.text[parameters.clone()];
-        refuse(text, SHARED).ok()?;
-        let mut all = members(text)?.into_iter();
+        refuse(text, SHARED)?;
+        let mut all = members(text).ok_or(NO_V2)?.into_iter();
         let size = all.find(|(key, _)| key == "binary_data_size");
-        Some(size.map(|(_, value)| within(parameters, &value)))
+        Ok(size.map(|(_, value)| within(parameters, &value)))
     }
 
     /// The dimensions, and where the first one is.
