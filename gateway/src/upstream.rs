@@ -91,12 +91,13 @@ impl Upstream {
         }
     }
 
-    /// Sends a request over a connection of its wire, and waits for the head of the answer.
+    /// Sends a request over a connection of its wire, and waits for the head of the answer. The request is made
+    /// once there is a connection: until then it need not be carried.
     pub(crate) async fn send(
         self: &Arc<Self>,
         wire: Wire,
         freshness: Freshness,
-        request: Request<Outgoing>,
+        request: impl FnOnce() -> Request<Outgoing>,
     ) -> Result<Response<Arriving>, Fault> {
         let address = match wire {
             Wire::Http => self.endpoints.http.as_ref(),
@@ -112,7 +113,8 @@ impl Upstream {
                 Ok(response.map(Arriving::Plain))
             }
             Wire::Grpc => {
-                let response = self.grpc.send(address, request).await?;
+                // Apart, so that plain requests do not carry what calls need.
+                let response = Box::pin(self.grpc.send(address, request)).await?;
                 Ok(response.map(Arriving::Called))
             }
         }

@@ -53,7 +53,7 @@ impl Channel {
     pub(super) async fn send(
         &self,
         address: &Address,
-        request: Request<Outgoing>,
+        request: impl FnOnce() -> Request<Outgoing>,
     ) -> Result<Response<Arriving>, Fault> {
         let (mut sender, fault) = match self.sender() {
             Some(sender) => (sender, FaultKind::Stale),
@@ -67,7 +67,7 @@ impl Channel {
         poll_fn(|context| sender.poll_ready(context))
             .await
             .map_err(fault)?;
-        let (head, body) = request.into_parts();
+        let (head, body) = request().into_parts();
         let head = Request::from_parts(head, ());
         let (answer, stream) = sender
             .send_request(head, body.is_end_stream())
