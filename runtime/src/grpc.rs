@@ -142,9 +142,11 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 /// The one way an error becomes a status.
 fn status(error: &ServeError) -> Status {
     let mut status = codec::status(error);
-    if error.is_refusal() {
-        let yes = MetadataValue::from_static("1");
-        status.metadata_mut().insert(serving_headers::REFUSED, yes);
+    if let Some(refused) = error.refusal() {
+        let label = MetadataValue::from_static(refused.label());
+        status
+            .metadata_mut()
+            .insert(serving_headers::REFUSED, label);
     }
     status
 }
