@@ -69,7 +69,7 @@ impl Grpc {
             codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
         self.forward(&mut request, metadata)?;
         let inferred = self.server.infer(&loaded.engine, request, call).await?;
-        Ok((inferred, loaded.engine.capacity()))
+        Ok((inferred, self.server.capacity()))
     }
 
     /// A ready version of a model, by what a message says of it.

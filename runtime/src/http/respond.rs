@@ -17,7 +17,7 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Where the time went; a standard that browsers and proxies show.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Requests the server can work on at once; the gateway's credits come from it.
+/// Requests the server can work on at once, for all models together; the gateway's credits come from it.
 pub(super) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
 
 /// The batch a request was part of.
