@@ -2,6 +2,15 @@
 
 use std::time::Duration;
 
+/// Whose bound a predicted wait exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The item's own timeout or deadline: it has no time to lose.
+    Item,
+    /// The policy's alone: the item itself could wait.
+    Policy,
+}
+
 /// The batcher's own causes; what the model says is inside the answer. The texts are the ones
 /// Triton's clients know, where Triton has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +29,8 @@ pub enum SubmitError {
         predicted: Duration,
         /// The least of what the item's timeout, its deadline and the policy leave.
         allowed: Duration,
+        /// Whose bound it is.
+        bound: Bound,
     },
     /// The item waited its whole timeout in the queue.
     #[error("Request timeout expired")]

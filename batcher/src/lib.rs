@@ -29,7 +29,7 @@ mod work;
 pub use assembler::{Assembler, Batch, Due, Id, Lapsed, Member, Next, Refused};
 pub use batcher::Batcher;
 pub use curve::Curve;
-pub use error::SubmitError;
+pub use error::{Bound, SubmitError};
 pub use forecast::cleared_after;
 pub use item::{Item, Terms};
 pub use loan::Loan;

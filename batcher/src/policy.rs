@@ -133,10 +133,14 @@ impl QueuePolicy {
     #[must_use]
     pub fn timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
         let default = self.default_timeout.filter(|timeout| !timeout.is_zero());
-        let wanted = wanted.filter(|timeout| self.allow_timeout_override && !timeout.is_zero());
-        match (default, wanted) {
-            (Some(default), Some(wanted)) => Some(default.min(wanted)),
-            (default, wanted) => default.or(wanted),
-        }
+        [default, self.own_timeout(wanted)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What of `wanted` counts, the default left out.
+    pub(crate) fn own_timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
+        wanted.filter(|timeout| self.allow_timeout_override && !timeout.is_zero())
     }
 }

@@ -7,7 +7,9 @@ mod queue;
 use std::sync::Arc;
 
 use queue::{Queue, Rows, at, millis};
-use weir_batcher::{Batcher, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction, form_at};
+use weir_batcher::{
+    Batcher, Bound, Policy, QueuePolicy, SubmitError, Terms, TimeoutAction, form_at,
+};
 
 /// Weakness 1. A batcher thread between callers and devices, woken for each request. Here the device's own
 /// thread forms the batch: sixteen submissions are one pull, with no other thread in the process.
@@ -186,8 +188,25 @@ fn w08_admission_counts_time() {
     queue.assembler.record(&"a", 1, millis(7));
     queue.ones(3, 0);
     let (predicted, allowed) = (millis(21), millis(20));
-    let error = SubmitError::PredictedWait { predicted, allowed };
-    assert_eq!(queue.with(Terms::default(), 0), Err(error));
+    let error = |allowed, bound| SubmitError::PredictedWait {
+        predicted,
+        allowed,
+        bound,
+    };
+    let refused = queue.with(Terms::default(), 0);
+    assert_eq!(refused, Err(error(allowed, Bound::Policy)));
+    // Who could wait longer than it may has time to ask elsewhere; who could not has none.
+    for (timeout, allowed, bound) in [
+        (millis(50), millis(20), Bound::Policy),
+        (millis(20), millis(20), Bound::Item),
+        (millis(5), millis(5), Bound::Item),
+    ] {
+        let terms = Terms {
+            timeout: Some(timeout),
+            ..Terms::default()
+        };
+        assert_eq!(queue.with(terms, 0), Err(error(allowed, bound)));
+    }
 }
 
 /// Weakness 9. Urgent requests starve the rest. Here a patient one runs, with urgent ones coming for ever, as

@@ -38,14 +38,15 @@ pub(crate) fn verdict(wire: Wire, response: &Response<impl Sized>) -> Verdict {
     }
 }
 
-/// Whether a replica refused to work on a request, which then may be tried elsewhere. Our runtime says so
-/// by a header. Of others, HTTP's "come again" is taken for it; gRPC's "resource exhausted" is not, because
+/// Whether a replica refused to work on a request, which then may be tried elsewhere. Our runtime says by a
+/// header whether it may. Of others, HTTP's "come again" is taken for it; gRPC's "resource exhausted" is not, because
 /// it stands for a message that is too large as well, and for work that ran out of memory.
 pub(crate) fn is_refusal(wire: Wire, response: &Response<impl Sized>) -> bool {
-    let is_marked = response.headers().contains_key(headers::REFUSED);
-    match wire {
-        Wire::Http => is_marked || http::is_refusal(response.status(), response.headers()),
-        Wire::Grpc => is_marked,
+    let mark = response.headers().get(headers::REFUSED);
+    match (mark, wire) {
+        (Some(mark), Wire::Http | Wire::Grpc) => mark == "1",
+        (None, Wire::Http) => http::is_refusal(response.status(), response.headers()),
+        (None, Wire::Grpc) => false,
     }
 }
 

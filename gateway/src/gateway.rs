@@ -29,6 +29,8 @@ pub struct Gateway {
     pub(crate) mirrors: Mirrors,
     /// Batches under way.
     pub(crate) batches: TaskTracker,
+    /// Cancelled once no new connections are taken.
+    pub(crate) ending: CancellationToken,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
     reports: watch::Sender<Arc<Report>>,
@@ -50,6 +52,7 @@ impl Gateway {
             requests: metrics::Requests::default(),
             mirrors: Mirrors::new(options.all_buffers),
             batches: TaskTracker::new(),
+            ending: CancellationToken::new(),
             pulse,
             reports: watch::Sender::default(),
             since: now(),

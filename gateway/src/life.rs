@@ -185,6 +185,7 @@ impl Gateway {
             size: self.options.request_buffer,
             idle: self.options.body_idle,
             buffers: &self.buffers,
+            ending: &self.ending,
         };
         match body.take() {
             Some(body) => Held::receive(body, patience, &limits).await,

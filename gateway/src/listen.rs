@@ -48,6 +48,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
         connections.spawn(host.receive(stream));
     }
     drop(acceptor);
+    gateway.ending.cancel();
     connections.close();
     connections.wait().await;
 }

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use crate::buffers::{Buffers, Grown, Portion};
 use crate::error::GatewayError;
@@ -29,6 +30,8 @@ pub(crate) struct Limits<'a> {
     pub(crate) size: usize,
     pub(crate) idle: Duration,
     pub(crate) buffers: &'a Buffers,
+    /// Cancelled when the gateway ends.
+    pub(crate) ending: &'a CancellationToken,
 }
 
 /// A body as far as it was received.
@@ -45,6 +48,10 @@ const MOMENT: Duration = Duration::from_millis(5);
 
 /// The length of the prefix of a gRPC message: a flag and four bytes of length.
 const PREFIX: usize = 5;
+
+/// Once the gateway ends, a client who sends nothing is not waited for as long as others: it would hold up
+/// the end. Twice what the runtime gives: the gateway's clients are farther away.
+const IDLE_AT_THE_END: Duration = Duration::from_secs(5);
 
 enum Piece {
     Whole,
@@ -100,11 +107,12 @@ impl Held {
         loop {
             let has_message = patience == Patience::Message && self.has_message();
             let pause = if has_message { MOMENT } else { limits.idle };
-            let frame = match tokio::time::timeout(pause, body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) if has_message => return Ok(Piece::Partial),
-                Err(_) => {
-                    let pause = limits.idle.as_secs_f32();
+            let frame = tokio::select! {
+                biased;
+                frame = body.frame() => frame,
+                _ = silence(pause, limits.ending), if has_message => return Ok(Piece::Partial),
+                pause = silence(pause, limits.ending) => {
+                    let pause = pause.as_secs_f32();
                     return Err(GatewayError::Body(format!("stalled for {pause} s")));
                 }
             };
@@ -188,6 +196,18 @@ impl Held {
             }
             _ => false,
         }
+    }
+}
+
+/// Returns when a pause has become too long, and how long that was.
+async fn silence(pause: Duration, ending: &CancellationToken) -> Duration {
+    let at_the_end = async {
+        ending.cancelled().await;
+        tokio::time::sleep(IDLE_AT_THE_END).await;
+    };
+    tokio::select! {
+        () = tokio::time::sleep(pause) => pause,
+        () = at_the_end => IDLE_AT_THE_END,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong while serving, and which [`Code`] each cause has.
 
-use weir_batcher::SubmitError;
+use weir_batcher::{Bound, SubmitError};
 use weir_protocol::{Code, Coded};
 
 /// Why a call was not answered as asked. `Display` is what the client reads.
@@ -55,6 +55,8 @@ pub enum ServeError {
         predicted_ms: u64,
         /// What the request or the model allows.
         allowed_ms: u64,
+        /// Which of them it is.
+        bound: Bound,
     },
     /// Request bodies already hold all the memory they may.
     #[error(
@@ -113,16 +115,21 @@ impl ServeError {
         }
     }
 
-    /// Whether the request was turned away before any work on it, and for a reason that another replica may
-    /// not have.
+    /// How the request was turned away, if that was before any work on it.
     #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    pub fn refusal(&self) -> Option<Refused> {
         match self {
             Self::Draining
             | Self::Exiting
             | Self::QueueFull
-            | Self::PredictedWait { .. }
-            | Self::IntakeFull { .. } => true,
+            | Self::PredictedWait {
+                bound: Bound::Policy,
+                ..
+            }
+            | Self::IntakeFull { .. } => Some(Refused::Busy),
+            Self::PredictedWait {
+                bound: Bound::Item, ..
+            } => Some(Refused::Late),
             Self::Invalid(_)
             | Self::Codec { .. }
             | Self::UnknownModel(_)
@@ -138,7 +145,27 @@ impl ServeError {
             | Self::NotFound(_)
             | Self::Restricted(_)
             | Self::TooLarge(_)
-            | Self::MethodNotAllowed => false,
+            | Self::MethodNotAllowed => None,
+        }
+    }
+}
+
+/// How a request was turned away before any work on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// For a reason of ours, which another replica may not have, nor we in a moment.
+    Busy,
+    /// For the time that its sender gives it: who keeps it for another try makes it later still.
+    Late,
+}
+
+impl Refused {
+    /// The word for the header `weir-refused`: whether another try makes sense.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Busy => "1",
+            Self::Late => "0",
         }
     }
 }
@@ -148,9 +175,14 @@ impl From<SubmitError> for ServeError {
         let ms = |duration: std::time::Duration| duration.as_millis() as u64;
         match error {
             SubmitError::QueueFull => Self::QueueFull,
-            SubmitError::PredictedWait { predicted, allowed } => Self::PredictedWait {
+            SubmitError::PredictedWait {
+                predicted,
+                allowed,
+                bound,
+            } => Self::PredictedWait {
                 predicted_ms: ms(predicted),
                 allowed_ms: ms(allowed),
+                bound,
             },
             SubmitError::Expired => Self::QueueTimeout,
             SubmitError::DeadlineExceeded { waited } => Self::DeadlineExceeded {

@@ -69,7 +69,7 @@ impl Grpc {
             codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
         self.forward(&mut request, metadata)?;
         let inferred = self.server.infer(&loaded.engine, request, call).await?;
-        Ok((inferred, loaded.engine.capacity()))
+        Ok((inferred, self.server.capacity()))
     }
 
     /// A ready version of a model, by what a message says of it.
@@ -142,9 +142,11 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 /// The one way an error becomes a status.
 fn status(error: &ServeError) -> Status {
     let mut status = codec::status(error);
-    if error.is_refusal() {
-        let yes = MetadataValue::from_static("1");
-        status.metadata_mut().insert(serving_headers::REFUSED, yes);
+    if let Some(refused) = error.refusal() {
+        let label = MetadataValue::from_static(refused.label());
+        status
+            .metadata_mut()
+            .insert(serving_headers::REFUSED, label);
     }
     status
 }

@@ -1,5 +1,6 @@
 //! From a configured model version to a running engine: backend, weights, signature, policy, warm-up.
 
+mod capacity;
 mod policy;
 mod samples;
 
@@ -17,11 +18,13 @@ use crate::engine::{Engine, EngineSpec, WarmUpPlan};
 use crate::gate::{Closed, Gate};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
+use capacity::{Capacity, Share};
 
 /// Launches model versions on the backends it has.
 pub struct Launcher {
     backends: Vec<Arc<dyn Backend>>,
     options: LaunchOptions,
+    capacity: Capacity,
 }
 
 /// What holds for every model.
@@ -44,6 +47,7 @@ pub struct Loaded {
     /// How long loading and warming up took.
     pub load: Duration,
     gate: Gate,
+    _share: Share,
 }
 
 /// A version in use: it stays open for its holder, however soon it is replaced.
@@ -53,7 +57,17 @@ impl Launcher {
     /// A launcher that tries `backends` in order.
     #[must_use]
     pub fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
-        Self { backends, options }
+        Self {
+            backends,
+            options,
+            capacity: Capacity::default(),
+        }
+    }
+
+    /// Requests that all versions at work take at once, together.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity.requests()
     }
 
     fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, LoadError> {
@@ -101,6 +115,7 @@ impl Launcher {
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
         Ok(Loaded {
+            _share: self.capacity.share(engine.capacity()),
             engine,
             config: Arc::new(config),
             load: started.elapsed(),

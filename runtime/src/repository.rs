@@ -154,6 +154,12 @@ impl<L: Launch> Repository<L> {
         serving
     }
 
+    /// What loads its versions.
+    #[must_use]
+    pub fn launch(&self) -> &L {
+        &self.jobs.launch
+    }
+
     /// Whether the server may say that it is ready.
     #[must_use]
     pub fn ready(&self) -> bool {

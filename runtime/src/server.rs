@@ -143,6 +143,12 @@ impl Server {
         **self.phase.load() == Phase::Serving && self.repository.ready()
     }
 
+    /// Requests that it works on at once: those of all its models together.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.repository.launch().capacity()
+    }
+
     /// Its models.
     #[must_use]
     pub fn repository(&self) -> &Arc<Repository<Launcher>> {

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::engine::Cost;
 
-/// On an answer that refuses a request before any work on it: whoever has another replica may send it there.
+/// On an answer that refuses a request before any work on it: `1` where whoever has another replica may send
+/// it there, `0` where the request has no time for that.
 pub(crate) const REFUSED: &str = "weir-refused";
 
 /// `queue;dur=…, compute;dur=…` in milliseconds, to the microsecond.

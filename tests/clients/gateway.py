@@ -26,8 +26,7 @@ NAME, NAMESPACE = wire.HOST.split(".")
 def manifest(command: list[str]) -> str:
     """YAML is a superset of JSON.
 
-    With room for every request at the replica, so that the queue is the runtime's: cases look into it,
-    and the capacity that it tells is that of one model, where behind this service there are many.
+    With room for every request at the replica, so that the queue is the runtime's: cases look into it.
     """
     container = {"name": "kserve-container", "command": command}
     predictor = {"minReplicas": 1, "maxReplicas": 1, "containerConcurrency": 1000, "containers": [container]}

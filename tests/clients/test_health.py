@@ -62,6 +62,14 @@ def test_health_bodies_are_json_that_the_kserve_sdk_reads(server, path, body):
     assert {key: reply.json()[key] for key in body} == body
 
 
+def test_every_answer_tells_the_capacity_of_all_models(server):
+    paths = ["/v2/health/ready", "/v2/models/add_sub/ready", "/v2/models/dotted.name/ready"]
+    told = {server.call("GET", path).headers["weir-capacity"] for path in paths}
+    assert len(told) == 1, told
+    # Several models take one request at least.
+    assert int(told.pop()) > 1
+
+
 @pytest.mark.parametrize(
     "path, status, text",
     [

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::entry::{Entry, Rank, later};
 use super::{Assembler, Id, Running, Stage};
 use crate::forecast::cleared_after;
-use crate::{Item, SubmitError, Terms, TimeoutAction};
+use crate::{Bound, Item, SubmitError, Terms, TimeoutAction};
 
 impl<T: Item> Assembler<T> {
     /// How long an item of that level would wait for a device.
@@ -32,20 +32,45 @@ impl<T: Item> Assembler<T> {
             let waited = Duration::ZERO;
             return Some(SubmitError::DeadlineExceeded { waited });
         }
-        let allowed = self.allowed(level, terms, now)?;
-        let predicted = self.wait_on(level, now);
-        (predicted > allowed).then_some(SubmitError::PredictedWait { predicted, allowed })
+        self.lateness(level, terms, now)
     }
 
-    /// How long the item may wait at most; `None` for as long as it takes.
-    fn allowed(&self, level: u32, terms: &Terms, now: Instant) -> Option<Duration> {
+    /// Why the item would wait too long, if it would.
+    fn lateness(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
+        let own = self.own_limit(level, terms, now);
+        let limits = [own, self.policy_limit(level)];
+        let allowed = limits.into_iter().flatten().min()?;
+        let predicted = self.wait_on(level, now);
+        let bound = match own {
+            Some(own) if predicted > own => Bound::Item,
+            Some(_) | None => Bound::Policy,
+        };
+        (predicted > allowed).then_some(SubmitError::PredictedWait {
+            predicted,
+            allowed,
+            bound,
+        })
+    }
+
+    /// How long the item itself can wait at most; `None` for as long as it takes.
+    fn own_limit(&self, level: u32, terms: &Terms, now: Instant) -> Option<Duration> {
         let rules = self.policy.queue_policy(level);
         let timeout = match rules.timeout_action {
-            TimeoutAction::Reject => rules.timeout(terms.timeout),
+            TimeoutAction::Reject => rules.own_timeout(terms.timeout),
             TimeoutAction::Delay => None, // late is not lost
         };
         let deadline = terms.deadline.map(|deadline| deadline - now);
-        let limits = [timeout, deadline, self.policy.max_predicted_wait];
+        [timeout, deadline].into_iter().flatten().min()
+    }
+
+    /// How long the policy lets any item of that level wait; `None` for as long as it takes.
+    fn policy_limit(&self, level: u32) -> Option<Duration> {
+        let rules = self.policy.queue_policy(level);
+        let timeout = match rules.timeout_action {
+            TimeoutAction::Reject => rules.timeout(None),
+            TimeoutAction::Delay => None,
+        };
+        let limits = [timeout, self.policy.max_predicted_wait];
         limits.into_iter().flatten().min()
     }
 

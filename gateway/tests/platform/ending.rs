@@ -100,6 +100,28 @@ async fn idle_connections_do_not_hold_it_up() {
 }
 
 #[tokio::test]
+async fn a_body_that_stalls_does_not_hold_it_up() {
+    let mut world = World::new(0).await;
+    let mut options = weir_gateway::Options::new("patient", weir_gateway::Scope::Local);
+    options.body_idle = 20 * PATIENCE;
+    world.add(options).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let half = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 10\r\n\r\nhello");
+    let mut stream = raw(world.address(), half.as_bytes()).await;
+    let running = &mut world.gateways[0];
+    running.stop.cancel();
+    let serving = running.serving.take().unwrap();
+    let served = tokio::time::timeout(PATIENCE, serving).await;
+    served.unwrap().unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains("stalled for 5 s"), "{answer}");
+}
+
+#[tokio::test]
 async fn what_was_asked_is_answered() {
     // Longer than any who asks nothing is waited for.
     let (mut world, replica) = world(Duration::from_secs(3)).await;

@@ -180,6 +180,34 @@ async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_pass
 }
 
 #[tokio::test]
+async fn a_request_that_has_no_time_to_be_tried_again_is_not() {
+    let world = World::new(1).await;
+    let late = TestReplica::start(Manner::Say(Say::LateHttp)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", late.address).await;
+    for asked in 1..=3 {
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.header("retry-after"), "1");
+        assert!(!answer.headers.contains_key("weir-refused"), "{answer:?}");
+        assert_eq!(late.requests(), asked);
+    }
+}
+
+#[tokio::test]
+async fn who_is_refused_again_and_again_is_told_when_its_time_is_over() {
+    let world = World::new(1).await;
+    let full = TestReplica::start(Manner::Refuse).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", full.address).await;
+    let request = with(post(HOST, "/", ""), "weir-timeout", "120");
+    let answer = once(world.address(), request).await;
+    assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT, "{answer:?}");
+    // At once, and after each rest of 50 ms; the next rest it has no time for.
+    assert!((1..=3).contains(&full.requests()), "{}", full.requests());
+}
+
+#[tokio::test]
 async fn a_deadline_says_how_long_was_waited_and_where() {
     let world = World::new(1).await;
     let replica = TestReplica::start(Manner::Hang).await;

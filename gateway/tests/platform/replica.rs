@@ -57,6 +57,8 @@ pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody
 pub(crate) enum Say {
     /// 503, marked as a refusal.
     FullHttp,
+    /// 503 to come again, marked as one that no other try can help.
+    LateHttp,
     /// Resource exhausted, marked as a refusal.
     FullGrpc,
     /// Resource exhausted, for another reason.
@@ -269,6 +271,9 @@ fn said(say: Say) -> Response<TestBody> {
     let text = |text| http::HeaderValue::from_static(text);
     match say {
         Say::FullHttp => {}
+        Say::LateHttp => {
+            headers.insert("retry-after", text("1"));
+        }
         Say::FullGrpc | Say::TooLargeGrpc => {
             headers.insert("content-type", text("application/grpc"));
             headers.insert("grpc-status", text("8"));
@@ -278,9 +283,12 @@ fn said(say: Say) -> Response<TestBody> {
         Say::FullHttp | Say::FullGrpc => {
             headers.insert("weir-refused", text("1"));
         }
+        Say::LateHttp => {
+            headers.insert("weir-refused", text("0"));
+        }
         Say::TooLargeGrpc => {}
     }
-    if let Say::FullHttp = say {
+    if let Say::FullHttp | Say::LateHttp = say {
         *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
     }
     response

@@ -69,7 +69,7 @@ impl Http {
     fn ready(&self) -> Answer {
         self.server.live()?;
         if self.server.ready() {
-            return Ok(json(rest::ready(Health::Up)));
+            return Ok(self.with_capacity(json(rest::ready(Health::Up))));
         }
         let mut response = json(rest::ready(Health::Down));
         *response.status_mut() = weir_protocol::Code::Unavailable.http();
@@ -77,12 +77,18 @@ impl Http {
     }
 
     fn model_ready(&self, target: &Target<'_>) -> Answer {
-        let loaded = self.server.find(&target.model, target.version)?;
-        let mut response = json(rest::model_ready(&target.model, Health::Up));
+        self.server.find(&target.model, target.version)?;
+        let response = json(rest::model_ready(&target.model, Health::Up));
+        Ok(self.with_capacity(response))
+    }
+
+    fn with_capacity(
+        &self,
+        mut response: http::Response<super::Body>,
+    ) -> http::Response<super::Body> {
+        let capacity = self.server.capacity().into();
+        response.headers_mut().insert(CAPACITY, capacity);
         response
-            .headers_mut()
-            .insert(CAPACITY, loaded.engine.capacity().into());
-        Ok(response)
     }
 
     fn server_metadata(&self) -> http::Response<super::Body> {

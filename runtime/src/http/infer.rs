@@ -58,7 +58,7 @@ impl Http {
                 .headers_mut()
                 .insert(HEADER_LENGTH, HeaderValue::from(length));
         }
-        respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
+        respond::add_cost(&mut response, &inferred.cost, self.server.capacity());
         Ok(response)
     }
 
@@ -152,7 +152,7 @@ impl Http {
             Framing::Plain => respond::json(json),
             Framing::Events => respond::typed(EVENTS, rest::event(&json).into()),
         };
-        respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
+        respond::add_cost(&mut response, &inferred.cost, self.server.capacity());
         Ok(response)
     }
 
@@ -173,7 +173,7 @@ impl Http {
         let json =
             rest::encode_predict(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = respond::json(json);
-        respond::add_cost(&mut response, &inferred.cost, loaded.engine.capacity());
+        respond::add_cost(&mut response, &inferred.cost, self.server.capacity());
         Ok(response)
     }
 }

@@ -17,7 +17,7 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Where the time went; a standard that browsers and proxies show.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Requests the server can work on at once; the gateway's credits come from it.
+/// Requests the server can work on at once, for all models together; the gateway's credits come from it.
 pub(super) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");
 
 /// The batch a request was part of.
@@ -47,9 +47,11 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     let code = error.code();
     let mut response = json(rest::error_body(&error.to_string()));
     *response.status_mut() = code.http();
-    if error.is_refusal() {
-        let yes = HeaderValue::from_static("1");
-        response.headers_mut().insert(serving_headers::REFUSED, yes);
+    if let Some(refused) = error.refusal() {
+        let label = HeaderValue::from_static(refused.label());
+        response
+            .headers_mut()
+            .insert(serving_headers::REFUSED, label);
     }
     match code {
         // One second: a queue that refuses is some batches deep, never minutes.
@@ -90,6 +92,8 @@ pub(super) fn add_cost(response: &mut Response<Body>, cost: &Cost, capacity: usi
 
 #[cfg(test)]
 mod tests {
+    use weir_batcher::Bound;
+
     use super::*;
 
     #[test]
@@ -100,6 +104,15 @@ mod tests {
         assert_eq!(full.headers()["retry-after"], "1");
         let exiting = error(&ServeError::Exiting);
         assert_eq!(exiting.headers()["weir-refused"], "1");
+        let (predicted_ms, allowed_ms) = (9, 5);
+        for (bound, label) in [(Bound::Policy, "1"), (Bound::Item, "0")] {
+            let late = error(&ServeError::PredictedWait {
+                predicted_ms,
+                allowed_ms,
+                bound,
+            });
+            assert_eq!(late.headers()["weir-refused"], label, "{bound:?}");
+        }
         for worked in [
             ServeError::QueueTimeout,
             ServeError::TooLarge("x".to_owned()),
