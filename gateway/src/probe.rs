@@ -87,16 +87,18 @@ async fn ask(line: &Arc<Line>, upstream: &Arc<Upstream>) -> bool {
     *request.uri_mut() = http::Uri::from_static(READY);
     let host = HeaderValue::from_static("localhost");
     request.headers_mut().insert(HOST, host);
-    let answer = tokio::time::timeout(
-        TIMEOUT,
-        upstream.send(Wire::Http, Freshness::New, || request),
-    )
-    .await;
-    let Ok(Ok(reply)) = answer else {
+    let asking = async {
+        let reply = upstream.send(Wire::Http, Freshness::New, || request);
+        let (head, body) = reply.await.ok()?.into_parts();
+        // A server whose answer is cut off says so in its log.
+        body.discard(now()).await;
+        Some(head)
+    };
+    let Ok(Some(head)) = tokio::time::timeout(TIMEOUT, asking).await else {
         return false;
     };
-    let is_ready = reply.status().is_success();
-    if is_ready && let Some(capacity) = headers::number(reply.headers(), &headers::CAPACITY) {
+    let is_ready = head.status.is_success();
+    if is_ready && let Some(capacity) = headers::number(&head.headers, &headers::CAPACITY) {
         line.report_capacity(upstream, capacity);
     }
     is_ready

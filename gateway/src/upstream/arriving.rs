@@ -1,5 +1,6 @@
 //! The body of a replica's response, as it comes.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -38,6 +39,12 @@ impl Arriving {
             Self::Plain(body) => body.size_hint(),
             Self::Called(_) => SizeHint::default(),
         }
+    }
+
+    /// Reads it for nobody, so that the connection ends, or is used again, in good order.
+    pub(crate) async fn discard(mut self, now: Instant) {
+        while let Some(Ok(_)) = poll_fn(|context| self.poll_frame(context)).await {}
+        self.finish(now);
     }
 
     /// It was read to its end.
