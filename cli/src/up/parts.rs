@@ -1,5 +1,6 @@
 //! The parts of the platform, put together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_autoscaler::{Autoscaler, Policies};
-use weir_cluster::{Directory, Membership, Report, Reports};
+use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
 use weir_cluster_local::Local;
 use weir_controller::files::Files;
 use weir_controller::{Controller, Declared, Platform};
@@ -18,7 +19,7 @@ use weir_ops::registry::{self, Registry};
 
 use super::board::Sources;
 use super::ports::Ports;
-use super::{policies, progress, ready};
+use super::{declared, policies, progress, ready};
 use crate::exit::Exit;
 
 /// The gateway's name among the gateways; there is one.
@@ -71,7 +72,9 @@ impl Parts {
         };
         tasks.spawn(controller.run(stop.clone()));
         tasks.spawn(autoscaler.run(stop.clone()));
-        let gateway = gateway(&cluster, ports, &tasks, &stop);
+        let (sender, services) = watch::channel(declared::services(&declaration.borrow()));
+        tasks.spawn(until(&stop, declared::follow(declaration.clone(), sender)));
+        let gateway = gateway(&cluster, services, ports, &tasks, &stop);
         // Once the end begins, what happens to replicas is no news.
         let begun = drain.begun();
         let printing = progress::print(Directory::watch(&cluster));
@@ -151,11 +154,13 @@ fn autoscaler(cluster: &Local, wanted: watch::Receiver<Arc<Policies>>) -> Autosc
 /// The gateway, a member of the cluster that follows it and reports to it.
 fn gateway(
     cluster: &Local,
+    services: watch::Receiver<Arc<BTreeSet<ServiceName>>>,
     ports: &Ports,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Arc<Gateway> {
     let mut options = Options::new(GATEWAY, Scope::Local);
+    options.declared = Some(services);
     if let Some(tls) = &ports.tls {
         options.tls = Some(Arc::clone(&tls.config));
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));
