@@ -43,6 +43,7 @@ pub(super) struct Parts {
     stop: CancellationToken,
     tasks: TaskTracker,
     sources: Arc<Sources>,
+    registry: Arc<Registry>,
 }
 
 impl Parts {
@@ -70,11 +71,12 @@ impl Parts {
             decisions: autoscaler.decisions(),
             serving: format!("{}://localhost:{}", ports.scheme(), ports.serving_at.port()),
         };
-        tasks.spawn(controller.run(stop.clone()));
-        tasks.spawn(autoscaler.run(stop.clone()));
         let (sender, services) = watch::channel(declared::services(&declaration.borrow()));
         tasks.spawn(until(&stop, declared::follow(declaration.clone(), sender)));
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
+        let registry = Arc::new(registry(&gateway, &autoscaler, &controller));
+        tasks.spawn(controller.run(stop.clone()));
+        tasks.spawn(autoscaler.run(stop.clone()));
         // Once the end begins, what happens to replicas is no news.
         let begun = drain.begun();
         let printing = progress::print(Directory::watch(&cluster));
@@ -87,6 +89,7 @@ impl Parts {
             stop,
             tasks,
             sources: Arc::new(sources),
+            registry,
         }
     }
 
@@ -126,7 +129,7 @@ impl Parts {
         });
         let gateway = Arc::clone(&self.gateway);
         let reports = weir_cluster_remote::service(gateway.reports());
-        Admin::new(listener, Arc::new(registry(&self.gateway)), health)
+        Admin::new(listener, Arc::clone(&self.registry), health)
             .with_page("/status", status)
             .with_page("/routes", Arc::new(move || gateway.describe()))
             .with_service(weir_cluster_remote::PATH, reports)
@@ -134,9 +137,15 @@ impl Parts {
 }
 
 /// All metrics of this process.
-pub(crate) fn registry(gateway: &Arc<Gateway>) -> Registry {
+pub(crate) fn registry(
+    gateway: &Arc<Gateway>,
+    autoscaler: &Autoscaler,
+    controller: &Controller,
+) -> Registry {
     let mut registry = registry::with_process_metrics();
     gateway.register(&mut registry);
+    autoscaler.register(&mut registry);
+    controller.register(&mut registry);
     registry
 }
 
