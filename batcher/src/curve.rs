@@ -38,14 +38,6 @@ const OUTLIER: f64 = 2.0;
 /// there: so larger batches get tried, and then measured.
 const HOPE: f64 = 0.9;
 
-/// So much more time than the best size's is taken for the same. Measured times of one size move by a few
-/// percent from second to second.
-const TIE: f64 = 1.03;
-
-/// Beyond the largest measured size, one so many times larger is tried: as far from one to the next as
-/// the sizes of a warm-up. Its memory is then at most so many times what the last one took.
-const STEP: usize = 2;
-
 /// Every so many batches that were kept small, one runs larger: a bad sample costs one more batch in
 /// 256, under half a percent, and does not rule for ever.
 const PROBE_EVERY: u32 = 256;
@@ -90,56 +82,25 @@ impl Curve {
         Some(self.points.iter().map(Point::row).fold(hoped, f64::min))
     }
 
-    /// The size of batches, up to `most`, in which `most` rows are done soonest, by estimate. Of sizes that are
-    /// nearly as good the smallest: its answers leave sooner, and it takes less memory. Beyond what was
-    /// measured no more than twice that: a size that turns out bad is then not far beyond a good one.
-    /// `most` itself while nothing was measured.
+    /// The weight up to `most` with the best estimated time per row: a larger batch is chosen only where
+    /// it is faster per row. `most` itself while nothing was measured.
     #[must_use]
     pub fn choose(&self, most: usize) -> usize {
-        let (mut chosen, mut soonest) = (most, f64::INFINITY);
-        for (size, nanos) in self.candidates(most) {
-            let whole = (most / size.max(1)) as f64 * nanos;
-            if whole > soonest * TIE {
-                continue;
-            }
-            let all = whole + self.rest(most, size);
-            if all <= soonest * TIE {
-                (chosen, soonest) = (size, soonest.min(all));
-            }
-        }
-        chosen
-    }
-
-    /// Sizes worth comparing, the largest first, and what a batch of each takes. Time per row has no minimum
-    /// inside a straight piece, so only its ends are.
-    fn candidates(&self, most: usize) -> impl Iterator<Item = (usize, f64)> {
-        let frontier = self.frontier(most);
-        let largest = self.nanos(frontier).map(|nanos| (frontier, nanos));
-        let below = self.points.partition_point(|point| point.weight < frontier);
-        let smaller = self.points[..below].iter().rev();
-        let smaller = smaller.map(|point| (point.weight, point.nanos));
-        largest.into_iter().chain(smaller)
-    }
-
-    /// The largest size up to `most` that may be tried.
-    fn frontier(&self, most: usize) -> usize {
-        let last = self.points.last();
-        last.map_or(most, |last| most.min(last.weight * STEP))
-    }
-
-    /// The estimated time of what remains of `rows` after batches of `size`.
-    fn rest(&self, rows: usize, size: usize) -> f64 {
-        match rows % size.max(1) {
-            0 => 0.0,
-            rest => self.nanos(rest).unwrap_or(0.0),
-        }
+        let Some(whole) = self.nanos(most) else {
+            return most;
+        };
+        // Time per row has no minimum inside a straight piece, so only its ends are candidates.
+        let measured = self.points.iter().take_while(|point| point.weight < most);
+        let best = measured.min_by(|a, b| a.row().total_cmp(&b.row()));
+        let whole = whole / most.max(1) as f64;
+        best.filter(|best| best.row() < whole)
+            .map_or(most, |best| best.weight)
     }
 
     /// As [`Curve::choose`], but every 256th batch that it would keep small gets another of the
     /// larger sizes instead, to measure it again.
     pub fn pick(&mut self, most: usize) -> usize {
         let chosen = self.choose(most);
-        let most = self.frontier(most);
         if chosen >= most {
             return chosen;
         }

@@ -60,12 +60,6 @@ impl<I: Item, O: Send + 'static> Loan<I, O> {
         Some(self.shared.leave(state, batch, now))
     }
 
-    /// How many items are queued.
-    #[must_use]
-    pub fn queued(&self) -> usize {
-        self.shared.state.lock().assembler.queued()
-    }
-
     /// Whether something is queued that this loan could run now.
     #[must_use]
     pub fn has_more(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use http::header::{
-    CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 
@@ -33,13 +33,11 @@ const GRPC_TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Removes what belongs to one connection (RFC 9110, 7.6.1).
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    if let Some(named) = headers.remove(CONNECTION) {
-        let names = named.to_str().unwrap_or_default().split(',');
-        for name in names.filter_map(|name| HeaderName::try_from(name.trim()).ok()) {
-            headers.remove(name);
-        }
+    for name in connection_options(headers) {
+        headers.remove(name);
     }
     for name in [
+        CONNECTION,
         KEEP_ALIVE,
         PROXY_CONNECTION,
         PROXY_AUTHENTICATE,
@@ -51,9 +49,18 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     ] {
         headers.remove(name);
     }
-    if headers.get(TE).is_some_and(|te| te != GRPC_TRAILERS) {
+    if headers.get_all(TE).iter().any(|te| te != GRPC_TRAILERS) {
         headers.remove(TE);
     }
+}
+
+/// The headers that its sender means for this connection, on whatever lines it says so.
+fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lines = headers.get_all(CONNECTION).iter();
+    let options = lines.flat_map(|line| line.to_str().unwrap_or_default().split(','));
+    let names = options.filter_map(|name| HeaderName::try_from(name.trim()).ok());
+    // What a request is routed and framed by belongs to no connection, whatever its sender says.
+    names.filter(|name| name != HOST).collect()
 }
 
 /// A header's value, if it is text.
@@ -150,13 +157,16 @@ mod tests {
     fn what_belongs_to_a_connection_stays_there() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
-            ("connection", "close, x-mine"),
+            ("connection", "close, x-mine, host"),
+            ("connection", "x-also-mine"),
             ("x-mine", "1"),
+            ("x-also-mine", "1"),
+            ("host", "a.b"),
             ("keep-alive", "timeout=5"),
             ("te", "trailers"),
             ("x-yours", "2"),
         ] {
-            headers.insert(
+            headers.append(
                 HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             );
@@ -164,7 +174,7 @@ mod tests {
         strip(&mut headers);
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["te", "x-yours"]);
+        assert_eq!(left, ["host", "te", "x-yours"]);
     }
 
     #[test]

@@ -87,8 +87,11 @@ async fn ask(line: &Arc<Line>, upstream: &Arc<Upstream>) -> bool {
     *request.uri_mut() = http::Uri::from_static(READY);
     let host = HeaderValue::from_static("localhost");
     request.headers_mut().insert(HOST, host);
-    let answer =
-        tokio::time::timeout(TIMEOUT, upstream.send(Wire::Http, Freshness::New, request)).await;
+    let answer = tokio::time::timeout(
+        TIMEOUT,
+        upstream.send(Wire::Http, Freshness::New, || request),
+    )
+    .await;
     let Ok(Ok(reply)) = answer else {
         return false;
     };

@@ -3,7 +3,7 @@
 mod arriving;
 mod dial;
 pub(crate) mod http1;
-mod http2;
+pub(crate) mod http2;
 
 use std::fmt;
 use std::sync::Arc;
@@ -91,12 +91,13 @@ impl Upstream {
         }
     }
 
-    /// Sends a request over a connection of its wire, and waits for the head of the answer.
+    /// Sends a request over a connection of its wire, and waits for the head of the answer. The request is made
+    /// once there is a connection: until then it need not be carried.
     pub(crate) async fn send(
         self: &Arc<Self>,
         wire: Wire,
         freshness: Freshness,
-        request: Request<Outgoing>,
+        request: impl FnOnce() -> Request<Outgoing>,
     ) -> Result<Response<Arriving>, Fault> {
         let address = match wire {
             Wire::Http => self.endpoints.http.as_ref(),
@@ -112,8 +113,9 @@ impl Upstream {
                 Ok(response.map(Arriving::Plain))
             }
             Wire::Grpc => {
+                // Apart, so that plain requests do not carry what calls need.
                 let response = Box::pin(self.grpc.send(address, request)).await?;
-                Ok(response.map(Arriving::Streamed))
+                Ok(response.map(Arriving::Called))
             }
         }
     }
@@ -174,14 +176,5 @@ impl Fault {
             kind: FaultKind::Unreached,
             because,
         }
-    }
-
-    /// What hyper says, with its cause, which it leaves out.
-    fn of(kind: FaultKind, error: &hyper::Error) -> Self {
-        let because = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
-        Self { kind, because }
     }
 }

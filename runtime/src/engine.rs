@@ -178,8 +178,7 @@ impl Engine {
         let terms = terms(&request.parameters, call.deadline)?;
         let accepted = self.interface.accept(request, memory)?;
         let mut ticket = self.batcher.submit(accepted.job, terms)?;
-        let most = self.interface.signature.max_batch_size;
-        inline::run_if_brief(&self.batcher, &mut ticket, &self.instances, most).await;
+        inline::run_if_brief(&self.batcher, &mut ticket, &self.instances).await;
         let reply = ticket.await??;
         let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
         Ok(Inferred {

@@ -74,12 +74,14 @@ fn canary(weir: &Weir, file: &Path) {
     weir.see("the canary's share", |service| {
         traffic(service, 0) == 80.0 && traffic(service, 1) == 20.0
     });
-    Load::start(weir.serving, CLIENTS, 0).is_split("echo-predictor-00002");
+    weir.see_share("echo-predictor-00002", 20);
+    Load::start(weir.serving, CLIENTS, 0).splits_to("echo-predictor-00002");
     fs::write(file, Service::new("two").canary(0).yaml()).unwrap();
     weir.see("rolled back", |service| {
         traffic(service, 0) == 100.0 && traffic(service, 1) == 0.0
     });
-    Load::start(weir.serving, CLIENTS, 0).is_all_at("echo-predictor-00001");
+    weir.see_share("echo-predictor-00001", 100);
+    Load::start(weir.serving, CLIENTS, 0).go_all_to("echo-predictor-00001");
 }
 
 /// Ready and wanted replicas of a revision.

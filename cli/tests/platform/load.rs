@@ -115,7 +115,7 @@ const WHOLE: u64 = 100;
 
 impl Load {
     /// Every answer is one, and a fifth of them is this revision's.
-    pub(crate) fn is_split(self, revision: &str) {
+    pub(crate) fn splits_to(self, revision: &str) {
         let tally = self.judged(SPLIT);
         let share = tally.answered[revision] as f64 * 100.0 / tally.total() as f64;
         assert!(
@@ -126,7 +126,7 @@ impl Load {
     }
 
     /// Every answer is this revision's.
-    pub(crate) fn is_all_at(self, revision: &str) {
+    pub(crate) fn go_all_to(self, revision: &str) {
         let tally = self.judged(WHOLE);
         let revisions: Vec<_> = tally.answered.into_keys().collect();
         assert_eq!(revisions, [revision]);

@@ -21,16 +21,16 @@ fn a_canary_is_split_rolled_back_and_promoted_over_grpc() {
     let two = Service::new("two").replicas(1, 1);
     stage.edit(&two.clone().canary(20));
     stage.see_traffic(2, 20);
-    Load::start(address, 0, CLIENTS).is_split(TWO);
+    Load::start(address, 0, CLIENTS).splits_to(TWO);
     // Back to the old file: that is how people roll back.
     stage.edit(&Service::new("one").replicas(1, 1));
     stage.see_traffic(1, 100);
-    Load::start(address, 0, CLIENTS).is_all_at(ONE);
+    Load::start(address, 0, CLIENTS).go_all_to(ONE);
     stage.edit(&two.clone().canary(20));
     stage.see_traffic(2, 20);
     stage.edit(&two);
     stage.see_traffic(2, 100);
-    Load::start(address, 0, CLIENTS).is_all_at(TWO);
+    Load::start(address, 0, CLIENTS).go_all_to(TWO);
 }
 
 #[test]
@@ -40,13 +40,13 @@ fn a_canary_beside_the_predictor_has_its_share_and_its_tag() {
     let one = Service::new("one").replicas(1, 1);
     stage.edit(&one.clone().canary_beside("blue", 20));
     stage.see_traffic(2, 20);
-    Load::start(address, 0, CLIENTS).is_split(TWO);
+    Load::start(address, 0, CLIENTS).splits_to(TWO);
     let mut grpc = Grpc::new(address);
     let tagged = runtime().block_on(grpc.infer(&[("weir-tag", "blue")]));
     assert_eq!(tagged.unwrap().revision(), TWO);
     stage.edit(&one);
     stage.see_traffic(1, 100);
-    Load::start(address, 0, CLIENTS).is_all_at(ONE);
+    Load::start(address, 0, CLIENTS).go_all_to(ONE);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::field::Field;
 use crate::http::ask;
 use crate::manifest::Service;
-use crate::weir::{Weir, until};
+use crate::weir::Weir;
 
 /// The platform, its file, and what its replicas share.
 pub(crate) struct Stage {
@@ -74,19 +74,7 @@ impl Stage {
     /// Waits until the gateway sends the revision of this number, from 1, so many percent of the requests.
     pub(crate) fn see_traffic(&self, number: usize, percent: u64) {
         let name = format!("echo-predictor-{number:05}");
-        let what = format!("{percent} % at {name}");
-        let is_so = || self.share_of(&name) == Some(percent);
-        until(&what, is_so, || self.weir.output());
-    }
-
-    /// A revision's share in percent, as the gateway has it; none where it has none.
-    fn share_of(&self, revision: &str) -> Option<u64> {
-        let (_, text) = ask(self.weir.admin, "localhost", "GET", "/routes");
-        let (_, body) = text.split_once("\r\n\r\n").unwrap();
-        let routes: Value = serde_json::from_str(body).unwrap();
-        let split = routes["routes"][0]["split"].as_array()?;
-        let target = split.iter().find(|target| target["revision"] == revision);
-        target?["weight"].as_u64()
+        self.weir.see_share(&name, percent);
     }
 
     /// The value of a counter or gauge without labels.

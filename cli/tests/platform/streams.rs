@@ -60,7 +60,7 @@ fn a_stream_in_both_directions_is_a_conversation() {
             sender
                 .send(Ok(Frame::data(client::message())))
                 .await
-                .unwrap()
+                .unwrap();
         };
         let sent = grpc.call(path, &[], body).await.unwrap();
         let (response, ()) = tokio::join!(sent, say());

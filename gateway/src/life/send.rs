@@ -211,10 +211,10 @@ async fn exchange(
         true => Freshness::Any,
         false => Freshness::New,
     };
-    let sent = upstream.send(wire, freshness, request(held.outgoing()));
+    let sent = upstream.send(wire, freshness, || request(held.outgoing()));
     match (sent.await, freshness) {
         (Err(fault), Freshness::Any) if fault.kind == FaultKind::Stale => {
-            let again = request(held.outgoing());
+            let again = || request(held.outgoing());
             Box::pin(upstream.send(wire, Freshness::New, again)).await
         }
         (sent, Freshness::Any | Freshness::New) => sent,

@@ -86,7 +86,7 @@ pub(super) async fn send(
     upstream: &Arc<Upstream>,
     address: &Address,
     freshness: Freshness,
-    request: Request<Outgoing>,
+    request: impl FnOnce() -> Request<Outgoing>,
 ) -> Result<Response<Arriving>, Fault> {
     let pooled = match freshness {
         Freshness::Any => upstream.plain.take(),
@@ -100,7 +100,7 @@ pub(super) async fn send(
             FaultKind::Broken,
         ),
     };
-    connection.start(request);
+    connection.start(request());
     let head = poll_fn(|context| connection.poll_head(fault, context)).await;
     let head = head.inspect_err(|_| {
         if fault == FaultKind::Stale {

@@ -49,6 +49,8 @@ struct Socket<S> {
     input: BytesMut,
     room: usize,
     output: BytesMut,
+    /// Whether what was written may still lie in the stream itself: TLS takes more than its socket does.
+    held: bool,
     /// Why nothing can be written any more.
     broken: Option<io::ErrorKind>,
 }
@@ -81,6 +83,7 @@ impl<S> Bulk<S> {
             input: BytesMut::new(),
             room: ROOM,
             output: BytesMut::new(),
+            held: false,
             broken: None,
         })))
     }
@@ -199,6 +202,7 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
             ready!(self.flush(context))?;
         }
         if total > GATHERED {
+            self.held = true;
             return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         }
         for slice in slices {
@@ -213,10 +217,15 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            self.held = true;
             self.output.advance(written);
         }
         if self.output.capacity() > 0 {
             self.output = BytesMut::new();
+        }
+        if self.held {
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            self.held = false;
         }
         Poll::Ready(Ok(()))
     }
@@ -327,6 +336,77 @@ mod tests {
             async { assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000) },
         );
         assert!(back == sent);
+    }
+
+    /// A stream that takes what it is given, and passes it on only when it is flushed.
+    struct Deep {
+        stream: tokio::io::DuplexStream,
+        taken: BytesMut,
+    }
+
+    impl AsyncRead for Deep {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.stream).poll_read(context, buffer)
+        }
+    }
+
+    impl AsyncWrite for Deep {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.taken.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let this = &mut *self;
+            while !this.taken.is_empty() {
+                let written = ready!(Pin::new(&mut this.stream).poll_write(context, &this.taken))?;
+                this.taken.advance(written);
+            }
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            ready!(self.as_mut().poll_flush(context))?;
+            Pin::new(&mut self.stream).poll_shutdown(context)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_stream_itself_holds_back_goes_out_as_well() {
+        for length in [10, 1000, GATHERED + 1] {
+            let (near, mut far) = tokio::io::duplex(100);
+            let mut socket = Bulk::http2(Deep {
+                stream: near,
+                taken: BytesMut::new(),
+            });
+            let outlet = socket.outlet();
+            let sent = pattern(length);
+            let (permission, permitted) = tokio::sync::oneshot::channel();
+            let work = async {
+                socket.write_all(&sent).await.unwrap();
+                // Nothing more is said while the other end reads.
+                permitted.await.unwrap();
+            };
+            let read = async {
+                let mut got = vec![0; length];
+                far.read_exact(&mut got).await.unwrap();
+                permission.send(()).unwrap();
+                got
+            };
+            let ((), got) = tokio::join!(Flushed::new(work, outlet), read);
+            assert!(got == sent);
+        }
     }
 
     #[tokio::test]

@@ -27,17 +27,12 @@ const BRIEF_ALONE: Duration = Duration::from_millis(2);
 /// that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
 const BRIEF_AMONG_OTHERS: Duration = Duration::from_micros(250);
 
-/// How many turns of the reactor a batch waits for more at most: under load a turn brings a few requests, and
-/// after so many it would bring those whose answers left while it was gathered.
-const TURNS: usize = 16;
-
 /// Sees to what the ticket would wake a device for: runs it here, if that is short, and leaves it to
-/// the device's thread otherwise. `instances` by their number; `most` rows make a full batch.
+/// the device's thread otherwise. `instances` by their number.
 pub(super) async fn run_if_brief(
     batcher: &Batcher<Job, Outcome>,
     ticket: &mut Ticket<Outcome>,
     instances: &[Option<Shared>],
-    most: usize,
 ) {
     if !ticket.will_wake() {
         return;
@@ -48,7 +43,8 @@ pub(super) async fn run_if_brief(
     if !batcher.is_brief(brief) {
         return;
     }
-    let_come(|| batcher.queued(), most).await;
+    // It takes up last what it found last: in the second turn those run whom their sockets woke.
+    tokio::task::yield_now().await;
     let Some(mut loan) = batcher.take_over(ticket, brief) else {
         return;
     };
@@ -60,22 +56,7 @@ pub(super) async fn run_if_brief(
     }
     if loan.has_more() {
         // The answer of this request must not wait for those of others. The task ends with the queue.
-        tokio::spawn(run_while_brief(loan, Arc::clone(instance), most));
-    }
-}
-
-/// Lets the reactor go on as long as each turn brings more, up to a full batch: what it reads must be read
-/// anyway, and larger batches are cheaper. At least one turn, because it takes up last what it found last: in
-/// this one those run whom their sockets woke in the turn before.
-async fn let_come(queued: impl Fn() -> usize, most: usize) {
-    let mut before = queued();
-    for _ in 0..TURNS {
-        tokio::task::yield_now().await;
-        let now = queued();
-        if now <= before || now >= most {
-            return;
-        }
-        before = now;
+        tokio::spawn(run_while_brief(loan, Arc::clone(instance)));
     }
 }
 
@@ -88,10 +69,10 @@ fn brief() -> Duration {
 }
 
 /// Goes on until nothing short is due, and lets the reactor see to its sockets in between.
-async fn run_while_brief(mut loan: Loan<Job, Outcome>, instance: Shared, most: usize) {
+async fn run_while_brief(mut loan: Loan<Job, Outcome>, instance: Shared) {
     loop {
         tokio::task::yield_now().await;
-        let_come(|| loan.queued(), most).await;
+        tokio::task::yield_now().await;
         let Some(work) = loan.pull() else { return };
         instance.lock().serve(work);
     }

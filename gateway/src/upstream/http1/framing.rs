@@ -1,7 +1,10 @@
 //! Where a response's body ends (RFC 9112, 6 and 7), as a value that is fed bytes.
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::headers;
 
 /// What is still to come of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +143,13 @@ fn piece(input: &mut BytesMut, left: &mut u64) -> Decoded {
 }
 
 fn size(input: &mut BytesMut) -> Result<Option<u64>, String> {
+    // The parser takes no digits for zero, and with that for the body's end.
+    if input
+        .first()
+        .is_some_and(|first| !first.is_ascii_hexdigit())
+    {
+        return Err("a chunk has no size".to_owned());
+    }
     match httparse::parse_chunk_size(input) {
         Ok(httparse::Status::Complete((line, size))) => {
             input.advance(line);
@@ -166,6 +176,9 @@ fn trailers(input: &mut BytesMut) -> Result<Decoded, String> {
         }
     }
     input.advance(length);
+    // Behind a body they can mean nothing, and HTTP/2 knows none of them.
+    headers::strip(&mut map);
+    map.remove(CONTENT_LENGTH);
     match map.is_empty() {
         true => Ok(Decoded::End),
         false => Ok(Decoded::Trailers(map)),
@@ -238,10 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn trailers_do_not_say_where_a_body_ends() {
+        let coded = b"0\r\ncontent-length: 3\r\nconnection: x-b\r\nx-a: 1\r\nx-b: 2\r\n\r\n";
+        let (_, trailers, _) = read(Framing::Chunked(Chunk::Size), coded, 9).unwrap();
+        let names: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["x-a"]);
+    }
+
+    #[test]
     fn what_no_server_may_send_is_an_error() {
         let chunked = Framing::Chunked(Chunk::Size);
         for bad in [
             "x\r\n",
+            "\r\n\r\n",
+            "1\r\na\r\n\r\n\r\n",
+            ";a=1\r\n\r\n",
+            " \r\n\r\n",
             "1\r\nab\r\n",
             "11111111111111111\r\n",
             "0\r\n: x\r\n\r\n",

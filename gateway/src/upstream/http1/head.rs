@@ -148,8 +148,10 @@ impl Parsed {
                 headers.append(name, value);
             }
         }
+        let is_doubtful = is_doubtful(&headers, self.version);
         let framing = framing(&mut headers, method, self.status)?;
         let reuse = match framing {
+            _ if is_doubtful => Reuse::No,
             Framing::UntilClose => Reuse::No,
             Framing::Length(_) | Framing::Chunked(_) | Framing::Ended => {
                 reuse(&headers, self.version)
@@ -177,15 +179,10 @@ fn framing(
     {
         return Ok(Framing::Ended);
     }
-    if let Some(coding) = headers.get_all(TRANSFER_ENCODING).iter().next_back() {
-        let last = coding.to_str().unwrap_or_default().rsplit(',').next();
-        let is_chunked = last.is_some_and(|last| last.trim().eq_ignore_ascii_case("chunked"));
+    if headers.contains_key(TRANSFER_ENCODING) {
         // Who says both may mean to smuggle: the coding counts.
         headers.remove(CONTENT_LENGTH);
-        return Ok(match is_chunked {
-            true => Framing::Chunked(Chunk::Size),
-            false => Framing::UntilClose,
-        });
+        return coding(headers);
     }
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter().map(length);
     let Some(first) = lengths.next() else {
@@ -199,6 +196,29 @@ fn framing(
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(first));
     Ok(Framing::Length(first))
+}
+
+/// Of the codings only chunks are ever asked for: what is coded otherwise nobody behind us could read, who is
+/// not told of it.
+fn coding(headers: &HeaderMap) -> Result<Framing, String> {
+    let values = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut codings = values
+        .flat_map(|value| value.to_str().unwrap_or("?").split(','))
+        .map(str::trim)
+        .filter(|coding| !coding.is_empty());
+    match (codings.next(), codings.next()) {
+        (Some(only), None) if only.eq_ignore_ascii_case("chunked") => {
+            Ok(Framing::Chunked(Chunk::Size))
+        }
+        (Some(only), None) if only.eq_ignore_ascii_case("identity") => Ok(Framing::UntilClose),
+        _ => Err("it used a transfer coding that nobody asked for".to_owned()),
+    }
+}
+
+/// Whether servers may differ in where such a body ends (RFC 9112, 6.1).
+fn is_doubtful(headers: &HeaderMap, version: u8) -> bool {
+    let is_coded = headers.contains_key(TRANSFER_ENCODING);
+    is_coded && (headers.contains_key(CONTENT_LENGTH) || version == 0)
 }
 
 /// Digits and nothing else; a list of equal numbers is one too.

@@ -22,17 +22,17 @@ fn the_end_of_a_body_is_where_the_head_says() {
         ("content-length: 5\r\n", Framing::Length(5), Reuse::Yes),
         ("content-length: 5, 5\r\n", Framing::Length(5), Reuse::Yes),
         (
-            "transfer-encoding: gzip, Chunked\r\n",
+            "transfer-encoding: , Chunked\r\n",
             Framing::Chunked(Chunk::Size),
             Reuse::Yes,
         ),
         (
             "content-length: 5\r\ntransfer-encoding: chunked\r\n",
             Framing::Chunked(Chunk::Size),
-            Reuse::Yes,
+            Reuse::No,
         ),
         (
-            "transfer-encoding: gzip\r\n",
+            "transfer-encoding: identity\r\n",
             Framing::UntilClose,
             Reuse::No,
         ),
@@ -75,6 +75,8 @@ fn older_servers_close_unless_they_say_otherwise() {
     };
     assert_eq!(reuse(""), Reuse::No);
     assert_eq!(reuse("connection: keep-alive\r\n"), Reuse::Yes);
+    let coded = "connection: keep-alive\r\ntransfer-encoding: chunked\r\n";
+    assert_eq!(reuse(coded), Reuse::No);
 }
 
 #[test]
@@ -93,6 +95,9 @@ fn what_is_no_head_is_an_error() {
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: \r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n",
         "HTTP/1.1 20\r\n\r\n",
     ] {
         assert!(read(bad, &Method::POST).is_err(), "{bad:?}");
