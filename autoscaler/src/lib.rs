@@ -14,6 +14,7 @@ mod collect;
 mod decide;
 mod error;
 mod memory;
+mod metrics;
 mod policy;
 mod run;
 mod sample;

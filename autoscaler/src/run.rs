@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Directory, Held, Lease, Reports, RevisionName, Scale};
 
 use self::leader::Leader;
-use crate::{Decision, Policies};
+use crate::{Decision, Policies, metrics};
 
 /// The lease under which one process decides.
 pub const LEASE: &str = "weir-autoscaler";
@@ -61,6 +62,13 @@ impl Autoscaler {
     #[must_use]
     pub fn decisions(&self) -> watch::Receiver<Arc<Decisions>> {
         self.decisions.subscribe()
+    }
+
+    /// Registers its metrics: of the revisions in [`Self::decisions`].
+    pub fn register(&self, registry: &mut Registry) {
+        let policies = self.policies.clone();
+        let snapshots = self.directory.watch();
+        metrics::register(self.decisions(), policies, snapshots, registry);
     }
 
     /// Runs until it is stopped: waits for the lease, leads until it is lost, and waits again.

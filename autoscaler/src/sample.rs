@@ -68,6 +68,13 @@ impl Load {
         Duration::from_micros(self.activity.oldest_us)
     }
 
+    /// How long this share of the requests waited at most, or how long one has waited that still does.
+    #[must_use]
+    pub fn delay(&self, share: f64) -> Duration {
+        let measured = self.activity.queue_delay.quantile(share);
+        self.oldest().max(measured.unwrap_or_default())
+    }
+
     /// Whether a request waits or is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -77,9 +84,7 @@ impl Load {
     /// Whether more requests wait longer than they should than may: the queue is in trouble now.
     /// An empty queue is not, whatever was.
     pub(crate) fn is_late(&self, target: Duration, share: f64) -> bool {
-        let late = |delay: Duration| delay > target;
-        let measured = self.activity.queue_delay.quantile(share);
-        self.activity.queued > 0 && (late(self.oldest()) || measured.is_some_and(late))
+        self.activity.queued > 0 && self.delay(share) > target
     }
 }
 

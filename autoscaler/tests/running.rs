@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -22,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Platform {
     fake: Fake,
+    registry: Registry,
     policies: watch::Sender<Arc<Policies>>,
     decisions: watch::Receiver<Arc<Decisions>>,
     stop: CancellationToken,
@@ -40,10 +43,13 @@ impl Platform {
             watched,
         );
         let decisions = autoscaler.decisions();
+        let mut registry = Registry::default();
+        autoscaler.register(&mut registry);
         let stop = CancellationToken::new();
         let task = tokio::spawn(autoscaler.run(stop.clone()));
         Self {
             fake,
+            registry,
             policies,
             decisions,
             stop,
@@ -87,6 +93,17 @@ impl Platform {
         let wait = tokio::time::timeout(PATIENCE, snapshots.wait_for(is_so)).await;
         assert!(wait.is_ok_and(|seen| seen.is_ok()), "never {replicas}");
         began.elapsed()
+    }
+
+    /// Its metrics, without their names' common beginning and the labels of the only revision.
+    fn metrics(&self) -> Vec<String> {
+        let mut page = String::new();
+        text::encode_registry(&mut page, &self.registry).unwrap();
+        let samples = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("weir_autoscaler_"));
+        let labels = "namespace=\"default\",service=\"digits\",revision=\"digits-predictor-00001\"";
+        samples.map(|sample| sample.replace(labels, "")).collect()
     }
 
     async fn end(self) {
@@ -205,6 +222,30 @@ async fn load_brings_replicas_and_its_end_takes_them() {
     reporter.activity.in_flight = 0;
     reporter.report(90, 0).await;
     assert_eq!(platform.wanted(&revision), 0);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_the_last_decision_and_its_reason() {
+    let platform = Platform::start(Fake::new(Starts::ByHand)).await;
+    let late = Policy {
+        queue_delay: Duration::from_millis(250),
+        ..to_zero()
+    };
+    let revision = platform.serve(1, Some(late)).await;
+    assert!(platform.metrics().is_empty());
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.activity.queued = 1;
+    reporter.activity.oldest_us = 1_500_000;
+    reporter.report(2, 1).await;
+    let expected = [
+        "desired_replicas{} 1",
+        "ready_replicas{} 0",
+        "reason{,reason=\"Unmeasured\"} 1",
+        "queue_delay_target_seconds{} 0.25",
+        "queue_delay_seconds{} 1.5",
+    ];
+    assert_eq!(platform.metrics(), expected);
     platform.end().await;
 }
 

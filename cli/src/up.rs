@@ -1,6 +1,7 @@
 //! `weir up`: the platform on this machine, in one process.
 
 mod board;
+mod declared;
 mod parts;
 mod policies;
 mod ports;

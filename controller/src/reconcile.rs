@@ -4,6 +4,7 @@ mod apply;
 mod check;
 mod evidence;
 mod memory;
+mod progress;
 mod remember;
 mod tell;
 mod wait;
@@ -13,6 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Apply, Directory, LatestReports, Reports, RevisionName, ServiceName, Snapshot};
@@ -21,6 +23,7 @@ use crate::rollout::step;
 use crate::validate::{Platform, Valid};
 use crate::{ControllerError, Declaration, Declared, Move, Plan, Scaling, Service, plan, revise};
 use memory::Memory;
+use progress::{Progress, Services};
 use wait::Watches;
 
 /// The bounds of every revision there is, for the autoscaler.
@@ -38,6 +41,7 @@ pub struct Controller {
     platform: Platform,
     services: BTreeMap<ServiceName, Memory>,
     bounds: watch::Sender<Arc<Bounds>>,
+    progress: Progress,
 }
 
 /// All that is known when a pass begins.
@@ -61,6 +65,7 @@ impl Controller {
             reports: Reports::watch(&*cluster),
         };
         Self {
+            progress: Progress::new(declared.watch()),
             declared,
             cluster,
             watches,
@@ -74,6 +79,11 @@ impl Controller {
     #[must_use]
     pub fn bounds(&self) -> watch::Receiver<Arc<Bounds>> {
         self.bounds.subscribe()
+    }
+
+    /// Registers its metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        self.progress.register(registry);
     }
 
     /// Runs until it is told to stop, or nobody declares or runs anything any more. What runs then goes
@@ -90,11 +100,27 @@ impl Controller {
     }
 
     async fn pass(&mut self, world: &World) {
+        let errors = self.make_all(world).await + self.forget_others(world).await;
+        self.publish_bounds();
+        let statuses = self.services.values().map(|memory| &memory.status);
+        self.progress.passed(Services::of(statuses), errors);
+    }
+
+    /// What is declared; the number of errors.
+    async fn make_all(&mut self, world: &World) -> u64 {
+        let mut errors = 0;
         for service in world.declaration.services.values() {
             if let Err(error) = self.service(world, service).await {
+                errors += 1;
                 tracing::warn!(service = %service.name, "{error}; it is tried again");
             }
         }
+        errors
+    }
+
+    /// What is declared no more; the number of errors.
+    async fn forget_others(&mut self, world: &World) -> u64 {
+        let mut errors = 0;
         let gone: Vec<_> = self
             .services
             .keys()
@@ -103,10 +129,11 @@ impl Controller {
             .collect();
         for service in gone {
             if let Err(error) = self.forget(&service).await {
+                errors += 1;
                 tracing::warn!(%service, "{error}; it is tried again");
             }
         }
-        self.publish_bounds();
+        errors
     }
 
     /// One service, through all steps.

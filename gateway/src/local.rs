@@ -4,6 +4,8 @@
 pub(crate) mod grpc;
 mod http;
 
+use std::collections::HashSet;
+
 use ::http::{Method, Response};
 use weir_cluster::{Destination, Route};
 use weir_protocol::rest::Health;
@@ -82,15 +84,26 @@ fn reason(view: &View, route: &Route) -> Option<String> {
     failures.next().map(|failure| failure.message.to_string())
 }
 
-/// Ready when every service is. Before any was known, none can be said to be.
+/// Ready when every service is: each that is declared, and each that is routed to.
 fn ready(view: &View) -> Health {
-    let routes = &view.snapshot.routes;
-    let mut each = routes.as_slice().iter();
+    let mut each = view.snapshot.routes.as_slice().iter();
     let are_ready = each.all(|route| health(view, route) == Health::Up);
-    match routes.generation > 0 && are_ready {
+    match are_routed(view) && are_ready {
         true => Health::Up,
         false => Health::Down,
     }
+}
+
+/// Whether every declared service is routed to. Where nobody knows which are, none can be said to be before
+/// any is.
+fn are_routed(view: &View) -> bool {
+    let routes = &view.snapshot.routes;
+    let Some(declared) = &view.declared else {
+        return routes.generation > 0;
+    };
+    let routed: HashSet<_> = routes.as_slice().iter().map(|r| &r.service).collect();
+    let declared = declared.borrow();
+    declared.iter().all(|service| routed.contains(service))
 }
 
 /// The index's word for a health.

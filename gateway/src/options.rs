@@ -1,9 +1,12 @@
 //! What a gateway is configured with.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
+use weir_cluster::ServiceName;
 
 use crate::route::Scope;
 
@@ -14,6 +17,9 @@ pub struct Options {
     pub name: Arc<str>,
     /// Whether it serves one machine.
     pub scope: Scope,
+    /// The services that are declared, where somebody knows: the server as a whole is not ready before
+    /// each of them has a route. Without it, once there is any.
+    pub declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
     /// The most bytes of one request's body that are kept so that it can be sent again:
     /// `--request-buffer`. What is longer streams, and is sent once.
     pub request_buffer: usize,
@@ -44,6 +50,7 @@ impl Options {
         Self {
             name: name.into(),
             scope,
+            declared: None,
             request_buffer: 64 << 20,
             all_buffers: 1 << 30,
             queue_bytes: 512 << 20,

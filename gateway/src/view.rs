@@ -1,12 +1,12 @@
 //! The world as requests see it: replaced as a whole when something changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use weir_cluster::{Phase, Replica, Revision, RevisionName, Route, ServiceName, Snapshot};
 
 use crate::desk::{HANDOVER, Room, SeatState, Seating};
@@ -27,6 +27,8 @@ pub(crate) struct View {
     /// The gateways, in their common order.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
+    /// As in the options.
+    pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
     /// Requests of each service that were split.
@@ -46,6 +48,7 @@ impl View {
             copies: HashMap::new(),
             peers: Vec::new(),
             snapshot,
+            declared: options.declared.clone(),
             pulse,
             splits: HashMap::new(),
             membership: Membership::Unknown,
@@ -94,6 +97,7 @@ impl View {
             lines: HashMap::new(),
             copies: HashMap::new(),
             peers: gateways.map(|gateway| self.peer(gateway)).collect(),
+            declared: self.declared.clone(),
             pulse: Arc::clone(&self.pulse),
             splits: HashMap::new(),
             starts: match membership.joins(self.membership) {

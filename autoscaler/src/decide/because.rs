@@ -63,7 +63,22 @@ pub enum Because {
 }
 
 impl Because {
-    /// One word, for metrics and Events.
+    /// Every word that [`Self::label`] may be.
+    pub const LABELS: [&'static str; 11] = [
+        "Load",
+        "Unmeasured",
+        "Woken",
+        "Idle",
+        "Kept",
+        "Corrected",
+        "Late",
+        "HalfBlind",
+        "Blind",
+        "Least",
+        "Most",
+    ];
+
+    /// One word, for metrics and Events: one of [`Self::LABELS`].
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {

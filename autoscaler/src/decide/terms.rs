@@ -23,6 +23,8 @@ pub struct Terms {
     pub need: u32,
     /// How long a start takes.
     pub cold_start: Duration,
+    /// How long requests wait, as [`Load::delay`](crate::Load::delay) says it.
+    pub queue_delay: Duration,
 }
 
 /// Room for irregular arrivals grows with the square root of the load, as many small variations partly
@@ -47,6 +49,7 @@ impl Terms {
             credits,
             capacity,
             cold_start: sample.fleet.cold_start,
+            queue_delay: sample.load.delay(policy.share),
             ..Self::default()
         };
         if let Some(capacity) = capacity {

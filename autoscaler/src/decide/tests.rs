@@ -298,3 +298,29 @@ fn work_that_waits_for_starts_is_not_answered_twice() {
     // Two for the requests that come, about as many for those that will wait by then.
     assert!((4..=8).contains(&most), "{most}");
 }
+
+#[test]
+fn every_reason_has_a_word_of_its_own() {
+    let (waiting, needed, time) = (1, 1, Duration::ZERO);
+    let all = [
+        Because::Load {
+            rate: 1.0,
+            capacity: 1.0,
+            waiting,
+        },
+        Because::Unmeasured { waiting },
+        Because::Woken { waiting },
+        Because::Idle { time, kept: time },
+        Because::Kept {
+            needed,
+            longer: time,
+        },
+        Because::Corrected { waited: time },
+        Because::Late { waited: time },
+        Because::HalfBlind,
+        Because::Blind,
+        Because::Least,
+        Because::Most { needed },
+    ];
+    assert_eq!(all.map(Because::label), Because::LABELS);
+}

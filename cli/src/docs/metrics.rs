@@ -6,7 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{Revision, ServiceName, Snapshot, Workload};
+use weir_autoscaler::{Autoscaler, Because, Policies, Policy};
+use weir_cluster::{
+    Apply, Desired, Destination, Directory, Fake, Mirror, RevisionName, Route, ServiceName, Starts,
+    Workload,
+};
+use weir_controller::files::Files;
+use weir_controller::{Controller, ModelNames, Platform};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::registry;
 use weir_runtime::metrics::{self, GpuSample, ModelSample, Pool, Sources};
@@ -24,11 +30,14 @@ In Prometheus' text format 0.0.4. Generated from the programs' own output; those
 
 ## `weir up`
 
-`/metrics` on port 9090 (`--admin-port`): what the gateway sees of each revision, and the process that holds gateway, controller and
-autoscaler. How many replicas there are and why, `weir status --json` says.
+`/metrics` on port 9090 (`--admin-port`): what the gateway sees of each revision, what the autoscaler decides on it, how the controller
+does, and the process that holds all three.
+
+Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Values of `reason`: REASONS.
+`weir status --json` says each as a sentence, with its numbers.
 
 "
-    .to_owned();
+    .replace("REASONS", &quoted(Because::LABELS));
     page.push_str(&table(&of_weir().await));
     page.push_str(
         &"
@@ -52,26 +61,64 @@ Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, 
 
 /// Every metric of `weir up`, printed as `/metrics` prints it, with one revision.
 async fn of_weir() -> String {
+    let cluster = Arc::new(Fake::new(Starts::ByHand));
+    let revision = serve(&cluster).await;
+    let policies = Policies::from([(revision, Policy::default())]);
+    let (_policies, watched) = watch::channel(Arc::new(policies));
+    let (directory, reports) = (cluster.clone(), cluster.clone());
+    let autoscaler = Autoscaler::new(
+        directory,
+        reports,
+        cluster.clone(),
+        cluster.clone(),
+        watched,
+    );
+    let gateway = Gateway::new(Options::new("local", Scope::Local));
+    let registry = up::registry(&gateway, &autoscaler, &controller(&cluster));
+    let mut decisions = autoscaler.decisions();
+    let stop = CancellationToken::new();
+    let scaling = tokio::spawn(autoscaler.run(stop.clone()));
+    let decided = decisions.wait_for(|decisions| !decisions.is_empty());
+    drop(decided.await.unwrap());
+    stop.cancel();
+    Arc::clone(&gateway)
+        .follow(Directory::watch(&*cluster), stop)
+        .await;
+    let text = registry::text(&registry).unwrap();
+    scaling.await.unwrap();
+    text
+}
+
+/// One service, with one revision that mirrors it.
+async fn serve(cluster: &Fake) -> RevisionName {
     let service = ServiceName::new("default", "digits").unwrap();
+    let revision = service.revision(1).unwrap();
     let workload = Workload {
-        revision: service.revision(1).unwrap(),
+        revision: revision.clone(),
         template: Arc::default(),
         storage: Vec::new(),
-        replicas: 0,
+        replicas: 1,
         concurrency: None,
     };
-    let revision = Arc::new(Revision::new(&workload, 0));
-    let snapshot = Snapshot {
-        revisions: Arc::new([(workload.revision, revision)].into()),
-        ..Snapshot::default()
+    let mut route = Route::new(service.clone(), Destination::Nowhere("".into()));
+    route.mirror = Some(Mirror {
+        revision: revision.clone(),
+        percent: 1,
+    });
+    let desired = Desired::new(service, vec![workload], Some(route)).unwrap();
+    cluster.apply(desired).await.unwrap();
+    revision
+}
+
+/// One of which nothing is asked.
+fn controller(cluster: &Arc<Fake>) -> Controller {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let platform = Platform {
+        domain: "example.com".to_owned(),
+        model_names: ModelNames::Lead,
     };
-    let gateway = Gateway::new(Options::new("local", Scope::Local));
-    let (sender, snapshots) = watch::channel(Arc::new(snapshot));
-    // There is no more to follow after this one.
-    drop(sender);
-    let follow = Arc::clone(&gateway).follow(snapshots, CancellationToken::new());
-    follow.await;
-    registry::text(&up::registry(&gateway)).unwrap()
+    Controller::new(Arc::new(files), Arc::clone(cluster), platform)
 }
 
 #[derive(Debug)]

@@ -175,6 +175,32 @@ mod tests {
     }
 
     #[test]
+    fn columns_hold_together_with_many_services() {
+        let named = |number: usize| {
+            let mut service = service(vec![revision(&format!("s{number}-predictor-00001"))]);
+            service.name = format!("s{}", "x".repeat(number));
+            service.url = format!("http://localhost:8080/serving/default/{}", service.name);
+            service
+        };
+        let board = Board {
+            services: (0..30).map(named).collect(),
+            problems: Vec::new(),
+        };
+        let text = table(&board);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 31);
+        for heading in HEADINGS {
+            let column = lines[0].find(heading).unwrap();
+            let begins =
+                |line: &&str| line[..column].ends_with("  ") && line.as_bytes()[column] != b' ';
+            assert!(
+                column == 0 || lines.iter().all(|line| begins(line)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn a_service_without_revisions_has_a_line_too() {
         let mut waiting = service(Vec::new());
         waiting.ready = "Unknown".to_owned();

@@ -1,5 +1,6 @@
 //! The parts of the platform, put together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_autoscaler::{Autoscaler, Policies};
-use weir_cluster::{Directory, Membership, Report, Reports};
+use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
 use weir_cluster_local::Local;
 use weir_controller::files::Files;
 use weir_controller::{Controller, Declared, Platform};
@@ -18,7 +19,7 @@ use weir_ops::registry::{self, Registry};
 
 use super::board::Sources;
 use super::ports::Ports;
-use super::{policies, progress, ready};
+use super::{declared, policies, progress, ready};
 use crate::exit::Exit;
 
 /// The gateway's name among the gateways; there is one.
@@ -42,6 +43,7 @@ pub(super) struct Parts {
     stop: CancellationToken,
     tasks: TaskTracker,
     sources: Arc<Sources>,
+    registry: Arc<Registry>,
 }
 
 impl Parts {
@@ -69,9 +71,12 @@ impl Parts {
             decisions: autoscaler.decisions(),
             serving: format!("{}://localhost:{}", ports.scheme(), ports.serving_at.port()),
         };
+        let (sender, services) = watch::channel(declared::services(&declaration.borrow()));
+        tasks.spawn(until(&stop, declared::follow(declaration.clone(), sender)));
+        let gateway = gateway(&cluster, services, ports, &tasks, &stop);
+        let registry = Arc::new(registry(&gateway, &autoscaler, &controller));
         tasks.spawn(controller.run(stop.clone()));
         tasks.spawn(autoscaler.run(stop.clone()));
-        let gateway = gateway(&cluster, ports, &tasks, &stop);
         // Once the end begins, what happens to replicas is no news.
         let begun = drain.begun();
         let printing = progress::print(Directory::watch(&cluster));
@@ -84,6 +89,7 @@ impl Parts {
             stop,
             tasks,
             sources: Arc::new(sources),
+            registry,
         }
     }
 
@@ -123,7 +129,7 @@ impl Parts {
         });
         let gateway = Arc::clone(&self.gateway);
         let reports = weir_cluster_remote::service(gateway.reports());
-        Admin::new(listener, Arc::new(registry(&self.gateway)), health)
+        Admin::new(listener, Arc::clone(&self.registry), health)
             .with_page("/status", status)
             .with_page("/routes", Arc::new(move || gateway.describe()))
             .with_service(weir_cluster_remote::PATH, reports)
@@ -131,9 +137,15 @@ impl Parts {
 }
 
 /// All metrics of this process.
-pub(crate) fn registry(gateway: &Arc<Gateway>) -> Registry {
+pub(crate) fn registry(
+    gateway: &Arc<Gateway>,
+    autoscaler: &Autoscaler,
+    controller: &Controller,
+) -> Registry {
     let mut registry = registry::with_process_metrics();
     gateway.register(&mut registry);
+    autoscaler.register(&mut registry);
+    controller.register(&mut registry);
     registry
 }
 
@@ -151,11 +163,13 @@ fn autoscaler(cluster: &Local, wanted: watch::Receiver<Arc<Policies>>) -> Autosc
 /// The gateway, a member of the cluster that follows it and reports to it.
 fn gateway(
     cluster: &Local,
+    services: watch::Receiver<Arc<BTreeSet<ServiceName>>>,
     ports: &Ports,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Arc<Gateway> {
     let mut options = Options::new(GATEWAY, Scope::Local);
+    options.declared = Some(services);
     if let Some(tls) = &ports.tls {
         options.tls = Some(Arc::clone(&tls.config));
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));

@@ -57,6 +57,7 @@ fn reached_in_three_ways(weir: &Weir) {
 
 fn commands_find_it(weir: &Weir, folder: &Path) {
     let table = weir.client(&["status"]);
+    assert_eq!(table.status.code(), Some(0));
     let text = String::from_utf8(table.stdout).unwrap();
     assert!(text.contains("default/echo"), "{text}");
     assert!(text.contains("echo-predictor-00001"), "{text}");

@@ -40,6 +40,16 @@ fn a_service_that_never_gets_ready_says_why_and_another_serves() {
         ask(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0,
         503
     );
+    let output = weir.client(&["status"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{table}");
+    let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("default/broken  ").contains("False"), "{table}");
+    assert!(row("default/echo  ").contains("True"), "{table}");
+    assert!(row("default/broken: ").contains(reason), "{table}");
+    // The server as a whole is ready when each service is.
+    let (status, text) = ask(weir.serving, "localhost", "GET", "/v2/health/ready");
+    assert!(status == 503 && text.contains("\"ready\":false"), "{text}");
 }
 
 #[test]

@@ -92,7 +92,8 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     }
 }
 
-fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
+/// The condition `Ready`.
+pub(super) fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
     let mut conditions = status.conditions.iter();
     conditions.find(|condition| condition.kind == Condition::READY)
 }

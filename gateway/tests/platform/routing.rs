@@ -1,5 +1,6 @@
 //! Hosts, paths, models, splits, headers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -85,6 +86,31 @@ async fn what_leads_nowhere_is_told_what_there_is() {
     )
     .await;
     assert!(answer.text().contains("known models: digits"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_server_is_not_ready_before_all_that_is_declared_is() {
+    let mut world = World::new(0).await;
+    let other = weir_cluster::ServiceName::new("default", "other").unwrap();
+    let digits = crate::world::service();
+    let both = Arc::new([digits.clone(), other].into());
+    let (declare, declared) = tokio::sync::watch::channel(both);
+    let mut options = weir_gateway::Options::new("one", weir_gateway::Scope::Local);
+    options.declared = Some(declared);
+    world.add(options).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let ready = async || {
+        let mut request = post("localhost", "/v2/health/ready", "");
+        *request.method_mut() = http::Method::GET;
+        once(world.address(), request).await.status
+    };
+    assert_eq!(ready().await, StatusCode::SERVICE_UNAVAILABLE);
+    declare.send_replace(Arc::new([digits].into()));
+    assert_eq!(ready().await, StatusCode::OK);
+    declare.send_replace(Arc::default());
+    assert_eq!(ready().await, StatusCode::OK);
 }
 
 #[tokio::test]

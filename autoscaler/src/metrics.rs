@@ -1,0 +1,135 @@
+//! What scrapers see: of each revision what is asked for, what there is, and why.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::sync::watch;
+use weir_cluster::{RevisionName, Snapshot};
+
+use crate::{Decision, Decisions, Policies, Policy};
+
+/// All that is read when somebody asks.
+#[derive(Debug)]
+struct Seen {
+    decisions: watch::Receiver<Arc<Decisions>>,
+    policies: watch::Receiver<Arc<Policies>>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+}
+
+pub(crate) fn register(
+    decisions: watch::Receiver<Arc<Decisions>>,
+    policies: watch::Receiver<Arc<Policies>>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    registry: &mut Registry,
+) {
+    registry.register_collector(Box::new(Seen {
+        decisions,
+        policies,
+        snapshots,
+    }));
+}
+
+/// One revision on which was decided.
+struct Row<'a> {
+    name: &'a RevisionName,
+    decision: &'a Decision,
+    policy: &'a Policy,
+    ready: usize,
+}
+
+impl Collector for Seen {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let decisions = self.decisions.borrow().clone();
+        let policies = self.policies.borrow().clone();
+        let snapshot = self.snapshots.borrow().clone();
+        let row = |(name, decision)| {
+            let revision = snapshot.revision(name);
+            Some(Row {
+                name,
+                decision,
+                policy: policies.get(name)?,
+                ready: revision.map_or(0, |revision| revision.ready().count()),
+            })
+        };
+        let rows: Vec<Row<'_>> = decisions.iter().filter_map(row).collect();
+        replicas(&mut encoder, &rows)?;
+        reasons(&mut encoder, &rows)?;
+        delays(&mut encoder, &rows)
+    }
+}
+
+fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
+    let gauges: [(&str, &str, fn(&Row<'_>) -> i64); 2] = [
+        (
+            "weir_autoscaler_desired_replicas",
+            "Replicas that the last decision asks for.",
+            |row| row.decision.replicas.into(),
+        ),
+        (
+            "weir_autoscaler_ready_replicas",
+            "Replicas that take requests.",
+            |row| i64::try_from(row.ready).unwrap_or(i64::MAX),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let kind = ConstGauge::new(0_i64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for row in rows {
+            let gauge = ConstGauge::new(value(row));
+            gauge.encode(family.encode_family(&labels(row.name))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// One sample of each revision, which the reason names.
+fn reasons(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
+    let name = "weir_autoscaler_reason";
+    let help = "1 for the reason of the last decision; `weir status --json` has the sentence.";
+    let one = ConstGauge::new(1_i64);
+    let mut family = encoder.encode_descriptor(name, help, None, one.metric_type())?;
+    for row in rows {
+        let [namespace, service, revision] = labels(row.name);
+        let reason = ("reason", row.decision.because.label());
+        one.encode(family.encode_family(&[namespace, service, revision, reason])?)?;
+    }
+    Ok(())
+}
+
+fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
+    let gauges: [(&str, &str, fn(&Row<'_>) -> Duration); 2] = [
+        (
+            "weir_autoscaler_queue_delay_target",
+            "How long requests may wait before replicas are added.",
+            |row| row.policy.queue_delay,
+        ),
+        (
+            "weir_autoscaler_queue_delay",
+            "How long they waited when last decided: the policy's quantile (p99 by default), or who still waits.",
+            |row| row.decision.terms.queue_delay,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let kind = ConstGauge::new(0.0).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
+        for row in rows {
+            let gauge = ConstGauge::new(value(row).as_secs_f64());
+            gauge.encode(family.encode_family(&labels(row.name))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn labels(revision: &RevisionName) -> [(&'static str, &str); 3] {
+    let service = revision.service();
+    [
+        ("namespace", service.namespace()),
+        ("service", service.name()),
+        ("revision", revision.as_str()),
+    ]
+}
