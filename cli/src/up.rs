@@ -97,7 +97,7 @@ fn options(runtime: Option<std::path::PathBuf>, state_dir: &Path) -> Options {
     Options {
         runtime,
         state_dir: state_dir.to_owned(),
-        environment,
+        environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
     }
 }

@@ -43,7 +43,8 @@ async fn converse(stream: Stream, gateway: Arc<Gateway>, stop: CancellationToken
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
         let (gateway, exchange) = (Arc::clone(&gateway), seen.begin());
-        async move { Ok::<_, Infallible>(exchange.carry(gateway.answer(request).await)) }
+        // The library keeps room for one as long as the connection, and most of the time none is there.
+        Box::pin(async move { Ok::<_, Infallible>(exchange.carry(gateway.answer(request).await)) })
     });
     let socket = Bulk::accepted(stream);
     let outlet = socket.outlet();

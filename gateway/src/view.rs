@@ -1,6 +1,6 @@
 //! The world as requests see it: replaced as a whole when something changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,15 +19,20 @@ use crate::upstream::Upstream;
 
 /// All that a request needs to find its way.
 pub(crate) struct View {
-    pub(crate) table: Table,
-    pub(crate) lines: HashMap<RevisionName, Arc<Line>>,
-    /// Of the revisions that mirror a service.
-    pub(crate) copies: HashMap<RevisionName, Arc<Copies>>,
+    pub(crate) ways: Arc<Ways>,
     /// The gateways, in their common order.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
+}
+
+/// What follows from the routes alone: views share it while routes stay.
+pub(crate) struct Ways {
+    pub(crate) table: Table,
+    pub(crate) lines: HashMap<RevisionName, Arc<Line>>,
+    /// Of the revisions that mirror a service.
+    pub(crate) copies: HashMap<RevisionName, Arc<Copies>>,
     /// Requests of each service that were split.
     splits: HashMap<ServiceName, Arc<AtomicU32>>,
 }
@@ -37,35 +42,106 @@ impl View {
     pub(crate) fn empty(options: &Options, pulse: Arc<Notify>) -> Self {
         let snapshot = Arc::new(Snapshot::default());
         Self {
-            table: Table::new(&snapshot.routes, options.scope),
-            lines: HashMap::new(),
-            copies: HashMap::new(),
+            ways: Arc::new(Ways {
+                table: Table::new(&snapshot.routes, options.scope),
+                lines: HashMap::new(),
+                copies: HashMap::new(),
+                splits: HashMap::new(),
+            }),
             peers: Vec::new(),
             snapshot,
             pulse,
-            splits: HashMap::new(),
         }
     }
 
     /// The next one. What goes on in both goes on undisturbed.
     pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options) -> Self {
-        let table = if Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
-            self.table.clone()
-        } else {
-            Table::new(&snapshot.routes, options.scope)
+        let ways = match Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
+            true => Arc::clone(&self.ways),
+            false => Arc::new(self.ways.next(&snapshot, options, &self.pulse)),
         };
-        let mut next = Self {
-            table,
-            lines: HashMap::new(),
-            copies: HashMap::new(),
-            peers: snapshot
-                .gateways
-                .iter()
-                .map(|gateway| self.peer(gateway))
-                .collect(),
-            snapshot: Arc::clone(&snapshot),
+        let gateways = snapshot.gateways.iter();
+        let next = Self {
+            ways,
+            peers: gateways.map(|gateway| self.peer(gateway)).collect(),
+            snapshot,
             pulse: Arc::clone(&self.pulse),
-            splits: HashMap::new(),
+        };
+        next.update(self, options);
+        next.end_others(self);
+        next
+    }
+
+    /// The luck of the service's next request.
+    pub(crate) fn luck(&self, service: &ServiceName) -> u32 {
+        let count = self.ways.splits.get(service);
+        luck(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The lines for which something may be new since this view: of a thousand mostly one.
+    pub(crate) fn news<'a>(&'a self, before: &'a Self) -> Vec<(&'a RevisionName, &'a Arc<Line>)> {
+        let (now, last) = (&self.snapshot, &before.snapshot);
+        if now.gateways != last.gateways {
+            return self.ways.lines.iter().collect();
+        }
+        let mut names: BTreeSet<&RevisionName> = now.changed(last).collect();
+        let revisions = now
+            .revisions
+            .values()
+            .filter(|revision| may_be_proven(revision));
+        names.extend(revisions.map(|revision| &revision.name));
+        if !Arc::ptr_eq(&self.ways, &before.ways) {
+            let lines = self.ways.lines.keys();
+            names.extend(lines.filter(|name| !before.ways.lines.contains_key(*name)));
+        }
+        let lines = names.into_iter();
+        lines
+            .filter_map(|name| self.ways.lines.get_key_value(name))
+            .collect()
+    }
+
+    /// Tells the lines what is new for them.
+    fn update(&self, before: &Self, options: &Options) {
+        for (name, line) in self.news(before) {
+            let names = self.snapshot.gateways.iter().map(|gateway| &*gateway.name);
+            let crowd = Crowd::new(names, &options.name, name.as_str());
+            let revision = self.snapshot.revision(name);
+            line.update(standing(line, revision, line.room(), crowd));
+        }
+    }
+
+    fn peer(&self, gateway: &weir_cluster::Gateway) -> Arc<Upstream> {
+        let fresh = Upstream::of_gateway(gateway);
+        let same = self.peers.iter().find(|peer| ***peer == fresh);
+        same.cloned().unwrap_or_else(|| Arc::new(fresh))
+    }
+
+    /// Revisions that nobody routes to any more: those who have a replica may finish with it.
+    fn end_others(&self, before: &Self) {
+        if Arc::ptr_eq(&self.ways, &before.ways) {
+            return;
+        }
+        for (name, line) in &before.ways.lines {
+            if !self.ways.lines.contains_key(name) {
+                let room = Room {
+                    requests: 0,
+                    bytes: 0,
+                };
+                let revision = self.snapshot.revision(name);
+                line.update(standing(line, revision, room, Crowd::ALONE));
+            }
+        }
+    }
+}
+
+impl Ways {
+    /// The ways of other routes.
+    fn next(&self, snapshot: &Snapshot, options: &Options, pulse: &Arc<Notify>) -> Self {
+        let mut next = Self {
+            table: Table::new(&snapshot.routes, options.scope),
+            lines: HashMap::with_capacity(self.lines.len()),
+            copies: HashMap::new(),
+            splits: HashMap::with_capacity(self.splits.len()),
         };
         for route in snapshot.routes.as_slice() {
             let count = self.splits.get(&route.service).cloned().unwrap_or_default();
@@ -77,61 +153,35 @@ impl View {
             }
             for name in route.revisions() {
                 if !next.lines.contains_key(name) {
-                    let line = self.line(name, route, &snapshot, options);
+                    let line = self.line(name, room(route, options), pulse);
                     next.lines.insert(name.clone(), line);
                 }
             }
         }
-        next.end_others(self);
         next
     }
 
-    /// The luck of the service's next request.
-    pub(crate) fn luck(&self, service: &ServiceName) -> u32 {
-        let count = self.splits.get(service);
-        luck(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    fn peer(&self, gateway: &weir_cluster::Gateway) -> Arc<Upstream> {
-        let fresh = Upstream::of_gateway(gateway);
-        let same = self.peers.iter().find(|peer| ***peer == fresh);
-        same.cloned().unwrap_or_else(|| Arc::new(fresh))
-    }
-
-    fn line(
-        &self,
-        name: &RevisionName,
-        route: &Route,
-        snapshot: &Snapshot,
-        options: &Options,
-    ) -> Arc<Line> {
-        let room = Room {
-            requests: route.max_queue as usize,
-            bytes: options.queue_bytes,
-        };
-        let line = match self.lines.get(name) {
-            Some(line) => Arc::clone(line),
-            None => Arc::new(Line::new(name.clone(), room, Arc::clone(&self.pulse))),
-        };
-        let names = snapshot.gateways.iter().map(|gateway| &*gateway.name);
-        let crowd = Crowd::new(names, &options.name, name.as_str());
-        line.update(standing(&line, snapshot.revision(name), room, crowd));
-        line
-    }
-
-    /// Revisions that nobody routes to any more: those who have a replica may finish with it.
-    fn end_others(&self, before: &Self) {
-        for (name, line) in &before.lines {
-            if !self.lines.contains_key(name) {
-                let room = Room {
-                    requests: 0,
-                    bytes: 0,
-                };
-                let revision = self.snapshot.revision(name);
-                line.update(standing(line, revision, room, Crowd::ALONE));
+    fn line(&self, name: &RevisionName, room: Room, pulse: &Arc<Notify>) -> Arc<Line> {
+        match self.lines.get(name) {
+            Some(line) => {
+                line.set_room(room);
+                Arc::clone(line)
             }
+            None => Arc::new(Line::new(name.clone(), room, Arc::clone(pulse))),
         }
     }
+}
+
+fn room(route: &Route, options: &Options) -> Room {
+    Room {
+        requests: route.max_queue as usize,
+        bytes: options.queue_bytes,
+    }
+}
+
+/// Whether a replica may be found to be ready before the platform says so.
+fn may_be_proven(revision: &Revision) -> bool {
+    revision.in_phase(Phase::Starting).next().is_some()
 }
 
 fn standing(line: &Line, revision: Option<&Arc<Revision>>, room: Room, crowd: Crowd) -> Standing {
