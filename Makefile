@@ -7,6 +7,8 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 # Apart from the others, because it needs libtorch. Its tests are built without optimisation, or each of them would
 # be linked as one program, which takes minutes.
 TORCH = -p weir-runtime-torch
+# Their tests named "platform" start processes or wait for real time; only those who ask for them get them.
+PLATFORM = -p weir-cluster-local -p weir-cluster-remote -p weir-gateway -p weir-cli
 DENY_VERSION = 0.20.2
 
 .DEFAULT_GOAL := help
@@ -33,16 +35,14 @@ test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
 	$(CARGO) test --quiet $(TORCH)
 
 test-platform: build clients ## Real processes, and real clients against the real programs.
-	$(CARGO) test --quiet -p weir-cluster-local --test platform
-	$(CARGO) test --quiet -p weir-cluster-remote --test platform
-	$(CARGO) test --quiet -p weir-gateway --test platform
-	$(CARGO) test --quiet -p weir-cli --test platform
+	$(CARGO) test --quiet $(PLATFORM) --test platform
 	.venv/bin/python -m pytest tests/clients --quiet
 	.venv/bin/python -m pytest tests/clients --quiet --through gateway
 
 lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --all-targets -- -D warnings
+	$(CARGO) clippy --quiet $(PLATFORM) --test platform -- -D warnings
 	$(CARGO) clippy --quiet --all-targets $(TORCH) -- -D warnings
 	$(CARGO) clippy --quiet --all-targets -p weir-benches -- -D warnings
 	$(CARGO) deny --log-level error check bans licenses sources

@@ -108,10 +108,19 @@ impl CliError {
             | Self::RuntimeMissing { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
-            | Self::Cluster(_)
             | Self::Controller(_) => format!("error: {self}"),
+            Self::Cluster(error) => format!("error: {}", with_reasons(error)),
         }
     }
+}
+
+/// The sentence and, behind it, what it leaves to its sources.
+fn with_reasons(error: &ClusterError) -> String {
+    let first = std::error::Error::source(error);
+    let reasons = std::iter::successors(first, |reason| reason.source());
+    reasons.fold(error.to_string(), |text, reason| {
+        format!("{text}: {reason}")
+    })
 }
 
 impl From<ControllerError> for CliError {

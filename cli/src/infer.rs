@@ -8,7 +8,7 @@ mod result;
 mod signature;
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
@@ -38,11 +38,20 @@ const DEFAULT_NAMESPACE: &str = weir_controller::files::DEFAULT_NAMESPACE;
 /// [`CliError::Input`] for an input that cannot be sent, [`CliError::Server`] for an answer that is an
 /// error.
 pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
-    let model = model_url(&args)?;
+    let model = model(&args)?;
     let body = body(&args, &model).await?;
-    let url = format!("{model}/infer");
+    let Base { url, trusted } = model;
+    let url = format!("{url}/infer");
     let timeout = Duration::from_secs(args.timeout);
-    let answer = ask(url.clone(), body, timeout).send().await?;
+    let ask = Ask {
+        method: Method::POST,
+        url: url.clone(),
+        trusted,
+        headers: HeaderMap::from_iter(body.headers),
+        body: body.bytes,
+        timeout,
+    };
+    let answer = ask.send().await?;
     match answer.status.is_success() {
         true => {
             let holding = match args.top {
@@ -60,19 +69,18 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
 }
 
 /// The model behind the service, which bears its name.
-fn model_url(args: &InferArgs) -> Result<String, CliError> {
+fn model(args: &InferArgs) -> Result<Base, CliError> {
     let (namespace, name) = args
         .service
         .split_once('/')
         .unwrap_or((DEFAULT_NAMESPACE, &args.service));
-    let base = base(args)?;
-    Ok(format!(
-        "{base}/serving/{namespace}/{name}/v2/models/{name}"
-    ))
+    let Base { url, trusted } = base(args)?;
+    let url = format!("{url}/serving/{namespace}/{name}/v2/models/{name}");
+    Ok(Base { url, trusted })
 }
 
 /// The request. The model is asked what it takes only where that is not given.
-async fn body(args: &InferArgs, model: &str) -> Result<Body, CliError> {
+async fn body(args: &InferArgs, model: &Base) -> Result<Body, CliError> {
     if let Some(file) = &args.json {
         return request::json(file);
     }
@@ -81,7 +89,7 @@ async fn body(args: &InferArgs, model: &str) -> Result<Body, CliError> {
         return Ok(request::tensors(inputs, &[]));
     }
     let timeout = Duration::from_secs(args.timeout);
-    let signature = Signature::ask(model.to_owned(), timeout).await?;
+    let signature = Signature::ask(model, timeout).await?;
     let inputs = match &args.image {
         Some(file) => vec![drawn(file, &signature, args.range)?],
         None => inputs,
@@ -124,26 +132,30 @@ fn best(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, CliError> 
 }
 
 /// Where the gateway is.
-fn base(args: &InferArgs) -> Result<String, CliError> {
+#[derive(Clone)]
+struct Base {
+    url: String,
+    /// The certificates it may show.
+    trusted: Option<PathBuf>,
+}
+
+fn base(args: &InferArgs) -> Result<Base, CliError> {
+    let at = |url: &str, own: Option<PathBuf>| Base {
+        url: url.to_owned(),
+        trusted: args.cacert.clone().or(own),
+    };
     if let Some(url) = &args.url {
-        return Ok(url.trim_end_matches('/').to_owned());
+        return Ok(at(url.trim_end_matches('/'), None));
     }
     let state_dir = state::directory(args.state_dir.as_deref())?;
     match (AdminFile::read(&state_dir), &args.state_dir) {
-        (Ok(file), _) => Ok(format!("http://localhost:{}", file.serving.port())),
+        (Ok(file), _) => {
+            let url = format!("{}://localhost:{}", file.scheme(), file.serving.port());
+            Ok(at(&url, file.certificate))
+        }
         // Whoever names a directory means it.
         (Err(error), Some(_)) => Err(error),
-        (Err(_), None) => Ok(DEFAULT_URL.to_owned()),
-    }
-}
-
-fn ask(url: String, body: Body, timeout: Duration) -> Ask {
-    Ask {
-        method: Method::POST,
-        url,
-        headers: HeaderMap::from_iter(body.headers),
-        body: body.bytes,
-        timeout,
+        (Err(_), None) => Ok(at(DEFAULT_URL, None)),
     }
 }
 

@@ -15,6 +15,7 @@ mod docs;
 mod error;
 mod exit;
 mod infer;
+mod pem;
 mod say;
 mod state;
 mod status;

@@ -24,6 +24,9 @@ pub(crate) struct AdminFile {
     pub(crate) serving: SocketAddr,
     /// The process.
     pub(crate) process: u32,
+    /// The file of the certificate that requests see, where they travel encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<PathBuf>,
 }
 
 /// The state directory: as given, else the user's own.
@@ -35,6 +38,14 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, CliError> {
 }
 
 impl AdminFile {
+    /// Of the URLs where requests are taken.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self.certificate {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+
     /// Writes it, whole or not at all.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), CliError> {
         let path = directory.join(FILE);
@@ -80,6 +91,7 @@ mod tests {
             admin: "127.0.0.1:9090".parse().unwrap(),
             serving: "127.0.0.1:8080".parse().unwrap(),
             process,
+            certificate: None,
         };
         file(1).write(folder.path()).unwrap();
         file(2).remove(folder.path());

@@ -6,10 +6,12 @@ mod policies;
 mod ports;
 mod progress;
 mod ready;
+mod runnable;
 mod runtime;
+mod tls;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
@@ -29,6 +31,9 @@ use parts::Parts;
 pub(crate) use parts::registry;
 use ports::Ports;
 
+/// The file of the state directory that keeps the numbers of revisions.
+const NUMBERS: &str = "revisions.json";
+
 /// Serves what the files declare until a signal ends it.
 ///
 /// # Errors
@@ -42,16 +47,23 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let files = open(&args, &platform)?;
     let declaration = files.watch().borrow().clone();
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
-    let ports = Ports::bind(&args)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
+    let options = options(runtime, &state_dir);
+    let faults = runnable::faults(&declaration, &platform, &options);
+    if !faults.is_empty() {
+        return Err(CliError::Mistakes(faults));
+    }
+    let ports = Ports::bind(&args)?;
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
-    let cluster = Local::start(options(runtime, &state_dir))?;
+    let cluster = Local::start(options)?;
+    let files = files.numbered_in(state_dir.join(NUMBERS));
     let file = AdminFile {
         admin: ports.admin_at,
         serving: ports.serving_at,
         process: std::process::id(),
+        certificate: certificate(&ports)?,
     };
     file.write(&state_dir)?;
     greet(&file, declaration.services.len());
@@ -88,7 +100,7 @@ fn open(args: &UpArgs, platform: &Platform) -> Result<Files, CliError> {
     }
 }
 
-fn options(runtime: Option<std::path::PathBuf>, state_dir: &Path) -> Options {
+fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     // A variable that is no text cannot be handed on as one; commands do without.
     let variables = std::env::vars_os();
     let environment: BTreeMap<String, String> = variables
@@ -102,14 +114,27 @@ fn options(runtime: Option<std::path::PathBuf>, state_dir: &Path) -> Options {
     }
 }
 
+/// Where a client on this machine finds what our port shows.
+fn certificate(ports: &Ports) -> Result<Option<PathBuf>, CliError> {
+    let certificate = ports.tls.as_ref().map(|tls| tls.pair.certificate());
+    let absolute = certificate.map(std::path::absolute).transpose();
+    absolute.map_err(|error| CliError::io("the working directory is gone", error))
+}
+
 fn greet(file: &AdminFile, services: usize) {
-    let AdminFile { admin, serving, .. } = file;
+    let (admin, serving) = (file.admin, file.serving);
+    let scheme = file.scheme();
     let noun = match services {
         1 => "service",
         _ => "services",
     };
     say(&format!(
-        "weir serves {services} {noun} on http://{serving} (HTTP and gRPC); status and metrics are on \
+        "weir serves {services} {noun} on {scheme}://{serving} (HTTP and gRPC); status and metrics are on \
          http://{admin}; Ctrl-C ends it"
     ));
+    if services == 0 {
+        say(
+            "there is no InferenceService in what -f names yet; one that is written there is served at once",
+        );
+    }
 }

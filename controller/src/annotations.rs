@@ -10,6 +10,10 @@ use crate::validate::Fault;
 
 /// How long requests may wait.
 pub(crate) const QUEUE_DELAY_TARGET: &str = "weir.dev/queue-delay-target";
+/// For which percentile of the requests that should hold.
+pub(crate) const SLO_PERCENTILE: &str = "weir.dev/slo-percentile";
+/// `economy`, `balanced` or `latency`: how much idle time may be spent to avoid cold starts.
+pub(crate) const ECONOMY: &str = "weir.dev/economy";
 /// How long a request waits for a revision to come up from zero.
 pub(crate) const ACTIVATION_TIMEOUT: &str = "weir.dev/activation-timeout";
 /// Requests that wait for one revision at most.
@@ -64,9 +68,14 @@ pub(crate) const FOR_HPA: [&str; 2] = [
     "serving.kserve.io/targetUtilizationPercentage",
 ];
 
+/// Ours that say something about replicas: a component may have its own.
+pub(crate) const OF_COMPONENTS: [&str; 3] = [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY];
+
 /// All of ours, so that one nobody knows is noticed.
-pub(crate) const OURS: [&str; 8] = [
+pub(crate) const OURS: [&str; 10] = [
     QUEUE_DELAY_TARGET,
+    SLO_PERCENTILE,
+    ECONOMY,
     ACTIVATION_TIMEOUT,
     MAX_QUEUE,
     ROLLOUT,
@@ -155,6 +164,12 @@ fn at_least<T: FromStr + PartialOrd>(text: &str, least: T) -> Option<T> {
 pub(crate) fn positive(text: &str) -> Option<f64> {
     let number: f64 = text.parse().ok()?;
     (number.is_finite() && number > 0.0).then_some(number)
+}
+
+/// A percentile above 0 and at most 99.99, as a share.
+pub(crate) fn percentile(text: &str) -> Option<f64> {
+    let number = positive(text).filter(|number| *number <= 99.99);
+    number.map(|number| number / 100.0)
 }
 
 /// A share, `0.01` or `1%`, within 0..=1.

@@ -3,6 +3,7 @@
 mod folder;
 mod gather;
 mod numbering;
+mod numbers;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use weir_crds::InferenceServiceStatus;
 use crate::declared::{Declaration, Declared, Event, EventKind};
 use crate::{ControllerError, History};
 use folder::Sources;
+use numbers::Numbers;
 use watcher::Watcher;
 
 /// The namespace of objects that name none, kubectl's.
@@ -33,6 +35,7 @@ pub struct Files {
     declared: watch::Receiver<Arc<Declaration>>,
     statuses: watch::Sender<Arc<Statuses>>,
     histories: Arc<Mutex<BTreeMap<ServiceName, History>>>,
+    numbers: Option<Arc<Numbers>>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -59,8 +62,34 @@ impl Files {
             declared,
             statuses: watch::Sender::default(),
             histories: Arc::default(),
+            numbers: None,
             _watching: Arc::new(AbortOnDropHandle::new(watching)),
         })
+    }
+
+    /// Keeps the numbers of revisions in this file, so that a name does not stand for something else after a
+    /// restart. A damaged file is as none; one that cannot be written is warned of.
+    #[must_use]
+    pub fn numbered_in(mut self, path: PathBuf) -> Self {
+        let (numbers, histories) = Numbers::open(path);
+        *self.histories.lock() = histories;
+        self.numbers = Some(Arc::new(numbers));
+        self
+    }
+
+    /// Writes the numbers, away from the tasks that may not block.
+    async fn keep(&self) {
+        let Some(numbers) = self.numbers.clone() else {
+            return;
+        };
+        let histories = Arc::clone(&self.histories);
+        let written = tokio::task::spawn_blocking(move || {
+            let histories = histories.lock().clone();
+            numbers.write(&histories);
+        });
+        if let Err(error) = written.await {
+            tracing::error!(%error, "writing the numbers of revisions broke off");
+        }
     }
 
     /// What is known of every service, and every change.
@@ -85,8 +114,10 @@ impl Declared for Files {
         service: &ServiceName,
         history: &History,
     ) -> Result<(), ControllerError> {
-        let mut histories = self.histories.lock();
-        histories.insert(service.clone(), history.clone());
+        self.histories
+            .lock()
+            .insert(service.clone(), history.clone());
+        self.keep().await;
         Ok(())
     }
 
@@ -111,6 +142,7 @@ impl Declared for Files {
 
     async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError> {
         self.histories.lock().remove(service);
+        self.keep().await;
         self.statuses.send_modify(|statuses| {
             Arc::make_mut(statuses).remove(service);
         });

@@ -36,7 +36,7 @@ pub use rollout::{
     Candidate, Evidence, Former, Limits, Move, Rollout, Sample, Stage, Step, Strategy, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, Unserved};
-pub use scaling::{Metric, ScaledBy, Scaling};
+pub use scaling::{Economy, Metric, ScaledBy, Scaling};
 pub use status::{Seen, status};
 pub use validate::{
     CanaryVariant, Fault, Faults, ModelNames, Note, Platform, Reach, Run, Valid, Variant, validate,

@@ -9,8 +9,14 @@ pub struct Scaling {
     pub min: u32,
     /// Replicas at most; unset: as many as there is room for.
     pub max: Option<u32>,
-    /// What is kept.
-    pub metric: Metric,
+    /// How long requests may wait; unset: the law chooses.
+    pub queue_delay: Option<Duration>,
+    /// The share of requests, 0 to 1, for which that should hold; unset: the law chooses.
+    pub share: Option<f64>,
+    /// How much idle time may be spent to avoid cold starts; unset: the law chooses.
+    pub economy: Option<Economy>,
+    /// A limit on what one replica is counted on for; unset: what it was measured to do.
+    pub metric: Option<Metric>,
     /// Who sets the number of replicas.
     pub by: ScaledBy,
     /// Replicas when the revision is made, at least.
@@ -25,15 +31,24 @@ pub struct Scaling {
     pub window: Option<Duration>,
 }
 
-/// What is kept.
+/// A limit on what one replica is counted on for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
-    /// The time that requests wait; unset: the law chooses how long that may be.
-    QueueDelay(Option<Duration>),
     /// At most so many requests in flight at one replica.
     Concurrency(f64),
     /// At most so many requests a second at one replica.
     Rps(f64),
+}
+
+/// How much idle time may be spent to avoid cold starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Economy {
+    /// As little as pays for itself.
+    Economy,
+    /// Some.
+    Balanced,
+    /// As much as helps.
+    Latency,
 }
 
 /// Who sets the number of replicas.
@@ -50,7 +65,10 @@ impl Default for Scaling {
         Self {
             min: 1,
             max: None,
-            metric: Metric::QueueDelay(None),
+            queue_delay: None,
+            share: None,
+            economy: None,
+            metric: None,
             by: ScaledBy::Weir,
             initial: 1,
             activation: 1,

@@ -26,14 +26,14 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// A folder with one service in it, a controller, a cluster, and a gateway that hears of every route.
 struct World {
-    _folder: TempDir,
+    folder: TempDir,
     file: PathBuf,
     cluster: Fake,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     statuses: watch::Receiver<Arc<Statuses>>,
     bounds: watch::Receiver<Arc<Bounds>>,
     work: watch::Sender<Work>,
-    _stop: DropGuard,
+    stop: DropGuard,
 }
 
 /// What the gateway says of the revisions.
@@ -42,9 +42,15 @@ type Work = BTreeMap<RevisionName, Arc<Activity>>;
 impl World {
     fn start(starts: Starts, manifest: &str) -> Self {
         let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("service.yaml"), manifest).unwrap();
+        Self::again(folder, starts)
+    }
+
+    /// Another process over the same files, and nothing that runs.
+    fn again(folder: TempDir, starts: Starts) -> Self {
         let file = folder.path().join("service.yaml");
-        fs::write(&file, manifest).unwrap();
         let files = Files::open(&[folder.path().to_owned()]).unwrap();
+        let files = files.numbered_in(folder.path().join("numbers"));
         let cluster = Fake::new(starts);
         let platform = Platform {
             domain: "example.com".to_owned(),
@@ -58,14 +64,14 @@ impl World {
         let work = watch::Sender::new(Work::new());
         tokio::spawn(gateway(cluster.clone(), work.subscribe(), stop.clone()));
         Self {
-            _folder: folder,
+            folder,
             file,
             snapshots: Directory::watch(&cluster),
             cluster,
             statuses,
             bounds,
             work,
-            _stop: stop.drop_guard(),
+            stop: stop.drop_guard(),
         }
     }
 
@@ -364,4 +370,21 @@ async fn an_invalid_edit_is_told_and_what_runs_goes_on() {
         "service.yaml:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0"
     ));
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
+}
+
+#[tokio::test]
+async fn a_revision_has_the_same_number_after_a_restart() {
+    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    world.until_split(&[(1, 100)]).await;
+    world.edit(&manifest("b", "minReplicas: 1"));
+    world.until_split(&[(2, 100)]).await;
+
+    let World { folder, stop, .. } = world;
+    drop(stop);
+    let mut world = World::again(folder, Starts::AtOnce);
+    world.until_split(&[(2, 100)]).await;
+    world.edit(&manifest("a", "minReplicas: 1"));
+    world.until_split(&[(1, 100)]).await;
+    world.edit(&manifest("c", "minReplicas: 1"));
+    world.until_split(&[(3, 100)]).await;
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::listen;
 pub(crate) use relay::{End, Relay, learn};
 
 /// A response body.
@@ -59,7 +60,7 @@ impl Body for Answer {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match self.get_mut() {
+        let asked = match self.get_mut() {
             Self::Ours { data, trailers } => {
                 let frame = data.take().map(Frame::data);
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
@@ -71,7 +72,9 @@ impl Body for Answer {
                 Poll::Ready(frame.map(Ok))
             }
             Self::Relayed(relay) => relay.poll_frame(context),
-        }
+        };
+        listen::note(&asked);
+        asked
     }
 
     fn is_end_stream(&self) -> bool {

@@ -34,7 +34,7 @@ use crate::gateway::Gateway;
 use crate::life::Call;
 use crate::line::{Line, Verdict};
 use crate::receive::Held;
-use gatherer::{Bounds, Gatherer};
+use gatherer::{Bounds, Entry, Gatherer};
 use member::{Member, Turn};
 use part::{Key, Part};
 
@@ -142,9 +142,13 @@ fn join(
     bounds: &Bounds,
     at: Instant,
 ) -> Result<Place, GatewayError> {
-    let (key, rows) = (member.key(), member.part.rows());
+    let entry = Entry {
+        key: member.key(),
+        rows: member.part.rows(),
+        item: member,
+    };
     let mut gatherer = line.gathering.0.lock();
-    let admitted = gatherer.admit(&key, rows, member, at, bounds);
+    let admitted = gatherer.admit(entry, at, bounds);
     let waiting = gatherer.waiting();
     drop(gatherer);
     match admitted {

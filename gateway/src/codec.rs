@@ -38,11 +38,14 @@ pub(crate) fn verdict(wire: Wire, response: &Response<impl Sized>) -> Verdict {
     }
 }
 
-/// Whether a replica refused to work on a request, which then may be tried elsewhere.
+/// Whether a replica refused to work on a request, which then may be tried elsewhere. Our runtime says so
+/// by a header. Of others, HTTP's "come again" is taken for it; gRPC's "resource exhausted" is not, because
+/// it stands for a message that is too large as well, and for work that ran out of memory.
 pub(crate) fn is_refusal(wire: Wire, response: &Response<impl Sized>) -> bool {
+    let is_marked = response.headers().contains_key(headers::REFUSED);
     match wire {
-        Wire::Http => http::is_refusal(response.status(), response.headers()),
-        Wire::Grpc => grpc::is_refusal(response.headers()),
+        Wire::Http => is_marked || http::is_refusal(response.status(), response.headers()),
+        Wire::Grpc => is_marked,
     }
 }
 

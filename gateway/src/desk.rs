@@ -9,6 +9,7 @@
 //! A request binds to a replica only when one has a credit for it, so none waits behind a slow one while
 //! another is free. First come, first served; who comes back because a replica was lost keeps its place.
 
+mod handover;
 mod seat;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,8 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::shares::{Crowd, Standing};
+pub(crate) use handover::HANDOVER;
+use handover::{Handover, Regime};
 use seat::Seat;
 pub(crate) use seat::{Outcome, SeatKey, SeatState, Seating};
 
@@ -100,6 +103,7 @@ pub(crate) type Turns<R, W> = SmallVec<[Turn<R, W>; 1]>;
 pub(crate) struct Desk<R, W> {
     room: Room,
     crowd: Crowd,
+    handover: Handover,
     seats: Vec<Seat<R>>,
     waiting: BTreeMap<u64, Waiter<W>>,
     bytes: usize,
@@ -122,6 +126,7 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         Self {
             room,
             crowd: Crowd::ALONE,
+            handover: Handover::default(),
             seats: Vec::new(),
             waiting: BTreeMap::new(),
             bytes: 0,
@@ -143,6 +148,7 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
             (Standing::Guest(_), Origin::Gateway) => return Entered::NotOwner,
             (Standing::Sharer | Standing::Owner, _) => {}
         }
+        self.handover.pass(now);
         let is_new = entry.place.is_none();
         let place = entry.place.unwrap_or(self.places);
         let is_first = self.waiting.first_key_value();
@@ -173,6 +179,12 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         }
     }
 
+    /// Sends away all who wait.
+    pub(crate) fn dismiss(&mut self) {
+        self.bytes = 0;
+        self.waiting.clear();
+    }
+
     /// Takes a credit back and says what became of the request.
     pub(crate) fn settle(&mut self, key: SeatKey, outcome: Outcome, now: Instant) -> Turns<R, W> {
         if let Some(seat) = self.seats.iter_mut().find(|seat| seat.key == key) {
@@ -191,6 +203,16 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         self.serve(now)
     }
 
+    /// Before this time it may use no credits.
+    pub(crate) fn start(&mut self, at: Option<Instant>) {
+        self.handover.start(at);
+    }
+
+    /// When credits may be used next that were left to other gateways.
+    pub(crate) fn next_handover(&self) -> Option<Instant> {
+        self.handover.next_end()
+    }
+
     /// Brings the replicas in line with what there is. Returns those that are gone, too: what they had is
     /// lost.
     pub(crate) fn update(
@@ -200,6 +222,7 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         replicas: Vec<Seating<R>>,
         now: Instant,
     ) -> (Vec<R>, Turns<R, W>) {
+        let before = (self.crowd, self.limits());
         (self.room, self.crowd) = (room, crowd);
         let mut old = std::mem::take(&mut self.seats);
         for seating in replicas {
@@ -213,12 +236,15 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
             };
             self.seats.push(seat);
         }
+        let from = Regime::new(before.0, before.1.or(self.least()).unwrap_or(0));
+        self.handover.change(from, self.regime(), now);
         let lost = old.into_iter().map(|seat| seat.replica).collect();
         (lost, self.serve(now))
     }
 
     /// Gives credits to those who wait, as long as there are any.
     pub(crate) fn serve(&mut self, now: Instant) -> Turns<R, W> {
+        self.handover.pass(now);
         let mut turns = Turns::new();
         if self.waiting.is_empty() {
             return turns;
@@ -326,9 +352,23 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
             && self.bytes.saturating_add(bytes) <= self.room.bytes
     }
 
+    fn regime(&self) -> Regime {
+        Regime::new(self.crowd, self.limits().unwrap_or(0))
+    }
+
     fn standing(&self) -> Standing {
+        self.regime().standing
+    }
+
+    /// What open replicas take at once, all together; none without any.
+    fn limits(&self) -> Option<u32> {
         let limits = self.open().map(|seat| seat.credits.limit());
-        self.crowd.standing(limits.fold(0, u32::saturating_add))
+        limits.reduce(u32::saturating_add)
+    }
+
+    /// The same when only one of them was open: others may have met it alone.
+    fn least(&self) -> Option<u32> {
+        self.open().map(|seat| seat.credits.limit()).min()
     }
 
     fn open(&self) -> impl Iterator<Item = &Seat<R>> {
@@ -337,12 +377,9 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
     }
 
     fn allowed(&self, seat: &Seat<R>) -> u32 {
-        let limit = seat.credits.limit();
-        match self.standing() {
-            Standing::Sharer => self.crowd.share(limit, seat.turn),
-            Standing::Owner => limit,
-            Standing::Guest(_) => 0,
-        }
+        let (limit, turn) = (seat.credits.limit(), seat.turn);
+        let allowed = self.regime().allowed(limit, turn);
+        allowed.min(self.handover.allowed(limit, turn))
     }
 
     /// A credit of the replica that has the least to do for its size, the one first that had the last

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use weir_cluster::{Report, Snapshot};
 
 use crate::buffers::Buffers;
-use crate::clock::{now, seconds_since_1970};
+use crate::clock::{now, seconds_since_1970, until};
 use crate::metrics;
 use crate::mirror::Mirrors;
 use crate::options::Options;
@@ -93,13 +93,15 @@ impl Gateway {
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
             let last = self.view.load_full();
-            let next = last.next(snapshot, &self.options);
+            let next = last.next(snapshot, &self.options, now());
+            let handover = next.next_handover();
             probe::start(&next, &last, &again);
             self.view.store(Arc::new(next));
             let changed = async {
                 tokio::select! {
                     changed = snapshots.changed() => changed.is_ok(),
                     () = again.notified() => true,
+                    () = until(handover) => true,
                 }
             };
             match stop.run_until_cancelled(changed).await {

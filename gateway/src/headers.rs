@@ -18,6 +18,8 @@ pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
 pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
 /// On a refusal of a gateway that did nothing with the request.
 pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
+/// On a replica's refusal of a request that it did not work on. Not for clients.
+pub(crate) const REFUSED: HeaderName = HeaderName::from_static("weir-refused");
 /// How long a request waited here, in microseconds, for who counts from its arrival.
 pub(crate) const WAITED: HeaderName = HeaderName::from_static("weir-waited-us");
 pub(crate) const CAPACITY: HeaderName = HeaderName::from_static("weir-capacity");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   HTTP/1.1 ─┐                                                     ┌─► replica (HTTP/1.1, pooled)
-//!   h2c      ─┼─► route ─► split ─► desk (queue, credits) ─► send ──┤
+//!   HTTP/2   ─┼─► route ─► split ─► desk (queue, credits) ─► send ──┤
 //!   gRPC     ─┘                       ▲ wake, probe                 └─► replica (HTTP/2)
 //! ```
 //!

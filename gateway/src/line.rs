@@ -51,13 +51,15 @@ enum Alarm {
     Set,
 }
 
-/// Whether a revision sleeps.
+/// Whether a revision sleeps, or is no longer asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// No replica runs or is asked for.
     Zero,
     /// Some do, or will.
     Up,
+    /// Nobody routes to it any more. Who has a replica may finish with it.
+    Gone,
 }
 
 /// What is known of a revision from outside.
@@ -164,8 +166,7 @@ impl Line {
                 Ok(Some(Turned::Go(credit))) => return Ok(Admitted::Here(credit)),
                 Ok(Some(Turned::Elsewhere(owner))) => return Ok(Admitted::Elsewhere(owner)),
                 Ok(Some(Turned::NotOwner)) => return Err(self.not_owner()),
-                // The desk found that its deadline has passed.
-                Ok(None) => return Err(self.late(&ask, place)),
+                Ok(None) => return Err(self.turned_away(&ask, place)),
                 Err(_) if now() >= last => return Err(self.late(&ask, place)),
                 Err(_) => self.check_replicas(&ask)?,
             }
@@ -183,6 +184,9 @@ impl Line {
         };
         let mut turn = None;
         let mut state = self.state.lock();
+        if state.is_over() {
+            return Err(GatewayError::Gone(self.name.to_string()));
+        }
         let entered = state.desk.enter(entry, at, || {
             let (tell, told) = oneshot::channel();
             turn = Some(told);
@@ -240,12 +244,25 @@ impl Line {
         } = standing;
         (state.level, state.failure) = (level, failure);
         let (lost, turns) = state.desk.update(room, crowd, replicas, now());
+        if state.is_over() {
+            state.desk.dismiss();
+        }
         let told = state.told(self, turns);
         drop(state);
         for upstream in lost {
             upstream.lost.cancel();
         }
         tell(told);
+    }
+
+    /// Before this time it may use no credits: other gateways do still.
+    pub(crate) fn start(&self, at: Option<Instant>) {
+        self.state.lock().desk.start(at);
+    }
+
+    /// When credits may be used next that were left to other gateways.
+    pub(crate) fn next_handover(&self) -> Option<Instant> {
+        self.state.lock().desk.next_handover()
     }
 
     /// Takes a replica's word for how much it takes at once.
@@ -355,6 +372,15 @@ impl Line {
         })
     }
 
+    /// Why the desk let go of one who waited: its deadline has passed, or nobody will ever be served here.
+    fn turned_away(&self, ask: &Ask, place: u64) -> GatewayError {
+        let is_over = self.state.lock().is_over();
+        match is_over {
+            true => GatewayError::Gone(self.name.to_string()),
+            false => self.late(ask, place),
+        }
+    }
+
     fn late(&self, ask: &Ask, place: u64) -> GatewayError {
         GatewayError::LateInQueue {
             revision: self.name.to_string(),
@@ -390,6 +416,11 @@ impl State {
             Verdict::Failed => self.activity.failed += 1,
             Verdict::Open => {}
         }
+    }
+
+    /// Whether nobody will ever be served here again.
+    fn is_over(&self) -> bool {
+        self.level == Level::Gone && !self.desk.is_open()
     }
 
     fn arrive(&mut self, is_new: bool) {

@@ -84,10 +84,12 @@ fn reason(view: &View, route: &Route) -> Option<String> {
     failures.next().map(|failure| failure.message.to_string())
 }
 
-/// Ready when every service is.
+/// Ready when every service is. Before any was known, none can be said to be.
 fn ready(view: &View) -> Health {
-    let mut routes = view.snapshot.routes.as_slice().iter();
-    match routes.all(|route| health(view, route) == Health::Up) {
+    let routes = &view.snapshot.routes;
+    let mut each = routes.as_slice().iter();
+    let are_ready = each.all(|route| health(view, route) == Health::Up);
+    match routes.generation > 0 && are_ready {
         true => Health::Up,
         false => Health::Down,
     }

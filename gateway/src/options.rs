@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_rustls::rustls::ServerConfig;
+
 use crate::route::Scope;
 
 /// What a gateway is configured with.
@@ -24,13 +26,19 @@ pub struct Options {
     pub body_idle: Duration,
     /// The longest time for a request's head, idle time before it included.
     pub header_timeout: Duration,
+    /// How the port encrypts; without it, it is plain. It should offer `h2` and `http/1.1`. Gateways ask each
+    /// other in plain: this is for one that is alone.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// The longest time for a TLS handshake.
+    pub handshake_timeout: Duration,
     /// Connections at once; more wait to be accepted.
     pub max_connections: usize,
 }
 
 impl Options {
     /// Defaults: 64 MiB for a request, as the runtime's largest body is; 1 GiB for all, half of which
-    /// one revision may hold; the runtime's own timeouts.
+    /// one revision may hold; the runtime's own timeouts; for a handshake what two round trips and some
+    /// small messages need on a bad mobile network, twice.
     #[must_use]
     pub fn new(name: &str, scope: Scope) -> Self {
         Self {
@@ -41,6 +49,8 @@ impl Options {
             queue_bytes: 512 << 20,
             body_idle: Duration::from_secs(30),
             header_timeout: Duration::from_secs(75),
+            tls: None,
+            handshake_timeout: Duration::from_secs(10),
             max_connections: 16_384,
         }
     }

@@ -44,6 +44,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether all of it is kept here, to be had again.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.rest.is_none()
+    }
+
     fn buffered(&self) -> u64 {
         let left = self.chunks.get(self.next..).unwrap_or_default();
         left.iter().map(|chunk| chunk.len() as u64).sum()

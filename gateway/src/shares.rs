@@ -2,7 +2,8 @@
 //!
 //! Each takes an even share of every replica. Where that would leave a gateway with less than two, a
 //! request that waits at one could starve while another idles: then one gateway, which all agree on, has
-//! all credits and the others hand over to it.
+//! all credits and the others hand over to it. A gateway that is not among those that are up, because it
+//! just came or is about to go, has none and hands over, too.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,10 +15,46 @@ const FEWEST: u32 = 2;
 pub(crate) struct Crowd {
     /// How many there are, at least one.
     of: u32,
-    /// Which one this is, in their common order.
-    me: u32,
+    /// Which one this is, in their common order; none when it is not among them.
+    me: Option<u32>,
     /// Which one owns the revision's queue where credits are few.
     owner: u32,
+}
+
+/// Whether a gateway is among those that are up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Membership {
+    /// There are none at all.
+    Unknown,
+    /// Others are, and it is not.
+    Absent,
+    /// It is the only one.
+    Alone,
+    /// It is one of several.
+    Among,
+}
+
+impl Membership {
+    /// That of `me` among these.
+    pub(crate) fn of<'a>(mut names: impl ExactSizeIterator<Item = &'a str>, me: &str) -> Self {
+        let count = names.len();
+        match (names.any(|name| name == me), count) {
+            (false, 0) => Self::Unknown,
+            (false, _) => Self::Absent,
+            (true, 1) => Self::Alone,
+            (true, _) => Self::Among,
+        }
+    }
+
+    /// Whether it has just come in the place, or by the side, of others, who use its credits still.
+    pub(crate) fn joins(self, before: Self) -> bool {
+        match (before, self) {
+            (Self::Absent, Self::Alone | Self::Among) | (Self::Unknown, Self::Among) => true,
+            (Self::Unknown, Self::Alone)
+            | (Self::Alone | Self::Among, Self::Alone | Self::Among)
+            | (_, Self::Unknown | Self::Absent) => false,
+        }
+    }
 }
 
 /// What a gateway may do with a revision's requests.
@@ -35,45 +72,43 @@ impl Crowd {
     /// One gateway alone.
     pub(crate) const ALONE: Self = Self {
         of: 1,
-        me: 0,
+        me: Some(0),
         owner: 0,
     };
 
-    /// Those of these names, sorted, as `me` sees them; a gateway that is not yet among them counts as
-    /// alone.
+    /// Those of these names, sorted, as `me` sees them; where there are none at all, it is alone.
     pub(crate) fn new<'a>(
         names: impl Iterator<Item = &'a str> + Clone,
         me: &str,
         revision: &str,
     ) -> Self {
-        let position = names.clone().position(|name| name == me);
+        let me = names.clone().position(|name| name == me);
         let owner = names.clone().enumerate();
         let owner = owner.max_by_key(|(_, name)| score(name, revision));
-        match (position, owner) {
-            (Some(me), Some((owner, _))) => Self {
-                of: names.count() as u32,
-                me: me as u32,
-                owner: owner as u32,
-            },
-            (None, _) | (_, None) => Self::ALONE,
-        }
+        owner.map_or(Self::ALONE, |(owner, _)| Self {
+            of: names.count() as u32,
+            me: me.map(|me| me as u32),
+            owner: owner as u32,
+        })
     }
 
     /// What this gateway may do where all replicas together have so many credits.
     pub(crate) fn standing(self, credits: u32) -> Standing {
-        if self.of == 1 || credits >= FEWEST.saturating_mul(self.of) {
-            Standing::Sharer
-        } else if self.me == self.owner {
-            Standing::Owner
-        } else {
-            Standing::Guest(self.owner)
+        let shares = self.of == 1 || credits >= FEWEST.saturating_mul(self.of);
+        match self.me {
+            Some(_) if shares => Standing::Sharer,
+            Some(me) if me == self.owner => Standing::Owner,
+            Some(_) | None => Standing::Guest(self.owner),
         }
     }
 
     /// Its share of one replica's credits. Where they do not divide, `turn`, which differs from replica
     /// to replica, says who gets the rest.
     pub(crate) fn share(self, credits: u32, turn: u32) -> u32 {
-        let place = (self.me + turn % self.of) % self.of;
+        let Some(me) = self.me else {
+            return 0;
+        };
+        let place = (me + turn % self.of) % self.of;
         credits / self.of + u32::from(place < credits % self.of)
     }
 }
@@ -126,9 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_among_them_is_alone() {
+    fn who_is_not_among_them_has_no_share() {
         let others = ["a", "b"];
         let crowd = Crowd::new(others.iter().copied(), "c", "r");
+        assert!(matches!(crowd.standing(100), Standing::Guest(0 | 1)));
+        assert_eq!(crowd.share(100, 7), 0);
+    }
+
+    #[test]
+    fn where_there_are_none_it_is_alone() {
+        let crowd = Crowd::new(std::iter::empty(), "c", "r");
         assert_eq!(crowd.standing(0), Standing::Sharer);
         assert_eq!(crowd.share(1, 7), 1);
     }

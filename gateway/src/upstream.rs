@@ -3,7 +3,7 @@
 mod arriving;
 mod dial;
 pub(crate) mod http1;
-mod http2;
+pub(crate) mod http2;
 
 use std::fmt;
 use std::sync::Arc;
@@ -112,8 +112,8 @@ impl Upstream {
                 Ok(response.map(Arriving::Plain))
             }
             Wire::Grpc => {
-                let response = Box::pin(self.grpc.send(address, request)).await?;
-                Ok(response.map(Arriving::Streamed))
+                let response = self.grpc.send(address, request).await?;
+                Ok(response.map(Arriving::Called))
             }
         }
     }
@@ -174,14 +174,5 @@ impl Fault {
             kind: FaultKind::Unreached,
             because,
         }
-    }
-
-    /// What hyper says, with its cause, which it leaves out.
-    fn of(kind: FaultKind, error: &hyper::Error) -> Self {
-        let because = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
-        Self { kind, because }
     }
 }

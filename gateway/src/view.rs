@@ -4,16 +4,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 use weir_cluster::{Phase, Replica, Revision, RevisionName, Route, ServiceName, Snapshot};
 
-use crate::desk::{Room, SeatState, Seating};
+use crate::desk::{HANDOVER, Room, SeatState, Seating};
 use crate::line::{Level, Line, Standing};
 use crate::mirror::Copies;
 use crate::options::Options;
 use crate::route::Table;
-use crate::shares::Crowd;
+use crate::shares::{Crowd, Membership};
 use crate::split::luck;
 use crate::upstream::Upstream;
 
@@ -25,6 +26,9 @@ pub(crate) struct View {
     pub(crate) snapshot: Arc<Snapshot>,
     /// Told when a request meets a revision at zero.
     pulse: Arc<Notify>,
+    membership: Membership,
+    /// Since when this gateway may use credits.
+    starts: Option<Instant>,
 }
 
 /// What follows from the routes alone: views share it while routes stay.
@@ -51,11 +55,20 @@ impl View {
             peers: Vec::new(),
             snapshot,
             pulse,
+            membership: Membership::Unknown,
+            starts: None,
         }
     }
 
+    /// When credits may be used next that were left to other gateways.
+    pub(crate) fn next_handover(&self) -> Option<Instant> {
+        let lines = self.ways.lines.values();
+        lines.filter_map(|line| line.next_handover()).min()
+    }
+
     /// The next one. What goes on in both goes on undisturbed.
-    pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options) -> Self {
+    pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options, now: Instant) -> Self {
+        let membership = Membership::of(names(&snapshot), &options.name);
         let ways = match Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
             true => Arc::clone(&self.ways),
             false => Arc::new(self.ways.next(&snapshot, options, &self.pulse)),
@@ -64,11 +77,16 @@ impl View {
         let next = Self {
             ways,
             peers: gateways.map(|gateway| self.peer(gateway)).collect(),
-            snapshot,
             pulse: Arc::clone(&self.pulse),
+            starts: match membership.joins(self.membership) {
+                true => Some(now + HANDOVER),
+                false => self.starts,
+            },
+            membership,
+            snapshot,
         };
         next.update(self, options);
-        next.end_others(self);
+        next.end_others(self, options);
         next
     }
 
@@ -94,6 +112,9 @@ impl View {
             let lines = self.ways.lines.keys();
             names.extend(lines.filter(|name| !before.ways.lines.contains_key(*name)));
         }
+        let lines = self.ways.lines.iter();
+        let handing_over = lines.filter(|(_, line)| line.next_handover().is_some());
+        names.extend(handing_over.map(|(name, _)| name));
         let lines = names.into_iter();
         lines
             .filter_map(|name| self.ways.lines.get_key_value(name))
@@ -103,9 +124,9 @@ impl View {
     /// Tells the lines what is new for them.
     fn update(&self, before: &Self, options: &Options) {
         for (name, line) in self.news(before) {
-            let names = self.snapshot.gateways.iter().map(|gateway| &*gateway.name);
-            let crowd = Crowd::new(names, &options.name, name.as_str());
+            let crowd = Crowd::new(names(&self.snapshot), &options.name, name.as_str());
             let revision = self.snapshot.revision(name);
+            line.start(self.starts);
             line.update(standing(line, revision, line.room(), crowd));
         }
     }
@@ -116,8 +137,9 @@ impl View {
         same.cloned().unwrap_or_else(|| Arc::new(fresh))
     }
 
-    /// Revisions that nobody routes to any more: those who have a replica may finish with it.
-    fn end_others(&self, before: &Self) {
+    /// Revisions that nobody routes to any more: those who have a replica may finish with it, and those
+    /// who wait for one that will not come are told so.
+    fn end_others(&self, before: &Self, options: &Options) {
         if Arc::ptr_eq(&self.ways, &before.ways) {
             return;
         }
@@ -128,7 +150,11 @@ impl View {
                     bytes: 0,
                 };
                 let revision = self.snapshot.revision(name);
-                line.update(standing(line, revision, room, Crowd::ALONE));
+                let crowd = Crowd::new(names(&self.snapshot), &options.name, name.as_str());
+                line.update(Standing {
+                    level: Level::Gone,
+                    ..standing(line, revision, room, crowd)
+                });
             }
         }
     }
@@ -170,6 +196,11 @@ impl Ways {
             None => Arc::new(Line::new(name.clone(), room, Arc::clone(pulse))),
         }
     }
+}
+
+/// The gateways' names, sorted.
+fn names(snapshot: &Snapshot) -> impl ExactSizeIterator<Item = &str> + Clone {
+    snapshot.gateways.iter().map(|gateway| &*gateway.name)
 }
 
 fn room(route: &Route, options: &Options) -> Room {

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 pub use accept::Acceptor;
 pub use bulk::{Bulk, Flushed, Outlet};
 pub use stream::Stream;
-pub use traffic::{Counted, Exchange, Traffic, close};
+pub use traffic::{Counted, Exchange, GRACE, Traffic, close};
 
 /// Whether a port is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

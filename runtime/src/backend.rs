@@ -71,6 +71,9 @@ pub trait Instance: Send {
         Overlap::None
     }
 
+    /// Its warm-up is over: memory that only loading and first runs needed may go.
+    fn settle(&mut self) {}
+
     /// As [`Instance::run`], without waiting for a device that works by itself. What was started comes
     /// back in the order it was started in, and [`Instance::run`] may be called meanwhile.
     ///

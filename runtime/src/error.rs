@@ -112,6 +112,35 @@ impl ServeError {
             code: error.code(),
         }
     }
+
+    /// Whether the request was turned away before any work on it, and for a reason that another replica may
+    /// not have.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Draining
+            | Self::Exiting
+            | Self::QueueFull
+            | Self::PredictedWait { .. }
+            | Self::IntakeFull { .. } => true,
+            Self::Invalid(_)
+            | Self::Codec { .. }
+            | Self::UnknownModel(_)
+            | Self::UnknownVersion { .. }
+            | Self::NoVersions(_)
+            | Self::VersionNotReady { .. }
+            | Self::QueueTimeout
+            | Self::DeadlineExceeded { .. }
+            | Self::Model(_)
+            | Self::OutOfMemory(_)
+            | Self::Repository { .. }
+            | Self::Unimplemented(_)
+            | Self::NotFound(_)
+            | Self::Restricted(_)
+            | Self::TooLarge(_)
+            | Self::MethodNotAllowed => false,
+        }
+    }
 }
 
 impl From<SubmitError> for ServeError {

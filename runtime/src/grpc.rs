@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use regex::Regex;
+use tonic::metadata::MetadataValue;
 use tonic::{Response, Status};
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
@@ -24,6 +25,7 @@ use crate::error::ServeError;
 use crate::intake::Intake;
 use crate::launch::InUse;
 use crate::server::Server;
+use crate::serving_headers;
 
 pub use listen::{Compression, GrpcListenOptions, serve};
 
@@ -137,8 +139,14 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     }
 }
 
+/// The one way an error becomes a status.
 fn status(error: &ServeError) -> Status {
-    codec::status(error)
+    let mut status = codec::status(error);
+    if error.is_refusal() {
+        let yes = MetadataValue::from_static("1");
+        status.metadata_mut().insert(serving_headers::REFUSED, yes);
+    }
+    status
 }
 
 /// A response with what it cost in its trailing metadata.
@@ -160,6 +168,22 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_refusal_before_work_is_marked_as_one() {
+        let headers = |error: &ServeError| {
+            let response: http::Response<tonic::body::Body> = status(error).into_http();
+            response.into_parts().0.headers
+        };
+        let full = headers(&ServeError::QueueFull);
+        assert_eq!(
+            (&full["grpc-status"], &full["weir-refused"]),
+            (&"8".parse().unwrap(), &"1".parse().unwrap())
+        );
+        let large = headers(&ServeError::TooLarge("x".to_owned()));
+        assert_eq!(large["grpc-status"], "8");
+        assert!(!large.contains_key("weir-refused"));
+    }
 
     #[test]
     fn timeouts_of_every_unit() {

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use crate::engine::Cost;
 
+/// On an answer that refuses a request before any work on it: whoever has another replica may send it there.
+pub(crate) const REFUSED: &str = "weir-refused";
+
 /// `queue;dur=…, compute;dur=…` in milliseconds, to the microsecond.
 #[must_use]
 pub(crate) fn server_timing(cost: &Cost) -> String {

@@ -218,6 +218,7 @@ def test_full_queue_refuses_at_once(server):
         assert reply.status == 503
         assert "Exceeds maximum queue size" in reply.error()
         assert int(reply.headers["retry-after"]) >= 0
+        assert reply.headers["weir-refused"] == "1"
         assert seconds < 1
 
 
@@ -227,9 +228,10 @@ def test_full_queue_over_grpc_is_resource_exhausted(server):
         body = message("dyn_queue", ("INPUT0", "INT32", [1, 1], {"int_contents": [1]}))
         calls = [stub.ModelInfer.future(body) for _ in range(24)]
         codes = [call.code() for call in calls]
-        details = {call.details() for call in calls if call.code() != grpc.StatusCode.OK}
+        refused = [call for call in calls if call.code() != grpc.StatusCode.OK]
     assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
-    assert all("Exceeds maximum queue size" in text for text in details)
+    assert all("Exceeds maximum queue size" in call.details() for call in refused)
+    assert all(("weir-refused", "1") in call.trailing_metadata() for call in refused)
 
 
 def test_queue_timeout_rejects_promptly(server):

@@ -122,8 +122,10 @@ def test_explicit_mode_starts_empty_and_loads_what_is_asked(explicit):
     assert set(index(explicit, ready=True)) == {("warmed", "1")}
     assert explicit.infer("warmed", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
     assert (unload(explicit, "warmed").status, index(explicit, ready=True)) == (200, {})
-    row = next(row for (name, _), row in index(explicit).items() if name == "warmed")
-    assert (row["state"], row["reason"]) == ("UNAVAILABLE", "unloaded")
+    # The call does not wait for what the model still does.
+    row = lambda: next(row for (name, _), row in index(explicit).items() if name == "warmed")  # noqa: E731
+    wait_until(lambda: row()["state"] == "UNAVAILABLE", 10, "it is unloaded")
+    assert row()["reason"] == "unloaded"
     assert explicit.infer("warmed", PLAIN_FP32).status in (400, 404, 503)
     # A model unloaded on purpose does not make the server unready.
     assert explicit.call("GET", "/v2/health/ready").status == 200

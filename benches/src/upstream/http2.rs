@@ -15,11 +15,15 @@ use crate::tail::{SIZE, Tail};
 /// Bytes that may come before we answer for them: more than any request, so that no proxy waits.
 const WINDOW: u32 = 1 << 24;
 
+/// A frame at most, as weir-runtime offers it too.
+const FRAME: u32 = 256 << 10;
+
 /// Answers calls until the other side hangs up.
 pub(crate) async fn converse(stream: TcpStream) -> anyhow::Result<()> {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(WINDOW);
     builder.initial_connection_window_size(WINDOW);
+    builder.max_frame_size(FRAME);
     let mut connection = builder.handshake(stream).await.context("no HTTP/2")?;
     while let Some(call) = connection.accept().await {
         let (request, respond) = call?;

@@ -26,6 +26,11 @@ pub(crate) struct InferArgs {
     #[arg(long)]
     pub(crate) url: Option<String>,
 
+    /// Certificates, PEM, that an https:// gateway must show or be vouched for by [default: that of
+    /// the `weir up` of the state directory].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+
     /// The state directory of the `weir up` to ask.
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,

@@ -11,6 +11,9 @@ Examples:
   Serve two services on another port, reachable from other machines:
     weir up -f digits.yaml -f minilm.yaml --port 8000 --address 0.0.0.0
 
+  Encrypt what clients send:
+    weir up -f digits.yaml --tls-cert cert.pem --tls-key key.pem
+
 A service NAME in namespace NS is reached in three ways, HTTP and gRPC alike on one port:
     by its V2 model name   curl localhost:8080/v2/models/NAME
     by its path            curl localhost:8080/serving/NS/NAME/v2/models/NAME
@@ -43,6 +46,15 @@ pub(crate) struct UpArgs {
     /// Address of both ports; 0.0.0.0 lets other machines in.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) address: IpAddr,
+
+    /// Certificate chain of the port for requests, PEM; it then speaks TLS only. Read again when it
+    /// changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 
     /// The program weir-runtime [default: the one beside weir, else the one in PATH].
     #[arg(long, value_name = "PATH")]

@@ -260,6 +260,17 @@ mod tests {
     }
 
     #[test]
+    fn a_jpeg_is_read_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("picture.png");
+        colours()
+            .save_with_format(&file, ImageFormat::Jpeg)
+            .unwrap();
+        let image = open(&file).unwrap();
+        assert_eq!((image.width(), image.height()), (2, 1));
+    }
+
+    #[test]
     fn what_is_no_picture_is_said() {
         let folder = tempfile::tempdir().unwrap();
         let error = |bytes: &[u8]| {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::Base;
 use crate::client::Ask;
 use crate::error::CliError;
 
@@ -26,12 +27,17 @@ pub(super) struct Tensor {
 }
 
 impl Signature {
-    /// Asks the model at this URL.
+    /// Asks the model.
     ///
     /// # Errors
     /// [`CliError::Server`] for an answer that is no metadata.
-    pub(super) async fn ask(url: String, timeout: Duration) -> Result<Self, CliError> {
-        let answer = Ask::get(url.clone(), timeout).send().await?;
+    pub(super) async fn ask(model: &Base, timeout: Duration) -> Result<Self, CliError> {
+        let Base { url, trusted } = model.clone();
+        let ask = Ask {
+            trusted,
+            ..Ask::get(url.clone(), timeout)
+        };
+        let answer = ask.send().await?;
         if !answer.status.is_success() {
             let because = super::refusal(&answer);
             return Err(CliError::Server { url, because });

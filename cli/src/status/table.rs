@@ -88,11 +88,11 @@ fn remarks(board: &Board) -> String {
     for service in &board.services {
         let name = format!("{}/{}", service.namespace, service.name);
         let because = service.message.as_ref().or(service.reason.as_ref());
-        if let Some(because) = because.filter(|_| service.ready != "True") {
-            lines.push(format!("{name}: {because}"));
-        }
+        let because = because.filter(|_| service.ready != "True");
+        lines.extend(because.map(|because| format!("{name}: {because}")));
         for revision in &service.revisions {
-            if let Some(failure) = &revision.failure {
+            let failure = revision.failure.as_deref();
+            if let Some(failure) = failure.filter(|failure| !says(because, failure)) {
                 lines.push(format!("{name}: {}: {failure}", revision.name));
             }
         }
@@ -102,6 +102,12 @@ fn remarks(board: &Board) -> String {
         true => String::new(),
         false => format!("\n{}\n", lines.join("\n")),
     }
+}
+
+/// Whether the service's sentence holds the failure's already; the failure begins with its reason.
+fn says(because: Option<&String>, failure: &str) -> bool {
+    let sentence = failure.split_once(": ").map_or(failure, |(_, rest)| rest);
+    because.is_some_and(|because| because.contains(sentence))
 }
 
 #[cfg(test)]

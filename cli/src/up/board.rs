@@ -1,6 +1,5 @@
 //! From what the parts know to what `/status` says.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -23,7 +22,8 @@ pub(super) struct Sources {
     pub(super) snapshots: watch::Receiver<Arc<Snapshot>>,
     pub(super) reports: watch::Receiver<Arc<LatestReports>>,
     pub(super) decisions: watch::Receiver<Arc<Decisions>>,
-    pub(super) serving: SocketAddr,
+    /// The beginning of the services' URLs on this machine.
+    pub(super) serving: String,
 }
 
 impl Sources {
@@ -53,11 +53,7 @@ impl Sources {
             ready: ready.map_or("Unknown", spelt).to_owned(),
             reason: ready.and_then(|ready| ready.reason.clone()),
             message: ready.and_then(|ready| ready.message.clone()),
-            url: format!(
-                "http://localhost:{}{}",
-                self.serving.port(),
-                service.path_prefix()
-            ),
+            url: format!("{}{}", self.serving, service.path_prefix()),
             host_url: status.and_then(|status| status.url.clone()),
             revisions: revisions
                 .map(|revision| self.revision(revision, route))

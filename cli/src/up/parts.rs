@@ -67,7 +67,7 @@ impl Parts {
             snapshots: Directory::watch(&cluster),
             reports: Reports::watch(&cluster),
             decisions: autoscaler.decisions(),
-            serving: ports.serving_at,
+            serving: format!("{}://localhost:{}", ports.scheme(), ports.serving_at.port()),
         };
         tasks.spawn(controller.run(stop.clone()));
         tasks.spawn(autoscaler.run(stop.clone()));
@@ -76,7 +76,7 @@ impl Parts {
         let begun = drain.begun();
         let printing = progress::print(Directory::watch(&cluster));
         tasks.spawn(until(begun, printing));
-        let announcing = ready::announce(declaration, statuses, ports.serving_at.port());
+        let announcing = ready::announce(declaration, statuses, ready::Port::of(ports));
         tasks.spawn(until(begun, announcing));
         Self {
             cluster,
@@ -155,7 +155,12 @@ fn gateway(
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Arc<Gateway> {
-    let gateway = Gateway::new(Options::new(GATEWAY, Scope::Local));
+    let mut options = Options::new(GATEWAY, Scope::Local);
+    if let Some(tls) = &ports.tls {
+        options.tls = Some(Arc::clone(&tls.config));
+        tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));
+    }
+    let gateway = Gateway::new(options);
     let membership = cluster.gateways().join(weir_cluster::Gateway {
         name: GATEWAY.into(),
         serving: ports.serving_at.into(),

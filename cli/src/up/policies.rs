@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use weir_autoscaler::{Metric as Kept, Policies, Policy};
-use weir_controller::{Bounds, Metric, ScaledBy, Scaling};
+use weir_autoscaler::{Economy as Spent, Metric as Kept, Policies, Policy};
+use weir_controller::{Bounds, Economy, Metric, ScaledBy, Scaling};
 
 /// Turns each state of the bounds into policies, until nobody publishes or reads them.
 pub(super) async fn follow(
@@ -34,23 +34,34 @@ fn all(bounds: &Bounds) -> Policies {
 
 fn policy(scaling: &Scaling) -> Policy {
     let by_default = Policy::default();
-    let (queue_delay, metric) = match scaling.metric {
-        Metric::QueueDelay(delay) => (delay, None),
-        Metric::Concurrency(most) => (None, Some(Kept::Concurrency(most))),
-        Metric::Rps(most) => (None, Some(Kept::Rps(most))),
-    };
     Policy {
         min: scaling.min,
         max: scaling.max.and_then(NonZeroU32::new),
-        queue_delay: queue_delay.unwrap_or(by_default.queue_delay),
-        metric,
+        queue_delay: scaling.queue_delay.unwrap_or(by_default.queue_delay),
+        share: scaling.share.unwrap_or(by_default.share),
+        economy: scaling.economy.map_or(by_default.economy, economy),
+        metric: scaling.metric.map(metric),
         retention: scaling.idle_before_zero,
         scale_down_delay: scaling
             .scale_down_delay
             .unwrap_or(by_default.scale_down_delay),
         window: scaling.window.unwrap_or(by_default.window),
         activation: NonZeroU32::new(scaling.activation).unwrap_or(by_default.activation),
-        ..by_default
+    }
+}
+
+fn metric(metric: Metric) -> Kept {
+    match metric {
+        Metric::Concurrency(most) => Kept::Concurrency(most),
+        Metric::Rps(most) => Kept::Rps(most),
+    }
+}
+
+fn economy(economy: Economy) -> Spent {
+    match economy {
+        Economy::Economy => Spent::Economy,
+        Economy::Balanced => Spent::Balanced,
+        Economy::Latency => Spent::Latency,
     }
 }
 
@@ -73,7 +84,10 @@ mod tests {
         let kept = policy(&Scaling {
             min: 0,
             max: Some(4),
-            metric: Metric::Concurrency(2.0),
+            queue_delay: Some(second / 4),
+            share: Some(0.9),
+            economy: Some(Economy::Latency),
+            metric: Some(Metric::Concurrency(2.0)),
             activation: 3,
             idle_before_zero: Some(second),
             scale_down_delay: Some(second * 2),
@@ -83,12 +97,14 @@ mod tests {
         let expected = Policy {
             min: 0,
             max: NonZeroU32::new(4),
+            queue_delay: second / 4,
+            share: 0.9,
+            economy: Spent::Latency,
             metric: Some(Kept::Concurrency(2.0)),
             activation: NonZeroU32::new(3).unwrap(),
             retention: Some(second),
             scale_down_delay: second * 2,
             window: second * 3,
-            ..Policy::default()
         };
         assert_eq!(kept, expected);
     }

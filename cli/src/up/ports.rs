@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::net::TcpListener;
 use weir_ops::socket::{self, PortUse};
 
+use super::tls::Tls;
 use crate::args::UpArgs;
 use crate::error::CliError;
 
@@ -15,14 +16,17 @@ pub(super) struct Ports {
     pub(super) admin: TcpListener,
     pub(super) serving_at: SocketAddr,
     pub(super) admin_at: SocketAddr,
+    /// For the serving port.
+    pub(super) tls: Option<Tls>,
 }
 
 impl Ports {
     /// Binds both. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`CliError::PortTaken`], or the operating system's reason.
+    /// [`CliError::PortTaken`], the operating system's reason, or what is wrong with the certificate.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
+        let tls = Tls::read(args)?;
         let (serving, serving_at) = bind("--port", args.address, args.port)?;
         let (admin, admin_at) = bind("--admin-port", args.address, args.admin_port)?;
         Ok(Self {
@@ -30,7 +34,16 @@ impl Ports {
             admin,
             serving_at,
             admin_at,
+            tls,
         })
+    }
+
+    /// Of the serving port's URLs.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::ConditionStatus;
 
 use super::board::ready;
+use super::ports::Ports;
 use crate::say::say;
 
 /// The shortest time between two looks, for people to read.
@@ -21,11 +22,28 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The folder beside a manifest in which examples keep requests.
 const INPUTS: &str = "inputs";
 
+/// How the port is reached from this machine.
+pub(super) struct Port {
+    number: u16,
+    /// What it shows, where it is encrypted.
+    certificate: Option<PathBuf>,
+}
+
+impl Port {
+    pub(super) fn of(ports: &Ports) -> Self {
+        let tls = ports.tls.as_ref();
+        Self {
+            number: ports.serving_at.port(),
+            certificate: tls.map(|tls| tls.pair.certificate().to_owned()),
+        }
+    }
+}
+
 /// Tells of each service the first time that it is ready, until nobody tells us any more.
 pub(super) async fn announce(
     declaration: watch::Receiver<Arc<Declaration>>,
     mut statuses: watch::Receiver<Arc<Statuses>>,
-    port: u16,
+    port: Port,
 ) {
     let mut told = BTreeSet::new();
     loop {
@@ -37,9 +55,9 @@ pub(super) async fn announce(
             let declaration = declaration.borrow().clone();
             if let Some(service) = declaration.services.get(&name) {
                 let host = now.get(&name).and_then(|status| host(status));
-                let command = command(service, declaration.services.len(), port);
+                let command = command(service, declaration.services.len(), &port);
                 say(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
-                say(&format!("{}\n", other_ways(&name, host, port)));
+                say(&format!("{}\n", other_ways(&name, host, &port)));
             }
             told.insert(name);
         }
@@ -61,8 +79,8 @@ fn host(status: &InferenceServiceStatus) -> Option<&str> {
 }
 
 /// The service's other addresses, which work on a cluster too.
-fn other_ways(name: &ServiceName, host: Option<&str>, port: u16) -> String {
-    let path = format!("localhost:{port}{}/v2/…", name.path_prefix());
+fn other_ways(name: &ServiceName, host: Option<&str>, port: &Port) -> String {
+    let path = format!("localhost:{}{}/v2/…", port.number, name.path_prefix());
     match host {
         Some(host) => format!("By its path: {path}  By its host: -H 'Host: {host}'"),
         None => format!("By its path: {path}"),
@@ -71,12 +89,16 @@ fn other_ways(name: &ServiceName, host: Option<&str>, port: u16) -> String {
 
 /// A `curl` line that works: an inference where the manifest has requests beside it, else the model's
 /// metadata.
-fn command(service: &Service, services: usize, port: u16) -> String {
+fn command(service: &Service, services: usize, port: &Port) -> String {
     let name = &service.name;
-    let url = format!("localhost:{port}{}", path(name));
-    match request(service, services) {
-        Some(file) => format!("curl -s {url}/infer -d @{}", quoted(&file)),
+    let url = format!("localhost:{}{}", port.number, path(name));
+    let curl = match &port.certificate {
+        Some(file) => format!("curl -s --cacert {} https://{url}", quoted(file)),
         None => format!("curl -s {url}"),
+    };
+    match request(service, services) {
+        Some(file) => format!("{curl}/infer -d @{}", quoted(&file)),
+        None => curl,
     }
 }
 
@@ -126,6 +148,13 @@ fn quoted(file: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn plain_port(number: u16) -> Port {
+        Port {
+            number,
+            certificate: None,
+        }
+    }
+
     fn service(namespace: &str, folder: Option<&Path>) -> Service {
         let object = serde_json::json!({
             "apiVersion": "serving.kserve.io/v1beta1",
@@ -144,24 +173,31 @@ mod tests {
 
     #[test]
     fn without_requests_the_metadata_is_asked_for() {
-        let plain = command(&service("default", None), 1, 8080);
+        let plain = command(&service("default", None), 1, &plain_port(8080));
         assert_eq!(plain, "curl -s localhost:8080/v2/models/digits");
-        let other = command(&service("team", None), 1, 80);
+        let other = command(&service("team", None), 1, &plain_port(80));
         let expected = "curl -s localhost:80/serving/team/digits/v2/models/digits";
         assert_eq!(other, expected);
+        let port = Port {
+            number: 443,
+            certificate: Some("/c d.pem".into()),
+        };
+        let encrypted = command(&service("default", None), 1, &port);
+        let expected = "curl -s --cacert '/c d.pem' https://localhost:443/v2/models/digits";
+        assert_eq!(encrypted, expected);
     }
 
     #[test]
     fn the_other_ways_are_told() {
         let name = ServiceName::new("team", "digits").unwrap();
         let path = "By its path: localhost:80/serving/team/digits/v2/…";
-        assert_eq!(other_ways(&name, None, 80), path);
+        assert_eq!(other_ways(&name, None, &plain_port(80)), path);
         let status = InferenceServiceStatus {
             url: Some("http://digits-team.example.com".into()),
             ..InferenceServiceStatus::default()
         };
         let expected = format!("{path}  By its host: -H 'Host: digits-team.example.com'");
-        assert_eq!(other_ways(&name, host(&status), 80), expected);
+        assert_eq!(other_ways(&name, host(&status), &plain_port(80)), expected);
     }
 
     #[test]
@@ -172,10 +208,10 @@ mod tests {
         std::fs::write(inputs.join("a.json"), r#"{"inputs": []}"#).unwrap();
         std::fs::write(inputs.join("0-labels.json"), "[]").unwrap();
         let ours = service("default", Some(folder.path()));
-        let alone = command(&ours, 1, 8080);
+        let alone = command(&ours, 1, &plain_port(8080));
         assert!(alone.contains("/infer -d @"), "{alone}");
         assert!(alone.contains("a.json"), "{alone}");
-        assert!(!command(&ours, 2, 8080).contains("-d @"));
+        assert!(!command(&ours, 2, &plain_port(8080)).contains("-d @"));
     }
 
     #[test]

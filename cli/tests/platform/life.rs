@@ -1,26 +1,23 @@
 //! One service, from its first request to the end of the process.
 
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::http::ask;
-use crate::manifest::{NAME, manifest};
+use crate::load::Load;
+use crate::manifest::{NAME, Service};
 use crate::weir::Weir;
 
-/// Requests by which the split is judged.
-const REQUESTS: usize = 2000;
-
-/// 20 % of them, give or take 3 %.
-const TWENTY_PERCENT: RangeInclusive<usize> = 340..=460;
+/// Clients over HTTP, by which a split is judged.
+const CLIENTS: usize = 8;
 
 #[test]
 fn a_service_is_reached_sleeps_wakes_and_is_rolled_out_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    fs::write(&file, manifest("one", None)).unwrap();
+    fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
     weir.see("ready", |service| service["ready"] == "True");
     reached_in_three_ways(&weir);
@@ -72,26 +69,18 @@ fn commands_find_it(weir: &Weir, folder: &Path) {
 }
 
 fn canary(weir: &Weir, file: &Path) {
-    fs::write(file, manifest("two", Some(20))).unwrap();
+    fs::write(file, Service::new("two").canary(20).yaml()).unwrap();
     weir.see("the canary's share", |service| {
         traffic(service, 0) == 80.0 && traffic(service, 1) == 20.0
     });
-    let new = (0..REQUESTS).filter(|_| label(weir) == "two").count();
-    assert!(TWENTY_PERCENT.contains(&new), "{new} of {REQUESTS}");
-    fs::write(file, manifest("two", Some(0))).unwrap();
+    weir.see_share("echo-predictor-00002", 20);
+    Load::start(weir.serving, CLIENTS, 0).splits_to("echo-predictor-00002");
+    fs::write(file, Service::new("two").canary(0).yaml()).unwrap();
     weir.see("rolled back", |service| {
         traffic(service, 0) == 100.0 && traffic(service, 1) == 0.0
     });
-    assert!((0..100).all(|_| label(weir) == "one"));
-}
-
-fn label(weir: &Weir) -> &'static str {
-    let (status, text) = infer(weir);
-    assert_eq!(status, 200, "{text}");
-    match text.contains("\"one\"") {
-        true => "one",
-        false => "two",
-    }
+    weir.see_share("echo-predictor-00001", 100);
+    Load::start(weir.serving, CLIENTS, 0).go_all_to("echo-predictor-00001");
 }
 
 /// Ready and wanted replicas of a revision.

@@ -1,50 +1,163 @@
-//! The manifest of a service whose container is our test server.
+//! Manifests of services whose containers are our replica.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::server;
+use crate::field::Field;
+use crate::replica;
 
 /// The service's name.
 pub(crate) const NAME: &str = "echo";
 
-/// The same, of a server that answers inferences once the file `gate` is there.
-pub(crate) fn gated(gate: &Path) -> String {
-    let variable = format!(
-        "          - name: {}\n            value: {}\n",
-        server::GATE,
-        gate.display()
-    );
-    manifest("one", None) + &variable
+/// An InferenceService.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    name: String,
+    replicas: (u32, u32),
+    canary: Option<u8>,
+    concurrency: Option<u32>,
+    annotations: Vec<(String, String)>,
+    command: Vec<String>,
+    variables: Vec<(String, String)>,
+    beside: String,
 }
 
-/// YAML is a superset of JSON, but people edit YAML: the outer part is written as they do.
-pub(crate) fn manifest(label: &str, canary: Option<u8>) -> String {
-    let share = canary.map_or(String::new(), |percent| {
-        format!("    canaryTrafficPercent: {percent}\n")
-    });
-    format!(
-        "apiVersion: serving.kserve.io/v1beta1
+impl Service {
+    /// One that may sleep, has two replicas at most, and answers with this label.
+    pub(crate) fn new(label: &str) -> Self {
+        let retention = "autoscaling.knative.dev/scale-to-zero-pod-retention-period";
+        let service = Self {
+            name: NAME.to_owned(),
+            replicas: (0, 2),
+            canary: None,
+            concurrency: None,
+            annotations: vec![(retention.to_owned(), "1s".to_owned())],
+            command: replica::command(),
+            variables: Vec::new(),
+            beside: String::new(),
+        };
+        service
+            .variable(replica::LABEL, label)
+            .variable("PORT", "$(PORT)")
+    }
+
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Replicas at least and at most.
+    pub(crate) fn replicas(mut self, min: u32, max: u32) -> Self {
+        self.replicas = (min, max);
+        self
+    }
+
+    pub(crate) fn canary(mut self, percent: u8) -> Self {
+        self.canary = Some(percent);
+        self
+    }
+
+    /// `spec.canary` with one entry of this label.
+    pub(crate) fn canary_beside(mut self, label: &str, percent: u8) -> Self {
+        let container = container(&Self::new(label).command, &Self::new(label).variables);
+        self.beside = format!(
+            "  canary:
+    - trafficPercent: {percent}
+      predictor:
+        name: {label}
+        containers:
+{}",
+            indented(&container, "    ")
+        );
+        self
+    }
+
+    /// Requests at once of one replica.
+    pub(crate) fn concurrency(mut self, requests: u32) -> Self {
+        self.concurrency = Some(requests);
+        self
+    }
+
+    pub(crate) fn annotation(mut self, name: &str, value: &str) -> Self {
+        self.annotations.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Milliseconds that an inference takes.
+    pub(crate) fn service_ms(self, ms: u32) -> Self {
+        self.variable(replica::SERVICE_MS, &ms.to_string())
+    }
+
+    pub(crate) fn field(self, field: &Field) -> Self {
+        self.variable(replica::FIELD, field.path().to_str().unwrap())
+    }
+
+    /// Inferences are answered once the file `gate` is there.
+    pub(crate) fn gate(self, gate: &Path) -> Self {
+        self.variable(replica::GATE, gate.to_str().unwrap())
+    }
+
+    /// In place of our replica.
+    pub(crate) fn shell(mut self, script: &str) -> Self {
+        self.command = ["/bin/sh", "-c", script].map(str::to_owned).into();
+        self
+    }
+
+    /// YAML is a superset of JSON, but people edit YAML: the outer part is written as they do.
+    pub(crate) fn yaml(&self) -> String {
+        let (min, max) = self.replicas;
+        let annotations: BTreeMap<_, _> = self.annotations.iter().cloned().collect();
+        let mut text = format!(
+            "apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata:
-  name: {NAME}
-  annotations:
-    autoscaling.knative.dev/scale-to-zero-pod-retention-period: 1s
+  name: {}
+  annotations: {}
 spec:
   predictor:
-    minReplicas: 0
-    maxReplicas: 2
-{share}    containers:
-      - name: kserve-container
-        command: {command}
-        env:
-          - name: {variable}
-            value: {label}
-          - name: PORT
-            value: $(PORT)
+    minReplicas: {min}
+    maxReplicas: {max}
 ",
-        command = json!(server::command()),
-        variable = server::LABEL,
+            self.name,
+            json!(annotations)
+        );
+        let canary = self.canary.map(u32::from);
+        let numbers = [
+            ("canaryTrafficPercent", canary),
+            ("containerConcurrency", self.concurrency),
+        ];
+        for (field, value) in numbers {
+            if let Some(value) = value {
+                writeln!(text, "    {field}: {value}").unwrap();
+            }
+        }
+        text + "    containers:\n" + &container(&self.command, &self.variables) + &self.beside
+    }
+
+    fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+fn container(command: &[String], variables: &[(String, String)]) -> String {
+    let variables = variables.iter();
+    let variables: Vec<_> = variables
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
+    format!(
+        "      - name: kserve-container
+        command: {}
+        env: {}
+",
+        json!(command),
+        json!(variables)
     )
+}
+
+fn indented(text: &str, by: &str) -> String {
+    text.lines().map(|line| format!("{by}{line}\n")).collect()
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::manifest::manifest;
+use crate::manifest::Service;
 use crate::weir::PROGRAM;
 
 fn up(program: &Path, file: &Path, more: &[&str]) -> (Option<i32>, String) {
@@ -26,11 +26,13 @@ fn up(program: &Path, file: &Path, more: &[&str]) -> (Option<i32>, String) {
 fn a_mistake_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    let text = manifest("one", None).replace("minReplicas", "minReplica");
+    let text = Service::new("one")
+        .yaml()
+        .replace("minReplicas", "minReplica");
     fs::write(&file, text).unwrap();
     let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
-        "{}:9:5: spec.predictor.minReplica: unknown field; did you mean `minReplicas`?\n",
+        "{}:8:5: spec.predictor.minReplica: unknown field; did you mean `minReplicas`?\n",
         file.display()
     );
     assert_eq!((code, told), (Some(2), expected));
@@ -40,10 +42,12 @@ fn a_mistake_is_told_with_its_place() {
 fn what_cannot_be_served_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    let text = manifest("one", None).replace("minReplicas: 0", "minReplicas: -1");
+    let text = Service::new("one")
+        .yaml()
+        .replace("minReplicas: 0", "minReplicas: -1");
     fs::write(&file, text).unwrap();
     let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
-    let place = format!("{}:9:5: spec.predictor.minReplicas: ", file.display());
+    let place = format!("{}:8:5: spec.predictor.minReplicas: ", file.display());
     assert!(code == Some(2) && told.starts_with(&place), "{told}");
 }
 
@@ -59,12 +63,66 @@ fn a_path_that_is_not_there_is_wrong_usage() {
 fn a_taken_port_is_told_with_its_flag() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
-    fs::write(&file, manifest("one", None)).unwrap();
+    fs::write(&file, Service::new("one").yaml()).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let (code, told) = up(Path::new(PROGRAM), &file, &["--port", &port]);
     let begin = format!("error: port {port} is taken (--port): another process listens on it.");
     assert!(code == Some(3) && told.starts_with(&begin), "{told}");
+}
+
+#[test]
+fn an_image_without_a_command_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    let text = Service::new("one").yaml();
+    let lines = text
+        .lines()
+        .map(|line| match line.trim().starts_with("command:") {
+            true => "        image: triton:24.01",
+            false => line,
+        });
+    fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let expected = format!(
+        "{}:7:3: spec.predictor: without Kubernetes the image \"triton:24.01\" cannot be run; give \
+         the container a command\n",
+        file.display()
+    );
+    assert_eq!((code, told), (Some(2), expected));
+}
+
+#[test]
+fn one_service_that_is_declared_twice_is_told_with_both_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("services");
+    fs::create_dir(&files).unwrap();
+    for name in ["a.yaml", "b.yaml"] {
+        fs::write(files.join(name), Service::new("one").yaml()).unwrap();
+    }
+    let (code, told) = up(Path::new(PROGRAM), &files, &["--port", "0"]);
+    let expected = format!(
+        "{0}/b.yaml:4:3: the InferenceService default/echo is declared twice; the first is at \
+         {0}/a.yaml:4:3\n",
+        files.display()
+    );
+    assert_eq!((code, told), (Some(2), expected));
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_is_told_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    fs::write(&file, Service::new("one").yaml()).unwrap();
+    // Where the directory should be made is a file.
+    fs::write(folder.path().join("state"), "").unwrap();
+    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let begin = format!(
+        "error: the log directory {}/state/logs is not available: ",
+        folder.path().display()
+    );
+    assert!(code == Some(1) && told.starts_with(&begin), "{told}");
+    assert!(told.contains("Not a directory"), "{told}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::http;
 
-/// Nothing takes so long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing takes so long, even on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between two looks at what cannot be waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -77,6 +77,24 @@ impl Weir {
         self.status()["services"][0].clone()
     }
 
+    /// Waits until the gateway sends this revision of the only service so many percent of its requests. The
+    /// status is the cluster's, which the gateway follows a moment later.
+    pub(crate) fn see_share(&self, revision: &str, percent: u64) {
+        let what = format!("{percent} % at {revision}");
+        let is_so = || self.share_of(revision) == Some(percent);
+        until(&what, is_so, || self.output());
+    }
+
+    /// A revision's share in percent, as the gateway has it; none where it has none.
+    fn share_of(&self, revision: &str) -> Option<u64> {
+        let (_, text) = http::ask(self.admin, "localhost", "GET", "/routes");
+        let (_, body) = text.split_once("\r\n\r\n").unwrap();
+        let routes: Value = serde_json::from_str(body).unwrap();
+        let split = routes["routes"][0]["split"].as_array()?;
+        let target = split.iter().find(|target| target["revision"] == revision);
+        target?["weight"].as_u64()
+    }
+
     /// Runs another `weir` that finds this one.
     pub(crate) fn client(&self, words: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
@@ -90,6 +108,17 @@ impl Weir {
         let status = self.ended();
         assert!(!self.state.join("admin.json").exists());
         status
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it at once, without a chance to do anything.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 
     /// Sends SIGTERM.

@@ -30,3 +30,4 @@ mod storage;
 
 pub use cluster::Local;
 pub use options::Options;
+pub use recipe::check;

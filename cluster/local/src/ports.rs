@@ -1,13 +1,16 @@
 //! On which ports a replica serves.
 
+mod pool;
+
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use weir_cluster::{Address, ContainerPorts, Endpoints};
 
 use crate::expand::mentions;
 use crate::names::{GRPC_PORT, PORT};
+use pool::Lease;
+pub(crate) use pool::Pool;
 
 /// How the ports of a command are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,13 @@ pub(crate) enum PortPlan {
     Grpc,
     /// It uses neither, so it serves where it always does: there can be one replica.
     Fixed(ContainerPorts),
+}
+
+/// The ports of one run, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    pub(crate) ports: Ports,
+    _leases: Vec<Lease>,
 }
 
 /// The ports of one run of a replica.
@@ -60,26 +70,31 @@ impl PortPlan {
         }
     }
 
-    /// Ports for the next run. Free ones are free now; who takes one before the command does makes it
-    /// end, and the next run gets others.
-    pub(crate) fn assign(self) -> Result<Ports, String> {
-        let free = || free_ports().map_err(|error| format!("there is no free port: {error}"));
-        Ok(match self {
-            Self::Two => {
-                let (http, grpc) = free()?;
-                Ports::new(Some(http), Some(grpc))
-            }
-            Self::One => {
-                let (port, _) = free()?;
-                Ports::new(Some(port), Some(port))
-            }
-            Self::Grpc => Ports::new(None, Some(free()?.0)),
+    /// Ports for the next run. Free ones are free now; a stranger who takes one before the command does
+    /// makes it end, and the next run gets others.
+    ///
+    /// # Errors
+    /// A clause: a fixed one is taken, or none is free.
+    pub(crate) fn assign(self, pool: &Pool) -> Result<Leased, String> {
+        let (http, grpc) = match self {
+            Self::Two => (Some(pool.any()?), Some(pool.any()?)),
+            Self::One => (Some(pool.any()?), None),
+            Self::Grpc => (None, Some(pool.any()?)),
             Self::Fixed(ContainerPorts { http, grpc }) => {
-                for port in [http, grpc].into_iter().flatten() {
-                    check_untaken(port)?;
-                }
-                Ports::new(http, grpc)
+                let grpc = grpc.filter(|grpc| Some(*grpc) != http);
+                let this = |port: Option<u16>| port.map(|port| pool.this(port)).transpose();
+                (this(http)?, this(grpc)?)
             }
+        };
+        let port = |lease: &Option<Lease>| lease.as_ref().map(Lease::port);
+        let ports = match self {
+            Self::One => Ports::new(port(&http), port(&http)),
+            Self::Two | Self::Grpc => Ports::new(port(&http), port(&grpc)),
+            Self::Fixed(ContainerPorts { http, grpc }) => Ports::new(http, grpc),
+        };
+        Ok(Leased {
+            ports,
+            _leases: http.into_iter().chain(grpc).collect(),
         })
     }
 }
@@ -116,26 +131,10 @@ fn set(own: &BTreeMap<&str, &str>, name: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// Two different ports: both are held until both are known.
-fn free_ports() -> io::Result<(u16, u16)> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let (first, second) = (bind()?, bind()?);
-    Ok((first.local_addr()?.port(), second.local_addr()?.port()))
-}
-
-/// A port that is fixed may be taken, and then somebody else would answer for the replica.
-fn check_untaken(port: u16) -> Result<(), String> {
-    match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(format!(
-            "port {port} is taken; a command that uses $({PORT}) gets a free one"
-        )),
-        Err(error) => Err(format!("port {port} cannot be used: {error}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     const DECLARED: ContainerPorts = ContainerPorts {
@@ -179,20 +178,24 @@ mod tests {
     fn a_taken_port_is_named() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let error = fixed(port).assign().unwrap_err();
+        let pool = Pool::new();
+        let error = fixed(port).assign(&pool).unwrap_err();
         assert!(
             error.starts_with(&format!("port {port} is taken;")),
             "{error}"
         );
         drop(taken);
-        assert_eq!(fixed(port).assign(), Ok(Ports::new(Some(port), None)));
+        let leased = fixed(port).assign(&pool).unwrap();
+        assert_eq!(leased.ports, Ports::new(Some(port), None));
     }
 
     #[test]
     fn free_ports_differ() {
-        let ports = PortPlan::Two.assign().unwrap();
-        assert_ne!(ports.http, ports.grpc);
-        let one = PortPlan::One.assign().unwrap();
-        assert_eq!(one.http, one.grpc);
+        let pool = Pool::new();
+        let two = PortPlan::Two.assign(&pool).unwrap();
+        assert_ne!(two.ports.http, two.ports.grpc);
+        let one = PortPlan::One.assign(&pool).unwrap();
+        assert_eq!(one.ports.http, one.ports.grpc);
+        assert_ne!(one.ports.http, two.ports.http);
     }
 }

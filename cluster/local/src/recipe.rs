@@ -53,6 +53,14 @@ pub(crate) struct Recipe {
     pub(crate) grace: Duration,
 }
 
+/// Whether a workload could run here. Nothing is started.
+///
+/// # Errors
+/// [`ClusterError::Refused`] when its pod or its storage needs what a process cannot have.
+pub fn check(workload: &Workload, options: &Options) -> Result<(), ClusterError> {
+    Recipe::of(workload, options).map(drop)
+}
+
 impl Recipe {
     /// Reads a workload.
     ///

@@ -15,7 +15,7 @@ use weir_cluster::{Endpoints, Failure, FailureReason, Replica, RevisionName};
 use crate::life::pulse::{Pulse, Sign, Verdict};
 use crate::life::{Answer, Life};
 use crate::log::Log;
-use crate::ports::Ports;
+use crate::ports::{Leased, Pool};
 use crate::process::{self, Ending, Output, Process};
 use crate::program;
 use crate::recipe::Recipe;
@@ -36,12 +36,23 @@ pub(crate) enum Event {
     Gone(RevisionName, Arc<str>),
 }
 
+/// What a replica's task shares with others.
+pub(crate) struct Ties {
+    /// Who wants to know what it does.
+    pub(crate) events: mpsc::Sender<Event>,
+    /// Cancelled when it is to end.
+    pub(crate) stop: CancellationToken,
+    /// Where its ports come from.
+    pub(crate) pool: Pool,
+}
+
 /// The task.
 pub(crate) struct Task {
     revision: RevisionName,
     recipe: Arc<Recipe>,
     events: mpsc::Sender<Event>,
     stop: CancellationToken,
+    pool: Pool,
     log: Log,
     life: Life,
     pulse: Pulse,
@@ -55,17 +66,20 @@ struct Run {
     process: Process,
     printing: AbortOnDropHandle<()>,
     started: Instant,
+    /// Nobody else gets them while it lives.
+    _ports: Leased,
 }
 
 impl Task {
-    /// A replica that is not started yet. Cancelling `stop` ends it.
+    /// A replica that is not started yet.
     pub(crate) fn new(
         revision: RevisionName,
         replica: Replica,
         recipe: Arc<Recipe>,
         log: Log,
-        (events, stop): (mpsc::Sender<Event>, CancellationToken),
+        ties: Ties,
     ) -> Self {
+        let Ties { events, stop, pool } = ties;
         Self {
             revision,
             life: Life::new(recipe.probe.patience),
@@ -73,6 +87,7 @@ impl Task {
             recipe,
             events,
             stop,
+            pool,
             log,
             began: Instant::now(),
             replica,
@@ -115,13 +130,13 @@ impl Task {
     }
 
     fn start(&mut self) -> Result<Run, String> {
-        let ports = self.recipe.ports.assign()?;
-        self.replica.endpoints = ports.endpoints();
-        self.spawn(ports)
+        let leased = self.recipe.ports.assign(&self.pool)?;
+        self.replica.endpoints = leased.ports.endpoints();
+        self.spawn(leased)
     }
 
-    fn spawn(&self, ports: Ports) -> Result<Run, String> {
-        let command = self.recipe.invocation(ports);
+    fn spawn(&self, leased: Leased) -> Result<Run, String> {
+        let command = self.recipe.invocation(leased.ports);
         let directory = self.recipe.directory.as_deref();
         if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
             return Err(format!("there is no directory {}", directory.display()));
@@ -135,6 +150,7 @@ impl Task {
             process,
             printing: AbortOnDropHandle::new(tokio::spawn(print(self.log.clone(), output))),
             started: Instant::now(),
+            _ports: leased,
         })
     }
 
@@ -217,6 +233,7 @@ impl Task {
             process,
             printing,
             started,
+            ..
         } = run;
         let age = started.elapsed();
         // With the process goes what it started, and with that the other ends of its pipes.
@@ -263,7 +280,8 @@ impl Task {
             failure.reason = FailureReason::CrashLoopBackOff;
         }
         let (reason, message) = (failure.reason.label(), &failure.message);
-        tracing::warn!(reason, %message, wait_s = wait.as_secs_f64(), "replica waits to start again");
+        // Whoever follows the cluster is told by its snapshot.
+        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica waits to start again");
         self.replica.failure = Some(failure);
         self.replica.endpoints = Endpoints::default();
         self.tell().await;

@@ -79,6 +79,8 @@ impl Sources {
             }
         };
         let mut contents = self.contents(files);
+        // A file that is gone was told of when it was read.
+        let unread = unread.filter(|problem| !contents.problems.contains(problem));
         contents.problems.extend(unread);
         let gathered = gather::gather(&contents.good);
         if gathered.problems.is_empty() {

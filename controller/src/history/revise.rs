@@ -41,8 +41,10 @@ impl History {
         let identity = variant.identity.clone();
         let mut newest_first = self.records.iter_mut().rev();
         if let Some(record) = newest_first.find(|record| record.identity == identity) {
-            // The same files, though the manifest may have moved and its claims with it.
+            // The same files, though the manifest may have moved and its claims with it. Of one that outlived a
+            // restart only the hash is known.
             record.storage.clone_from(&variant.storage);
+            record.template.clone_from(&variant.template);
             return Ok(record.revision.clone());
         }
         let last = self.records.iter().map(|record| record.revision.number());

@@ -1,13 +1,14 @@
 //! What predictor and canaries have in common: bounds, concurrency, metrics.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use weir_crds::MIN_REPLICAS;
 use weir_crds::inference_service::{Component, ScaleMetric};
 
 use super::{Context, Found, right};
 use crate::annotations::{self, Reader};
-use crate::{Metric, ScaledBy, Scaling};
+use crate::{Economy, Metric, ScaledBy, Scaling, duration};
 
 /// Judges the numbers of a component by the definition's rules.
 pub(super) fn check(path: &str, component: &Component, found: &mut Found) {
@@ -87,17 +88,25 @@ pub(super) fn scaling(context: &Context<'_>, component: &Component, found: &mut 
         ),
     ]);
     let (min, max) = bounds(&mut reader, component);
-    let duration = |name: &str, reader: &mut Reader<'_>| reader.duration(&knative(name));
+    let lasts = |name: &str, reader: &mut Reader<'_>| reader.duration(&knative(name));
+    let percentile = "a percentile above 0 and at most 99.99";
     let scaling = Scaling {
         min,
         max,
+        queue_delay: queue_delay(&mut reader),
+        share: reader.read(
+            annotations::SLO_PERCENTILE,
+            percentile,
+            annotations::percentile,
+        ),
+        economy: economy(&mut reader),
         metric: metric(&mut reader, component),
         by: scaled_by(&mut reader),
         initial: either(&mut reader, "initial-scale", "initialScale", 0).unwrap_or(0),
         activation: reader.number(&knative("activation-scale"), 1).unwrap_or(1),
-        idle_before_zero: duration("scale-to-zero-pod-retention-period", &mut reader),
-        scale_down_delay: duration("scale-down-delay", &mut reader),
-        window: duration("window", &mut reader),
+        idle_before_zero: lasts("scale-to-zero-pod-retention-period", &mut reader),
+        scale_down_delay: lasts("scale-down-delay", &mut reader),
+        window: window(&mut reader),
     };
     found.list.append(&mut reader.faults);
     scaling
@@ -120,9 +129,33 @@ fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) 
     (min, max.filter(|max| *max > 0).map(|max| max.max(min)))
 }
 
-fn metric(reader: &mut Reader<'_>, component: &Component) -> Metric {
-    let delay = reader.duration(annotations::QUEUE_DELAY_TARGET);
-    let by_delay = Metric::QueueDelay(delay);
+fn queue_delay(reader: &mut Reader<'_>) -> Option<Duration> {
+    let expected = "a length of time above 0, such as 500ms";
+    reader.read(annotations::QUEUE_DELAY_TARGET, expected, |text| {
+        duration::parse(text).filter(|delay| !delay.is_zero())
+    })
+}
+
+fn economy(reader: &mut Reader<'_>) -> Option<Economy> {
+    let expected = "`economy`, `balanced` or `latency`";
+    reader.read(annotations::ECONOMY, expected, |text| match text {
+        "economy" => Some(Economy::Economy),
+        "balanced" => Some(Economy::Balanced),
+        "latency" => Some(Economy::Latency),
+        _ => None,
+    })
+}
+
+/// Knative's own limits: in less there is nothing to count, and more is never followed.
+fn window(reader: &mut Reader<'_>) -> Option<Duration> {
+    let expected = "a length of time from 6s to 1h";
+    let fits = |window: &Duration| (6..=3600).contains(&window.as_secs());
+    reader.read(&knative("window"), expected, |text| {
+        duration::parse(text).filter(fits)
+    })
+}
+
+fn metric(reader: &mut Reader<'_>, component: &Component) -> Option<Metric> {
     let annotated = reader
         .text(&knative("metric"))
         .map(|(_, text)| text.to_owned());
@@ -133,12 +166,12 @@ fn metric(reader: &mut Reader<'_>, component: &Component) -> Metric {
     let target = target.map(|target| target * used.unwrap_or(100.0) / 100.0);
     match (component.scale_metric, annotated.as_deref()) {
         (Some(ScaleMetric::Concurrency), _) | (None, Some("concurrency")) => {
-            target.map_or(by_delay, Metric::Concurrency)
+            target.map(Metric::Concurrency)
         }
-        (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map_or(by_delay, Metric::Rps),
+        (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map(Metric::Rps),
         // Knative's default metric is concurrency. A bare scaleTarget has none, and the notes say so.
-        (None, None) if annotated_target.is_some() => target.map_or(by_delay, Metric::Concurrency),
-        (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => by_delay,
+        (None, None) if annotated_target.is_some() => target.map(Metric::Concurrency),
+        (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use weir_crds::{Effect, InferenceService, unsupported};
 
 use super::{Found, Note};
-use crate::annotations::{FOR_HPA, KNATIVE, KNATIVE_READ, OURS, PREFIX, QUEUE_DELAY_TARGET};
+use crate::annotations::{FOR_HPA, KNATIVE, KNATIVE_READ, OF_COMPONENTS, OURS, PREFIX};
 
 pub(super) fn notes(written: &InferenceService, found: &mut Found) -> Vec<Note> {
     let mut notes = Vec::new();
@@ -52,7 +52,7 @@ fn annotations(written: &InferenceService, found: &mut Found, notes: &mut Vec<No
 fn ours(path: &str, name: &str, field: String, found: &mut Found) {
     if !OURS.contains(&name) {
         found.add(field, format!("unknown; Weir knows {}", OURS.join(", ")));
-    } else if path != PATHS[0] && name != QUEUE_DELAY_TARGET {
+    } else if path != PATHS[0] && !OF_COMPONENTS.contains(&name) {
         found.add(field, format!("it belongs to {}", PATHS[0]));
     }
 }

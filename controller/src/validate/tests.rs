@@ -7,7 +7,7 @@ use super::Strategy;
 use super::*;
 use crate::rollout::{Limits, Step};
 use crate::sample::{faults, model, platform, service, valid};
-use crate::{Metric, ScaledBy};
+use crate::{Economy, Metric, ScaledBy};
 
 #[track_caller]
 fn finds(annotations: &[(&str, &str)], spec: &str, expected: &str) {
@@ -84,7 +84,7 @@ fn what_kserve_has_and_weir_has_not_is_refused_or_noted_by_name() {
     assert_eq!(fields, ["spec.predictor.scaleMetric"]);
     let bare = crate::sample::valid(&[], &model("digits", &["scaleTarget: 80"]));
     assert_eq!(bare.notes[0].field, "spec.predictor.scaleTarget");
-    assert_eq!(bare.predictor.scaling.metric, Metric::QueueDelay(None));
+    assert_eq!(bare.predictor.scaling.metric, None);
 }
 
 #[test]
@@ -172,10 +172,8 @@ fn annotations_become_values() {
     assert_eq!(valid.concurrency.map(std::num::NonZeroU32::get), Some(2));
     let scaling = &valid.predictor.scaling;
     assert_eq!((scaling.min, scaling.max, scaling.initial), (0, Some(4), 3));
-    assert_eq!(
-        scaling.metric,
-        Metric::QueueDelay(Some(Duration::from_millis(200)))
-    );
+    let target = (scaling.metric, scaling.queue_delay);
+    assert_eq!(target, (None, Some(Duration::from_millis(200))));
     assert_eq!(scaling.idle_before_zero, Some(Duration::from_secs(90)));
     assert_eq!((scaling.by, scaling.at_creation()), (ScaledBy::Weir, 3));
     let steps = [(10, 5), (50, 60)].map(|(percent, seconds)| Step {
@@ -188,6 +186,44 @@ fn annotations_become_values() {
         ..Limits::default()
     };
     assert_eq!(valid.strategy, Strategy::Automatic(limits.into()));
+}
+
+#[test]
+fn a_target_of_requests_and_one_of_delay_both_hold() {
+    let component = [
+        "scaleMetric: concurrency",
+        "scaleTarget: 4",
+        "annotations: {weir.dev/economy: latency}",
+    ];
+    let valid = valid(
+        &[
+            ("weir.dev/queue-delay-target", "200ms"),
+            ("weir.dev/slo-percentile", "95"),
+            ("weir.dev/economy", "economy"),
+            ("autoscaling.knative.dev/window", "30s"),
+        ],
+        &model("digits", &component),
+    );
+    let scaling = &valid.predictor.scaling;
+    assert_eq!(scaling.metric, Some(Metric::Concurrency(4.0)));
+    assert_eq!(scaling.queue_delay, Some(Duration::from_millis(200)));
+    assert_eq!(
+        (scaling.share, scaling.economy),
+        (Some(0.95), Some(Economy::Latency))
+    );
+    assert_eq!(scaling.window, Some(Duration::from_secs(30)));
+}
+
+#[test]
+fn targets_that_cannot_be_are_named() {
+    let field = |annotation: (&'static str, &'static str)| {
+        let faults = faults(&[annotation], &model("digits", &[]));
+        assert!(faults.contains(annotation.0), "{faults}");
+    };
+    field(("weir.dev/queue-delay-target", "0s"));
+    field(("weir.dev/slo-percentile", "100"));
+    field(("weir.dev/economy", "cheap"));
+    field(("autoscaling.knative.dev/window", "5s"));
 }
 
 #[test]

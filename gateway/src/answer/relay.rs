@@ -125,6 +125,7 @@ impl Relay {
         let Some(End::Replica { credit, verdict }) = &mut self.end else {
             return;
         };
+        trailers.remove(headers::REFUSED);
         if let Some(status) = grpc::status(trailers) {
             *verdict = grpc::verdict(status);
         }

@@ -29,6 +29,17 @@ pub(crate) struct Bounds {
     pub(crate) room: usize,
 }
 
+/// One who wants to share a batch.
+#[derive(Debug)]
+pub(crate) struct Entry<K, T> {
+    /// What it has in common with those it may share with.
+    pub(crate) key: K,
+    /// What it brings, at least one.
+    pub(crate) rows: usize,
+    /// Itself.
+    pub(crate) item: T,
+}
+
 /// Those who wait. Only members of the same `K` share a batch.
 #[derive(Debug)]
 pub(crate) struct Gatherer<K, T> {
@@ -74,16 +85,15 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
     /// The member itself, where as many wait as may.
     pub(crate) fn admit(
         &mut self,
-        key: &K,
-        rows: usize,
-        item: T,
+        entry: Entry<K, T>,
         now: Instant,
         bounds: &Bounds,
     ) -> Result<u64, T> {
         // With nobody under way it leaves at once.
         if self.order.len() >= bounds.room && self.flying >= bounds.flights {
-            return Err(item);
+            return Err(entry.item);
         }
+        let Entry { key, rows, item } = entry;
         self.tickets += 1;
         let ticket = self.tickets;
         self.order.insert(ticket, key.clone());
@@ -96,7 +106,7 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
             item,
         });
         if group.rows >= bounds.rows {
-            self.full.push_back(key.clone());
+            self.full.push_back(key);
         }
         Ok(ticket)
     }

@@ -123,38 +123,22 @@ impl Inferred {
         let message = ModelInferResponse::decode(message).map_err(|error| error.to_string())?;
         let rows = rows(message.outputs.iter().map(|output| &*output.shape));
         let odd = |i: usize| {
-            message
-                .outputs
-                .get(i)
-                .map_or("it has no output".to_owned(), no_batch)
+            let output = message.outputs.get(i);
+            output.map_or_else(|| "it has no output".to_owned(), no_batch)
         };
-        let rows = rows.map_err(odd)?;
-        let mut raw = message.raw_output_contents.iter();
-        let cuts = message
-            .outputs
-            .iter()
-            .map(|output| match (&output.contents, raw.next()) {
-                (_, Some(raw)) => cuts(&output.datatype, &output.shape, raw).map(Some),
-                (Some(contents), None) => {
-                    fits(contents, &output.datatype, &output.shape).then_some(None)
-                }
-                (None, None) => None,
-            });
-        let wrong = |i: usize| {
-            format!(
-                "the data of output {:?} are not of its shape",
-                message.outputs[i].name
-            )
-        };
-        let cuts: Result<Vec<_>, String> = cuts
-            .enumerate()
-            .map(|(i, cuts)| cuts.ok_or_else(|| wrong(i)))
-            .collect();
         Ok(Self {
-            cuts: cuts?,
-            rows,
+            rows: rows.map_err(odd)?,
+            cuts: cuts_of(&message)?,
             message,
         })
+    }
+
+    /// The name of its first output.
+    pub(super) fn name(&self) -> &str {
+        self.message
+            .outputs
+            .first()
+            .map_or("", |output| &output.name)
     }
 
     /// The same answer with some of its rows only, and with this id unless it is empty.
@@ -179,6 +163,23 @@ impl Inferred {
             raw_output_contents: raw.collect(),
         }
     }
+}
+
+/// How the raw contents of each output are cut.
+fn cuts_of(message: &ModelInferResponse) -> Result<Vec<Option<Cuts>>, String> {
+    let mut raw = message.raw_output_contents.iter();
+    let outputs = message.outputs.iter().map(|output| {
+        let found = match (&output.contents, raw.next()) {
+            (_, Some(raw)) => cuts(&output.datatype, &output.shape, raw).map(Some),
+            (Some(contents), None) => {
+                fits(contents, &output.datatype, &output.shape).then_some(None)
+            }
+            (None, None) => None,
+        };
+        let wrong = || format!("the data of output {:?} are not of its shape", output.name);
+        found.ok_or_else(wrong)
+    });
+    outputs.collect()
 }
 
 /// The first dimension that all shapes share; else the place of the first that is odd.

@@ -156,35 +156,38 @@ fn sliced(like: &Part, whole: &Whole, rows: usize) -> Result<Sliced, String> {
     if is_packed(&whole.head.headers) {
         return Err("it is packed, though nobody asked for that".to_owned());
     }
-    let body = whole.body.clone();
-    let (sliced, found) = match like {
-        Part::V1(_) => {
-            let template = Template::v1(body, Side::Response);
-            let template = template.ok_or("it has no list of predictions")?;
-            let rows = template.rows;
-            (Sliced::Json(template), rows)
-        }
-        Part::V2(_) => {
-            let (text, blobs) =
-                divided(body, &whole.head.headers).ok_or("its header length is none")?;
-            let template = Template::v2(text, blobs, Side::Response)?;
-            let rows = template.rows;
-            (Sliced::Json(template), rows)
-        }
-        Part::Grpc(_) => {
-            let message = grpc::only_message(body).ok_or("it is not one message")?;
-            let inferred = Inferred::read(message)?;
-            let rows = inferred.rows;
-            (Sliced::Grpc(inferred), rows)
-        }
+    let sliced = Sliced::read(like, whole)?;
+    let (name, found) = match &sliced {
+        Sliced::Json(template) => (&*template.name, template.rows),
+        Sliced::Grpc(inferred) => (inferred.name(), inferred.rows),
     };
     match found == rows {
         true => Ok(sliced),
-        false => Err(format!("it has {found} rows")),
+        false => Err(format!("output {name:?} has {found} rows")),
     }
 }
 
 impl Sliced {
+    fn read(like: &Part, whole: &Whole) -> Result<Self, String> {
+        let body = whole.body.clone();
+        match like {
+            Part::V1(_) => {
+                let template = Template::v1(body, Side::Response);
+                let template = template.ok_or("it has no list of predictions")?;
+                Ok(Self::Json(template))
+            }
+            Part::V2(_) => {
+                let divided = divided(body, &whole.head.headers);
+                let (text, blobs) = divided.ok_or("its header length is none")?;
+                Template::v2(text, blobs, Side::Response).map(Self::Json)
+            }
+            Part::Grpc(_) => {
+                let message = grpc::only_message(body).ok_or("it is not one message")?;
+                Inferred::read(message).map(Self::Grpc)
+            }
+        }
+    }
+
     fn answer(
         &self,
         whole: &Whole,

@@ -18,6 +18,8 @@ pub(super) struct Template {
     holes: Vec<(Range<usize>, Hole)>,
     /// In the order of the body.
     tensors: Vec<Data>,
+    /// The name of the first tensor.
+    pub(super) name: String,
     pub(super) rows: usize,
 }
 

@@ -76,11 +76,6 @@ pub(crate) fn verdict(status: tonic::Code) -> Verdict {
     }
 }
 
-/// "Resource exhausted" without a message.
-pub(super) fn is_refusal(headers: &HeaderMap) -> bool {
-    status(headers) == Some(Code::Overloaded.grpc())
-}
-
 /// The message of a call that has one, as far as it is here: without prefix, and unpacked up to `most`
 /// bytes. `None` while not even the prefix is here, or for a packing that nobody knows.
 pub(crate) fn first_message(head: &[u8], encoding: Option<&str>, most: usize) -> Option<Bytes> {

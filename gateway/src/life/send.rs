@@ -225,6 +225,7 @@ fn relayed(call: &Call, credit: Credit, reply: Response<Arriving>) -> Response<A
     let verdict = codec::verdict(call.wire, &reply);
     let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
+    parts.headers.remove(headers::REFUSED);
     parts.version = Version::HTTP_11;
     let is_whole_story = verdict != Verdict::Open;
     if is_whole_story {

@@ -1,19 +1,17 @@
 //! The body of a replica's response, as it comes.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 
-use super::http1;
+use super::{http1, http2};
 
 /// A body of either wire.
 pub(crate) enum Arriving {
     Plain(http1::Arriving),
-    Streamed(Incoming),
+    Called(http2::Arriving),
 }
 
 impl Arriving {
@@ -24,23 +22,21 @@ impl Arriving {
     ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
         match self {
             Self::Plain(body) => body.poll_frame(context),
-            Self::Streamed(body) => Pin::new(body)
-                .poll_frame(context)
-                .map_err(|error| error.to_string()),
+            Self::Called(body) => body.poll_frame(context),
         }
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(body) => body.is_end_stream(),
-            Self::Streamed(body) => body.is_end_stream(),
+            Self::Called(body) => body.is_end_stream(),
         }
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
-            Self::Streamed(body) => body.size_hint(),
+            Self::Called(_) => SizeHint::default(),
         }
     }
 
@@ -48,7 +44,7 @@ impl Arriving {
     pub(crate) fn finish(self, now: Instant) {
         match self {
             Self::Plain(body) => body.finish(now),
-            Self::Streamed(_) => {}
+            Self::Called(_) => {}
         }
     }
 }

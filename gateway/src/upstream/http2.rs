@@ -1,95 +1,131 @@
 //! One HTTP/2 connection per replica, for all its gRPC calls.
+//!
+//! A call is driven by whoever makes it: it hands its frames to the connection and takes those of the answer
+//! from it, with no task of its own in between. The connection's one task works on the socket.
 
+mod arriving;
+mod upload;
+
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http_body::Body as _;
 use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::Address;
-use weir_ops::socket::{Bulk, Flushed, Outlet};
+use weir_ops::socket::{Bulk, Flushed};
 
-use super::dial::{Stream, dial};
+use super::dial::dial;
 use super::{Fault, FaultKind};
 use crate::outgoing::Outgoing;
+pub(crate) use arriving::Arriving;
+use upload::Upload;
 
 /// As the gateway's own port offers: a common image tensor goes in one window.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
+const FRAME: u32 = 256 << 10;
+
+/// As much as a head over HTTP/1.1 may be.
+const HEAD: u32 = 64 << 10;
 
 /// A connection, once there is one.
 #[derive(Default)]
 pub(super) struct Channel {
-    sender: Mutex<Option<SendRequest<Outgoing>>>,
+    open: Mutex<Option<Open>>,
     /// Who connects holds it; who comes meanwhile waits for that connection instead of making another.
     dialling: Arc<tokio::sync::Mutex<()>>,
 }
 
+struct Open {
+    sender: SendRequest<Bytes>,
+    /// Ends with the connection.
+    work: AbortOnDropHandle<()>,
+}
+
 impl Channel {
+    /// Makes a call, and waits for the head of its answer.
     pub(super) async fn send(
         &self,
         address: &Address,
         request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, Fault> {
-        let (mut sender, fault) = match self.open() {
+    ) -> Result<Response<Arriving>, Fault> {
+        let (mut sender, fault) = match self.sender() {
             Some(sender) => (sender, FaultKind::Stale),
-            None => (self.connect(address).await?, FaultKind::Broken),
+            // Apart: most calls find a connection, and need not carry what making one needs.
+            None => (Box::pin(self.connect(address)).await?, FaultKind::Broken),
         };
-        let answer = sender.send_request(request).await;
-        answer.map_err(|error| Fault::of(fault, &error))
+        let fault = |error: h2::Error| Fault {
+            kind: fault,
+            because: error.to_string(),
+        };
+        poll_fn(|context| sender.poll_ready(context))
+            .await
+            .map_err(fault)?;
+        let (head, body) = request.into_parts();
+        let head = Request::from_parts(head, ());
+        let (answer, stream) = sender
+            .send_request(head, body.is_end_stream())
+            .map_err(fault)?;
+        let upload = Upload::new(body, stream);
+        first(answer, upload).await.map_err(fault)
     }
 
-    fn open(&self) -> Option<SendRequest<Outgoing>> {
-        let sender = self.sender.lock().clone()?;
-        (!sender.is_closed()).then_some(sender)
+    fn sender(&self) -> Option<SendRequest<Bytes>> {
+        let open = self.open.lock();
+        let open = open.as_ref().filter(|open| !open.work.is_finished());
+        open.map(|open| open.sender.clone())
     }
 
-    async fn connect(&self, address: &Address) -> Result<SendRequest<Outgoing>, Fault> {
+    async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, Fault> {
         let _dialling = self.dialling.lock().await;
-        if let Some(sender) = self.open() {
+        if let Some(sender) = self.sender() {
             return Ok(sender);
         }
-        let stream = dial(address).await?;
-        let socket = Bulk::http2(stream);
-        let mut builder = Builder::new(Executor::new(socket.outlet()));
+        let socket = Bulk::http2(dial(address).await?);
+        let outlet = socket.outlet();
+        let mut builder = Builder::new();
         builder
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
-        let handshake = builder.handshake(TokioIo::new(socket));
-        let (sender, connection) = handshake
-            .await
-            .map_err(|error| Fault::of(FaultKind::Unreached, &error))?;
-        // Ends when the last sender and the last stream are gone.
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME)
+            .max_header_list_size(HEAD)
+            .enable_push(false);
+        let handshake = builder.handshake(socket).await;
+        let (sender, connection) =
+            handshake.map_err(|error| Fault::unreached(error.to_string()))?;
+        let work = tokio::spawn(async move {
+            if let Err(error) = Flushed::new(connection, outlet).await {
                 tracing::debug!(%error, "a connection to a replica ended early");
             }
         });
-        *self.sender.lock() = Some(sender.clone());
+        *self.open.lock() = Some(Open {
+            sender: sender.clone(),
+            work: AbortOnDropHandle::new(work),
+        });
         Ok(sender)
     }
 }
 
-/// Spawns what the library wants to run. The first is what works on the socket, and so what flushes it.
-#[derive(Clone)]
-struct Executor(Arc<Mutex<Option<Outlet<Stream>>>>);
-
-impl Executor {
-    fn new(outlet: Outlet<Stream>) -> Self {
-        Self(Arc::new(Mutex::new(Some(outlet))))
-    }
-}
-
-impl<F> hyper::rt::Executor<F> for Executor
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, work: F) {
-        match self.0.lock().take() {
-            Some(outlet) => drop(tokio::spawn(Flushed::new(work, outlet))),
-            None => drop(tokio::spawn(work)),
+/// Sends the body, until the head of the answer is there; what is left of the body then goes on with the
+/// answer's.
+async fn first(
+    mut answer: ResponseFuture,
+    mut upload: Upload,
+) -> Result<Response<Arriving>, h2::Error> {
+    let head = poll_fn(|context| {
+        // If it broke off the answer says why, or that there is none.
+        let _ = upload.poll(context);
+        match Pin::new(&mut answer).poll(context) {
+            Poll::Pending if upload.has_failed() => Poll::Ready(Err(h2::Reason::CANCEL.into())),
+            answer => answer,
         }
-    }
+    });
+    let head = head.await?;
+    Ok(head.map(|body| Arriving::new(body, upload)))
 }

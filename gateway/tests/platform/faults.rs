@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::net::TcpListener;
 
 use crate::client::{Client, connect, once, post, with};
-use crate::replica::{Manner, Seen, TestReplica};
+use crate::replica::{Manner, Say, Seen, TestReplica};
 use crate::world::{HOST, World, until};
 
 const ECHO: Manner = Manner::Echo(Duration::ZERO);
@@ -156,6 +156,27 @@ async fn a_refusal_is_waited_over() {
         (answer.status, answer.text()),
         (StatusCode::SERVICE_UNAVAILABLE, "full")
     );
+}
+
+#[tokio::test]
+async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_passed_on() {
+    let world = World::new(1).await;
+    let (full, free) = (
+        TestReplica::start(Manner::Say(Say::FullHttp)).await,
+        TestReplica::start(ECHO).await,
+    );
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", full.address).await;
+    world.put(1, "b", free.address).await;
+    for _ in 0..4 {
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"));
+    }
+    assert!(full.requests() > 0);
+    world.take(1, "b").await;
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!answer.headers.contains_key("weir-refused"), "{answer:?}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use weir_protocol::grpc::proto;
 
 use crate::client::connect_h2;
-use crate::replica::{Manner, TestReplica};
+use crate::replica::{Manner, Say, TestReplica};
 use crate::world::{HOST, World};
 
 pub(crate) const SERVICE: &str = "/inference.GRPCInferenceService";
@@ -226,6 +226,33 @@ async fn failures_are_said_in_grpc() {
     let broken = unary(&world, HOST, &path, infer("digits")).await;
     let (code, message) = status(&broken);
     assert_eq!(code, "14", "{message}");
+}
+
+#[tokio::test]
+async fn only_a_marked_refusal_is_tried_elsewhere() {
+    let world = World::new(1).await;
+    let path = format!("{SERVICE}/ModelInfer");
+    let large = TestReplica::start(Manner::Say(Say::TooLargeGrpc)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", large.address).await;
+    let answer = unary(&world, HOST, &path, infer("digits")).await;
+    assert_eq!((status(&answer).0, large.requests()), ("8", 1));
+    world.take(1, "a").await;
+    let (full, free) = (
+        TestReplica::start(Manner::Say(Say::FullGrpc)).await,
+        TestReplica::start(Manner::Mirror).await,
+    );
+    world.put(1, "b", full.address).await;
+    world.put(1, "c", free.address).await;
+    for _ in 0..4 {
+        let answer = unary(&world, HOST, &path, infer("digits")).await;
+        assert_eq!(status(&answer).0, "0");
+    }
+    assert!(full.requests() > 0);
+    world.take(1, "c").await;
+    let answer = unary(&world, HOST, &path, infer("digits")).await;
+    assert_eq!(status(&answer).0, "8");
+    assert!(!answer.head.contains_key("weir-refused"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,14 +8,18 @@
 )]
 
 mod batching;
+mod burst;
 mod client;
 mod ending;
 mod faults;
 mod grpc;
 mod mirror;
+mod readers;
 mod replica;
+mod reports;
 mod routing;
 mod sharing;
 mod streams;
+mod tls;
 mod world;
 mod zero;

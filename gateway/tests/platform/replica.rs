@@ -29,6 +29,8 @@ pub(crate) type TestBody = BoxBody<Bytes, io::Error>;
 pub(crate) enum Manner {
     /// Answers with the request's body, after this time.
     Echo(Duration),
+    /// The same over HTTP and gRPC alike.
+    Work(Duration),
     /// Never answers.
     Hang,
     /// Sends the beginning of an answer, and breaks off.
@@ -37,8 +39,10 @@ pub(crate) enum Manner {
     Mirror,
     /// Sends what the test sends.
     Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
-    /// Refuses as full.
+    /// Refuses as full, as any server does.
     Refuse,
+    /// Says of itself that it refuses, with this head, or only looks like it.
+    Say(Say),
     /// Answers 500.
     Fail,
     /// Answers what a function makes of the request, once the gate is open.
@@ -47,6 +51,17 @@ pub(crate) enum Manner {
 
 /// A model: from a request to its answer.
 pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody>;
+
+/// Heads of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    /// 503, marked as a refusal.
+    FullHttp,
+    /// Resource exhausted, marked as a refusal.
+    FullGrpc,
+    /// Resource exhausted, for another reason.
+    TooLargeGrpc,
+}
 
 /// What a replica saw.
 #[derive(Debug, Default)]
@@ -158,8 +173,9 @@ impl Seen {
 
 async fn serve(listener: TcpListener, manner: Manner, seen: Arc<Seen>, alive: CancellationToken) {
     while let Some(Ok((stream, _))) = alive.run_until_cancelled(listener.accept()).await {
-        let (manner, seen) = (manner.clone(), Arc::clone(&seen));
+        // Or the end of an answer waits for the acknowledgement of its beginning.
         stream.set_nodelay(true).unwrap();
+        let (manner, seen) = (manner.clone(), Arc::clone(&seen));
         seen.connections.fetch_add(1, Ordering::SeqCst);
         let alive = alive.clone();
         tokio::spawn(async move {
@@ -204,6 +220,10 @@ async fn answer(
             let _open = gate.acquire().await;
             compute(&head, &body)
         }
+        Manner::Work(time) => {
+            tokio::time::sleep(time).await;
+            worked(body, busy)
+        }
         Manner::Hang => std::future::pending().await,
         Manner::Reset => {
             let begin = Ok(Frame::data(Bytes::from_static(b"begin")));
@@ -233,6 +253,7 @@ async fn answer(
             response.headers_mut().insert("retry-after", second);
             response
         }
+        Manner::Say(say) => said(say),
         Manner::Fail => {
             let mut response = Response::new(full("failed"));
             *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
@@ -240,6 +261,44 @@ async fn answer(
         }
         Manner::Mirror => unreachable!("answered above"),
     })
+}
+
+fn said(say: Say) -> Response<TestBody> {
+    let mut response = Response::new(full(""));
+    let headers = response.headers_mut();
+    let text = |text| http::HeaderValue::from_static(text);
+    match say {
+        Say::FullHttp => {}
+        Say::FullGrpc | Say::TooLargeGrpc => {
+            headers.insert("content-type", text("application/grpc"));
+            headers.insert("grpc-status", text("8"));
+        }
+    }
+    match say {
+        Say::FullHttp | Say::FullGrpc => {
+            headers.insert("weir-refused", text("1"));
+        }
+        Say::TooLargeGrpc => {}
+    }
+    if let Say::FullHttp = say {
+        *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+}
+
+/// The body and a gRPC end, which HTTP has no use for. It is busy until both are sent.
+fn worked(body: Bytes, busy: Busy) -> Response<TestBody> {
+    let mut end = http::HeaderMap::new();
+    end.insert("grpc-status", http::HeaderValue::from_static("0"));
+    let frames = [Ok(Frame::data(body)), Ok(Frame::trailers(end))];
+    let frames = tokio_stream::StreamExt::map(tokio_stream::iter(frames), move |frame| {
+        let _busy = &busy;
+        frame
+    });
+    let mut response = Response::new(BodyExt::boxed(StreamBody::new(frames)));
+    let kind = http::HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", kind);
+    response
 }
 
 fn mirror(body: Incoming, busy: Busy) -> Response<TestBody> {

@@ -91,14 +91,17 @@ async fn what_leads_nowhere_is_told_what_there_is() {
 async fn calls_to_the_server_are_answered_for_all() {
     let world = World::new(1).await;
     let replica = TestReplica::start(ECHO).await;
-    world.serve(&[100], |_| {}).await;
     let get = |path: &str| {
         let mut request = post("localhost", path, "");
         *request.method_mut() = http::Method::GET;
         request
     };
-    world.put(1, "a", replica.address).await;
     let address = world.address();
+    // Before it has heard of any service.
+    let early = once(address, get("/v2/health/ready")).await;
+    assert_eq!(early.status, StatusCode::SERVICE_UNAVAILABLE);
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
     assert_eq!(
         once(address, get("/v2/health/live")).await.text(),
         "{\"live\":true}"

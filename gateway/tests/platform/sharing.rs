@@ -4,41 +4,98 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::StatusCode;
 use weir_cluster::Phase;
+use weir_gateway::{Options, Scope};
 
-use crate::client::{Client, once, post};
+use crate::burst::Doors;
+use crate::client::{once, post};
 use crate::replica::{Manner, Seen, TestReplica};
 use crate::world::{HOST, PATIENCE, World, until};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_gateways_never_give_a_replica_two_requests_where_it_takes_one() {
+/// What two gateways do with a burst that each gets half of.
+async fn two_gateways_keep_a_limit_of_one(replicas: u32) {
     let world = World::new(2).await;
     world.serve_limited(&[100], Some(1), |_| {}).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::from_millis(1))).await;
-    world.put(1, "a", replica.address).await;
-    let addresses = [world.gateways[0].address, world.gateways[1].address];
-    let workers: Vec<_> = (0..16)
-        .map(|worker| {
-            tokio::spawn(async move {
-                let mut client = Client::new(addresses[worker % 2]);
-                for number in 0..25 {
-                    let body = format!("{worker}-{number}");
-                    let answer = client.send(post(HOST, "/", body.clone())).await.unwrap();
-                    assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*body));
-                    assert_eq!(answer.header("weir-revision"), "digits-predictor-00001");
-                }
-            })
-        })
-        .collect();
-    for worker in workers {
-        tokio::time::timeout(PATIENCE, worker)
-            .await
-            .unwrap()
-            .unwrap();
+    let replicas = start(&world, replicas).await;
+    let doors = Doors::of(&world);
+    let half = |door: usize| doors.burst(8, 400, move |_| door);
+    let (first, second) = tokio::join!(half(0), half(1));
+    never_more_than_one(&replicas);
+    let requests: usize = replicas.iter().map(TestReplica::requests).sum();
+    assert_eq!((first + second, requests), (800, 800));
+    // When one had its half, the other had most of its own.
+    let lead = doors.lead.load(Ordering::SeqCst);
+    assert!(lead <= 200, "one is {lead} ahead");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_gateways_never_give_a_replica_two_requests_where_it_takes_one() {
+    two_gateways_keep_a_limit_of_one(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_do_they_where_there_are_three_replicas() {
+    two_gateways_keep_a_limit_of_one(3).await;
+}
+
+/// What becomes of a burst while a gateway comes and another goes.
+async fn gateways_come_and_go_within_a_burst(replicas: u32) {
+    let mut world = World::new(2).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    let replicas = start(&world, replicas).await;
+    let doors = Arc::new(Doors::of(&world));
+    let bursting = {
+        let doors = Arc::clone(&doors);
+        tokio::spawn(async move { doors.burst(24, 900, |number| number).await })
+    };
+    doors.until_answered(200).await;
+    world.add(Options::new("gateway-2", Scope::Local)).await;
+    doors.open(world.gateways[2].address);
+    doors.until_answered(500).await;
+    let mut leaving = world.gateways.remove(0);
+    leaving.resign();
+    let door = doors.close(leaving.address);
+    until("what it has to be answered", || {
+        door.busy.load(Ordering::SeqCst) == 0
+    })
+    .await;
+    leaving.stop.cancel();
+    let served = tokio::time::timeout(PATIENCE, leaving.serving.take().unwrap()).await;
+    served.unwrap().unwrap();
+    let answered = tokio::time::timeout(2 * PATIENCE, bursting).await;
+    assert_eq!(answered.unwrap().unwrap(), 900);
+    never_more_than_one(&replicas);
+    let requests: usize = replicas.iter().map(TestReplica::requests).sum();
+    assert_eq!(requests, 900);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_takes_one_gets_one_while_gateways_come_and_go() {
+    gateways_come_and_go_within_a_burst(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_replicas_that_take_one_get_one_while_gateways_come_and_go() {
+    gateways_come_and_go_within_a_burst(3).await;
+}
+
+async fn start(world: &World, replicas: u32) -> Vec<TestReplica> {
+    let mut started = Vec::new();
+    for number in 0..replicas {
+        let replica = TestReplica::start(Manner::Work(Duration::from_millis(1))).await;
+        world
+            .put(1, &format!("replica-{number}"), replica.address)
+            .await;
+        started.push(replica);
     }
-    assert_eq!(replica.requests(), 400);
-    assert_eq!(replica.seen.most.load(Ordering::SeqCst), 1);
+    started
+}
+
+fn never_more_than_one(replicas: &[TestReplica]) {
+    for replica in replicas {
+        assert_eq!(replica.seen.most.load(Ordering::SeqCst), 1);
+        assert!(replica.requests() > 0);
+    }
 }
 
 #[tokio::test]

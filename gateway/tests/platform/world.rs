@@ -31,7 +31,14 @@ pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
     pub(crate) serving: Option<JoinHandle<()>>,
     tasks: Vec<JoinHandle<()>>,
-    _membership: weir_cluster::Membership,
+    membership: Option<weir_cluster::Membership>,
+}
+
+impl Running {
+    /// Is not among the gateways any more; what it has, it may finish.
+    pub(crate) fn resign(&mut self) {
+        self.membership = None;
+    }
 }
 
 impl Drop for Running {
@@ -77,7 +84,7 @@ impl World {
             stop,
             serving: Some(serving),
             tasks,
-            _membership: membership,
+            membership: Some(membership),
         });
     }
 

@@ -129,8 +129,9 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.mode == Mode::Through && self.input.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        let is_wide = self.mode == Mode::Gather && buffer.remaining() >= self.room;
+        if self.input.is_empty() && (is_wide || self.mode == Mode::Through) {
+            return self.pass(context, buffer);
         }
         if let Some(broken) = self.broken {
             return Poll::Ready(Err(broken.into()));
@@ -146,6 +147,18 @@ impl<S: AsyncRead + Unpin> Socket<S> {
             self.input = BytesMut::new();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Straight into the library's buffer.
+    fn pass(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(broken) = self.broken {
+            return Poll::Ready(Err(broken.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 
     fn refill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -104,7 +104,7 @@ async fn who_has_asked_is_answered() {
     tokio::time::timeout(PATIENCE, is_open).await.unwrap();
     server.stop.cancel();
     // Longer than any who asks nothing is waited for.
-    let early = tokio::time::timeout(traffic::GRACE * 3, server.client.readable());
+    let early = tokio::time::timeout(GRACE * 3, server.client.readable());
     assert!(early.await.is_err());
     permission.cancel();
     let mut text = String::new();

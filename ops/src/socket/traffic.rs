@@ -31,7 +31,7 @@ pub struct Counted<B> {
 
 /// Some round trips of a slow network. Whoever neither has asked all of something within it, nor takes
 /// what is left of an answer, does not hold up the end.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_secs(2);
 
 impl Traffic {
     /// A request's head is there.

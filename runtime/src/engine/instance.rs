@@ -62,6 +62,7 @@ impl Seat {
     fn run(self, model: &dyn Model, plan: &WarmUpPlan, ready: &SyncSender<Ready>) {
         let made = model.instance(self.device).and_then(|mut instance| {
             warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
+            instance.settle();
             Ok(instance)
         });
         // The receiver waits for exactly this message.

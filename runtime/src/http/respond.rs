@@ -47,6 +47,10 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     let code = error.code();
     let mut response = json(rest::error_body(&error.to_string()));
     *response.status_mut() = code.http();
+    if error.is_refusal() {
+        let yes = HeaderValue::from_static("1");
+        response.headers_mut().insert(serving_headers::REFUSED, yes);
+    }
     match code {
         // One second: a queue that refuses is some batches deep, never minutes.
         Code::Overloaded => {
@@ -81,5 +85,26 @@ pub(super) fn add_cost(response: &mut Response<Body>, cost: &Cost, capacity: usi
     headers.insert(CAPACITY, HeaderValue::from(capacity));
     if let Ok(value) = HeaderValue::try_from(serving_headers::batch(cost)) {
         headers.insert(BATCH, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_before_work_is_marked_as_one() {
+        let full = error(&ServeError::QueueFull);
+        assert_eq!(full.status(), 503);
+        assert_eq!(full.headers()["weir-refused"], "1");
+        assert_eq!(full.headers()["retry-after"], "1");
+        let exiting = error(&ServeError::Exiting);
+        assert_eq!(exiting.headers()["weir-refused"], "1");
+        for worked in [
+            ServeError::QueueTimeout,
+            ServeError::TooLarge("x".to_owned()),
+        ] {
+            assert!(!error(&worked).headers().contains_key("weir-refused"));
+        }
     }
 }

@@ -10,8 +10,11 @@
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/import_read.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "error.h"
@@ -150,6 +153,19 @@ std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, at::Device dev
   return module;
 }
 
+bool convolves(const torch::jit::Block& block) {
+  static const std::unordered_set<std::string> kinds{
+      "aten::_convolution", "aten::convolution", "aten::conv1d", "aten::conv2d", "aten::conv3d"};
+  for (const auto* node : block.nodes()) {
+    const auto& inner = node->blocks();
+    bool below = std::any_of(inner.begin(), inner.end(), [](const auto* block) { return convolves(*block); });
+    if (below || kinds.count(node->kind().toQualString()) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 IValue strings_from_wire(const uint8_t* data, size_t size) {
   c10::List<std::string> list;
   size_t at = 0;
@@ -250,6 +266,24 @@ WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** modul
   return weir::guarded(error, [&] {
     auto on = device_of(device);
     *module = (on.is_cuda() ? load_to_cuda(path, on) : load(path, on)).release();
+  });
+}
+
+int32_t weir_module_convolves(const WeirModule* module) {
+  auto graph = module->forward.graph()->copy();
+  torch::jit::Inline(*graph);
+  return convolves(*graph->block());
+}
+
+WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error) {
+  return weir::guarded(error, [&] {
+    at::NoGradGuard no_gradients;
+    // A module of its own, not a copy: copies stay in the code of what they were made from, and what they
+    // hold as constants would stay with it.
+    auto loaded = torch::jit::load(path, at::Device(at::kCPU));
+    loaded.eval();
+    auto made = torch::jit::optimize_for_inference(loaded);
+    *module = std::make_unique<WeirModule>(std::move(made), at::Device(at::kCPU)).release();
   });
 }
 

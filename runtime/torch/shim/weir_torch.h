@@ -78,6 +78,11 @@ struct WeirOutput {
 WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error);
 void weir_module_free(WeirModule* module);
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count);
+// Whether `forward` calls a convolution.
+int32_t weir_module_convolves(const WeirModule* module);
+// Loads a TorchScript archive onto the processor for inference alone: its weights become part of its code, and
+// are laid out as the processor's convolutions want them. Its arguments are not described.
+WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error);
 // The shapes of the parameters, in the order they were registered.
 void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count);
 // Bytes of its CUDA device that loading took for good: parameters, buffers and constants. 0 for a module on

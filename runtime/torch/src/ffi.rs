@@ -103,6 +103,12 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> i32;
     pub(crate) fn weir_module_free(module: *mut RawModule);
+    pub(crate) fn weir_module_convolves(module: *const RawModule) -> i32;
+    pub(crate) fn weir_module_load_optimized(
+        path: *const c_char,
+        module: *mut *mut RawModule,
+        error: *mut *mut c_char,
+    ) -> i32;
     pub(crate) fn weir_module_arguments(
         module: *const RawModule,
         arguments: *mut *const RawArgument,

@@ -4,7 +4,7 @@
 //! from what the trials answer.
 
 mod candidates;
-mod trial;
+pub(crate) mod trial;
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};

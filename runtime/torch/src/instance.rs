@@ -12,6 +12,7 @@ use crate::binding::Binding;
 use crate::element;
 use crate::runner::{Call, Outcome, Place, QueuedCall, Runner};
 use crate::settings::Cache;
+use crate::startup;
 use crate::stopwatch::Stopwatch;
 
 /// A signature and how it maps to `forward`.
@@ -52,6 +53,10 @@ impl Instance for TorchInstance {
                 Cache::Empty => Overlap::None,
             },
         }
+    }
+
+    fn settle(&mut self) {
+        startup::forget();
     }
 
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {

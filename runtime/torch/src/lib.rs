@@ -21,6 +21,7 @@ mod flight;
 mod gather;
 mod infer;
 mod instance;
+mod layout;
 mod memory;
 mod model;
 mod module;

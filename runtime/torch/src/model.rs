@@ -16,8 +16,7 @@ use crate::module::Module;
 use crate::process;
 use crate::runner::{Gpu, Place, Runner};
 use crate::settings::Settings;
-use crate::startup;
-use crate::{binding, infer};
+use crate::{binding, infer, layout};
 
 /// Serves TorchScript files with libtorch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,8 +45,11 @@ impl Backend for TorchBackend {
         for &device in source.devices.iter().chain([&first]) {
             weights.on(device)?;
         }
-        let plan = plan(source, &runner(&settings, weights.on(first)?, first)?)?;
-        startup::forget();
+        let runner = runner(&settings, weights.on(first)?, first)?;
+        let plan = plan(source, &runner)?;
+        if let Some(module) = layout::faster(source, &runner, &plan.signature) {
+            weights.replace(first, module);
+        }
         Ok(Arc::new(TorchModel {
             plan: Arc::new(plan),
             weights,
@@ -104,6 +106,17 @@ impl Weights {
         match by_device.entry(device) {
             Entry::Occupied(place) => Ok(place.get().clone()),
             Entry::Vacant(place) => Ok(place.insert(self.load(device)?).clone()),
+        }
+    }
+
+    /// From now on instances there run this module.
+    fn replace(&self, device: Device, module: Arc<Module>) {
+        let mut by_device = self
+            .by_device
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = by_device.get_mut(&device) {
+            loaded.module = module;
         }
     }
 

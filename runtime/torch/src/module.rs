@@ -139,6 +139,28 @@ impl Module {
         })
     }
 
+    /// Whether `forward` calls a convolution.
+    pub(crate) fn convolves(&self) -> bool {
+        // SAFETY: the module is alive.
+        unsafe { ffi::weir_module_convolves(self.raw) != 0 }
+    }
+
+    /// Loads the same file once more, for inference alone: weights become part of the code, and are laid out
+    /// ahead as convolutions want them. It answers the same. For a module on the processor.
+    pub(crate) fn load_optimized(&self, path: &Path) -> Result<Self, Fault> {
+        let path = c_path(path)?;
+        let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `path` is NUL-terminated, and both results are places to write to.
+        let status =
+            unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
+        Fault::check(status, error)?;
+        Ok(Self {
+            raw,
+            device: self.device,
+            arguments: self.arguments.clone(),
+        })
+    }
+
     /// The arguments of `forward`, without `self`.
     pub(crate) fn arguments(&self) -> &[Argument] {
         &self.arguments

@@ -10,8 +10,9 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Phase, Replica, Revision};
 
 use crate::log::{Log, Printer};
+use crate::ports::Pool;
 use crate::recipe::Recipe;
-use crate::replica::{Event, Task};
+use crate::replica::{Event, Task, Ties};
 use crate::steps::{Step, steps};
 
 /// The tasks of all replicas, by the replicas' names. Dropping it kills every replica.
@@ -20,6 +21,7 @@ pub(super) struct Fleet {
     logs: PathBuf,
     printer: Printer,
     events: mpsc::Sender<Event>,
+    pool: Pool,
     tasks: HashMap<Arc<str>, Running>,
     started: HashMap<String, u32>,
 }
@@ -36,6 +38,7 @@ impl Fleet {
             logs,
             printer,
             events,
+            pool: Pool::new(),
             tasks: HashMap::new(),
             started: HashMap::new(),
         }
@@ -92,12 +95,17 @@ impl Fleet {
             failure: None,
         };
         let stop = CancellationToken::new();
+        let ties = Ties {
+            events: self.events.clone(),
+            stop: stop.clone(),
+            pool: self.pool.clone(),
+        };
         let task = Task::new(
             revision.name.clone(),
             replica.clone(),
             recipe.clone(),
             Log::new(&self.logs, replica.name.clone(), self.printer.clone()),
-            (self.events.clone(), stop.clone()),
+            ties,
         );
         let running = Running {
             stop,

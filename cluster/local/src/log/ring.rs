@@ -20,13 +20,75 @@ impl Ring {
         self.0.push_back(line.to_owned());
     }
 
-    /// All of them in one line.
+    /// All of them in one line; where some are errors by their level, these alone.
     pub(super) fn words(&self) -> String {
-        let lines: Vec<_> = self.0.iter().map(|line| line.trim()).collect();
-        lines.join(" | ")
+        let lines = self.0.iter().map(|line| without_time(line.trim()));
+        let (errors, others): (Vec<_>, Vec<_>) = lines.partition(|line| is_error(line));
+        match errors.is_empty() {
+            true => others.join(" | "),
+            false => errors.join(" | "),
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+/// A line without the time that it begins with: whoever reads it reads it now.
+fn without_time(line: &str) -> &str {
+    let Some((first, rest)) = line.split_once(' ') else {
+        return line;
+    };
+    let is_time = first.contains('T')
+        && first.contains(':')
+        && first.starts_with(|c: char| c.is_ascii_digit())
+        && first
+            .chars()
+            .all(|c| c.is_ascii_digit() || "TZ-+:.".contains(c));
+    match is_time {
+        true => rest.trim_start(),
+        false => line,
+    }
+}
+
+/// As most logs mark them.
+fn is_error(line: &str) -> bool {
+    let mut words = line.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| matches!(word, "ERROR" | "FATAL" | "CRITICAL"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(lines: &[&str]) -> String {
+        let mut ring = Ring::default();
+        lines.iter().for_each(|line| ring.push(line));
+        ring.words()
+    }
+
+    #[test]
+    fn errors_are_told_without_what_was_said_around_them() {
+        let lines = [
+            "2026-11-21T18:47:26.007656Z ERROR app: no model",
+            "2026-11-21T18:47:26.007820Z  INFO app: ended",
+        ];
+        assert_eq!(words(&lines), "ERROR app: no model");
+    }
+
+    #[test]
+    fn without_a_level_the_last_lines_are_told() {
+        let lines = [
+            "one",
+            "",
+            "Traceback:",
+            "ValueError: 7",
+            "Time: 10:00 is late",
+        ];
+        assert_eq!(
+            words(&lines),
+            "Traceback: | ValueError: 7 | Time: 10:00 is late"
+        );
     }
 }

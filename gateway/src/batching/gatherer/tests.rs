@@ -70,12 +70,11 @@ impl History {
                 // Twice is as good as once.
                 self.gatherer.forget(ticket);
             }
-            Event::Leaves { .. } => {}
             Event::Lands if self.flying > 0 => {
                 self.gatherer.landed();
                 self.flying -= 1;
             }
-            Event::Lands => {}
+            Event::Leaves { .. } | Event::Lands => {}
             Event::Passes { ms } => self.now += Duration::from_millis(ms),
         }
         self.serve()
@@ -89,8 +88,10 @@ impl History {
             number: self.came,
             since: self.now,
         };
+        let item = one;
+        let entry = Entry { key, rows, item };
         let room = self.waiting.len() < self.bounds.room || self.flying < self.bounds.flights;
-        match self.gatherer.admit(&key, rows, one, self.now, &self.bounds) {
+        match self.gatherer.admit(entry, self.now, &self.bounds) {
             Ok(ticket) => self.waiting.push((ticket, one)),
             Err(refused) => prop_assert_eq!(refused.number, one.number),
         }
@@ -177,7 +178,12 @@ fn the_second_waits_for_the_first_to_land() {
     };
     let (mut gatherer, now) = (Gatherer::default(), Instant::now());
     for one in ["a", "b", "c"] {
-        gatherer.admit(&0, 1, one, now, &bounds).unwrap();
+        let entry = Entry {
+            key: 0,
+            rows: 1,
+            item: one,
+        };
+        gatherer.admit(entry, now, &bounds).unwrap();
         match one {
             "a" => assert_eq!(gatherer.next(&bounds, now), Some(vec!["a"])),
             _ => assert_eq!(gatherer.next(&bounds, now), None),

@@ -24,6 +24,7 @@ pub(super) fn v1(text: Bytes, side: Side) -> Option<Template> {
     let (first, last) = (found.first()?, found.last()?);
     Some(Template {
         holes: vec![(first.start..last.end, Hole::Data(0))],
+        name: key.to_owned(),
         rows: found.len(),
         // Each instance is a value of its own, whatever its shape.
         tensors: vec![Data::Text(Nesting::Rows, found)],
@@ -84,6 +85,8 @@ struct Draft {
     blobs: Bytes,
     holes: Vec<(Range<usize>, Hole)>,
     tensors: Vec<Data>,
+    /// Of the first tensor.
+    name: Option<String>,
     rows: Option<usize>,
 }
 
@@ -104,6 +107,7 @@ impl Draft {
             blobs,
             holes: Vec::new(),
             tensors: Vec::new(),
+            name: None,
             rows: None,
         }
     }
@@ -124,6 +128,7 @@ impl Draft {
         let data = self.data(&parts, &whole, rows).ok_or_else(wrong)?;
         self.holes.push((first.ok_or(NO_V2)?, Hole::Rows));
         self.tensors.push(data);
+        self.name.get_or_insert(parts.name);
         Ok(())
     }
 
@@ -136,23 +141,26 @@ impl Draft {
                 "datatype" => parts.datatype = DataType::parse(&self.string(&value)?),
                 "shape" => parts.shape = Some(value),
                 "data" => {
-                    parts.data = Some(value).filter(|value| self.text[value.clone()] != *b"null")
+                    parts.data = Some(value).filter(|value| self.text[value.clone()] != *b"null");
                 }
                 "parameters" if self.text[value.clone()] == *b"null" => {}
-                "parameters" => parts.size = self.size(&value)?,
+                "parameters" => parts.size = self.size(&value).ok()?,
                 _ => {}
             }
         }
         Some(parts)
     }
 
-    /// Where the size of binary data is, if there is one; `None` for data in shared memory.
-    fn size(&self, parameters: &Range<usize>) -> Option<Option<Range<usize>>> {
+    /// Where the size of binary data is, if there is one.
+    ///
+    /// # Errors
+    /// Data in shared memory, and parameters that are no object.
+    fn size(&self, parameters: &Range<usize>) -> Result<Option<Range<usize>>, String> {
         let text = &self.text[parameters.clone()];
-        refuse(text, SHARED).ok()?;
-        let mut all = members(text)?.into_iter();
+        refuse(text, SHARED)?;
+        let mut all = members(text).ok_or(NO_V2)?.into_iter();
         let size = all.find(|(key, _)| key == "binary_data_size");
-        Some(size.map(|(_, value)| within(parameters, &value)))
+        Ok(size.map(|(_, value)| within(parameters, &value)))
     }
 
     /// The dimensions, and where the first one is.
@@ -209,6 +217,7 @@ impl Draft {
             text: self.text,
             holes: self.holes,
             tensors: self.tensors,
+            name: self.name.unwrap_or_default(),
             rows,
         })
     }

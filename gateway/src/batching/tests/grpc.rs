@@ -27,7 +27,7 @@ fn contents(tensor: &Tensor, form: Form) -> Option<InferTensorContents> {
     match (form, tensor.datatype()) {
         (Form::Raw, _) => return None,
         (Form::Typed, DataType::Bool) => {
-            contents.bool_contents = data.iter().map(|b| *b == 1).collect()
+            contents.bool_contents = data.iter().map(|b| *b == 1).collect();
         }
         (Form::Typed, DataType::Int8) => contents.int_contents = each(data, i8::from_le_bytes),
         (Form::Typed, DataType::Int16) => contents.int_contents = each(data, i16::from_le_bytes),
@@ -37,7 +37,7 @@ fn contents(tensor: &Tensor, form: Form) -> Option<InferTensorContents> {
         (Form::Typed, DataType::Uint16) => contents.uint_contents = each(data, u16::from_le_bytes),
         (Form::Typed, DataType::Uint32) => contents.uint_contents = each(data, u32::from_le_bytes),
         (Form::Typed, DataType::Uint64) => {
-            contents.uint64_contents = each(data, u64::from_le_bytes)
+            contents.uint64_contents = each(data, u64::from_le_bytes);
         }
         (Form::Typed, DataType::Fp32) => contents.fp32_contents = each(data, f32::from_le_bytes),
         (Form::Typed, DataType::Fp64) => contents.fp64_contents = each(data, f64::from_le_bytes),

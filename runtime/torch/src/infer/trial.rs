@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
@@ -45,17 +46,28 @@ impl<'a> Trial<'a> {
 
     /// Runs once; with `stretch`, that dimension of each input is made larger. The error is libtorch's.
     pub(crate) fn run(&self, rows: Rows, stretch: Option<usize>) -> Result<Vec<Outcome>, String> {
-        let columns = self
-            .inputs
-            .iter()
-            .map(|input| column(input, &rows, stretch));
-        let columns: Vec<Column> = columns.collect::<Result<_, _>>()?;
+        let columns = columns(self.inputs, &rows, stretch)?;
+        self.run_on(&columns).map(|(outcomes, _)| outcomes)
+    }
+
+    /// Runs once on columns made before; also tells how long the model took.
+    pub(crate) fn run_on(&self, columns: &[Column]) -> Result<(Vec<Outcome>, Duration), String> {
         let columns: Vec<Option<&Column>> = columns.iter().map(Some).collect();
         let outcomes = self.runner.run(&self.binding, &columns);
         outcomes
-            .map(|(outcomes, _)| outcomes)
+            .map(|(outcomes, timing)| (outcomes, timing.infer))
             .map_err(|error| error.to_string())
     }
+}
+
+/// Made-up rows of each input; with `stretch`, that dimension of each is larger.
+pub(crate) fn columns(
+    inputs: &[TensorConfig],
+    rows: &Rows,
+    stretch: Option<usize>,
+) -> Result<Vec<Column>, String> {
+    let columns = inputs.iter().map(|input| column(input, rows, stretch));
+    columns.collect()
 }
 
 fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<Column, String> {

@@ -27,3 +27,67 @@ fn a_metered_run_tells_the_most_memory_it_had() {
     assert_eq!(peak(Metering::On), 2 * 4 * FLOATS as u64, "not the sum");
     assert_eq!(peak(Metering::Off), 0);
 }
+
+fn path(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/{name}.pt"))
+}
+
+fn model(name: &str) -> Module {
+    Module::load(&path(name), Device::Cpu).unwrap()
+}
+
+fn ramp(sizes: &[i64]) -> Value {
+    let float = 6; // c10::ScalarType::Float
+    let tensor = Tensor::filled(float, sizes, |out| {
+        for (at, element) in out.chunks_exact_mut(4).enumerate() {
+            element.write_copy_of_slice(&(at as f32 / 64.0).to_le_bytes());
+        }
+    });
+    Value::Tensor(tensor.unwrap())
+}
+
+fn answer(module: &Module, sizes: &[i64]) -> Vec<f32> {
+    let values = Values::Positional(vec![ramp(sizes)]);
+    let options = RunOptions {
+        inference_mode: true,
+        optimize: true,
+    };
+    let run = module.run(&values, options, Metering::Off, None).unwrap();
+    let Some(Output::Tensor(tensor)) = run.outputs.into_iter().next() else {
+        panic!("no tensor");
+    };
+    let bytes = tensor.into_bytes();
+    let (floats, _) = bytes.as_chunks::<4>();
+    floats
+        .iter()
+        .map(|float| f32::from_le_bytes(*float))
+        .collect()
+}
+
+#[test]
+fn an_optimised_module_answers_the_same_for_every_shape() {
+    let module = model("conv_traced");
+    let optimised = module.load_optimized(&path("conv_traced")).unwrap();
+    assert_eq!(optimised.arguments(), module.arguments());
+    for sizes in [[1, 1, 8, 8], [3, 1, 8, 8], [1, 1, 8, 8]] {
+        for _ in 0..3 {
+            let pairs = answer(&module, &sizes);
+            let pairs = pairs.iter().zip(answer(&optimised, &sizes));
+            assert!(pairs.clone().count() > 0);
+            for (one, other) in pairs {
+                assert!(
+                    (one - other).abs() <= 1e-5 * (1.0 + one.abs()),
+                    "{one} {other}"
+                );
+            }
+        }
+    }
+    drop(module);
+    assert!(!answer(&optimised, &[2, 1, 8, 8]).is_empty());
+}
+
+#[test]
+fn only_convolutions_convolve() {
+    assert!(model("conv_traced").convolves());
+    assert!(!model("mlp").convolves());
+}

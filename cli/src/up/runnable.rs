@@ -1,0 +1,61 @@
+//! What no process of this machine can run, known before anything starts.
+
+use std::iter::once;
+
+use weir_cluster::{ClusterError, Workload};
+use weir_cluster_local::Options;
+use weir_controller::{Declaration, Platform, Run, Service, Valid, Variant, validate};
+
+/// A sentence for each, with its place. What is not valid is told elsewhere.
+pub(super) fn faults(
+    declaration: &Declaration,
+    platform: &Platform,
+    options: &Options,
+) -> Vec<String> {
+    let services = declaration.services.values();
+    let each = services.flat_map(|service| {
+        let valid = validate(service, &declaration.runtimes, platform);
+        match valid {
+            Ok(valid) if valid.run == Run::Serving => of_service(service, &valid, options),
+            Ok(_) | Err(_) => Vec::new(),
+        }
+    });
+    each.collect()
+}
+
+fn of_service(service: &Service, valid: &Valid, options: &Options) -> Vec<String> {
+    let canaries = valid.canaries.iter().enumerate();
+    let canaries = canaries.map(|(i, canary)| {
+        let field = format!("spec.canary[{i}].predictor");
+        (field, &canary.variant)
+    });
+    let all = once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries);
+    let refused = all.filter_map(|(field, variant)| {
+        let because = refusal(service, valid, variant, options)?;
+        Some(service.located(&field, &because))
+    });
+    refused.collect()
+}
+
+/// Why the variant cannot run.
+fn refusal(
+    service: &Service,
+    valid: &Valid,
+    variant: &Variant,
+    options: &Options,
+) -> Option<String> {
+    let workload = Workload {
+        // Any number: none runs yet.
+        revision: service.name.revision(1).ok()?,
+        template: variant.template.clone(),
+        storage: variant.storage.clone(),
+        replicas: 1,
+        concurrency: valid.concurrency,
+    };
+    match weir_cluster_local::check(&workload, options).err()? {
+        ClusterError::Refused { subject, because } if subject == workload.revision.to_string() => {
+            Some(because)
+        }
+        error => Some(error.to_string()),
+    }
+}

@@ -1,0 +1,267 @@
+//! Clients that tell an answer, a refusal and a cut apart.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::manifest::NAME;
+
+/// The V2 call over HTTP.
+pub(crate) const INFER: &str = "/v2/models/echo/infer";
+
+/// The V2 call over gRPC.
+const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
+
+/// Longer than a request may wait for a service that sleeps, and then some.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// A request that was sent.
+pub(crate) type Sent = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+
+/// An answer, read to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// HTTP's status; of gRPC its own, and 200 for 0.
+    pub(crate) status: u16,
+    /// Initial ones.
+    pub(crate) headers: HeaderMap,
+    /// The body; of gRPC its sentence.
+    pub(crate) text: String,
+    /// `Server-Timing`; of gRPC in the trailers.
+    timing: String,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// Nobody takes connections.
+    Refused,
+    /// The connection ended before the request was sent: it may be sent over another.
+    Unsent,
+    /// The connection ended first.
+    Cut(String),
+}
+
+/// One connection over HTTP/1.1, made anew where it ended between two requests.
+pub(crate) struct Http {
+    address: SocketAddr,
+    sender: Option<http1::SendRequest<Full<Bytes>>>,
+}
+
+/// One connection over HTTP/2.
+pub(crate) struct Grpc {
+    address: SocketAddr,
+    sender: Option<http2::SendRequest<Body>>,
+}
+
+impl Answer {
+    /// The revision that gave it.
+    pub(crate) fn revision(&self) -> String {
+        text_of(&self.headers, "weir-revision")
+    }
+
+    /// What it waited for a replica, in milliseconds.
+    pub(crate) fn queued_ms(&self) -> f64 {
+        let parts = self.timing.split(", ");
+        let mut queue = parts.filter_map(|part| part.strip_prefix("queue;dur="));
+        queue.next().unwrap().parse().unwrap()
+    }
+}
+
+impl Http {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            sender: None,
+        }
+    }
+
+    /// An inference with these headers.
+    pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, Lost> {
+        self.post(INFER, headers, r#"{"inputs": []}"#.into()).await
+    }
+
+    pub(crate) async fn post(
+        &mut self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Answer, Lost> {
+        let request = request(path, headers).body(Full::new(body)).unwrap();
+        let response = self
+            .open()
+            .await?
+            .send_request(request)
+            .await
+            .map_err(cut)?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(cut)?.to_bytes();
+        Ok(Answer {
+            timing: text_of(&head.headers, "server-timing"),
+            status: head.status.as_u16(),
+            headers: head.headers,
+            text: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+
+    /// An answer whose body still comes.
+    pub(crate) async fn stream(&mut self, path: &str) -> Response<Incoming> {
+        let request = request(path, &[]).body(Full::default()).unwrap();
+        let sender = self.open().await.unwrap();
+        sender.send_request(request).await.unwrap()
+    }
+
+    async fn open(&mut self) -> Result<&mut http1::SendRequest<Full<Bytes>>, Lost> {
+        let is_open = match &mut self.sender {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !is_open {
+            let stream = connect(self.address).await?;
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(cut)?;
+            tokio::spawn(connection);
+            self.sender = Some(sender);
+        }
+        Ok(self.sender.as_mut().unwrap())
+    }
+}
+
+impl Grpc {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            sender: None,
+        }
+    }
+
+    /// `ModelInfer`, led by the model's name in its message.
+    pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, Lost> {
+        let sent = self.begin(headers).await?;
+        Self::finish(patiently(sent).await).await
+    }
+
+    /// The same in two steps: once this is done, the request has its place in the connection.
+    pub(crate) async fn begin(&mut self, headers: &[(&str, &str)]) -> Result<Sent, Lost> {
+        let body = Full::new(message()).map_err(crate::replica::infallible);
+        self.call(MODEL_INFER, headers, body.boxed_unsync()).await
+    }
+
+    /// Reads what [`Self::begin`] asked for.
+    pub(crate) async fn finish(
+        response: hyper::Result<Response<Incoming>>,
+    ) -> Result<Answer, Lost> {
+        let (head, body) = response.map_err(cut)?.into_parts();
+        let body = patiently(body.collect()).await.map_err(cut)?;
+        let ends = body.trailers().unwrap_or(&head.headers);
+        let status: u16 = text_of(ends, "grpc-status").parse().unwrap();
+        let text = percent_decoded(&text_of(ends, "grpc-message"));
+        Ok(Answer {
+            timing: text_of(ends, "server-timing"),
+            status: if status == 0 { 200 } else { status },
+            headers: head.headers,
+            text,
+        })
+    }
+
+    /// A call; its answer still comes.
+    pub(crate) async fn call(
+        &mut self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Result<Sent, Lost> {
+        let headers = [
+            headers,
+            &[("te", "trailers"), ("content-type", "application/grpc")],
+        ];
+        let mut request = request(path, &headers.concat()).body(body).unwrap();
+        *request.uri_mut() = format!("http://localhost{path}").parse().unwrap();
+        request.headers_mut().remove("host");
+        let answer = self.open().await?.send_request(request);
+        Ok(Box::pin(answer))
+    }
+
+    async fn open(&mut self) -> Result<&mut http2::SendRequest<Body>, Lost> {
+        let is_open = match &mut self.sender {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !is_open {
+            let stream = TokioIo::new(connect(self.address).await?);
+            let shaken = http2::handshake(TokioExecutor::new(), stream).await;
+            let (sender, connection) = shaken.map_err(cut)?;
+            tokio::spawn(connection);
+            self.sender = Some(sender);
+        }
+        Ok(self.sender.as_mut().unwrap())
+    }
+}
+
+/// A gRPC message: `ModelInferRequest` with the model's name, its first field.
+pub(crate) fn message() -> Bytes {
+    let mut bytes = vec![0, 0, 0, 0, NAME.len() as u8 + 2, 0x0a, NAME.len() as u8];
+    bytes.extend(NAME.bytes());
+    bytes.into()
+}
+
+/// A test that waits for ever tells nothing.
+async fn patiently<F: Future>(work: F) -> F::Output {
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.expect("an answer in time")
+}
+
+fn text_of(headers: &HeaderMap, name: &str) -> String {
+    let value = headers.get(name);
+    value.map_or(String::new(), |value| value.to_str().unwrap().to_owned())
+}
+
+fn request(path: &str, headers: &[(&str, &str)]) -> http::request::Builder {
+    let mut request = Request::builder().method(Method::POST).uri(path);
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "localhost");
+    }
+    headers.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    })
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, Lost> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => Lost::Refused,
+        _ => Lost::Cut(error.to_string()),
+    })?;
+    stream.set_nodelay(true).unwrap();
+    Ok(stream)
+}
+
+fn cut(error: hyper::Error) -> Lost {
+    match error.is_canceled() {
+        true => Lost::Unsent,
+        false => Lost::Cut(format!("{error:?}")),
+    }
+}
+
+/// As gRPC encodes its sentences.
+fn percent_decoded(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (code, rest) = piece.split_at(2);
+        out.push(char::from(u8::from_str_radix(code, 16).unwrap()));
+        out.push_str(rest);
+    }
+    out
+}

@@ -1,0 +1,98 @@
+//! What a replica answers.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::infallible;
+use super::traits::Traits;
+
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+pub(super) fn empty() -> Response<Body> {
+    let nothing = Empty::new().map_err(infallible);
+    Response::new(nothing.boxed_unsync())
+}
+
+/// A V2 answer with the label.
+pub(super) fn label(label: &str) -> Response<Body> {
+    let text = format!(
+        r#"{{"outputs": [{{"name": "label", "datatype": "BYTES", "shape": [1], "data": ["{label}"]}}]}}"#
+    );
+    let whole = Full::from(text).map_err(infallible);
+    typed("application/json", whole.boxed_unsync())
+}
+
+/// The message that came, as a unary gRPC answer.
+pub(super) fn grpc(message: Bytes) -> Response<Body> {
+    let end = async { Some(Ok(ok())) };
+    let whole = Full::new(message).with_trailers(end).map_err(infallible);
+    typed("application/grpc", whole.boxed_unsync())
+}
+
+/// Every frame back as it comes.
+pub(super) fn mirror(mut body: Incoming) -> Response<Body> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        while let Some(Ok(frame)) = body.frame().await {
+            if sender.send(Ok(frame)).await.is_err() {
+                return;
+            }
+        }
+        // Who asked may have left.
+        let _ = sender.send(Ok(Frame::trailers(ok()))).await;
+    });
+    let frames = StreamBody::new(ReceiverStream::new(receiver));
+    typed("application/grpc", frames.boxed_unsync())
+}
+
+/// Server-sent events: one at once, the other when the field says so.
+pub(super) fn events(traits: Arc<Traits>) -> Response<Body> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let event = |text: &'static str| Ok(Frame::data(Bytes::from_static(text.as_bytes())));
+        // As above.
+        let _ = sender.send(event("data: one\n\n")).await;
+        traits.until_next_event().await;
+        let _ = sender.send(event("data: two\n\n")).await;
+    });
+    let frames = StreamBody::new(ReceiverStream::new(receiver));
+    typed("text/event-stream", frames.boxed_unsync())
+}
+
+/// The same answer, whose body breaks off after its first bytes.
+pub(super) fn cut(answer: Response<Body>) -> Response<Body> {
+    let (mut head, _) = answer.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let begin = Ok(Frame::data(Bytes::from_static(b"{")));
+        // As above.
+        let _ = sender.send(begin).await;
+        let _ = sender.send(Err(io::Error::other("broken off"))).await;
+    });
+    let frames = StreamBody::new(ReceiverStream::new(receiver));
+    Response::from_parts(head, frames.boxed_unsync())
+}
+
+fn typed(kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn ok() -> HeaderMap {
+    HeaderMap::from_iter([(
+        http::HeaderName::from_static("grpc-status"),
+        HeaderValue::from_static("0"),
+    )])
+}

@@ -1,0 +1,128 @@
+//! A platform whose port is encrypted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::manifest::{NAME, Service};
+use crate::weir::{PROGRAM, Weir, until};
+
+/// A new self-signed certificate in these files.
+fn renew(folder: &Path) -> (PathBuf, PathBuf) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let files = (folder.join("cert.pem"), folder.join("key.pem"));
+    fs::write(&files.0, made.cert.pem()).unwrap();
+    fs::write(&files.1, made.signing_key.serialize_pem()).unwrap();
+    files
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn told(output: &Output) -> String {
+    let Output { stdout, stderr, .. } = output;
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(stdout),
+        String::from_utf8_lossy(stderr)
+    )
+}
+
+struct Encrypted {
+    weir: Weir,
+    certificate: PathBuf,
+    request: String,
+}
+
+impl Encrypted {
+    fn up(folder: &Path) -> Self {
+        let file = folder.join("echo.yaml");
+        fs::write(&file, Service::new("one").yaml()).unwrap();
+        let request = folder.join("request.json");
+        fs::write(&request, r#"{"inputs": []}"#).unwrap();
+        let (certificate, key) = renew(folder);
+        let flags = ["--tls-cert", &text(&certificate), "--tls-key", &text(&key)];
+        let weir = Weir::up(&file, folder, &flags);
+        weir.see("ready", |service| service["ready"] == "True");
+        Self {
+            weir,
+            certificate,
+            request: text(&request),
+        }
+    }
+
+    fn infer(&self, more: &[&str]) -> Output {
+        let words = ["infer", NAME, "--json", &self.request];
+        self.weir.client(&[&words, more].concat())
+    }
+}
+
+#[test]
+fn the_clients_on_this_machine_find_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut platform = Encrypted::up(folder.path());
+    let output = platform.weir.output();
+    assert!(output.contains(" on https://127.0.0.1:"), "{output}");
+    let status = told(&platform.weir.client(&["status"]));
+    assert!(status.contains("https://localhost:"), "{status}");
+    let answer = told(&platform.infer(&[]));
+    assert!(answer.contains("one"), "{answer}");
+    let url = format!("https://localhost:{}", platform.weir.serving.port());
+    let certificate = text(&platform.certificate);
+    let answer = told(&platform.infer(&["--url", &url, "--cacert", &certificate]));
+    assert!(answer.contains("one"), "{answer}");
+    let refused = platform.infer(&["--url", &url]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = told(&refused);
+    assert!(said.ends_with("needs --cacert FILE\n"), "{said}");
+    let plain = platform.infer(&["--url", &url.replace("https", "http")]);
+    assert_eq!(plain.status.code(), Some(1), "{}", told(&plain));
+    assert_eq!(platform.weir.end().code(), Some(0));
+}
+
+#[test]
+fn a_new_certificate_is_shown_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut platform = Encrypted::up(folder.path());
+    let url = format!("https://localhost:{}", platform.weir.serving.port());
+    fs::write(folder.path().join("key.pem"), "broken").unwrap();
+    let warned = || platform.weir.output().contains("stays in use");
+    until("the warning", warned, || platform.weir.output());
+    let answer = told(&platform.infer(&[]));
+    assert!(answer.contains("one"), "{answer}");
+    renew(folder.path());
+    let certificate = text(&platform.certificate);
+    let flags = ["--url", &url, "--cacert", &certificate];
+    let answered = || platform.infer(&flags).status.success();
+    until("the new certificate", answered, || platform.weir.output());
+    assert_eq!(platform.weir.end().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_encrypt_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    fs::write(&file, Service::new("one").yaml()).unwrap();
+    let (certificate, key) = renew(folder.path());
+    let (_, others_key) = renew(other.path());
+    let up = |flags: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["up", "--port", "0", "--admin-port", "0", "-f"]);
+        let output = command.arg(&file).args(flags).output().unwrap();
+        (output.status.code(), told(&output))
+    };
+    let (certificate, key) = (text(&certificate), text(&key));
+    let (code, said) = up(&["--tls-cert", &certificate]);
+    assert!(code == Some(2) && said.contains("--tls-key"), "{said}");
+    let (code, said) = up(&["--tls-key", &key, "--tls-cert", "/none.pem"]);
+    let expected = "error: /none.pem (--tls-cert): No such file";
+    assert!(code == Some(2) && said.starts_with(expected), "{said}");
+    let mixed = ["--tls-cert", &certificate, "--tls-key", &text(&others_key)];
+    let (code, said) = up(&mixed);
+    assert!(
+        code == Some(2) && said.contains("is not that of the"),
+        "{said}"
+    );
+}

@@ -1,0 +1,136 @@
+//! Clients that do not read their answers, and such as wait for a silent replica.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use weir_gateway::{Options, Scope};
+
+use crate::client::{connect, connect_h2, post, read};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, PATIENCE, World};
+
+/// How long a client may take nothing here.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// More than the sockets of a connection hold.
+const FLOOD: usize = 64;
+
+const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
+
+/// A replica that sends what the test sends, behind an impatient gateway.
+async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
+    let mut options = Options::new("gateway", Scope::Local);
+    options.body_idle = IDLE;
+    let mut world = World::new(0).await;
+    world.add(options).await;
+    let (events, receiver) = mpsc::channel(1);
+    let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
+    let replica = TestReplica::start(manner).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    (world, replica, events)
+}
+
+/// Sends until nobody takes it any more.
+async fn flood(events: mpsc::Sender<Bytes>) {
+    let piece = Bytes::from(vec![0; 1 << 20]);
+    for _ in 0..FLOOD {
+        if events.send(piece.clone()).await.is_err() {
+            return;
+        }
+    }
+    // The answer has no end of its own.
+    events.closed().await;
+}
+
+fn get() -> Request<Full<Bytes>> {
+    let request = Request::post(format!("http://{HOST}/"));
+    request.body(Full::default()).unwrap()
+}
+
+#[tokio::test]
+async fn an_http1_client_that_does_not_read_gives_its_credit_back() {
+    let (world, replica, events) = world().await;
+    let mut client = TcpStream::connect(world.address()).await.unwrap();
+    let request = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 0\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    replica.seen.until_busy(1).await;
+    tokio::time::timeout(PATIENCE, flood(events)).await.unwrap();
+    replica.seen.until_busy(0).await;
+    world.activity(1, |activity| activity.in_flight == 0).await;
+    // What was under way is there; then the connection is closed.
+    let mut rest = Vec::new();
+    let read = client.read_to_end(&mut rest);
+    let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+    assert!(rest.starts_with(b"HTTP/1.1 200"), "{}", rest.len());
+}
+
+#[tokio::test]
+async fn an_http2_stream_that_is_not_read_gives_its_credit_back() {
+    let (world, replica, events) = world().await;
+    let stream = TcpStream::connect(world.address()).await.unwrap();
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(65_535);
+    let (mut sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut second = sender.clone();
+    let answer = tokio::spawn(async move { sender.send_request(get()).await });
+    replica.seen.until_busy(1).await;
+    let flood = flood(events);
+    tokio::time::timeout(PATIENCE, flood).await.unwrap();
+    replica.seen.until_busy(0).await;
+    world.activity(1, |activity| activity.in_flight == 0).await;
+    // The connection serves its other streams: the gateway itself answers this one.
+    let health = Request::get("http://localhost/v2/health/live");
+    let health = health.body(Full::default()).unwrap();
+    let health = read(second.send_request(health).await.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(health.status, StatusCode::OK);
+    let body = answer.await.unwrap().unwrap().into_body();
+    assert!(body.collect().await.is_err());
+}
+
+/// Two events with much silence between and after them.
+async fn hears_two(body: &mut Incoming, events: &mpsc::Sender<Bytes>) {
+    for _ in 0..2 {
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), EVENT);
+        // Longer than any client may take nothing.
+        let silence = tokio::time::timeout(IDLE * 4, body.frame()).await;
+        assert!(silence.is_err(), "{silence:?}");
+        events.send(EVENT).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_silent_replica_is_not_its_http1_clients_fault() {
+    let (world, replica, events) = world().await;
+    let mut client = connect::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
+    replica.seen.until_busy(1).await;
+    events.send(EVENT).await.unwrap();
+    let mut body = asked.await.unwrap().unwrap().into_body();
+    hears_two(&mut body, &events).await;
+}
+
+#[tokio::test]
+async fn a_silent_replica_is_not_its_http2_clients_fault() {
+    let (world, replica, events) = world().await;
+    let mut client = connect_h2::<Full<Bytes>>(world.address()).await;
+    let asked = tokio::spawn(client.send_request(get()));
+    replica.seen.until_busy(1).await;
+    events.send(EVENT).await.unwrap();
+    let mut body = asked.await.unwrap().unwrap().into_body();
+    hears_two(&mut body, &events).await;
+}

@@ -1,0 +1,100 @@
+//! Reports, as others hear them over the admin port.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use weir_cluster::{Activity, Phase, Reports};
+use weir_cluster_remote::RemoteReports;
+use weir_ops::admin::{Admin, Condition};
+use weir_ops::registry;
+
+use crate::client::{once, post};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, PATIENCE, World, revision};
+
+/// The first gateway's admin port, and reports that come from there.
+async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let registry = Arc::new(registry::with_process_metrics());
+    let reports = world.gateways[0].gateway.reports();
+    let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service(
+        weir_cluster_remote::PATH,
+        weir_cluster_remote::service(reports),
+    );
+    let serving = AbortOnDropHandle::new(tokio::spawn(admin.serve(CancellationToken::new())));
+    let member = weir_cluster::Gateway {
+        name: "gateway-0".into(),
+        serving: world.address().into(),
+        admin: Some(address.into()),
+    };
+    let members = tokio::sync::watch::Sender::new(Arc::from([member])).subscribe();
+    (RemoteReports::follow(members), serving)
+}
+
+/// Waits for what is heard of a revision.
+async fn hear(reports: &RemoteReports, number: u32, is_so: impl Fn(&Activity) -> bool) {
+    let mut latest = reports.watch();
+    let name = revision(number);
+    let heard = latest.wait_for(|latest| {
+        let report = latest.get("gateway-0");
+        report.is_some_and(|report| report.revisions.get(&name).is_some_and(|a| is_so(a)))
+    });
+    let heard = tokio::time::timeout(PATIENCE, heard).await.is_ok();
+    assert!(heard, "{:?}", reports.watch().borrow());
+}
+
+#[tokio::test]
+async fn what_a_gateway_counts_is_heard_each_second() {
+    let world = World::new(1).await;
+    world.serve_limited(&[100], Some(3), |_| {}).await;
+    let (reports, _serving) = listen(&world).await;
+    hear(&reports, 1, |activity| activity.credits == 0).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::from_millis(5))).await;
+    world.put(1, "a", replica.address).await;
+    for _ in 0..4 {
+        once(world.address(), post(HOST, "/", "x")).await;
+    }
+    hear(&reports, 1, |activity| {
+        let delays = activity.queue_delay.count();
+        let times = activity.service_time.quantile(0.5);
+        activity.succeeded == 4 && delays == 4 && times >= Some(Duration::from_millis(4))
+    })
+    .await;
+    hear(&reports, 1, |activity| activity.credits == 3).await;
+    let latest = reports.watch();
+    let mut ages = Vec::new();
+    let mut changes = latest;
+    for _ in 0..3 {
+        let changed = tokio::time::timeout(PATIENCE, changes.changed()).await;
+        changed.unwrap().unwrap();
+        ages.push(changes.borrow_and_update()["gateway-0"].age_us);
+    }
+    assert!(ages.is_sorted() && ages[2] > ages[0], "{ages:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_at_zero_is_heard_at_once() {
+    let world = World::new(1).await;
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    let (reports, _serving) = listen(&world).await;
+    hear(&reports, 1, |_| true).await;
+    let mut took = Vec::new();
+    for round in 1..=7 {
+        let asked = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
+        let began = Instant::now();
+        hear(&reports, 1, |activity| activity.woken == round).await;
+        took.push(began.elapsed());
+        let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+        world.put_in(1, "a", replica.address, Phase::Ready);
+        let answer = tokio::time::timeout(PATIENCE, asked).await.unwrap();
+        assert_eq!(answer.unwrap().text(), "x");
+        world.take(1, "a").await;
+    }
+    // Reports that come each second would rarely come so soon; a busy machine delays one or the other.
+    took.sort_unstable();
+    assert!(took[3] < Duration::from_millis(200), "{took:?}");
+}

@@ -1,0 +1,192 @@
+//! Convolutions whose weights are laid out ahead, where a model gains by that.
+//!
+//! On the processor libtorch lays the weights of a convolution out anew for each batch, and computes what
+//! could be part of them (normalisation) apart. A module that is optimised for inference does neither. Most
+//! models with long convolutions gain a third by it and some lose, so both are run, and the faster stays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_protocol::DataType;
+use weir_runtime::backend::{Column, ModelSource, Signature};
+
+use crate::element;
+use crate::infer::trial::{Rows, Trial, columns};
+use crate::module::Module;
+use crate::runner::{Outcome, Place, Runner};
+
+/// A model that answers a row sooner is left as it is: to optimise and compare takes some tenths of a
+/// second, which would double the time until it is ready.
+const WORTH_WHILE: Duration = Duration::from_millis(2);
+
+/// Runs that do not count: in the first libtorch watches, and in the second it compiles what it saw.
+const FIRST_RUNS: usize = 2;
+
+/// Runs of each, by turns, of which the fastest counts: others may have interrupted the rest.
+const ROUNDS: usize = 3;
+
+/// What a model must gain: more than two measurements of the same differ by.
+const GAIN: f64 = 0.1;
+
+/// How far answers may differ, relative to the largest element of an output: single precision keeps seven
+/// digits, and sums in another order lose some of them.
+const SAME: f64 = 1e-4;
+
+/// The module to run instead of this one; `None` where it is as good as any.
+pub(crate) fn faster(
+    source: &ModelSource,
+    runner: &Runner,
+    signature: &Signature,
+) -> Option<Arc<Module>> {
+    let here = matches!(runner.place, Place::Processor);
+    if !here || !runner.options.optimize || !runner.module.convolves() {
+        return None;
+    }
+    let rows = match signature.max_batch_size {
+        0 => Rows::None,
+        _ => Rows::Range(0..1),
+    };
+    let columns = columns(&signature.inputs, &rows, None).ok()?;
+    let tried = compare(source, runner, signature, &columns);
+    tried.unwrap_or_else(|reason| {
+        tracing::debug!(model = source.name, reason, "runs as it was saved");
+        None
+    })
+}
+
+/// The error says why the two cannot be compared.
+fn compare(
+    source: &ModelSource,
+    runner: &Runner,
+    signature: &Signature,
+    columns: &[Column],
+) -> Result<Option<Arc<Module>>, String> {
+    let (answers, mut time) = settled(&trial(source, runner, signature)?, columns)?;
+    if time < WORTH_WHILE {
+        return Ok(None);
+    }
+    let module = runner.module.load_optimized(&source.path);
+    let other = Runner {
+        module: Arc::new(module.map_err(|fault| fault.to_string())?),
+        ..runner.clone()
+    };
+    let (as_saved, optimised) = (
+        trial(source, runner, signature)?,
+        trial(source, &other, signature)?,
+    );
+    let (other_answers, mut other_time) = settled(&optimised, columns)?;
+    for _ in 1..ROUNDS {
+        time = time.min(as_saved.run_on(columns)?.1);
+        other_time = other_time.min(optimised.run_on(columns)?.1);
+    }
+    drop(optimised);
+    tracing::debug!(
+        model = source.name,
+        ?time,
+        ?other_time,
+        "optimised for inference"
+    );
+    let better = gains(time, other_time) && alike(&answers, &other_answers);
+    Ok(better.then_some(other.module))
+}
+
+fn trial<'a>(
+    source: &ModelSource,
+    runner: &'a Runner,
+    signature: &'a Signature,
+) -> Result<Trial<'a>, String> {
+    Trial::new(source, runner, &signature.inputs).map_err(|error| error.to_string())
+}
+
+/// The answers, and the time of a run after those that do not count.
+fn settled(trial: &Trial<'_>, columns: &[Column]) -> Result<(Vec<Outcome>, Duration), String> {
+    for _ in 0..FIRST_RUNS {
+        trial.run_on(columns)?;
+    }
+    trial.run_on(columns)
+}
+
+fn gains(before: Duration, after: Duration) -> bool {
+    after.as_secs_f64() <= before.as_secs_f64() * (1.0 - GAIN)
+}
+
+fn alike(answers: &[Outcome], others: &[Outcome]) -> bool {
+    let mut pairs = answers.iter().zip(others);
+    answers.len() == others.len() && pairs.all(|(one, other)| is_same(one, other))
+}
+
+fn is_same(one: &Outcome, other: &Outcome) -> bool {
+    if one.datatype != other.datatype || one.sizes != other.sizes {
+        return false;
+    }
+    let Some(datatype) = one.datatype.filter(|datatype| is_float(*datatype)) else {
+        return one.data == other.data;
+    };
+    let (one, other) = (
+        element::decode(datatype, &one.data),
+        element::decode(datatype, &other.data),
+    );
+    let finite = one.iter().filter(|element| element.is_finite());
+    let largest = finite.fold(0.0, |largest: f64, element| largest.max(element.abs()));
+    let near = |(left, right): (&f64, &f64)| {
+        left == right || (left.is_nan() && right.is_nan()) || (left - right).abs() <= SAME * largest
+    };
+    one.len() == other.len() && one.iter().zip(&other).all(near)
+}
+
+fn is_float(datatype: DataType) -> bool {
+    matches!(
+        datatype,
+        DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn outcome(values: &[f32]) -> Outcome {
+        Outcome {
+            datatype: Some(DataType::Fp32),
+            sizes: vec![values.len() as i64],
+            data: Bytes::from_iter(values.iter().flat_map(|value| value.to_le_bytes())),
+        }
+    }
+
+    #[test]
+    fn a_tenth_has_to_be_gained() {
+        let ms = Duration::from_millis;
+        assert!(gains(ms(50), ms(40)));
+        assert!(!gains(ms(50), ms(46)));
+        assert!(!gains(ms(50), ms(60)));
+    }
+
+    #[test]
+    fn answers_may_differ_in_their_last_digits_only() {
+        let one = [outcome(&[100.0, 0.0, f32::NAN, f32::INFINITY])];
+        let near = [outcome(&[100.001, 0.001, f32::NAN, f32::INFINITY])];
+        assert!(alike(&one, &one) && alike(&one, &near));
+        for far in [
+            vec![],
+            vec![outcome(&[100.1, 0.0, f32::NAN, f32::INFINITY])],
+            vec![outcome(&[100.0, 0.0, 0.0, f32::INFINITY])],
+            vec![outcome(&[100.0, 0.0, f32::NAN, 1.0])],
+            vec![outcome(&[100.0, 0.0, f32::NAN])],
+        ] {
+            assert!(!alike(&one, &far), "{far:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_no_floats_do_not_differ() {
+        let whole = |value: i32| Outcome {
+            datatype: Some(DataType::Int32),
+            sizes: vec![1],
+            data: Bytes::copy_from_slice(&value.to_le_bytes()),
+        };
+        assert!(is_same(&whole(1_000_000), &whole(1_000_000)));
+        assert!(!is_same(&whole(1_000_000), &whole(1_000_001)));
+    }
+}
