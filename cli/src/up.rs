@@ -110,7 +110,7 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     Options {
         runtime,
         state_dir: state_dir.to_owned(),
-        environment,
+        environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
     }
 }

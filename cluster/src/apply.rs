@@ -1,5 +1,7 @@
 //! Saying what should run.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::{ClusterError, RevisionName, Route, ServiceName, Tagged, Workload};
@@ -23,12 +25,12 @@ pub trait Apply: Send + Sync {
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 }
 
-/// A service as it should be.
+/// A service as it should be. Clones share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     service: ServiceName,
-    workloads: Vec<Workload>,
-    route: Option<Route>,
+    workloads: Arc<[Workload]>,
+    route: Option<Arc<Route>>,
 }
 
 /// What became of it.
@@ -59,8 +61,8 @@ impl Desired {
         }
         Ok(Self {
             service,
-            workloads,
-            route,
+            workloads: workloads.into(),
+            route: route.map(Arc::new),
         })
     }
 
@@ -78,7 +80,7 @@ impl Desired {
 
     /// How it is reached.
     #[must_use]
-    pub fn route(&self) -> Option<&Route> {
+    pub fn route(&self) -> Option<&Arc<Route>> {
         self.route.as_ref()
     }
 }

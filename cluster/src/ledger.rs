@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{
-    Applied, ClusterError, Desired, Revision, RevisionName, Route, Routes, ServiceName, Workload,
+    Applied, ClusterError, Desired, Revision, RevisionName, Revisions, Route, Routes, ServiceName,
+    Workload,
 };
 
 /// The desired services and the number of replicas of each revision.
@@ -42,11 +43,11 @@ impl Ledger {
         for workload in desired.workloads() {
             self.check_unchanged(workload)?;
         }
-        let service = desired.service().clone();
-        let before = self.services.insert(service.clone(), desired);
-        self.count_replicas(&service);
-        let route = |desired: &Desired| desired.route().cloned();
-        if before.as_ref().and_then(route) != self.services.get(&service).and_then(route) {
+        let before = self.services.get(desired.service());
+        let is_rerouted = before.and_then(Desired::route) != desired.route();
+        self.count_replicas(&desired);
+        self.services.insert(desired.service().clone(), desired);
+        if is_rerouted {
             self.rebuild_routes();
         }
         Ok(self.applied())
@@ -54,11 +55,13 @@ impl Ledger {
 
     /// Removes a service.
     pub fn forget(&mut self, service: &ServiceName) -> Applied {
-        let gone = self.services.remove(service);
-        self.wanted
-            .retain(|revision, _| revision.service() != service);
-        if gone.is_some_and(|desired| desired.route().is_some()) {
-            self.rebuild_routes();
+        if let Some(gone) = self.services.remove(service) {
+            for workload in gone.workloads() {
+                self.wanted.remove(&workload.revision);
+            }
+            if gone.route().is_some() {
+                self.rebuild_routes();
+            }
         }
         self.applied()
     }
@@ -105,19 +108,36 @@ impl Ledger {
     }
 
     /// Brings what runs in line with what is asked: new revisions appear without replicas, counts are
-    /// set, and a revision that nobody asks for goes as soon as it has no replica left.
-    pub fn refresh(&self, revisions: &mut BTreeMap<RevisionName, Revision>) {
-        revisions.retain(|name, revision| {
-            self.workload(name).is_some() || !revision.replicas.is_empty()
-        });
-        for revision in revisions.values_mut() {
-            revision.wanted = 0;
+    /// set, and a revision that nobody asks for goes as soon as it has no replica left. What is in line
+    /// stays the same value.
+    pub fn refresh(&self, revisions: &mut Revisions) {
+        let running = revisions.keys().map(RevisionName::service);
+        let services: BTreeSet<_> = running.chain(self.services.keys()).cloned().collect();
+        for service in &services {
+            self.refresh_service(service, revisions);
         }
-        for (workload, wanted) in self.workloads() {
+    }
+
+    /// As [`Self::refresh`], for the revisions of one service.
+    pub fn refresh_service(&self, service: &ServiceName, revisions: &mut Revisions) {
+        let of_service = revisions.range_mut(RevisionName::all_of(service));
+        let mut gone = Vec::new();
+        for (name, revision) in of_service {
+            match self.workload(name) {
+                Some(workload) => bring_in_line(revision, workload, self.wanted(name)),
+                None if revision.replicas.is_empty() => gone.push(name.clone()),
+                None => end(revision),
+            }
+        }
+        for name in gone {
+            revisions.remove(&name);
+        }
+        let desired = self.services.get(service);
+        for workload in desired.into_iter().flat_map(Desired::workloads) {
             let revision = revisions.entry(workload.revision.clone());
-            let revision = revision.or_insert_with(|| Revision::new(workload, wanted));
-            revision.wanted = wanted;
-            revision.concurrency = workload.concurrency;
+            revision.or_insert_with(|| {
+                Arc::new(Revision::new(workload, self.wanted(&workload.revision)))
+            });
         }
     }
 
@@ -132,14 +152,14 @@ impl Ledger {
     }
 
     /// Revisions keep the count they have, new ones get theirs, those that are gone lose it.
-    fn count_replicas(&mut self, service: &ServiceName) {
-        let Some(desired) = self.services.get(service) else {
-            return;
-        };
+    fn count_replicas(&mut self, desired: &Desired) {
         let workloads = desired.workloads();
-        self.wanted.retain(|revision, _| {
-            revision.service() != service || workloads.iter().any(|w| w.revision == *revision)
-        });
+        let before = self.services.get(desired.service());
+        for old in before.into_iter().flat_map(Desired::workloads) {
+            if !workloads.iter().any(|w| w.revision == old.revision) {
+                self.wanted.remove(&old.revision);
+            }
+        }
         for workload in workloads {
             let wanted = self.wanted.entry(workload.revision.clone());
             wanted.or_insert(workload.replicas);
@@ -148,7 +168,7 @@ impl Ledger {
 
     fn rebuild_routes(&mut self) {
         let routes = self.services.values().filter_map(Desired::route);
-        let routes: Vec<Arc<Route>> = routes.cloned().map(Arc::new).collect();
+        let routes: Vec<Arc<Route>> = routes.cloned().collect();
         self.routes = Arc::new(Routes::new(self.routes.generation + 1, routes));
     }
 
@@ -168,5 +188,21 @@ impl Ledger {
             name: revision.to_string(),
             known,
         }
+    }
+}
+
+/// One that is asked for.
+fn bring_in_line(revision: &mut Arc<Revision>, workload: &Workload, wanted: u32) {
+    if (revision.wanted, revision.concurrency) != (wanted, workload.concurrency) {
+        let revision = Arc::make_mut(revision);
+        revision.wanted = wanted;
+        revision.concurrency = workload.concurrency;
+    }
+}
+
+/// One that nobody asks for.
+fn end(revision: &mut Arc<Revision>) {
+    if revision.wanted != 0 {
+        Arc::make_mut(revision).wanted = 0;
     }
 }

@@ -46,6 +46,6 @@ pub use route::{Batching, Conflict, Destination, Mirror, Route, Routes, Split, T
 pub use scale::Scale;
 pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, Gateway, Phase, ReadyCall, Replica, Revision,
-    Snapshot,
+    Revisions, Snapshot,
 };
 pub use workload::{ContainerPorts, Identity, Storage, Workload};

@@ -1,5 +1,6 @@
 //! What runs where, at one moment: all that a gateway has to know.
 
+mod changes;
 mod gateway;
 mod replica;
 mod revision;
@@ -11,7 +12,12 @@ pub use gateway::Gateway;
 pub use replica::{Address, Endpoints, Failure, FailureReason, Phase, Replica};
 pub use revision::{ReadyCall, Revision};
 
-use crate::{RevisionName, Routes};
+use crate::{RevisionName, Routes, ServiceName};
+use changes::Changes;
+
+/// Revisions by name. Clones of one share what did not change, so that who looks at the next sees what
+/// did by the pointers.
+pub type Revisions = BTreeMap<RevisionName, Arc<Revision>>;
 
 /// One consistent state of the cluster. Cloning shares it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +27,7 @@ pub struct Snapshot {
     /// Where requests go. Has a generation of its own, which gateways report back.
     pub routes: Arc<Routes>,
     /// What runs, or should run, or still ends.
-    pub revisions: Arc<BTreeMap<RevisionName, Arc<Revision>>>,
+    pub revisions: Arc<Revisions>,
     /// The gateways that are up, sorted by name: they share each replica's credits.
     pub gateways: Arc<[Gateway]>,
 }
@@ -31,5 +37,17 @@ impl Snapshot {
     #[must_use]
     pub fn revision(&self, name: &RevisionName) -> Option<&Arc<Revision>> {
         self.revisions.get(name)
+    }
+
+    /// The names of the revisions that came, went, or are another value than in this state, in order. One
+    /// that the snapshots do not share counts as another.
+    pub fn changed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a RevisionName> {
+        Changes::new(&self.revisions, &before.revisions)
+    }
+
+    /// The revisions of one service.
+    pub fn revisions_of(&self, service: &ServiceName) -> impl Iterator<Item = &Arc<Revision>> {
+        let range = self.revisions.range(RevisionName::all_of(service));
+        range.map(|(_, revision)| revision)
     }
 }

@@ -41,7 +41,7 @@ pub trait Declared: Send + Sync {
     async fn report(
         &self,
         service: &ServiceName,
-        status: InferenceServiceStatus,
+        status: Arc<InferenceServiceStatus>,
     ) -> Result<(), ControllerError>;
 
     /// Tells people that something happened.
@@ -76,7 +76,7 @@ pub struct Service {
     /// Which.
     pub name: ServiceName,
     /// The object, as written: no default is filled in.
-    pub object: InferenceService,
+    pub object: Arc<InferenceService>,
     /// Where its fields are written, if they are in a file.
     pub places: Option<Places>,
     /// The directory in which claims lie by their names, without Kubernetes.

@@ -124,10 +124,10 @@ impl Declared for Files {
     async fn report(
         &self,
         service: &ServiceName,
-        status: InferenceServiceStatus,
+        status: Arc<InferenceServiceStatus>,
     ) -> Result<(), ControllerError> {
         self.statuses.send_modify(|statuses| {
-            Arc::make_mut(statuses).insert(service.clone(), Arc::new(status));
+            Arc::make_mut(statuses).insert(service.clone(), status);
         });
         Ok(())
     }

@@ -10,14 +10,13 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-use std::collections::BTreeMap;
-
 use weir_cluster::{ClusterError, Desired, RevisionName, Tag, Workload};
 
+pub(crate) use bounds::is_held;
 pub(crate) use route::tagged_host;
 
 use crate::validate::{Run, Valid};
-use crate::{History, Scaling};
+use crate::{Bounds, History};
 
 /// A service as it should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +24,7 @@ pub struct Plan {
     /// For the cluster.
     pub desired: Desired,
     /// For the autoscaler: the bounds of every revision of it.
-    pub scaling: BTreeMap<RevisionName, Scaling>,
+    pub scaling: Bounds,
     /// For the status: every revision with a share or a tag.
     pub shares: Vec<Share>,
 }
@@ -49,7 +48,7 @@ pub struct Share {
 pub fn plan(valid: &Valid, history: &History, now: u64) -> Result<Plan, ClusterError> {
     let scaling = match valid.run {
         Run::Serving => bounds::bounds(valid, history, now),
-        Run::Stopped => BTreeMap::new(),
+        Run::Stopped => Bounds::new(),
     };
     let shares = match valid.run {
         Run::Serving => shares::shares(valid, history),
@@ -65,11 +64,7 @@ pub fn plan(valid: &Valid, history: &History, now: u64) -> Result<Plan, ClusterE
 }
 
 /// One for every revision that has bounds.
-fn workloads(
-    valid: &Valid,
-    history: &History,
-    scaling: &BTreeMap<RevisionName, Scaling>,
-) -> Vec<Workload> {
+fn workloads(valid: &Valid, history: &History, scaling: &Bounds) -> Vec<Workload> {
     let each = scaling.iter().filter_map(|(name, scaling)| {
         let record = history.record(name)?;
         Some(Workload {

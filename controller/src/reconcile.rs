@@ -3,6 +3,7 @@
 mod apply;
 mod check;
 mod evidence;
+mod looks;
 mod memory;
 mod progress;
 mod remember;
@@ -17,17 +18,20 @@ use std::time::{Duration, SystemTime};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{Apply, Directory, LatestReports, Reports, RevisionName, ServiceName, Snapshot};
+use weir_cluster::{
+    Apply, Conflict, Directory, LatestReports, Reports, RevisionName, Routes, ServiceName, Snapshot,
+};
 
 use crate::rollout::step;
 use crate::validate::{Platform, Valid};
 use crate::{ControllerError, Declaration, Declared, Move, Plan, Scaling, Service, plan, revise};
+use looks::Looks;
 use memory::Memory;
 use progress::{Progress, Services};
 use wait::Watches;
 
 /// The bounds of every revision there is, for the autoscaler.
-pub type Bounds = BTreeMap<RevisionName, Scaling>;
+pub type Bounds = BTreeMap<RevisionName, Arc<Scaling>>;
 
 /// The longest a cluster or what declares may take for one answer: an API server that needs longer is
 /// ill, and the next pass asks again.
@@ -39,9 +43,19 @@ pub struct Controller {
     cluster: Arc<dyn Apply>,
     watches: Watches,
     platform: Platform,
-    services: BTreeMap<ServiceName, Memory>,
+    services: BTreeMap<ServiceName, Box<Memory>>,
+    claims: Claims,
     bounds: watch::Sender<Arc<Bounds>>,
     progress: Progress,
+}
+
+/// What came of a pass over some services.
+#[derive(Default)]
+struct Passed {
+    /// Services that failed.
+    errors: u64,
+    /// Whether anything was done.
+    is_new: bool,
 }
 
 /// All that is known when a pass begins.
@@ -49,7 +63,27 @@ struct World {
     declaration: Arc<Declaration>,
     snapshot: Arc<Snapshot>,
     reports: Arc<LatestReports>,
+    conflicts: Arc<Conflicts>,
     now: u64,
+}
+
+/// Hosts that are claimed in vain, by who claims them.
+type Conflicts = BTreeMap<ServiceName, Vec<Conflict>>;
+
+/// The conflicts of the routes that were last looked at: to find them takes a look at every host.
+#[derive(Default)]
+struct Claims {
+    of: Arc<Routes>,
+    conflicts: Arc<Conflicts>,
+}
+
+/// What became of a pass over one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// It did what there was to do.
+    Made,
+    /// All is as it was.
+    Rested,
 }
 
 impl Controller {
@@ -71,6 +105,7 @@ impl Controller {
             watches,
             platform,
             services: BTreeMap::new(),
+            claims: Claims::default(),
             bounds: watch::Sender::default(),
         }
     }
@@ -90,7 +125,7 @@ impl Controller {
     /// on.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let world = self.watches.world(now());
+            let world = self.watches.world(&mut self.claims, now());
             self.pass(&world).await;
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -100,57 +135,79 @@ impl Controller {
     }
 
     async fn pass(&mut self, world: &World) {
-        let errors = self.make_all(world).await + self.forget_others(world).await;
-        self.publish_bounds();
-        let statuses = self.services.values().map(|memory| &memory.status);
+        let made = self.make_all(world).await;
+        let forgotten = self.forget_others(world).await;
+        if made.is_new || forgotten.is_new {
+            self.publish_bounds();
+        }
+        let statuses = self.services.values().map(|memory| &*memory.status);
+        let errors = made.errors + forgotten.errors;
         self.progress.passed(Services::of(statuses), errors);
     }
 
-    /// What is declared; the number of errors.
-    async fn make_all(&mut self, world: &World) -> u64 {
-        let mut errors = 0;
+    /// What is declared.
+    async fn make_all(&mut self, world: &World) -> Passed {
+        let mut passed = Passed::default();
         for service in world.declaration.services.values() {
-            if let Err(error) = self.service(world, service).await {
-                errors += 1;
-                tracing::warn!(service = %service.name, "{error}; it is tried again");
+            match self.service(world, service).await {
+                Ok(Pass::Rested) => {}
+                Ok(Pass::Made) => passed.is_new = true,
+                Err(error) => {
+                    passed.is_new = true;
+                    passed.errors += 1;
+                    tracing::warn!(service = %service.name, "{error}; it is tried again");
+                }
             }
         }
-        errors
+        passed
     }
 
-    /// What is declared no more; the number of errors.
-    async fn forget_others(&mut self, world: &World) -> u64 {
-        let mut errors = 0;
+    /// What is declared no more.
+    async fn forget_others(&mut self, world: &World) -> Passed {
         let gone: Vec<_> = self
             .services
             .keys()
             .filter(|name| !world.declaration.services.contains_key(name))
             .cloned()
             .collect();
+        let mut passed = Passed {
+            is_new: !gone.is_empty(),
+            ..Passed::default()
+        };
         for service in gone {
             if let Err(error) = self.forget(&service).await {
-                errors += 1;
+                passed.errors += 1;
                 tracing::warn!(%service, "{error}; it is tried again");
             }
         }
-        errors
+        passed
     }
 
-    /// One service, through all steps.
+    /// One service, through all steps, unless nothing is new for it.
     async fn service(
         &mut self,
         world: &World,
         service: &Arc<Service>,
-    ) -> Result<(), ControllerError> {
+    ) -> Result<Pass, ControllerError> {
+        if let Some(memory) = self.services.get(&service.name)
+            && let Some(rests) = &memory.rests
+            && rests.is(&Looks::at(world, service, memory))
+        {
+            return Ok(Pass::Rested);
+        }
         let mut memory = match self.services.remove(&service.name) {
             Some(memory) => memory,
-            None => remember::recall(&*self.declared, service).await?,
+            None => Box::new(remember::recall(&*self.declared, service).await?),
         };
         check::check(&mut memory, service, world, &self.platform);
+        let before = memory.history.clone();
         let done = self.make(world, &mut memory).await;
         let told = tell::status(&*self.declared, world, service, &mut memory).await;
+        let done = done.and(told);
+        let is_still = done.is_ok() && memory.history == before && !memory.is_timed(world.now);
+        memory.rests = is_still.then(|| Looks::at(world, service, &memory));
         self.services.insert(service.name.clone(), memory);
-        done.and(told)
+        done.map(|()| Pass::Made)
     }
 
     /// Makes it so, if it can be.
@@ -185,6 +242,28 @@ impl Controller {
             *bounds = all;
             is_new
         });
+    }
+}
+
+impl Claims {
+    /// The conflicts of these routes.
+    fn conflicts(&mut self, routes: &Arc<Routes>) -> Arc<Conflicts> {
+        if !Arc::ptr_eq(routes, &self.of) {
+            let mut conflicts = Conflicts::new();
+            for conflict in routes.conflicts() {
+                let of_loser = conflicts.entry(conflict.loser.clone()).or_default();
+                of_loser.push(conflict);
+            }
+            self.of = routes.clone();
+            self.conflicts = Arc::new(conflicts);
+        }
+        self.conflicts.clone()
+    }
+}
+
+impl World {
+    fn conflicts_of(&self, service: &ServiceName) -> &[Conflict] {
+        self.conflicts.get(service).map_or(&[], Vec::as_slice)
     }
 }
 

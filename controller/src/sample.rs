@@ -34,7 +34,7 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
     };
     Service {
         name: ServiceName::new("default", "digits").unwrap(),
-        object: *object,
+        object,
         places: Some(manifest.places),
         claims: Some("/here".into()),
     }

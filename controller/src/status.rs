@@ -9,7 +9,7 @@ mod traffic;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use weir_cluster::{Applied, LatestReports, Revision, RevisionName, Snapshot};
+use weir_cluster::{Applied, Conflict, Gateway, LatestReports, Revision, RevisionName, Snapshot};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
@@ -36,6 +36,8 @@ pub struct Seen<'a> {
     pub snapshot: &'a Snapshot,
     /// What the gateways say.
     pub reports: &'a LatestReports,
+    /// The hosts that it claims in vain.
+    pub conflicts: &'a [Conflict],
     /// The status before.
     pub before: &'a InferenceServiceStatus,
     /// Seconds since 1970.
@@ -77,7 +79,8 @@ fn describe(status: &mut InferenceServiceStatus, valid: &Valid, seen: &Seen<'_>)
     }
     if valid.run == Run::Serving {
         let predictor = traffic::predictor(valid, seen);
-        status.components.insert("predictor".to_owned(), predictor);
+        let components = &mut status.components;
+        components.insert("predictor".to_owned(), Box::new(predictor));
         status.canary_statuses = traffic::canaries(valid, seen);
     }
 }
@@ -132,15 +135,19 @@ impl Seen<'_> {
 }
 
 /// Whether every gateway has what was applied. The sentence says who is missing.
-fn route_is_live(seen: &Seen<'_>) -> Result<(), String> {
-    let Ok(Some(applied)) = seen.applied else {
+pub(crate) fn route_is_live(
+    applied: Option<Applied>,
+    gateways: &[Gateway],
+    reports: &LatestReports,
+) -> Result<(), String> {
+    let Some(applied) = applied else {
         return Err("the route is not applied yet".to_owned());
     };
-    if seen.snapshot.gateways.is_empty() {
+    if gateways.is_empty() {
         return Err("no gateway is up".to_owned());
     }
-    let lacks = seen.snapshot.gateways.iter().find(|gateway| {
-        let report = seen.reports.get(&gateway.name);
+    let lacks = gateways.iter().find(|gateway| {
+        let report = reports.get(&gateway.name);
         report.is_none_or(|report| report.routes < applied.routes)
     });
     lacks.map_or(Ok(()), |gateway| {

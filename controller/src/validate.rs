@@ -167,7 +167,7 @@ pub fn validate(
 ) -> Result<Valid, Faults> {
     let mut found = Found::default();
     let notes = notes::notes(&declared.object, &mut found);
-    let object = with_defaults(declared.object.clone());
+    let object = with_defaults(InferenceService::clone(&declared.object));
     let context = Context {
         service: &declared.name,
         object: &object,

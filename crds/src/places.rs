@@ -1,32 +1,40 @@
 //! Where the fields of an object are written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::mistake::Place;
 use crate::yaml::{Content, Node};
 
 /// Where the fields of an object are written, so that what is found wrong with it later can still be
-/// shown in the file.
+/// shown in the file. Clones share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct Places(Arc<Written>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Written {
     file: String,
-    by_path: BTreeMap<String, Place>,
+    /// By path, in order: it is made once, and kept for as long as the object.
+    fields: Box<[(Box<str>, Place)]>,
 }
+
+type ByPath = BTreeMap<String, Place>;
 
 impl Places {
     pub(crate) fn of(file: &str, node: &Node) -> Self {
-        let mut places = Self {
+        let mut by_path = ByPath::new();
+        note(&mut by_path, String::new(), node);
+        let fields = by_path.into_iter();
+        Self(Arc::new(Written {
             file: file.to_owned(),
-            by_path: BTreeMap::new(),
-        };
-        places.note(String::new(), node);
-        places
+            fields: fields.map(|(path, place)| (path.into(), place)).collect(),
+        }))
     }
 
     /// What the text was called.
     #[must_use]
     pub fn file(&self) -> &str {
-        &self.file
+        &self.0.file
     }
 
     /// Where that field is written, or the nearest that encloses it: a default is nowhere.
@@ -34,8 +42,9 @@ impl Places {
     pub fn of_field(&self, path: &str) -> Option<Place> {
         let mut path = path;
         loop {
-            if let Some(place) = self.by_path.get(path) {
-                return Some(*place);
+            let fields = &self.0.fields;
+            if let Ok(at) = fields.binary_search_by(|(field, _)| (**field).cmp(path)) {
+                return Some(fields[at].1);
             }
             if path.is_empty() {
                 return None;
@@ -43,26 +52,26 @@ impl Places {
             path = enclosing(path);
         }
     }
+}
 
-    fn note(&mut self, path: String, node: &Node) {
-        match &node.content {
-            Content::Scalar(_) => {}
-            Content::List(items) => {
-                for (i, item) in items.iter().enumerate() {
-                    self.note(item_path(&path, i), item);
-                }
-            }
-            Content::Map(entries) => {
-                for entry in entries {
-                    let below = field_path(&path, &entry.key);
-                    self.by_path.insert(below.clone(), entry.place);
-                    self.note(below, &entry.value);
-                }
+fn note(by_path: &mut ByPath, path: String, node: &Node) {
+    match &node.content {
+        Content::Scalar(_) => {}
+        Content::List(items) => {
+            for (i, item) in items.iter().enumerate() {
+                note(by_path, item_path(&path, i), item);
             }
         }
-        // A field is where its key is; only items and documents are where their value is.
-        self.by_path.entry(path).or_insert(node.place);
+        Content::Map(entries) => {
+            for entry in entries {
+                let below = field_path(&path, &entry.key);
+                by_path.insert(below.clone(), entry.place);
+                note(by_path, below, &entry.value);
+            }
+        }
     }
+    // A field is where its key is; only items and documents are where their value is.
+    by_path.entry(path).or_insert(node.place);
 }
 
 /// Path of a field below `path`. A key that is no plain word is put in brackets, as Kubernetes does.

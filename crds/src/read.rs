@@ -3,6 +3,8 @@
 mod check;
 mod kind;
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 
 use crate::inference_service::InferenceService;
@@ -26,7 +28,7 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// A model, served.
-    InferenceService(Box<InferenceService>),
+    InferenceService(Arc<InferenceService>),
     /// A pod template for model formats, for one namespace.
     ServingRuntime(Box<ServingRuntime>),
     /// A pod template for model formats, for every namespace.
@@ -65,6 +67,10 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Mistake>> {
     Err(reader.mistakes)
 }
 
+fn shared(service: Box<InferenceService>) -> Object {
+    Object::InferenceService(service.into())
+}
+
 /// A problem, its place and its field.
 type Found = (Place, String, Problem);
 
@@ -89,9 +95,7 @@ impl Reader<'_> {
         let service = Shapes::inference_service;
         let runtime = Shapes::serving_runtime;
         let read = match Kind::of(node) {
-            Ok(Kind::InferenceService) => {
-                self.typed(node, &service()).map(Object::InferenceService)
-            }
+            Ok(Kind::InferenceService) => self.typed(node, &service()).map(shared),
             Ok(Kind::ServingRuntime) => self.typed(node, &runtime()).map(Object::ServingRuntime),
             Ok(Kind::ClusterServingRuntime) => self
                 .typed(node, &runtime())

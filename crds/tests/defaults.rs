@@ -10,7 +10,7 @@ fn service(predictor: &str) -> InferenceService {
     );
     let [manifest] = <[_; 1]>::try_from(read("service.yaml", &text).unwrap()).unwrap();
     match manifest.object {
-        Object::InferenceService(service) => *service,
+        Object::InferenceService(service) => std::sync::Arc::unwrap_or_clone(service),
         other => panic!("{other:?}"),
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, PodSpec, ResourceRequirements, Toleration, Volume,
@@ -270,13 +271,13 @@ proptest! {
 
     #[test]
     fn a_service_is_read_as_it_is_written(service in service()) {
-        prop_assert_eq!(one(&written(&service)), Object::InferenceService(Box::new(service)));
+        prop_assert_eq!(one(&written(&service)), Object::InferenceService(Arc::new(service)));
     }
 
     #[test]
     fn json_is_yaml_too(service in service()) {
         let json = serde_json::to_string_pretty(&service).unwrap();
-        prop_assert_eq!(one(&json), Object::InferenceService(Box::new(service)));
+        prop_assert_eq!(one(&json), Object::InferenceService(Arc::new(service)));
     }
 
     #[test]

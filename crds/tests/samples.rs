@@ -34,7 +34,7 @@ fn meaning(manifest: Manifest) -> String {
     let (written, not) = match object {
         Object::InferenceService(service) => {
             let not = unsupported(&service);
-            (yaml(&with_defaults(*service)), not)
+            (yaml(&with_defaults((*service).clone())), not)
         }
         Object::ServingRuntime(runtime) => (yaml(&runtime), unsupported_in_runtime(&runtime.spec)),
         Object::ClusterServingRuntime(runtime) => (

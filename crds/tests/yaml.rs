@@ -14,7 +14,7 @@ fn manifest(text: &str) -> Manifest {
 
 fn service(text: &str) -> InferenceService {
     match manifest(text).object {
-        Object::InferenceService(service) => *service,
+        Object::InferenceService(service) => std::sync::Arc::unwrap_or_clone(service),
         other => panic!("{other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use crate::view::View;
 pub(crate) fn describe(view: &View) -> String {
     let routes = view.snapshot.routes.as_slice();
     let routes: Vec<Value> = routes.iter().map(|route| of_route(route)).collect();
-    let mut lines: Vec<_> = view.lines.values().collect();
+    let mut lines: Vec<_> = view.ways.lines.values().collect();
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     let revisions: Vec<Value> = lines.into_iter().map(|line| of_line(line)).collect();
     let gateways = view.snapshot.gateways.iter();

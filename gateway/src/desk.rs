@@ -280,6 +280,16 @@ impl<R: Clone + PartialEq, W> Desk<R, W> {
         turns
     }
 
+    /// How much may wait.
+    pub(crate) fn room(&self) -> Room {
+        self.room
+    }
+
+    /// So much may wait from now on; what waits already goes on waiting.
+    pub(crate) fn set_room(&mut self, room: Room) {
+        self.room = room;
+    }
+
     /// What waits.
     pub(crate) fn queued(&self) -> Room {
         Room {

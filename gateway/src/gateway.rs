@@ -95,9 +95,10 @@ impl Gateway {
         let again = Arc::new(Notify::new());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
-            let next = self.view.load().next(snapshot, &self.options, now());
+            let last = self.view.load_full();
+            let next = last.next(snapshot, &self.options, now());
             let handover = next.next_handover();
-            probe::start(&next, &again);
+            probe::start(&next, &last, &again);
             self.view.store(Arc::new(next));
             let changed = async {
                 tokio::select! {
@@ -147,7 +148,7 @@ impl Gateway {
     /// Closes connections to replicas that nobody needed for long.
     fn trim(&self) {
         let (view, now) = (self.view.load(), now());
-        for line in view.lines.values() {
+        for line in view.ways.lines.values() {
             for (upstream, _, _) in line.replicas() {
                 upstream.plain.trim(now);
             }

@@ -127,10 +127,10 @@ impl Gateway {
     fn look(&self, wire: Wire, parts: &Parts) -> Result<Look, GatewayError> {
         let view = self.view.load();
         let (host, path) = (host(parts), parts.uri.path());
-        if let Some(found) = view.table.by_address(host, path) {
+        if let Some(found) = view.ways.table.by_address(host, path) {
             return target(&view, parts, found).map(Look::Target);
         }
-        if view.table.scope() == Scope::Local {
+        if view.ways.table.scope() == Scope::Local {
             if let Some(response) = local::answer(&view, wire, &parts.method, path) {
                 return response.map(|response| Look::Ours(Box::new(response)));
             }
@@ -140,13 +140,14 @@ impl Gateway {
                 return Ok(Look::ByMessage(field));
             }
             if let Some(model) = model_of_path(path) {
-                let found = view.table.by_model(&model);
-                let found = found.ok_or_else(|| view.table.no_route(format!("model {model:?}")));
+                let found = view.ways.table.by_model(&model);
+                let found =
+                    found.ok_or_else(|| view.ways.table.no_route(format!("model {model:?}")));
                 return target(&view, parts, found?).map(Look::Target);
             }
         }
         let asked = format!("host {:?}, path {path:?}", host.unwrap_or_default());
-        Err(view.table.no_route(asked))
+        Err(view.ways.table.no_route(asked))
     }
 
     fn look_into(
@@ -166,13 +167,13 @@ impl Gateway {
             Peek::Found(model) => model,
             Peek::Absent | Peek::Cut | Peek::Malformed => "",
         };
-        if let Some(found) = view.table.by_model(model) {
+        if let Some(found) = view.ways.table.by_model(model) {
             return target(&view, parts, found).map(Named::Target);
         }
         self.requests.count_unrouted();
         match local::grpc::unnamed(parts.uri.path(), model) {
             Some(answer) => answer.map(|response| Named::Ours(Box::new(response))),
-            None => Err(view.table.no_route(format!("model {model:?}"))),
+            None => Err(view.ways.table.no_route(format!("model {model:?}"))),
         }
     }
 
@@ -199,7 +200,7 @@ fn target(view: &View, parts: &Parts, found: Found<'_>) -> Result<Target, Gatewa
     let tag = headers::text(&parts.headers, &headers::TAG);
     let luck = || view.luck(&found.route.service);
     let name = found.revision(pin, tag, luck)?;
-    let line = view.lines.get(name);
+    let line = view.ways.lines.get(name);
     let line = line.ok_or_else(|| GatewayError::Gone(name.to_string()))?;
     Ok(Target {
         line: Arc::clone(line),

@@ -222,6 +222,16 @@ impl Line {
         }
     }
 
+    /// How much may wait.
+    pub(crate) fn room(&self) -> Room {
+        self.state.lock().desk.room()
+    }
+
+    /// So much may wait from now on.
+    pub(crate) fn set_room(&self, room: Room) {
+        self.state.lock().desk.set_room(room);
+    }
+
     /// Takes what is new about the revision.
     pub(crate) fn update(self: &Arc<Self>, standing: Standing) {
         let mut state = self.state.lock();

@@ -49,7 +49,7 @@ fn health(view: &View, route: &Route) -> Health {
     let is_serving = match &route.destination {
         Destination::Nowhere(_) => false,
         Destination::Split(split) => split.targets().iter().all(|target| {
-            let line = view.lines.get(&target.revision);
+            let line = view.ways.lines.get(&target.revision);
             target.weight == 0 || line.is_some_and(|line| line.is_serving())
         }),
     };
@@ -79,7 +79,9 @@ fn reason(view: &View, route: &Route) -> Option<String> {
     if let Destination::Nowhere(because) = &route.destination {
         return Some(because.to_string());
     }
-    let lines = route.revisions().filter_map(|name| view.lines.get(name));
+    let lines = route
+        .revisions()
+        .filter_map(|name| view.ways.lines.get(name));
     let mut failures = lines.filter_map(|line| line.failure());
     failures.next().map(|failure| failure.message.to_string())
 }

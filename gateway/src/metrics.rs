@@ -80,13 +80,13 @@ impl Collector for Counts {
             return Ok(());
         };
         let view = gateway.view.load();
-        let lines = view.lines.iter();
+        let lines = view.ways.lines.iter();
         let mut rows: Rows = lines
             .map(|(name, line)| (name.clone(), line.activity()))
             .collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &gateway)?;
-        let copies = view.copies.iter();
+        let copies = view.ways.copies.iter();
         let mut copies: Vec<_> = copies.map(|(name, copies)| (name, &**copies)).collect();
         copies.sort_by_key(|(name, _)| *name);
         mirrored(&mut encoder, &copies)?;

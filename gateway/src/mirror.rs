@@ -83,13 +83,13 @@ pub(crate) fn shadow(
     chosen: &RevisionName,
 ) -> Option<Shadow> {
     let mirror = found.route.mirror.as_ref()?;
-    let copies = view.copies.get(&mirror.revision)?;
+    let copies = view.ways.copies.get(&mirror.revision)?;
     let aim = Aim::of(headers, found.revision);
     if !gets_copy(mirror, chosen, aim, || copies.luck()) {
         return None;
     }
     Some(Shadow {
-        line: Arc::clone(view.lines.get(&mirror.revision)?),
+        line: Arc::clone(view.ways.lines.get(&mirror.revision)?),
         copies: Arc::clone(copies),
     })
 }

@@ -33,8 +33,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const READY: &str = "/v2/health/ready";
 
 /// Starts to ask those that were not asked yet. Each task ends with its replica.
-pub(crate) fn start(view: &View, again: &Arc<Notify>) {
-    for (name, line) in &view.lines {
+pub(crate) fn start(view: &View, before: &View, again: &Arc<Notify>) {
+    for (name, line) in view.news(before) {
         let Some(revision) = view.snapshot.revision(name) else {
             continue;
         };

@@ -8,7 +8,7 @@ use crate::view::View;
 
 /// All counts since the gateway began.
 pub(crate) fn report(view: &View, started: u64, age: Duration) -> Report {
-    let revisions = view.lines.iter();
+    let revisions = view.ways.lines.iter();
     Report {
         started,
         age_us: u64::try_from(age.as_micros()).unwrap_or(u64::MAX),

@@ -23,6 +23,8 @@ pub(super) struct Leader<'a> {
     hearing: Hearing,
     starts: BTreeMap<ServiceName, Starts>,
     watched: BTreeMap<RevisionName, Watched>,
+    /// What was last met.
+    met: (Arc<Policies>, Arc<Snapshot>),
     decisions: Decisions,
     writes: Writes,
 }
@@ -56,6 +58,7 @@ impl<'a> Leader<'a> {
             hearing: Hearing::default(),
             starts: BTreeMap::new(),
             watched: BTreeMap::new(),
+            met: (Arc::default(), Arc::default()),
             decisions: Decisions::new(),
             writes: Writes::new(autoscaler.scale.clone()),
         }
@@ -89,17 +92,34 @@ impl<'a> Leader<'a> {
     fn observe(&mut self, now: Duration) {
         let snapshot = self.snapshots.borrow_and_update().clone();
         let policies = self.policies.borrow().clone();
+        let met = (policies.clone(), snapshot.clone());
+        let (before, last) = std::mem::replace(&mut self.met, met);
+        let changed: Vec<_> = match Arc::ptr_eq(&policies, &before) {
+            true => snapshot.changed(&last).collect(),
+            false => policies.keys().collect(),
+        };
+        let has_gone = |name: &&RevisionName| snapshot.revision(name).is_none();
+        if !Arc::ptr_eq(&policies, &before) || changed.iter().any(has_gone) {
+            self.forget_others(&policies, &snapshot);
+        }
+        for name in changed
+            .into_iter()
+            .filter(|name| policies.contains_key(*name))
+        {
+            if let Some(revision) = snapshot.revision(name) {
+                self.meet(revision, now);
+            }
+        }
+    }
+
+    /// Drops what is known of revisions that have gone or are not ours any more.
+    fn forget_others(&mut self, policies: &Policies, snapshot: &Snapshot) {
         let is_ours =
             |name: &RevisionName| policies.contains_key(name) && snapshot.revision(name).is_some();
         self.watched.retain(|name, _| is_ours(name));
         self.decisions.retain(|name, _| is_ours(name));
         let services: BTreeSet<_> = policies.keys().map(RevisionName::service).collect();
         self.starts.retain(|service, _| services.contains(service));
-        for name in policies.keys() {
-            if let Some(revision) = snapshot.revision(name) {
-                self.meet(revision, now);
-            }
-        }
     }
 
     fn meet(&mut self, revision: &Revision, now: Duration) {
@@ -116,8 +136,8 @@ impl<'a> Leader<'a> {
 
     /// A new revision is taken to do what the last of its service did, until it is measured.
     fn newcomer(&self, service: &ServiceName) -> Watched {
-        let mut last = self.watched.iter().rev();
-        let last = last.find(|(name, _)| name.service() == service);
+        let mut before = self.watched.range(RevisionName::all_of(service));
+        let last = before.next_back();
         let memory = last.map(|(_, watched)| watched.memory.successor());
         Watched {
             memory: memory.unwrap_or_default(),

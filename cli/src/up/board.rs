@@ -45,8 +45,7 @@ impl Sources {
         let status = statuses.get(service).map(|status| &**status);
         let ready = status.and_then(ready);
         let snapshot = self.snapshots.borrow().clone();
-        let ours = |revision: &&Arc<Revision>| revision.name.service() == service;
-        let revisions = snapshot.revisions.values().filter(ours);
+        let revisions = snapshot.revisions_of(service);
         let route = snapshot.routes.of(service).map(|route| &**route);
         ServiceRow {
             namespace: service.namespace().to_owned(),

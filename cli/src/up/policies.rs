@@ -117,8 +117,8 @@ mod tests {
             ..Scaling::default()
         };
         let bounds = [
-            (name.revision(1).unwrap(), Scaling::default()),
-            (name.revision(2).unwrap(), by_others),
+            (name.revision(1).unwrap(), Arc::default()),
+            (name.revision(2).unwrap(), Arc::new(by_others)),
         ];
         let policies = all(&bounds.into());
         assert_eq!(policies.len(), 1);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use weir_cluster::{Destination, Phase, Revision, RevisionName, Route, ServiceName, Snapshot};
@@ -9,11 +10,16 @@ use weir_cluster::{Destination, Phase, Revision, RevisionName, Route, ServiceNam
 use super::board::percent;
 use crate::say::say;
 
+/// The shortest time between two looks, for people to read.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// What was last told.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     revisions: BTreeMap<RevisionName, Stage>,
     traffic: BTreeMap<ServiceName, String>,
+    /// What was last looked at: what is the same value in the next has no news.
+    last: Snapshot,
 }
 
 /// How far a revision is.
@@ -41,6 +47,7 @@ pub(super) async fn print(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
         for line in progress.lines(&snapshot) {
             say(&line);
         }
+        tokio::time::sleep(PAUSE).await;
         if snapshots.changed().await.is_err() {
             return;
         }
@@ -51,19 +58,22 @@ impl Progress {
     /// A line for each thing that is not as it was last told.
     fn lines(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
-        let gone = |name: &RevisionName| snapshot.revision(name).is_none();
-        for name in self.revisions.keys().filter(|name| gone(name)) {
-            lines.push(line(name, "gone"));
-        }
-        self.revisions.retain(|name, _| !gone(name));
-        for (name, revision) in snapshot.revisions.iter() {
+        let last = std::mem::replace(&mut self.last, snapshot.clone());
+        for name in snapshot.changed(&last) {
+            let Some(revision) = snapshot.revision(name) else {
+                self.revisions.remove(name);
+                lines.push(line(name, "gone"));
+                continue;
+            };
             let stage = Stage::of(revision);
             if self.revisions.get(name) != Some(&stage) {
                 lines.push(line(name, &stage.text()));
                 self.revisions.insert(name.clone(), stage);
             }
         }
-        lines.extend(self.traffic_lines(snapshot));
+        if !Arc::ptr_eq(&last.routes, &snapshot.routes) {
+            lines.extend(self.traffic_lines(snapshot));
+        }
         lines
     }
 

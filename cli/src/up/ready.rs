@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use weir_cluster::ServiceName;
@@ -14,6 +15,9 @@ use weir_crds::inference_service::ConditionStatus;
 use super::board::ready;
 use super::ports::Ports;
 use crate::say::say;
+
+/// The shortest time between two looks, for people to read.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The folder beside a manifest in which examples keep requests.
 const INPUTS: &str = "inputs";
@@ -57,6 +61,7 @@ pub(super) async fn announce(
             }
             told.insert(name);
         }
+        tokio::time::sleep(PAUSE).await;
         if statuses.changed().await.is_err() {
             return;
         }
@@ -151,15 +156,16 @@ mod tests {
     }
 
     fn service(namespace: &str, folder: Option<&Path>) -> Service {
+        let object = serde_json::json!({
+            "apiVersion": "serving.kserve.io/v1beta1",
+            "kind": "InferenceService",
+            "metadata": {"name": "digits"},
+            "spec": {"predictor": {}},
+        });
+        let object = serde_json::from_value(object).unwrap();
         Service {
             name: ServiceName::new(namespace, "digits").unwrap(),
-            object: serde_json::from_value(serde_json::json!({
-                "apiVersion": "serving.kserve.io/v1beta1",
-                "kind": "InferenceService",
-                "metadata": {"name": "digits"},
-                "spec": {"predictor": {}},
-            }))
-            .unwrap(),
+            object: Arc::new(object),
             places: None,
             claims: folder.map(Path::to_owned),
         }

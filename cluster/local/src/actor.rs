@@ -3,12 +3,13 @@
 
 mod fleet;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_cluster::{
-    Applied, ClusterError, Desired, Gateway, Ledger, Revision, RevisionName, ServiceName, Snapshot,
+    Applied, ClusterError, Desired, Gateway, Ledger, Revision, RevisionName, Revisions,
+    ServiceName, Snapshot,
 };
 
 use self::fleet::Fleet;
@@ -37,7 +38,9 @@ struct Actor {
     options: Options,
     ledger: Ledger,
     recipes: BTreeMap<RevisionName, Arc<Recipe>>,
-    revisions: BTreeMap<RevisionName, Revision>,
+    revisions: Revisions,
+    /// Services of which something was asked or told since the last look.
+    touched: BTreeSet<ServiceName>,
     fleet: Fleet,
     gateways: watch::Receiver<Arc<[Gateway]>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
@@ -59,7 +62,8 @@ pub(crate) fn spawn(
         options,
         ledger: Ledger::new(),
         recipes: BTreeMap::new(),
-        revisions: BTreeMap::new(),
+        revisions: Revisions::new(),
+        touched: BTreeSet::new(),
         gateways,
         snapshots,
         stopping: None,
@@ -71,20 +75,29 @@ pub(crate) fn spawn(
 impl Actor {
     async fn run(mut self, mut asks: mpsc::Receiver<Ask>, mut events: mpsc::Receiver<Event>) {
         loop {
-            let mut answer: Option<Answer> = None;
+            let mut answers: Vec<Answer> = Vec::new();
             tokio::select! {
                 ask = asks.recv() => match ask {
-                    Some(ask) => answer = self.ask(ask),
+                    Some(ask) => answers.extend(self.ask(ask)),
                     None => return,
                 },
                 Some(event) = events.recv() => self.note(event),
                 Ok(()) = self.gateways.changed() => {}
             }
-            self.reconcile();
-            self.publish();
-            if let Some(answer) = answer {
-                answer();
+            // What came meanwhile is published with it.
+            for _ in 0..NEWS {
+                match (asks.try_recv(), events.try_recv()) {
+                    (Err(_), Err(_)) => break,
+                    (ask, event) => {
+                        answers.extend(ask.ok().and_then(|ask| self.ask(ask)));
+                        event.into_iter().for_each(|event| self.note(event));
+                    }
+                }
             }
+            let touched = std::mem::take(&mut self.touched);
+            touched.iter().for_each(|service| self.reconcile(service));
+            self.publish(&touched);
+            answers.into_iter().for_each(|answer| answer());
             self.tell_stopped();
         }
     }
@@ -97,6 +110,7 @@ impl Actor {
                 Some(Box::new(move || tell(answer, result)))
             }
             Ask::Forget(service, answer) => {
+                self.touched.insert(service.clone());
                 let applied = self.ledger.forget(&service);
                 Some(Box::new(move || tell(answer, applied)))
             }
@@ -106,6 +120,8 @@ impl Actor {
             }
             Ask::Stop(answer) => {
                 self.ledger = Ledger::new();
+                let all = self.revisions.keys().map(RevisionName::service);
+                self.touched.extend(all.cloned());
                 self.stopping.get_or_insert_default().push(answer);
                 None
             }
@@ -121,6 +137,7 @@ impl Actor {
             let recipe = Recipe::of(workload, &self.options)?;
             recipes.push((workload.revision.clone(), Arc::new(recipe)));
         }
+        self.touched.insert(desired.service().clone());
         let applied = self.ledger.apply(desired)?;
         self.recipes.extend(recipes);
         Ok(applied)
@@ -128,6 +145,7 @@ impl Actor {
 
     fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
         self.ledger.scale(revision, replicas)?;
+        self.touched.insert(revision.service().clone());
         let most = self
             .recipes
             .get(revision)
@@ -142,50 +160,56 @@ impl Actor {
     }
 
     fn note(&mut self, event: Event) {
+        let (Event::Is(name, _) | Event::Gone(name, _)) = &event;
+        let Some(revision) = self.revisions.get_mut(name) else {
+            return;
+        };
+        self.touched.insert(name.service().clone());
+        let revision = Arc::make_mut(revision);
         match event {
-            Event::Is(name, replica) => {
-                if let Some(revision) = self.revisions.get_mut(&name) {
-                    self.fleet.note(revision, replica);
-                }
-            }
-            Event::Gone(name, replica) => {
-                if let Some(revision) = self.revisions.get_mut(&name) {
-                    self.fleet.forget(revision, &replica);
-                }
-            }
+            Event::Is(_, replica) => self.fleet.note(revision, replica),
+            Event::Gone(_, replica) => self.fleet.forget(revision, &replica),
         }
     }
 
-    fn reconcile(&mut self) {
-        self.ledger.refresh(&mut self.revisions);
-        let revisions = &self.revisions;
-        self.recipes.retain(|name, _| revisions.contains_key(name));
-        for (name, revision) in &mut self.revisions {
+    /// Brings what runs of one service in line with what is asked.
+    fn reconcile(&mut self, service: &ServiceName) {
+        self.ledger.refresh_service(service, &mut self.revisions);
+        let all = RevisionName::all_of(service);
+        for (name, revision) in self.revisions.range_mut(all.clone()) {
             if let Some(recipe) = self.recipes.get(name) {
-                revision.ready_call = recipe.ready_call();
-                revision.without_effect.clone_from(&recipe.without_effect);
-                self.fleet.reconcile(revision, recipe);
+                follow(recipe, revision, &mut self.fleet);
             }
         }
         // A revision that nobody asks for may have had no replica left to wait for.
-        self.ledger.refresh(&mut self.revisions);
+        self.ledger.refresh_service(service, &mut self.revisions);
+        let recipes = self.recipes.range(all).map(|(name, _)| name.clone());
+        let gone = recipes.filter(|name| !self.revisions.contains_key(name));
+        for name in gone.collect::<Vec<_>>() {
+            self.recipes.remove(&name);
+        }
     }
 
-    /// Publishes what runs, if it is not what was published.
-    fn publish(&mut self) {
-        let revisions = self.revisions.iter();
-        let revisions =
-            revisions.map(|(name, revision)| (name.clone(), Arc::new(revision.clone())));
-        let mut next = Snapshot {
-            generation: self.snapshots.borrow().generation,
-            routes: self.ledger.routes().clone(),
-            revisions: Arc::new(revisions.collect()),
-            gateways: self.gateways.borrow_and_update().clone(),
+    /// Publishes what runs, if it is not what was published. Nothing but these services was touched.
+    fn publish(&mut self, touched: &BTreeSet<ServiceName>) {
+        let last = self.snapshots.borrow().clone();
+        let gateways = self.gateways.borrow_and_update().clone();
+        let routes = self.ledger.routes();
+        let of = RevisionName::all_of;
+        let is_same = |service: &ServiceName| {
+            let now = self.revisions.range(of(service));
+            now.eq(last.revisions.range(of(service)))
         };
-        if next != **self.snapshots.borrow() {
-            next.generation += 1;
-            self.snapshots.send_replace(Arc::new(next));
+        let is_known = Arc::ptr_eq(routes, &last.routes) && gateways == last.gateways;
+        if is_known && touched.iter().all(is_same) {
+            return;
         }
+        self.snapshots.send_replace(Arc::new(Snapshot {
+            generation: last.generation + 1,
+            routes: routes.clone(),
+            revisions: Arc::new(self.revisions.clone()),
+            gateways,
+        }));
     }
 
     fn tell_stopped(&mut self) {
@@ -195,6 +219,18 @@ impl Actor {
         if self.fleet.is_empty() {
             waiting.drain(..).for_each(|answer| tell(answer, ()));
         }
+    }
+}
+
+/// Starts and stops what a revision lacks or has too many of. One that is as it should be stays the same
+/// value.
+fn follow(recipe: &Arc<Recipe>, revision: &mut Arc<Revision>, fleet: &mut Fleet) {
+    let mut next = Revision::clone(revision);
+    next.ready_call = recipe.ready_call();
+    next.without_effect.clone_from(&recipe.without_effect);
+    fleet.reconcile(&mut next, recipe);
+    if next != **revision {
+        *revision = Arc::new(next);
     }
 }
 

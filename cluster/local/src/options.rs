@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_fetch::Limits;
 
@@ -14,7 +15,7 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// The environment that every command inherits, `PATH` included: a laptop's commands need what the
     /// user's shell has set. A container's own variables win over it.
-    pub environment: BTreeMap<String, String>,
+    pub environment: Arc<BTreeMap<String, String>>,
     /// Bounds of each download of a model.
     pub fetch: Limits,
 }

@@ -7,6 +7,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -34,7 +35,7 @@ pub(crate) struct Recipe {
     /// The container's own variables, not expanded yet, in order: later ones may use earlier ones.
     env: Vec<(String, String)>,
     /// What the command inherits.
-    inherited: BTreeMap<String, String>,
+    inherited: Arc<BTreeMap<String, String>>,
     /// Where it runs.
     pub(crate) directory: Option<PathBuf>,
     /// The files it needs.

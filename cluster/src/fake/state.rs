@@ -1,13 +1,12 @@
 //! What the cluster in memory remembers.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use super::Starts;
 use crate::{
     ClusterError, Endpoints, Failure, Gateway, Ledger, Phase, Replica, Revision, RevisionName,
-    Snapshot,
+    Revisions, Snapshot,
 };
 
 /// All there is.
@@ -15,7 +14,7 @@ use crate::{
 pub(super) struct State {
     pub(super) ledger: Ledger,
     pub(super) gateways: Arc<[Gateway]>,
-    revisions: BTreeMap<RevisionName, Revision>,
+    revisions: Revisions,
     starts: Starts,
     started: u32,
     last: Snapshot,
@@ -26,7 +25,7 @@ impl State {
         Self {
             ledger: Ledger::new(),
             gateways: Arc::new([]),
-            revisions: BTreeMap::new(),
+            revisions: Revisions::new(),
             starts,
             started: 0,
             last: Snapshot::default(),
@@ -50,7 +49,8 @@ impl State {
 
     pub(super) fn take(&mut self, revision: &RevisionName, replica: &str) {
         if let Some(revision) = self.revisions.get_mut(revision) {
-            revision.replicas.retain(|old| *old.name != *replica);
+            let replicas = &mut Arc::make_mut(revision).replicas;
+            replicas.retain(|old| *old.name != *replica);
         }
     }
 
@@ -70,13 +70,10 @@ impl State {
             self.follow_counts();
             self.ledger.refresh(&mut self.revisions);
         }
-        let revisions = self.revisions.iter();
-        let revisions =
-            revisions.map(|(name, revision)| (name.clone(), Arc::new(revision.clone())));
         let mut next = Snapshot {
             generation: self.last.generation,
             routes: self.ledger.routes().clone(),
-            revisions: Arc::new(revisions.collect()),
+            revisions: Arc::new(self.revisions.clone()),
             gateways: self.gateways.clone(),
         };
         if next == self.last {
@@ -92,6 +89,7 @@ impl State {
         let known = known.collect::<Vec<_>>().join(", ");
         self.revisions
             .get_mut(name)
+            .map(Arc::make_mut)
             .ok_or_else(|| ClusterError::UnknownRevision {
                 name: name.to_string(),
                 known,
@@ -99,7 +97,10 @@ impl State {
     }
 
     fn follow_counts(&mut self) {
-        for revision in self.revisions.values_mut() {
+        let count = |revision: &&mut Arc<Revision>| revision.replicas.len();
+        let is_off = |revision: &&mut Arc<Revision>| count(revision) != revision.wanted as usize;
+        for revision in self.revisions.values_mut().filter(is_off) {
+            let revision = Arc::make_mut(revision);
             let wanted = revision.wanted as usize;
             revision.replicas.truncate(wanted);
             while revision.replicas.len() < wanted {

@@ -1,6 +1,7 @@
 //! A revision's name.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::ServiceName;
@@ -35,6 +36,17 @@ impl RevisionName {
             number,
             full: full.into(),
         })
+    }
+
+    /// The range of an ordered map that holds all revisions of a service. Its ends are no revisions.
+    #[must_use]
+    pub fn all_of(service: &ServiceName) -> RangeInclusive<Self> {
+        let end = |number| Self {
+            service: service.clone(),
+            number,
+            full: Arc::default(),
+        };
+        end(0)..=end(MAX_NUMBER + 1)
     }
 
     /// Reads a full name, as it stands in the header `weir-revision`.

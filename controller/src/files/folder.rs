@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use weir_crds::{Manifest, read};
+use weir_cluster::ServiceName;
+use weir_crds::{Manifest, Object, read};
 
 use super::gather::{self, Gathered};
 use super::numbering::Numbering;
 use crate::ControllerError;
-use crate::declared::Declaration;
+use crate::declared::{Declaration, Service};
 
 /// Files of a folder that are manifests, by their names' ends.
 const ENDS: [&str; 3] = ["yaml", "yml", "json"];
@@ -23,14 +25,22 @@ const LARGEST: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Sources {
     paths: Vec<PathBuf>,
-    good: BTreeMap<PathBuf, Vec<Manifest>>,
+    good: BTreeMap<PathBuf, Written>,
     last: Declaration,
     numbering: Numbering,
 }
 
+/// What one file holds. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// One that was read as the same text means the same.
+    text: Arc<str>,
+    pub(super) manifests: Vec<Manifest>,
+}
+
 /// What the files hold now.
 struct Contents {
-    good: BTreeMap<PathBuf, Vec<Manifest>>,
+    good: BTreeMap<PathBuf, Written>,
     problems: Vec<String>,
 }
 
@@ -55,8 +65,7 @@ impl Sources {
         if !problems.is_empty() {
             return Err(ControllerError::Mistakes(problems));
         }
-        self.good = contents.good;
-        Ok(self.declare(gathered, Vec::new()))
+        Ok(self.declare(contents.good, gathered, Vec::new()))
     }
 
     /// The state after something changed: what is wrong keeps what was good before.
@@ -75,17 +84,23 @@ impl Sources {
         contents.problems.extend(unread);
         let gathered = gather::gather(&contents.good);
         if gathered.problems.is_empty() {
-            self.good = contents.good;
-            return self.declare(gathered, contents.problems);
+            return self.declare(contents.good, gathered, contents.problems);
         }
         contents.problems.extend(gathered.problems);
         self.last.problems = contents.problems;
         self.last.clone()
     }
 
-    fn declare(&mut self, gathered: Gathered, problems: Vec<String>) -> Declaration {
+    fn declare(
+        &mut self,
+        good: BTreeMap<PathBuf, Written>,
+        gathered: Gathered,
+        problems: Vec<String>,
+    ) -> Declaration {
+        let services = self.numbering.numbered(gathered.services, now());
+        self.good = shared(good, &services);
         self.last = Declaration {
-            services: self.numbering.numbered(gathered.services, now()),
+            services,
             runtimes: gathered.runtimes.into(),
             problems,
             passed_over: gathered.passed_over,
@@ -100,9 +115,9 @@ impl Sources {
             problems: Vec::new(),
         };
         for file in files {
-            match manifests(&file) {
-                Ok(manifests) => {
-                    contents.good.insert(file, manifests);
+            match written(&file, self.good.get(&file)) {
+                Ok(written) => {
+                    contents.good.insert(file, written);
                 }
                 Err(problems) => {
                     contents.problems.extend(problems);
@@ -157,7 +172,24 @@ fn is_hidden(file: &Path) -> bool {
     name.is_none_or(|name| name.starts_with('.'))
 }
 
-fn manifests(file: &Path) -> Result<Vec<Manifest>, Vec<String>> {
+/// What is kept of files has the services as they were numbered, and not another copy of each.
+fn shared(
+    mut good: BTreeMap<PathBuf, Written>,
+    services: &BTreeMap<ServiceName, Arc<Service>>,
+) -> BTreeMap<PathBuf, Written> {
+    let manifests = good.values_mut().flat_map(|written| &mut written.manifests);
+    for Manifest { object, .. } in manifests {
+        if let Object::InferenceService(object) = object
+            && let Ok(name) = gather::name(&object.metadata)
+            && let Some(service) = services.get(&name)
+        {
+            *object = service.object.clone();
+        }
+    }
+    good
+}
+
+fn written(file: &Path, before: Option<&Written>) -> Result<Written, Vec<String>> {
     let name = file.display().to_string();
     let text = fs::metadata(file).and_then(|meta| match meta.len() > LARGEST {
         true => Err(io::Error::other(format!(
@@ -166,7 +198,16 @@ fn manifests(file: &Path) -> Result<Vec<Manifest>, Vec<String>> {
         false => fs::read_to_string(file),
     });
     let text = text.map_err(|error| vec![format!("{name}: {error}")])?;
-    read(&name, &text).map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+    if let Some(same) = before.filter(|before| *before.text == *text) {
+        return Ok(same.clone());
+    }
+    match read(&name, &text) {
+        Ok(manifests) => Ok(Written {
+            text: text.into(),
+            manifests,
+        }),
+        Err(mistakes) => Err(mistakes.iter().map(ToString::to_string).collect()),
+    }
 }
 
 /// When a service was first seen: files have no other date of birth that an edit leaves alone.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use weir_cluster::ServiceName;
+use weir_cluster::{ClusterError, ServiceName};
 use weir_crds::{InferenceService, Manifest, Object, Places, ServingRuntimeSpec};
 
 use super::DEFAULT_NAMESPACE;
+use super::folder::Written;
 use crate::declared::Service;
 use crate::{Runtime, Runtimes, Scope, validate_runtime};
 
@@ -28,11 +30,11 @@ pub(super) struct Gathered {
 type Known<'a> = Vec<(Runtime, &'a Places)>;
 
 /// Puts the manifests of all files together.
-pub(super) fn gather(files: &BTreeMap<PathBuf, Vec<Manifest>>) -> Gathered {
+pub(super) fn gather(files: &BTreeMap<PathBuf, Written>) -> Gathered {
     let mut gathered = Gathered::default();
     let mut known = Known::new();
-    for (file, manifests) in files {
-        for Manifest { object, places } in manifests {
+    for (file, written) in files {
+        for Manifest { object, places } in &written.manifests {
             match object {
                 Object::InferenceService(service) => gathered.service(file, service, places),
                 Object::ServingRuntime(object) => {
@@ -55,11 +57,8 @@ pub(super) fn gather(files: &BTreeMap<PathBuf, Vec<Manifest>>) -> Gathered {
 }
 
 impl Gathered {
-    fn service(&mut self, file: &Path, object: &InferenceService, places: &Places) {
-        let metadata = &object.metadata;
-        let namespace = metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let name = match ServiceName::new(namespace, name) {
+    fn service(&mut self, file: &Path, object: &Arc<InferenceService>, places: &Places) {
+        let name = match name(&object.metadata) {
             Ok(name) => name,
             Err(error) => return self.problem(places, NAME, &format!("{NAME}: {error}")),
         };
@@ -105,6 +104,12 @@ impl Gathered {
         let problem = format!("{}: {sentence}", at(places, field));
         self.problems.push(problem);
     }
+}
+
+/// A service's name.
+pub(super) fn name(metadata: &ObjectMeta) -> Result<ServiceName, ClusterError> {
+    let namespace = metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    ServiceName::new(namespace, metadata.name.as_deref().unwrap_or_default())
 }
 
 fn runtime(metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Runtime {

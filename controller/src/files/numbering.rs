@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use weir_cluster::ServiceName;
+use weir_crds::InferenceService;
 
 use crate::declared::Service;
 
@@ -31,8 +32,8 @@ impl Numbering {
 }
 
 fn number(mut service: Service, before: Option<&Arc<Service>>, now: u64) -> Arc<Service> {
-    let metadata = &mut service.object.metadata;
     let Some(before) = before else {
+        let metadata = &mut Arc::make_mut(&mut service.object).metadata;
         metadata.generation = Some(1);
         let created = i64::try_from(now)
             .ok()
@@ -40,16 +41,25 @@ fn number(mut service: Service, before: Option<&Arc<Service>>, now: u64) -> Arc<
         metadata.creation_timestamp = created.map(Time);
         return Arc::new(service);
     };
-    let old = &before.object.metadata;
-    metadata
-        .creation_timestamp
-        .clone_from(&old.creation_timestamp);
-    metadata.generation = old.generation;
-    if service.object.spec != before.object.spec {
-        metadata.generation = old.generation.map(|generation| generation + 1);
+    if !Arc::ptr_eq(&service.object, &before.object) {
+        follow(&mut service.object, &before.object);
     }
     match service == **before {
         true => before.clone(),
         false => Arc::new(service),
     }
+}
+
+/// Gives an object that was read anew the numbers that follow those it had.
+fn follow(object: &mut Arc<InferenceService>, before: &Arc<InferenceService>) {
+    let old = &before.metadata;
+    let is_new = object.spec != before.spec;
+    let metadata = &mut Arc::make_mut(object).metadata;
+    metadata
+        .creation_timestamp
+        .clone_from(&old.creation_timestamp);
+    metadata.generation = match is_new {
+        true => old.generation.map(|generation| generation + 1),
+        false => old.generation,
+    };
 }

@@ -1,5 +1,7 @@
 //! How many replicas each revision may have.
 
+use std::sync::Arc;
+
 use weir_cluster::RevisionName;
 
 use crate::rollout::{Former, Stage};
@@ -36,11 +38,16 @@ pub(super) fn bounds(valid: &Valid, history: &History, now: u64) -> Bounds {
 
 /// A revision that was replaced keeps what it had for a while, and may sleep then.
 fn held(own: &Scaling, former: &Former, now: u64) -> Scaling {
-    let kept = match now.saturating_sub(former.since) < HELD {
+    let kept = match is_held(former, now) {
         true => former.kept,
         false => 0,
     };
     own.asleep_when_idle().with_floor(kept)
+}
+
+/// Whether a revision that was replaced keeps what it had.
+pub(crate) fn is_held(former: &Former, now: u64) -> bool {
+    now.saturating_sub(former.since) < HELD
 }
 
 fn taking_over(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {
@@ -62,5 +69,5 @@ fn until_loaded(scaling: &Scaling, history: &History, revision: &RevisionName) -
 /// A revision with two parts keeps the higher floor.
 fn raise(bounds: &mut Bounds, revision: &RevisionName, scaling: Scaling) {
     let floor = bounds.get(revision).map_or(0, |before| before.min);
-    bounds.insert(revision.clone(), scaling.with_floor(floor));
+    bounds.insert(revision.clone(), Arc::new(scaling.with_floor(floor)));
 }

@@ -1,5 +1,7 @@
 //! Services through many edits: what holds whatever happens.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::Plan;
@@ -107,7 +109,7 @@ impl World {
                     .iter_mut()
                     .find(|(n, _)| n.number() == u32::from(number));
                 if let Some((_, revision)) = failing {
-                    revision.replicas.clear();
+                    Arc::make_mut(revision).replicas.clear();
                 }
             }
             Happens::ScaleDown => {

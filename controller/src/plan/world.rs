@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_cluster::{
-    Destination, Endpoints, Ledger, Phase, Replica, Revision, RevisionName, Route, Snapshot,
-};
+use weir_cluster::{Destination, Endpoints, Ledger, Phase, Replica, Revisions, Route, Snapshot};
 
 use super::{Plan, plan};
 use crate::rollout::{Move, step};
@@ -21,7 +19,7 @@ pub(super) const CANARY: &str = "  canary:
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) ledger: Ledger,
-    pub(super) revisions: BTreeMap<RevisionName, Revision>,
+    pub(super) revisions: Revisions,
     pub(super) history: History,
     pub(super) now: u64,
     started: u32,
@@ -29,12 +27,10 @@ pub(super) struct World {
 
 impl World {
     fn snapshot(&self) -> Snapshot {
-        let revisions = self.revisions.iter();
-        let revisions = revisions.map(|(name, r)| (name.clone(), Arc::new(r.clone())));
         Snapshot {
             generation: 0,
             routes: self.ledger.routes().clone(),
-            revisions: Arc::new(revisions.collect()),
+            revisions: Arc::new(self.revisions.clone()),
             gateways: Arc::new([]),
         }
     }
@@ -60,6 +56,7 @@ impl World {
     pub(super) fn start(&mut self, which: impl Fn(u32) -> bool) {
         for (name, revision) in &mut self.revisions {
             if which(name.number()) {
+                let revision = Arc::make_mut(revision);
                 revision.replicas.truncate(revision.wanted as usize);
                 while revision.replicas.len() < revision.wanted as usize {
                     self.started += 1;
@@ -110,7 +107,7 @@ fn weights(route: Option<&Route>) -> Vec<(u32, u32)> {
 }
 
 pub(super) fn split(plan: &Plan) -> Vec<(u32, u32)> {
-    weights(plan.desired.route())
+    weights(plan.desired.route().map(|route| &**route))
 }
 
 pub(super) fn tags(plan: &Plan) -> Vec<(String, u32)> {

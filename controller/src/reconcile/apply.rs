@@ -12,15 +12,14 @@ pub(super) async fn apply(
     plan: Plan,
     memory: &mut Memory,
 ) -> Result<(), ControllerError> {
-    let is_told = memory
-        .told
-        .as_ref()
-        .is_some_and(|(desired, _)| *desired == plan.desired);
-    let desired = plan.desired.clone();
-    memory.plan = Some(plan);
-    if is_told {
+    let told = memory.told.as_ref().map(|(desired, _)| desired);
+    if let Some(told) = told.filter(|told| **told == plan.desired) {
+        let desired = told.clone();
+        memory.plan = Some(Plan { desired, ..plan });
         return Ok(());
     }
+    let desired = plan.desired.clone();
+    memory.plan = Some(plan);
     match in_time("applying a service", cluster.apply(desired.clone())).await {
         Ok(applied) => memory.told = Some((desired, Ok(applied))),
         Err(ControllerError::Cluster(

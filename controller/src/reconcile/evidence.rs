@@ -24,13 +24,15 @@ impl Window {
         rollout: &Rollout,
         reports: &Arc<LatestReports>,
     ) -> BTreeMap<RevisionName, Sample> {
-        if self.of != rollout.candidate {
-            self.of.clone_from(&rollout.candidate);
-            self.begin = reports.clone();
-        }
         let Some(candidate) = &rollout.candidate else {
+            // The reports hold every service.
+            *self = Self::default();
             return BTreeMap::new();
         };
+        if self.of.as_ref() != Some(candidate) {
+            self.of = Some(candidate.clone());
+            self.begin = reports.clone();
+        }
         let both = rollout.stable.iter().chain([&candidate.revision]);
         both.map(|name| (name.clone(), self.sample(name, reports)))
             .collect()

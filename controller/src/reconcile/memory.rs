@@ -6,6 +6,8 @@ use weir_cluster::{Applied, Desired};
 use weir_crds::InferenceServiceStatus;
 
 use super::evidence::Window;
+use super::looks::Looks;
+use crate::plan::is_held;
 use crate::validate::{Faults, Valid};
 use crate::{History, Plan, Runtimes, Service};
 
@@ -24,14 +26,24 @@ pub(super) struct Memory {
     pub(super) plan: Option<Plan>,
     /// What the cluster was last told, and what it said.
     pub(super) told: Option<(Desired, Result<Applied, String>)>,
+    /// What the last pass saw, if it came to rest: nothing but another sight would change anything.
+    pub(super) rests: Option<Looks>,
     /// What was last reported.
-    pub(super) status: InferenceServiceStatus,
+    pub(super) status: Arc<InferenceServiceStatus>,
 }
 
 impl Memory {
     /// The service, if it can be served.
     pub(super) fn valid(&self) -> Option<Arc<Valid>> {
         self.valid.as_ref()?.as_ref().ok().cloned()
+    }
+
+    /// Whether what is planned may change with time alone: a rollout moves by its evidence, and what was
+    /// replaced is held for a while.
+    pub(super) fn is_timed(&self, now: u64) -> bool {
+        let rollout = &self.history.rollout;
+        let former = rollout.previous.as_ref();
+        rollout.candidate.is_some() || former.is_some_and(|former| is_held(former, now))
     }
 
     /// What became of the last plan.

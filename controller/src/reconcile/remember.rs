@@ -1,5 +1,7 @@
 //! Keeping a service's past where the next controller finds it.
 
+use std::sync::Arc;
+
 use weir_cluster::ServiceName;
 
 use super::in_time;
@@ -15,7 +17,7 @@ pub(super) async fn recall(
     Ok(Memory {
         history: history.clone().unwrap_or_default(),
         kept: history,
-        status: service.object.status.clone().unwrap_or_default(),
+        status: Arc::new(service.object.status.clone().unwrap_or_default()),
         ..Memory::default()
     })
 }

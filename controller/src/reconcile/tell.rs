@@ -22,10 +22,11 @@ pub(super) async fn status(
     let Some(next) = status_of(world, service, memory) else {
         return Ok(());
     };
-    if next == memory.status {
+    if next == *memory.status {
         return Ok(());
     }
     let event = readiness(&memory.status, &next);
+    let next = Arc::new(next);
     let reported = declared.report(&service.name, next.clone());
     in_time("reporting a status", reported).await?;
     memory.status = next;
@@ -46,6 +47,7 @@ fn status_of(world: &World, service: &Service, memory: &Memory) -> Option<Infere
         applied: memory.applied(),
         snapshot: &world.snapshot,
         reports: &world.reports,
+        conflicts: world.conflicts_of(&service.name),
         before: &memory.status,
         now: world.now,
     }))

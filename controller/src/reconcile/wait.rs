@@ -6,12 +6,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_cluster::{LatestReports, Snapshot};
 
-use super::World;
+use super::{Claims, World};
 use crate::Declaration;
 
 /// How often it looks without being told to: steps of rollouts end with time, and what failed is tried
 /// again.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The shortest time between two looks: what happens in between, as when many services start at once, is
+/// seen together. Nobody's request waits for us.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// All that is watched.
 pub(super) struct Watches {
@@ -22,20 +26,23 @@ pub(super) struct Watches {
 
 impl Watches {
     /// The latest of each.
-    pub(super) fn world(&mut self, now: u64) -> World {
+    pub(super) fn world(&mut self, claims: &mut Claims, now: u64) -> World {
+        let snapshot = self.snapshot.borrow_and_update().clone();
         World {
             declaration: self.declared.borrow_and_update().clone(),
-            snapshot: self.snapshot.borrow_and_update().clone(),
+            conflicts: claims.conflicts(&snapshot.routes),
+            snapshot,
             reports: self.reports.borrow_and_update().clone(),
             now,
         }
     }
 
-    /// Returns at the next change, or after a moment.
+    /// Returns at the next change, or after a moment; not at once after the last.
     ///
     /// # Errors
     /// When nobody declares or runs anything any more.
     pub(super) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
+        tokio::time::sleep(PAUSE).await;
         tokio::select! {
             changed = self.declared.changed() => changed,
             changed = self.snapshot.changed() => changed,

@@ -123,7 +123,9 @@ fn revision(seen: &Seen<'_>, name: &RevisionName, serves: Option<&str>) -> Findi
 }
 
 fn ingress(seen: &Seen<'_>) -> Finding {
-    match (is_stopped(seen), seen.applied, route_is_live(seen)) {
+    let applied = seen.applied.unwrap_or_default();
+    let live = route_is_live(applied, &seen.snapshot.gateways, seen.reports);
+    match (is_stopped(seen), seen.applied, live) {
         (true, _, _) => finding(False, "Stopped", "the service was told to stop"),
         (false, Err(because), _) => finding(False, "Refused", because),
         (false, Ok(_), Ok(())) => finding(True, "Live", ""),
@@ -188,9 +190,8 @@ fn rollout(seen: &Seen<'_>) -> Option<Finding> {
 }
 
 fn conflicts(seen: &Seen<'_>) -> Option<Finding> {
-    let conflicts = seen.snapshot.routes.conflicts().into_iter();
+    let conflicts = seen.conflicts.iter();
     let lost: Vec<_> = conflicts
-        .filter(|conflict| conflict.loser == seen.declared.name)
         .map(|conflict| format!("{} belongs to {}", conflict.host, conflict.holder))
         .collect();
     (!lost.is_empty()).then(|| finding(True, HOST_CONFLICT, lost.join(", ")))

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Address, Failure, FailureReason, Gateway, Ledger, Phase, Replica, Report, Revision,
+    Address, Conflict, Failure, FailureReason, Gateway, Ledger, Phase, Replica, Report, Revision,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -30,10 +30,6 @@ impl World {
         let applied = ledger.apply(plan.desired.clone()).unwrap();
         let mut revisions = BTreeMap::new();
         ledger.refresh(&mut revisions);
-        let revisions: BTreeMap<_, _> = revisions
-            .into_iter()
-            .map(|(name, revision)| (name, Arc::new(revision)))
-            .collect();
         Self {
             declared: service(&[], spec),
             valid,
@@ -69,6 +65,12 @@ impl World {
         self.reports = [(name, Arc::new(report))].into();
     }
 
+    fn conflicts(&self) -> Vec<Conflict> {
+        let all = self.snapshot.routes.conflicts().into_iter();
+        all.filter(|conflict| conflict.loser == self.declared.name)
+            .collect()
+    }
+
     fn status(&self) -> InferenceServiceStatus {
         self.status_after(&InferenceServiceStatus::default(), 5)
     }
@@ -82,6 +84,7 @@ impl World {
             applied: Ok(Some(self.applied)),
             snapshot: &self.snapshot,
             reports: &self.reports,
+            conflicts: &self.conflicts(),
             before,
             now,
         })
@@ -231,6 +234,7 @@ fn an_invalid_spec_is_said_with_its_place_and_changes_nothing_else() {
         applied: Ok(Some(world.applied)),
         snapshot: &world.snapshot,
         reports: &world.reports,
+        conflicts: &[],
         before: &before,
         now: 9,
     });

@@ -247,7 +247,7 @@ fn hosts_lead_to_a_service_unless_it_is_kept_from_callers_outside() {
         "networking.kserve.io/visibility".to_owned(),
         "cluster-local".to_owned(),
     );
-    service.object.metadata.labels = Some([label].into());
+    Arc::make_mut(&mut service.object).metadata.labels = Some([label].into());
     let closed = validate(&service, &Runtimes::default(), &platform()).unwrap();
     assert_eq!((closed.reach.outside, closed.reach.hosts.len()), (None, 6));
 }
@@ -339,7 +339,7 @@ proptest! {
     #[test]
     fn no_annotation_is_passed_over(name in prop::sample::select(&crate::annotations::OURS[..]), value in "[ -~]{0,12}") {
         let mut service = service(&[], &model("digits", &[]));
-        service.object.metadata.annotations = Some([(name.to_owned(), value)].into());
+        Arc::make_mut(&mut service.object).metadata.annotations = Some([(name.to_owned(), value)].into());
         if let Err(faults) = validate(&service, &Runtimes::default(), &platform()) {
             prop_assert!(faults.list.iter().all(|fault| fault.field.contains(name)));
         }

@@ -31,7 +31,7 @@ pub struct InferenceServiceStatus {
     pub address: Option<Address>,
     /// By component: `predictor`, `transformer`, `explainer`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub components: BTreeMap<String, ComponentStatus>,
+    pub components: BTreeMap<String, Box<ComponentStatus>>,
     /// The model of the predictor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_status: Option<ModelStatus>,

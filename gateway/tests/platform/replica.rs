@@ -227,27 +227,8 @@ async fn answer(
             worked(body, busy)
         }
         Manner::Hang => std::future::pending().await,
-        Manner::Reset => {
-            let begin = Ok(Frame::data(Bytes::from_static(b"begin")));
-            let pieces = tokio_stream::iter([begin, Err(io::Error::other("no"))]);
-            // Apart, so that the beginning has left before the end comes.
-            let pieces = tokio_stream::StreamExt::then(pieces, async |piece| {
-                if piece.is_err() {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                piece
-            });
-            Response::new(BodyExt::boxed(StreamBody::new(Box::pin(pieces))))
-        }
-        Manner::Events(events) => {
-            let events = events.lock().take().expect("one stream");
-            let events = tokio_stream::wrappers::ReceiverStream::new(events);
-            let events = tokio_stream::StreamExt::map(events, move |event| {
-                let _busy = &busy;
-                Ok(Frame::data(event))
-            });
-            Response::new(BodyExt::boxed(StreamBody::new(events)))
-        }
+        Manner::Reset => broken_off(),
+        Manner::Events(events) => streamed(events.lock().take().expect("one stream"), busy),
         Manner::Refuse => {
             let mut response = Response::new(full("full"));
             *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
@@ -263,6 +244,29 @@ async fn answer(
         }
         Manner::Mirror => unreachable!("answered above"),
     })
+}
+
+fn broken_off() -> Response<TestBody> {
+    let begin = Ok(Frame::data(Bytes::from_static(b"begin")));
+    let pieces = tokio_stream::iter([begin, Err(io::Error::other("no"))]);
+    // Apart, so that the beginning has left before the end comes.
+    let pieces = tokio_stream::StreamExt::then(pieces, async |piece| {
+        if piece.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        piece
+    });
+    Response::new(BodyExt::boxed(StreamBody::new(Box::pin(pieces))))
+}
+
+/// It is busy as long as the stream lasts.
+fn streamed(events: mpsc::Receiver<Bytes>, busy: Busy) -> Response<TestBody> {
+    let events = tokio_stream::wrappers::ReceiverStream::new(events);
+    let events = tokio_stream::StreamExt::map(events, move |event| {
+        let _busy = &busy;
+        Ok(Frame::data(event))
+    });
+    Response::new(BodyExt::boxed(StreamBody::new(events)))
 }
 
 fn said(say: Say) -> Response<TestBody> {

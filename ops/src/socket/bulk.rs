@@ -145,6 +145,10 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         let take = self.input.len().min(buffer.remaining());
         buffer.put_slice(&self.input[..take]);
         self.input.advance(take);
+        if self.mode == Mode::Through && self.input.is_empty() {
+            // Nothing more is read through it.
+            self.input = BytesMut::new();
+        }
         Poll::Ready(Ok(()))
     }
 

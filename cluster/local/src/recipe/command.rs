@@ -110,7 +110,7 @@ impl Recipe {
         let mut words = words.map(|word| expand(word, |name| own.get(name).cloned()));
         let program = words.next().unwrap_or_default();
         let args = words.collect();
-        let mut env = self.inherited.clone();
+        let mut env = BTreeMap::clone(&self.inherited);
         env.extend(own);
         Invocation { program, args, env }
     }

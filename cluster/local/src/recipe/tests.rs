@@ -37,7 +37,7 @@ fn options() -> Options {
         runtime: Some("/opt/weir-runtime".into()),
         state_dir: "/state".into(),
         fetch: weir_fetch::Limits::default(),
-        environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]),
+        environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]).into(),
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn options(folder: &Path) -> Options {
     Options {
         runtime: None,
         state_dir: folder.to_owned(),
-        environment,
+        environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
     }
 }

@@ -63,9 +63,8 @@ impl Behaviour {
     fn status(self, path: &str, answered: u32) -> Option<u16> {
         match self {
             Self::Ready => Some(200),
-            Self::Hang => None,
             Self::Sickens | Self::Freezes if answered < 3 => Some(200),
-            Self::Freezes => None,
+            Self::Hang | Self::Freezes => None,
             Self::Pauses if path == LIVE || !(3..63).contains(&answered) => Some(200),
             Self::NeverReady | Self::Sickens | Self::Pauses => Some(503),
         }
