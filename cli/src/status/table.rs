@@ -193,10 +193,7 @@ mod tests {
             let column = lines[0].find(heading).unwrap();
             let begins =
                 |line: &&str| line[..column].ends_with("  ") && line.as_bytes()[column] != b' ';
-            assert!(
-                column == 0 || lines.iter().all(|line| begins(line)),
-                "{text}"
-            );
+            assert!(column == 0 || lines.iter().all(begins), "{text}");
         }
     }
 
