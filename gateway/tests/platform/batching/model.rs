@@ -129,7 +129,7 @@ pub(crate) fn numbers(bytes: &[u8]) -> Vec<f64> {
 /// The most rows that one request had.
 pub(crate) fn most_rows(seen: &Seen) -> usize {
     let bodies = seen.bodies.lock();
-    bodies.iter().map(|body| rows_of(body)).max().unwrap()
+    bodies.iter().map(rows_of).max().unwrap()
 }
 
 fn rows_of(body: &Bytes) -> usize {
