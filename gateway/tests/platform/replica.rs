@@ -229,19 +229,9 @@ async fn answer(
         Manner::Hang => std::future::pending().await,
         Manner::Reset => broken_off(),
         Manner::Events(events) => streamed(events.lock().take().expect("one stream"), busy),
-        Manner::Refuse => {
-            let mut response = Response::new(full("full"));
-            *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
-            let second = http::HeaderValue::from_static("1");
-            response.headers_mut().insert("retry-after", second);
-            response
-        }
+        Manner::Refuse => refused(),
         Manner::Say(say) => said(say),
-        Manner::Fail => {
-            let mut response = Response::new(full("failed"));
-            *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
-            response
-        }
+        Manner::Fail => failed(),
         Manner::Mirror => unreachable!("answered above"),
     })
 }
@@ -267,6 +257,20 @@ fn streamed(events: mpsc::Receiver<Bytes>, busy: Busy) -> Response<TestBody> {
         Ok(Frame::data(event))
     });
     Response::new(BodyExt::boxed(StreamBody::new(events)))
+}
+
+fn refused() -> Response<TestBody> {
+    let mut response = Response::new(full("full"));
+    *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    let second = http::HeaderValue::from_static("1");
+    response.headers_mut().insert("retry-after", second);
+    response
+}
+
+fn failed() -> Response<TestBody> {
+    let mut response = Response::new(full("failed"));
+    *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+    response
 }
 
 fn said(say: Say) -> Response<TestBody> {
