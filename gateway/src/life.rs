@@ -3,6 +3,7 @@
 
 mod call;
 mod copy;
+mod form;
 mod send;
 
 use std::sync::Arc;
@@ -85,6 +86,7 @@ impl Gateway {
         body: &mut Option<Incoming>,
         arrived: Instant,
     ) -> Result<Response<Answer>, GatewayError> {
+        form::check(&parts)?;
         let look = self
             .look(wire, &parts)
             .inspect_err(|_| self.requests.count_unrouted())?;

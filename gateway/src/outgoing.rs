@@ -1,12 +1,15 @@
 //! Request bodies on their way to a replica.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 /// Buffers that were received; mostly one.
@@ -18,7 +21,38 @@ pub(crate) struct Outgoing {
     chunks: Chunks,
     next: usize,
     trailers: Option<HeaderMap>,
-    rest: Option<Incoming>,
+    rest: Option<(Incoming, Sender)>,
+}
+
+/// Whoever sends a body, for who does not read it. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sender(Arc<Sending>);
+
+#[derive(Debug, Default)]
+struct Sending {
+    is_gone: AtomicBool,
+    /// What nobody reads any more. Dropped before the answer has ended, it would take the answer's stream
+    /// with it (RFC 9113, 8.1).
+    unread: Mutex<Option<Incoming>>,
+}
+
+impl Sender {
+    /// Whether it broke off.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.is_gone.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self) {
+        self.0.is_gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if let Some((rest, sender)) = self.rest.take() {
+            *sender.0.unread.lock() = Some(rest);
+        }
+    }
 }
 
 impl Outgoing {
@@ -36,12 +70,11 @@ impl Outgoing {
         }
     }
 
-    /// A body of which the rest still comes.
-    pub(crate) fn streaming(chunks: Chunks, rest: Incoming) -> Self {
-        Self {
-            rest: Some(rest),
-            ..Self::whole(chunks, None)
-        }
+    /// A body of which the rest still comes, from this sender.
+    pub(crate) fn streaming(chunks: Chunks, rest: Incoming, sender: Sender) -> Self {
+        let mut outgoing = Self::whole(chunks, None);
+        outgoing.rest = Some((rest, sender));
+        outgoing
     }
 
     /// Whether all of it is kept here, to be had again.
@@ -68,20 +101,31 @@ impl Body for Outgoing {
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
         match &mut self.rest {
-            Some(rest) => Pin::new(rest).poll_frame(context),
+            Some((rest, sender)) => {
+                let frame = Pin::new(&mut *rest).poll_frame(context);
+                let is_cut = matches!(frame, Poll::Ready(None)) && rest.size_hint().lower() > 0;
+                if is_cut || matches!(frame, Poll::Ready(Some(Err(_)))) {
+                    sender.leave();
+                }
+                frame
+            }
             None => Poll::Ready(self.trailers.take().map(|t| Ok(Frame::trailers(t)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         let is_sent = self.next >= self.chunks.len() && self.trailers.is_none();
-        is_sent && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        is_sent
+            && self
+                .rest
+                .as_ref()
+                .is_none_or(|(rest, _)| rest.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         let buffered = self.buffered();
         let rest = match &self.rest {
-            Some(rest) => rest.size_hint(),
+            Some((rest, _)) => rest.size_hint(),
             None => SizeHint::with_exact(0),
         };
         let mut hint = SizeHint::new();

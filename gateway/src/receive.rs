@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::buffers::{Buffers, Grown, Portion};
 use crate::error::GatewayError;
-use crate::outgoing::{Chunks, Outgoing};
+use crate::outgoing::{Chunks, Outgoing, Sender};
 
 /// How much of a body is waited for before its request goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) struct Held {
     pub(crate) chunks: Chunks,
     trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
+    /// Who sends the rest, once that was handed on.
+    sender: Option<Sender>,
     portion: Portion,
     size: usize,
 }
@@ -69,6 +71,7 @@ impl Held {
             chunks: Chunks::new(),
             trailers: None,
             rest: None,
+            sender: None,
             portion: limits.buffers.portion(),
             size: 0,
         };
@@ -94,6 +97,7 @@ impl Held {
             chunks,
             trailers: None,
             rest: None,
+            sender: None,
             portion: buffers.portion(),
         }
     }
@@ -117,7 +121,13 @@ impl Held {
                 }
             };
             let Some(frame) = frame else {
-                return Ok(Piece::Whole);
+                return match body.size_hint().lower() {
+                    0 => Ok(Piece::Whole),
+                    // A stream that its client cancels ends as if it were whole.
+                    left => Err(GatewayError::Body(format!(
+                        "broke off {left} bytes before its end"
+                    ))),
+                };
             };
             let frame = frame.map_err(|error| GatewayError::Body(format!("broke off: {error}")))?;
             match frame.into_data() {
@@ -145,7 +155,10 @@ impl Held {
     /// The body to send, and whether it can be had again.
     pub(crate) fn outgoing(&mut self) -> Outgoing {
         match self.rest.take() {
-            Some(rest) => Outgoing::streaming(std::mem::take(&mut self.chunks), rest),
+            Some(rest) => {
+                let sender = self.sender.insert(Sender::default()).clone();
+                Outgoing::streaming(std::mem::take(&mut self.chunks), rest, sender)
+            }
             None => Outgoing::whole(self.chunks.clone(), self.trailers.clone()),
         }
     }
@@ -158,6 +171,7 @@ impl Held {
             chunks: self.chunks.clone(),
             trailers: self.trailers.clone(),
             rest: None,
+            sender: None,
             portion,
             size: self.size,
         })
@@ -166,6 +180,16 @@ impl Held {
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
         self.rest.is_none()
+    }
+
+    /// Who sends what was handed on before it was here.
+    pub(crate) fn sender(&self) -> Option<Sender> {
+        self.sender.clone()
+    }
+
+    /// Whether its sender broke off after the rest of it was handed on.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.sender.as_ref().is_some_and(Sender::is_gone)
     }
 
     /// All of it in one piece; copies where it came in several.

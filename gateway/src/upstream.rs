@@ -51,6 +51,8 @@ pub(crate) enum FaultKind {
     Unreached,
     /// It took the request and broke off.
     Broken,
+    /// Nothing: whoever sends the request's body broke off.
+    Cut,
 }
 
 /// Which connections a request may use.

@@ -15,7 +15,9 @@ use crate::clock::now;
 use crate::codec::grpc;
 use crate::desk::Outcome;
 use crate::headers;
+use crate::life::Call;
 use crate::line::{Credit, Verdict};
+use crate::outgoing::Sender;
 use crate::upstream::Arriving;
 use crate::wire::Wire;
 
@@ -26,6 +28,8 @@ pub(crate) struct Relay {
     wire: Wire,
     deadline: Option<Pin<Box<Sleep>>>,
     end: Option<End>,
+    /// Who still sends the request, for as long as it is answered.
+    _sender: Option<Sender>,
 }
 
 /// What is to be done at the end.
@@ -37,13 +41,14 @@ pub(crate) enum End {
 }
 
 impl Relay {
-    pub(crate) fn new(body: Arriving, wire: Wire, deadline: Option<Instant>, end: End) -> Self {
+    pub(crate) fn new(body: Arriving, call: &Call, sender: Option<Sender>, end: End) -> Self {
         let sleep = |at: Instant| Box::pin(tokio::time::sleep_until(at.into()));
         let mut relay = Self {
             body: Some(body),
-            wire,
-            deadline: deadline.map(sleep),
+            wire: call.wire,
+            deadline: call.deadline.map(sleep),
             end: Some(end),
+            _sender: sender,
         };
         if relay.is_read() {
             relay.finish();

@@ -58,9 +58,10 @@ impl Call {
         let authority = authority(&uri, &headers);
         if wire == Wire::Grpc {
             headers.remove(HOST);
-        } else if !headers.contains_key(HOST)
-            && let Ok(host) = HeaderValue::try_from(authority.as_str())
+        } else if (uri.authority().is_some() || !headers.contains_key(HOST))
+            && let Ok(host) = HeaderValue::try_from(without_user(&authority))
         {
+            // A target that names its host is the one that counts (RFC 9112, 3.2.2).
             headers.insert(HOST, host);
         }
         Self {
@@ -205,6 +206,11 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Authority {
     };
     let authority = uri.authority().cloned().or_else(of_header);
     authority.unwrap_or(Authority::from_static("localhost"))
+}
+
+fn without_user(authority: &Authority) -> &str {
+    let whole = authority.as_str();
+    whole.rsplit_once('@').map_or(whole, |(_, host)| host)
 }
 
 /// HTTP/1.1 wants the path alone, HTTP/2 all of it.

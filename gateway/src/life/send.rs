@@ -14,7 +14,7 @@ use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::line::{Admitted, Credit, Verdict};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Sender};
 use crate::receive::Held;
 use crate::upstream::{Arriving, Fault, FaultKind, Freshness, Upstream};
 use crate::wire::Wire;
@@ -40,7 +40,8 @@ enum Tried {
     /// By a gateway that does not have the queue.
     Unserved,
     Lost(Arc<str>, Fault),
-    Late(GatewayError),
+    /// In a way that leaves nothing to try.
+    Over(GatewayError),
 }
 
 /// What was tried so far.
@@ -66,6 +67,8 @@ impl Gateway {
         carried.inspect_err(|error| match error {
             // Counted as refused, or by the gateway that owns the queue.
             GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) => {}
+            // Its client's doing.
+            GatewayError::Body(_) => {}
             // Each of a batch counts itself.
             _ if call.others.is_some() => {}
             _ => call.line.count_failed(),
@@ -93,7 +96,7 @@ impl Gateway {
             };
             match tried {
                 Tried::Answered(response) => return Ok(response),
-                Tried::Late(error) => return Err(error),
+                Tried::Over(error) => return Err(error),
                 Tried::Refused => tries.refused += 1,
                 Tried::Unserved => {
                     tries.handed += 1;
@@ -128,10 +131,11 @@ impl Gateway {
                 let (mut parts, body) = reply.into_parts();
                 headers::strip(&mut parts.headers);
                 parts.version = Version::HTTP_11;
-                let relay = Relay::new(body, call.wire, call.deadline, End::Gateway);
+                let relay = Relay::new(body, call, held.sender(), End::Gateway);
                 let answer = Answer::Relayed(Box::new(relay));
                 Tried::Answered(Response::from_parts(parts, answer))
             }
+            Err(fault) if fault.kind == FaultKind::Cut => cut(),
             Err(fault) => {
                 tokio::time::sleep(DISAGREEMENT).await;
                 Tried::Lost(peer.name.clone(), fault)
@@ -155,7 +159,7 @@ impl Tries {
                 let since = *self.unreached.get_or_insert_with(now);
                 now().saturating_duration_since(since) < call.activation
             }
-            FaultKind::Stale | FaultKind::Broken => self.lost < MAX_REPLAYS,
+            FaultKind::Stale | FaultKind::Broken | FaultKind::Cut => self.lost < MAX_REPLAYS,
         };
         if fault.kind != FaultKind::Unreached {
             self.lost += 1;
@@ -191,7 +195,11 @@ async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: boo
             credit.settle(Outcome::Refused, Verdict::Open);
             Tried::Refused
         }
-        Ok(reply) => Tried::Answered(relayed(call, credit, reply)),
+        Ok(reply) => Tried::Answered(relayed(call, credit, reply, held.sender())),
+        Err(fault) if fault.kind == FaultKind::Cut => {
+            credit.settle(Outcome::Abandoned, Verdict::Open);
+            cut()
+        }
         Err(fault) => {
             credit.settle(Outcome::Failed, Verdict::Open);
             Tried::Lost(upstream.name.clone(), fault)
@@ -213,6 +221,11 @@ async fn exchange(
     };
     let sent = upstream.send(wire, freshness, || request(held.outgoing()));
     match (sent.await, freshness) {
+        // Of such a fault the replica is innocent.
+        (Err(fault), _) if held.is_cut() => Err(Fault {
+            kind: FaultKind::Cut,
+            ..fault
+        }),
         (Err(fault), Freshness::Any) if fault.kind == FaultKind::Stale => {
             let again = || request(held.outgoing());
             Box::pin(upstream.send(wire, Freshness::New, again)).await
@@ -221,7 +234,12 @@ async fn exchange(
     }
 }
 
-fn relayed(call: &Call, credit: Credit, reply: Response<Arriving>) -> Response<Answer> {
+fn relayed(
+    call: &Call,
+    credit: Credit,
+    reply: Response<Arriving>,
+    sender: Option<Sender>,
+) -> Response<Answer> {
     let verdict = codec::verdict(call.wire, &reply);
     let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
@@ -236,12 +254,18 @@ fn relayed(call: &Call, credit: Credit, reply: Response<Arriving>) -> Response<A
         .headers
         .insert(headers::REVISION, call.line.header.clone());
     let end = End::Replica { credit, verdict };
-    let relay = Relay::new(body, call.wire, call.deadline, end);
+    let relay = Relay::new(body, call, sender, end);
     Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
 }
 
+fn cut() -> Tried {
+    Tried::Over(GatewayError::Body(
+        "broke off while it was sent on".to_owned(),
+    ))
+}
+
 fn late(call: &Call, replica: &Arc<str>, since: Instant) -> Tried {
-    Tried::Late(GatewayError::LateAtReplica {
+    Tried::Over(GatewayError::LateAtReplica {
         revision: call.line.name.to_string(),
         replica: Arc::clone(replica),
         queued: since.saturating_duration_since(call.arrived),

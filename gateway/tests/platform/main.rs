@@ -12,6 +12,7 @@ mod burst;
 mod client;
 mod ending;
 mod faults;
+mod forms;
 mod grpc;
 mod mirror;
 mod readers;

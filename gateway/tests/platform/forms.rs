@@ -1,0 +1,147 @@
+//! Requests in odd forms, and clients that break off what they send.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use weir_gateway::{Options, Scope};
+
+use crate::client::{connect_h2, once, post, read};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, PATIENCE, World};
+
+const ECHO: Manner = Manner::Echo(Duration::ZERO);
+
+async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
+    let mut options = Options::new("gateway", Scope::Local);
+    change(&mut options);
+    let mut world = World::new(0).await;
+    world.add(options).await;
+    let replica = TestReplica::start(ECHO).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    (world, replica)
+}
+
+/// Sends these bytes, and reads until the connection ends.
+async fn raw(world: &World, text: &str) -> String {
+    let mut client = TcpStream::connect(world.address()).await.unwrap();
+    client.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = tokio::time::timeout(PATIENCE, client.read_to_string(&mut answer));
+    read.await.unwrap().unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_off_a_long_body_is_no_failure_of_the_replica() {
+    let (world, replica) = world(|options| options.request_buffer = 10).await;
+    for round in 1..=3 {
+        let mut client = TcpStream::connect(world.address()).await.unwrap();
+        let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&[b'x'; 500]).await.unwrap();
+        replica.seen.until_busy(round).await;
+        drop(client);
+        world.activity(1, |activity| activity.in_flight == 0).await;
+    }
+    let answer = once(world.address(), post(HOST, "/", "x")).await;
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"));
+    world
+        .activity(1, |activity| {
+            (activity.succeeded, activity.failed, activity.in_flight) == (1, 0, 0)
+        })
+        .await;
+}
+
+/// Is ready, answers 413 to whatever else begins, and reads no further.
+async fn refuse_early(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 1024];
+        let read = stream.read(&mut head).await.unwrap();
+        if head[..read].starts_with(b"GET /v2/health/ready") {
+            let ready = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            stream.write_all(ready).await.unwrap();
+            continue;
+        }
+        let answer = b"HTTP/1.1 413 Payload Too Large\r\ncontent-length: 5\r\n\r\nlarge";
+        stream.write_all(answer).await.unwrap();
+        let mut rest = Vec::new();
+        // Whatever comes until the gateway gives up.
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_a_long_body_arrives_over_http2() {
+    let mut options = Options::new("gateway", Scope::Local);
+    options.request_buffer = 10;
+    let mut world = World::new(0).await;
+    world.add(options).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let replica = tokio::spawn(refuse_early(listener));
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", address).await;
+    let (pieces, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
+    let piece = Bytes::from_static(b"more than ten bytes");
+    pieces.send(Ok(Frame::data(piece))).await.unwrap();
+    let body = StreamBody::new(ReceiverStream::new(receiver));
+    let mut client = connect_h2(world.address()).await;
+    let request = Request::post(format!("http://{HOST}/")).body(body).unwrap();
+    let answer = client.send_request(request).await;
+    let answer = read(answer.unwrap()).await.unwrap();
+    assert_eq!((answer.status.as_u16(), answer.text()), (413, "large"));
+    replica.abort();
+    drop(pieces);
+}
+
+#[tokio::test]
+async fn a_target_that_names_its_host_counts_for_the_replica_too() {
+    let (world, replica) = world(|_| {}).await;
+    let rest = "HTTP/1.1\r\nhost: other.example\r\nconnection: close\r\n\r\n";
+    let answer = raw(&world, &format!("GET http://{HOST}/x {rest}")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let heads = replica.seen.heads.lock();
+    let hosts = heads[0].headers.get_all("host").iter();
+    let hosts: Vec<_> = hosts.map(HeaderValue::as_bytes).collect();
+    assert_eq!((heads[0].uri.path(), hosts), ("/x", vec![HOST.as_bytes()]));
+}
+
+#[tokio::test]
+async fn what_servers_could_understand_differently_is_refused() {
+    let (world, replica) = world(|_| {}).await;
+    let end = "connection: close\r\n\r\n";
+    let cases = [
+        (
+            format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nhost: b\r\n{end}"),
+            "400",
+        ),
+        (
+            format!("CONNECT {HOST}:80 HTTP/1.1\r\nhost: {HOST}\r\n{end}"),
+            "405",
+        ),
+        (
+            format!(
+                "POST / HTTP/1.1\r\nhost: {HOST}\r\ntransfer-encoding: gzip, chunked\r\n{end}0\r\n\r\n"
+            ),
+            "400",
+        ),
+    ];
+    for (text, status) in cases {
+        let answer = raw(&world, &text).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+    }
+    assert!(replica.seen.heads.lock().is_empty());
+}
