@@ -66,9 +66,8 @@ impl Gateway {
         let carried = self.try_all(&call, &mut held, &mut tries).await;
         carried.inspect_err(|error| match error {
             // Counted as refused, or by the gateway that owns the queue.
-            GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) => {}
-            // Its client's doing.
-            GatewayError::Body(_) => {}
+            // ... or its client's doing.
+            GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_) => {}
             // Each of a batch counts itself.
             _ if call.others.is_some() => {}
             _ => call.line.count_failed(),
