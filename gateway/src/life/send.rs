@@ -65,8 +65,7 @@ impl Gateway {
         let mut tries = Tries::default();
         let carried = self.try_all(&call, &mut held, &mut tries).await;
         carried.inspect_err(|error| match error {
-            // Counted as refused, or by the gateway that owns the queue.
-            // ... or its client's doing.
+            // Counted as refused, or by the gateway that owns the queue, or its client's doing.
             GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_) => {}
             // Each of a batch counts itself.
             _ if call.others.is_some() => {}
