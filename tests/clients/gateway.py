@@ -98,6 +98,7 @@ EXCEPTIONS: dict[str, str] = {
     r"test_batching::test_32_clients_on_digits.*\[grpc\]": AUTHORITY,
     r"test_batching::test_32_clients_on_digits.*\[http\]": "how full batches are depends on how fast requests come",
     r"test_batching::test_timeout_of_a_request_shortens_the_default.*": REFUSAL,
+    r"test_batching::test_refusals_are_marked_for_gateways": "a gateway keeps the mark to itself",
     r"test_stats_metrics::test_refusals_are_counted": REFUSAL,
     r"test_repository_control::test_model_that_does_not_load_says_why.*": NOT_READY,
     r"test_repository_control::test_good_model_beside_broken_ones": NOT_READY,
