@@ -8,7 +8,7 @@ use crate::http::ask;
 use crate::load::runtime;
 use crate::manifest::Service;
 use crate::stage::Stage;
-use crate::weir::Weir;
+use crate::weir::{Weir, until};
 
 /// What a runtime says of a model that it cannot load.
 const BROKEN: &str = "echo cannot load the model: $(PORT); exit 7";
@@ -39,6 +39,14 @@ fn a_service_that_never_gets_ready_says_why_and_another_serves() {
     assert_eq!(
         ask(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0,
         503
+    );
+    let told = || String::from_utf8(weir.client(&["status"]).stdout).unwrap();
+    let is_ready = |line: &str| line.starts_with("default/echo  ") && line.contains("True");
+    // The gateway finds a ready replica by itself, before its platform has told of it.
+    until(
+        "the other's readiness",
+        || told().lines().any(is_ready),
+        told,
     );
     let output = weir.client(&["status"]);
     let table = String::from_utf8(output.stdout).unwrap();
