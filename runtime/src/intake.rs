@@ -42,6 +42,12 @@ impl Intake {
         }
     }
 
+    /// The most bytes it lets be held.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+
     /// Bytes held now.
     #[must_use]
     pub fn held(&self) -> usize {

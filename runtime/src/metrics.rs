@@ -22,6 +22,11 @@ pub trait Sources: std::fmt::Debug + Send + Sync {
     /// Every loaded model version.
     fn models(&self) -> Vec<ModelSample>;
 
+    /// What request bodies under way hold together, and the most they may.
+    fn request_bodies(&self) -> Pool {
+        Pool::default()
+    }
+
     /// The pinned host memory pool; zeros where nothing is pinned.
     fn pinned_pool(&self) -> Pool {
         Pool::default()

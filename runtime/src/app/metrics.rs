@@ -5,23 +5,32 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{self, ModelSample, Options, Requests, Sources};
+use crate::intake::Intake;
+use crate::metrics::{self, ModelSample, Options, Pool, Requests, Sources};
 use crate::server::Server;
 
 /// Adds the server's metrics to the process's registry.
-pub(super) fn register(registry: &mut Registry, server: Arc<Server>, options: Options) -> Requests {
-    metrics::register(registry, Arc::new(Models(server)), options)
+pub(super) fn register(
+    registry: &mut Registry,
+    server: Arc<Server>,
+    intake: Intake,
+    options: Options,
+) -> Requests {
+    metrics::register(registry, Arc::new(Observed { server, intake }), options)
 }
 
-struct Models(Arc<Server>);
+struct Observed {
+    server: Arc<Server>,
+    intake: Intake,
+}
 
-impl fmt::Debug for Models {
+impl fmt::Debug for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Models")
+        f.write_str("Observed")
     }
 }
 
-impl Sources for Models {
+impl Sources for Observed {
     fn models(&self) -> Vec<ModelSample> {
         let sample = |one: crate::repository::Serving<crate::launch::Loaded>| {
             let tags = &one.served.config.metric_tags;
@@ -37,6 +46,13 @@ impl Sources for Models {
                 load: one.served.load,
             }
         };
-        self.0.serving().into_iter().map(sample).collect()
+        self.server.serving().into_iter().map(sample).collect()
+    }
+
+    fn request_bodies(&self) -> Pool {
+        Pool {
+            total: self.intake.limit() as u64,
+            used: self.intake.held() as u64,
+        }
     }
 }

@@ -90,8 +90,9 @@ impl Ports {
             .metrics
             .map(|metrics| metrics.options)
             .unwrap_or_default();
-        let requests = metrics::register(&mut registry, Arc::clone(server), optional);
         let intake = Intake::new(config.max_inflight);
+        let shared = Arc::clone(server);
+        let requests = metrics::register(&mut registry, shared, intake.clone(), optional);
         if let (Some(listener), Some(http)) = (self.http, &config.http) {
             let http = Http::new(
                 Arc::clone(server),

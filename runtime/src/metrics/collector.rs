@@ -54,21 +54,34 @@ impl Collector {
         print.histogram(name, help, models, |snapshot| &snapshot.first_response)
     }
 
-    fn pinned_pool(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
-        let pool = self.sources.pinned_pool();
+    fn pools(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
+        let (bodies, pinned) = (self.sources.request_bodies(), self.sources.pinned_pool());
         let none = Labels::new();
-        let total = "Pinned host memory pool";
-        print.gauge(
-            "nv_pinned_memory_pool_total_bytes",
-            total,
-            [(&none, pool.total)],
-        )?;
-        let used = "Pinned host memory taken";
-        print.gauge(
-            "nv_pinned_memory_pool_used_bytes",
-            used,
-            [(&none, pool.used)],
-        )
+        for (name, help, value) in [
+            (
+                "weir_runtime_request_body_bytes",
+                "Bytes that request bodies under way hold together",
+                bodies.used,
+            ),
+            (
+                "weir_runtime_request_body_limit_bytes",
+                "Bytes that they may hold; more are refused (--max-inflight-bytes)",
+                bodies.total,
+            ),
+            (
+                "nv_pinned_memory_pool_total_bytes",
+                "Pinned host memory pool",
+                pinned.total,
+            ),
+            (
+                "nv_pinned_memory_pool_used_bytes",
+                "Pinned host memory taken",
+                pinned.used,
+            ),
+        ] {
+            print.gauge(name, help, [(&none, value)])?;
+        }
+        Ok(())
     }
 
     fn cpu(&self, print: &mut Printer<'_, '_>) -> Result<(), Error> {
@@ -120,7 +133,7 @@ impl collector::Collector for Collector {
         self.first_response(&mut print, &models)?;
         gauges(&mut print, &models)?;
         ours(&mut print, &models)?;
-        self.pinned_pool(&mut print)?;
+        self.pools(&mut print)?;
         self.cpu(&mut print)?;
         self.gpu(&mut print)
     }
