@@ -82,16 +82,16 @@ impl Gathering {
 pub(crate) async fn deliver(
     gateway: &Arc<Gateway>,
     mut call: Call,
-    held: Held,
+    mut held: Held,
     rules: Rules,
 ) -> Result<Response<Answer>, GatewayError> {
     let line = Arc::clone(&call.line);
     // Where another gateway has the queue, it gathers for all.
     let Some(flights) = line.flights() else {
-        return gateway.carry(call, held).await;
+        return gateway.carry(&call, &mut held).await;
     };
     let Some(part) = Part::read(&call, &held) else {
-        return gateway.carry(call, held).await;
+        return gateway.carry(&call, &mut held).await;
     };
     line.count_arrival();
     call.count_as_arrived();
@@ -201,8 +201,12 @@ async fn end(
     turn: Result<Turn, GatewayError>,
 ) -> Result<Response<Answer>, GatewayError> {
     let (answer, verdict) = match turn {
-        Ok(Turn::Alone { call, held, flight }) => {
-            let answer = gateway.carry(*call, *held).await;
+        Ok(Turn::Alone {
+            call,
+            mut held,
+            flight,
+        }) => {
+            let answer = gateway.carry(&call, &mut held).await;
             drop(flight);
             let is_refused = matches!(answer, Err(GatewayError::QueueFull { .. }));
             if is_refused {

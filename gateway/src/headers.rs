@@ -1,6 +1,5 @@
 //! Headers that are ours, and those that belong to one connection only.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use http::header::{
@@ -33,6 +32,9 @@ const GRPC_TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Removes what belongs to one connection (RFC 9110, 7.6.1).
 pub(crate) fn strip(headers: &mut HeaderMap) {
+    if !headers.keys().any(may_belong_to_connection) {
+        return;
+    }
     for name in connection_options(headers) {
         headers.remove(name);
     }
@@ -52,6 +54,20 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     if headers.get_all(TE).iter().any(|te| te != GRPC_TRAILERS) {
         headers.remove(TE);
     }
+}
+
+/// Whether it is one of those, most of which hardly anybody sends: looking costs less than removing.
+fn may_belong_to_connection(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let is_rare = matches!(
+        name,
+        "proxy-authenticate" | "proxy-authorization" | "trailer" | "transfer-encoding" | "expect"
+    );
+    is_rare
+        || matches!(
+            name,
+            "connection" | "keep-alive" | "proxy-connection" | "upgrade" | "te"
+        )
 }
 
 /// The headers that its sender means for this connection, on whatever lines it says so.
@@ -115,14 +131,14 @@ fn server_timing(theirs: Option<&str>, queued: Duration) -> String {
             }
         }
     }
-    let mut text = String::with_capacity(24 + others.len());
-    // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "queue;dur={}.{:03}{others}",
-        queue_us / 1000,
-        queue_us % 1000
-    );
+    let mut digits = itoa::Buffer::new();
+    let mut text = String::with_capacity(32 + others.len());
+    text.push_str("queue;dur=");
+    text.push_str(digits.format(queue_us / 1000));
+    text.push('.');
+    // The one before the three digits keeps their zeros.
+    text.push_str(&digits.format(1000 + queue_us % 1000)[1..]);
+    text.push_str(&others);
     text
 }
 

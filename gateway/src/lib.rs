@@ -17,6 +17,7 @@ mod clock;
 mod codec;
 mod credits;
 mod deadline;
+mod departing;
 mod describe;
 mod desk;
 mod error;

@@ -69,7 +69,7 @@ impl Gateway {
         let id = parts.headers.entry(headers::REQUEST_ID);
         let id = id.or_insert_with(headers::new_request_id).clone();
         let mut body = Some(body);
-        let answer = self.handle(wire, parts, &mut body, arrived).await;
+        let answer = self.handle(wire, &mut parts, &mut body, arrived).await;
         let mut response = answer.unwrap_or_else(|error| codec::error(wire, &error));
         if let Some(unread) = body {
             // Its sender reads the answer only after it has sent all, and hyper would hang up.
@@ -82,15 +82,15 @@ impl Gateway {
     async fn handle(
         self: &Arc<Self>,
         wire: Wire,
-        parts: Parts,
+        parts: &mut Parts,
         body: &mut Option<Incoming>,
         arrived: Instant,
     ) -> Result<Response<Answer>, GatewayError> {
-        form::check(&parts)?;
+        form::check(parts)?;
         let look = self
-            .look(wire, &parts)
+            .look(wire, parts)
             .inspect_err(|_| self.requests.count_unrouted())?;
-        let (mut target, held) = match look {
+        let (mut target, mut held) = match look {
             Look::Ours(response) => return Ok(*response),
             Look::Target(target) => {
                 let held = self.receive(body, patience(wire, parts.uri.path())).await?;
@@ -102,15 +102,15 @@ impl Gateway {
                     other => other,
                 };
                 let held = self.receive(body, patience).await?;
-                match self.look_into(&parts, field, &held)? {
+                match self.look_into(parts, field, &held)? {
                     Named::Target(target) => (target, held),
                     Named::Ours(response) => return Ok(*response),
                 }
             }
         };
         let waiting = Waiting {
-            grpc: text_as(&parts, &headers::GRPC_TIMEOUT, parse_grpc_timeout)?,
-            weir: text_as(&parts, &headers::TIMEOUT, parse_weir_timeout)?,
+            grpc: text_as(parts, &headers::GRPC_TIMEOUT, parse_grpc_timeout)?,
+            weir: text_as(parts, &headers::TIMEOUT, parse_weir_timeout)?,
             route: target.route.timeout,
         };
         let deadline = waiting.earliest().map(|waiting| arrived + waiting);
@@ -122,7 +122,7 @@ impl Gateway {
         }
         match rules {
             Some(rules) => Box::pin(batching::deliver(self, call, held, rules)).await,
-            None => self.carry(call, held).await,
+            None => self.carry(&call, &mut held).await,
         }
     }
 
@@ -222,10 +222,13 @@ fn host(parts: &Parts) -> Option<&str> {
 
 /// V2's calls are known; of others only their behaviour tells whether they are streams.
 fn patience(wire: Wire, path: &str) -> Patience {
-    match (wire, path.rsplit_once(V2_SERVICE)) {
-        (Wire::Grpc, Some((_, "ModelStreamInfer"))) => Patience::Nothing,
-        (Wire::Grpc, None) => Patience::Message,
-        (Wire::Http, _) | (Wire::Grpc, Some(_)) => Patience::Whole,
+    if wire == Wire::Http {
+        return Patience::Whole;
+    }
+    match path.rsplit_once(V2_SERVICE) {
+        Some((_, "ModelStreamInfer")) => Patience::Nothing,
+        Some(_) => Patience::Whole,
+        None => Patience::Message,
     }
 }
 

@@ -243,11 +243,12 @@ impl Line {
             failure,
         } = standing;
         (state.level, state.failure) = (level, failure);
-        let (lost, turns) = state.desk.update(room, crowd, replicas, now());
+        let at = now();
+        let (lost, turns) = state.desk.update(room, crowd, replicas, at);
         if state.is_over() {
             state.desk.dismiss();
         }
-        let told = state.told(self, turns);
+        let told = state.told(self, turns, at);
         drop(state);
         for upstream in lost {
             upstream.lost.cancel();
@@ -274,8 +275,9 @@ impl Line {
         let Some(key) = state.desk.key_of(upstream) else {
             return;
         };
-        let turns = state.desk.report(key, capacity, now());
-        let told = state.told(self, turns);
+        let at = now();
+        let turns = state.desk.report(key, capacity, at);
+        let told = state.told(self, turns, at);
         drop(state);
         tell(told);
     }
@@ -450,8 +452,7 @@ impl State {
         Credit::new(line, granted, queued, at)
     }
 
-    fn told(&mut self, line: &Arc<Line>, turns: Turns<Arc<Upstream>, Waiter>) -> Told {
-        let at = now();
+    fn told(&mut self, line: &Arc<Line>, turns: Turns<Arc<Upstream>, Waiter>, at: Instant) -> Told {
         self.reported = None;
         let tell = |turn: Turn<Arc<Upstream>, Waiter>| match turn {
             Turn::Go(waiter, granted) => {

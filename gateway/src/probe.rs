@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::HOST;
-use http::{HeaderValue, Request};
+use http::Method;
+use http::header::{HOST, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
 use tokio::sync::Notify;
 use weir_cluster::{Phase, ReadyCall, Replica};
 
 use crate::clock::now;
+use crate::departing::Departing;
 use crate::headers;
 use crate::line::Line;
 use crate::outgoing::Outgoing;
@@ -83,12 +85,11 @@ fn pause(asked_for: Duration) -> Duration {
 
 /// One question: whether the replica is ready. It may say how much it takes at once, too.
 async fn ask(line: &Arc<Line>, upstream: &Arc<Upstream>) -> bool {
-    let mut request = Request::new(Outgoing::empty());
-    *request.uri_mut() = http::Uri::from_static(READY);
-    let host = HeaderValue::from_static("localhost");
-    request.headers_mut().insert(HOST, host);
+    let path = PathAndQuery::from_static(READY);
+    let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+    let question = || Departing::plain(&Method::GET, &path, &headers, Outgoing::empty());
     let asking = async {
-        let reply = upstream.send(Wire::Http, Freshness::New, || request);
+        let reply = upstream.send(Wire::Http, Freshness::New, question);
         let (head, body) = reply.await.ok()?.into_parts();
         // A server whose answer is cut off says so in its log.
         body.discard(now()).await;

@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use http::{Request, Response};
+use http::Response;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Endpoints, Gateway, Replica};
 
-use crate::outgoing::Outgoing;
+use crate::departing::Departing;
 use crate::wire::Wire;
 pub(crate) use arriving::Arriving;
 
@@ -95,11 +95,11 @@ impl Upstream {
 
     /// Sends a request over a connection of its wire, and waits for the head of the answer. The request is made
     /// once there is a connection: until then it need not be carried.
-    pub(crate) async fn send(
+    pub(crate) async fn send<'a>(
         self: &Arc<Self>,
         wire: Wire,
         freshness: Freshness,
-        request: impl FnOnce() -> Request<Outgoing>,
+        request: impl FnOnce() -> Departing<'a>,
     ) -> Result<Response<Arriving>, Fault> {
         let address = match wire {
             Wire::Http => self.endpoints.http.as_ref(),

@@ -141,6 +141,7 @@ impl Relay {
     }
 
     fn finish(&mut self) {
+        let at = now();
         match self.end.take() {
             Some(End::Replica { credit, verdict }) => {
                 // gRPC without a status is no answer.
@@ -148,12 +149,12 @@ impl Relay {
                     Verdict::Open => Verdict::Failed,
                     Verdict::Succeeded | Verdict::Failed => verdict,
                 };
-                credit.answered(verdict);
+                credit.answered(verdict, at);
             }
             Some(End::Gateway) | None => {}
         }
         if let Some(body) = self.body.take() {
-            body.finish(now());
+            body.finish(at);
         }
     }
 

@@ -80,9 +80,11 @@ async fn fly(mut members: Vec<Member>, flight: Flight) {
 }
 
 /// A batch's answer, read to its end.
-async fn land(gateway: &Gateway, call: Call, held: Held) -> Result<Fate, GatewayError> {
+async fn land(gateway: &Gateway, call: Call, mut held: Held) -> Result<Fate, GatewayError> {
     let wire = call.wire;
-    let response = gateway.carry(call, held).await?;
+    let response = gateway.carry(&call, &mut held).await?;
+    // Nobody asks for it again.
+    drop(held);
     let (head, body) = response.into_parts();
     let whole = read(gateway, head, body).await;
     Ok(match whole {

@@ -79,7 +79,7 @@ impl Part {
         if !held.is_whole() || is_packed(&call.headers) || call.method != http::Method::POST {
             return None;
         }
-        let path = call.stripped.path();
+        let path = call.path.path();
         match call.wire {
             Wire::Grpc if path == MODEL_INFER => {
                 Infer::read(grpc::only_message(held.whole())?).map(Self::Grpc)
@@ -115,7 +115,7 @@ impl Part {
     }
 
     pub(super) fn key(&self, call: &Call) -> Key {
-        let mut key = call.stripped.to_string().into_bytes();
+        let mut key = call.address().into_bytes();
         let shared = shared(&call.headers);
         let mut shared: Vec<_> = shared.iter().collect();
         shared.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue};
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Uri};
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, Uri};
+use smallvec::SmallVec;
 
 use super::Target;
 use crate::clock::now;
 use crate::deadline::grpc_timeout;
+use crate::departing::Departing;
 use crate::desk::Origin;
 use crate::headers;
 use crate::line::{Arrival, Ask, Line};
@@ -30,43 +32,48 @@ pub(crate) struct Call {
     origin: Origin,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
+    /// For gRPC.
+    authority: Option<Authority>,
     /// As it came.
-    uri: Uri,
+    whole: PathAndQuery,
     /// As the replica shall see it.
-    pub(crate) stripped: Uri,
+    pub(crate) path: PathAndQuery,
 }
+
+/// What only gateways need.
+static FOR_GATEWAYS: [HeaderName; 3] = [headers::HOP, headers::TAG, headers::REVISION];
 
 impl Call {
     pub(super) fn new(
         wire: Wire,
-        parts: Parts,
+        parts: &mut Parts,
         target: Target,
         arrived: Instant,
         deadline: Option<Instant>,
     ) -> Self {
-        let Parts {
-            method,
-            uri,
-            mut headers,
-            ..
-        } = parts;
+        let mut headers = std::mem::take(&mut parts.headers);
         let origin = match headers.contains_key(headers::HOP) {
             true => Origin::Gateway,
             false => Origin::Client,
         };
         headers::strip(&mut headers);
-        let authority = authority(&uri, &headers);
-        if wire == Wire::Grpc {
-            headers.remove(HOST);
-        } else if (uri.authority().is_some() || !headers.contains_key(HOST))
-            && let Ok(host) = HeaderValue::try_from(without_user(&authority))
-        {
-            // A target that names its host is the one that counts (RFC 9112, 3.2.2).
-            headers.insert(HOST, host);
-        }
+        let authority = match wire {
+            Wire::Http => {
+                settle_host(&parts.uri, &mut headers);
+                None
+            }
+            Wire::Grpc => {
+                let authority = authority(&parts.uri, &headers);
+                headers.remove(HOST);
+                Some(authority)
+            }
+        };
+        let whole = parts.uri.path_and_query().cloned();
+        let whole = whole.unwrap_or(PathAndQuery::from_static("/"));
         Self {
-            stripped: at(wire, &uri, target.prefix, &authority),
-            uri: at(wire, &uri, 0, &authority),
+            path: behind(&whole, target.prefix),
+            whole,
+            authority,
             wire,
             line: target.line,
             arrived,
@@ -75,7 +82,7 @@ impl Call {
             arrival: Arrival::New,
             others: None,
             origin,
-            method,
+            method: parts.method.clone(),
             headers,
         }
     }
@@ -98,8 +105,9 @@ impl Call {
             headers,
             arrival: self.arrival,
             others: None,
-            uri: self.uri.clone(),
-            stripped: self.stripped.clone(),
+            authority: self.authority.clone(),
+            whole: self.whole.clone(),
+            path: self.path.clone(),
         }
     }
 
@@ -128,9 +136,16 @@ impl Call {
             arrival: Arrival::Counted,
             origin: Origin::Client,
             method: self.method.clone(),
-            uri: self.uri.clone(),
-            stripped: self.stripped.clone(),
+            authority: self.authority.clone(),
+            whole: self.whole.clone(),
+            path: self.path.clone(),
         }
+    }
+
+    /// Whom it is for.
+    pub(crate) fn address(&self) -> String {
+        let authority = self.authority.as_ref().map_or("", Authority::as_str);
+        format!("{authority}{}", self.path)
     }
 
     /// What it asks of its revision's desk; `place` if it was there before.
@@ -147,53 +162,58 @@ impl Call {
     }
 
     /// For a replica.
-    pub(super) fn to_replica(&self, body: Outgoing) -> Request<Outgoing> {
-        let mut request = self.request(&self.stripped, body);
-        for name in [headers::HOP, headers::TAG, headers::REVISION] {
-            request.headers_mut().remove(name);
-        }
-        request
+    pub(super) fn to_replica(&self, body: Outgoing) -> Departing<'_> {
+        self.departing(&self.path, &FOR_GATEWAYS, body)
     }
 
     /// For the gateway that owns the queue: it finds the same revision again.
-    pub(super) fn to_gateway(&self, body: Outgoing) -> Request<Outgoing> {
-        let mut request = self.request(&self.uri, body);
-        let headers = request.headers_mut();
-        headers.insert(headers::HOP, HeaderValue::from_static("1"));
-        headers.insert(headers::REVISION, self.line.header.clone());
-        request
+    pub(super) fn to_gateway(&self, body: Outgoing) -> Departing<'_> {
+        let mut departing = self.departing(&self.whole, &[], body);
+        departing.with.extend([
+            (headers::HOP, HeaderValue::from_static("1")),
+            (headers::REVISION, self.line.header.clone()),
+        ]);
+        departing
     }
 
-    fn request(&self, uri: &Uri, body: Outgoing) -> Request<Outgoing> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        if self.wire == Wire::Grpc {
-            *request.version_mut() = http::Version::HTTP_2;
-            request.headers_mut().remove(CONTENT_LENGTH);
-        }
-        self.add_times(request.headers_mut());
-        request
-    }
-
-    /// How long it waited, and how long it has left.
-    fn add_times(&self, headers: &mut HeaderMap) {
+    fn departing<'a>(
+        &'a self,
+        path: &'a PathAndQuery,
+        without: &'static [HeaderName],
+        body: Outgoing,
+    ) -> Departing<'a> {
         let now = now();
         let waited = now.saturating_duration_since(self.arrived).as_micros();
         let mut waited = HeaderValue::from(u64::try_from(waited).unwrap_or(u64::MAX));
         waited.set_sensitive(true);
-        headers.insert(headers::WAITED, waited);
-        let Some(deadline) = self.deadline else {
-            return;
-        };
+        let mut with = SmallVec::new();
+        with.push((headers::WAITED, waited));
+        with.extend(self.deadline.and_then(|deadline| self.left(deadline, now)));
+        Departing {
+            authority: self.authority.as_ref(),
+            without,
+            with,
+            ..Departing::plain(&self.method, path, &self.headers, body)
+        }
+    }
+
+    /// How long it has left.
+    fn left(&self, deadline: Instant, now: Instant) -> Option<(HeaderName, HeaderValue)> {
         let left = deadline.saturating_duration_since(now);
         let (name, text) = match self.wire {
             Wire::Http => (headers::TIMEOUT, left.as_millis().to_string()),
             Wire::Grpc => (headers::GRPC_TIMEOUT, grpc_timeout(left)),
         };
-        if let Ok(value) = HeaderValue::try_from(text) {
-            headers.insert(name, value);
+        Some((name, HeaderValue::try_from(text).ok()?))
+    }
+}
+
+/// A target that names its host is the one that counts (RFC 9112, 3.2.2).
+fn settle_host(uri: &Uri, headers: &mut HeaderMap) {
+    if uri.authority().is_some() || !headers.contains_key(HOST) {
+        let authority = authority(uri, headers);
+        if let Ok(host) = HeaderValue::try_from(without_user(&authority)) {
+            headers.insert(HOST, host);
         }
     }
 }
@@ -213,23 +233,15 @@ fn without_user(authority: &Authority) -> &str {
     whole.rsplit_once('@').map_or(whole, |(_, host)| host)
 }
 
-/// HTTP/1.1 wants the path alone, HTTP/2 all of it.
-fn at(wire: Wire, uri: &Uri, prefix: usize, authority: &Authority) -> Uri {
-    let whole = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let rest = whole.get(prefix..).unwrap_or_default();
+/// What follows the prefix.
+fn behind(whole: &PathAndQuery, prefix: usize) -> PathAndQuery {
+    let rest = whole.as_str().get(prefix..).unwrap_or_default();
     let path = match (prefix, rest.starts_with('/')) {
-        (0, _) => uri.path_and_query().cloned(),
-        (_, true) => PathAndQuery::try_from(rest).ok(),
-        (_, false) => PathAndQuery::try_from(format!("/{rest}")).ok(),
+        (0, _) => return whole.clone(),
+        (_, true) => PathAndQuery::try_from(rest),
+        (_, false) => PathAndQuery::try_from(format!("/{rest}")),
     };
-    let mut parts = http::uri::Parts::default();
-    parts.path_and_query = Some(path.unwrap_or(PathAndQuery::from_static("/")));
-    if wire == Wire::Grpc {
-        parts.scheme = Some(Scheme::HTTP);
-        parts.authority = Some(authority.clone());
-    }
-    // All parts are valid, and complete for their form.
-    Uri::from_parts(parts).unwrap_or_default()
+    path.unwrap_or(PathAndQuery::from_static("/"))
 }
 
 #[cfg(test)]
@@ -238,13 +250,12 @@ mod tests {
 
     #[test]
     fn a_replica_sees_the_path_behind_the_prefix() {
-        let authority = Authority::from_static("a.b");
-        let uri = Uri::from_static("/serving/n/m/v2/models?x=1");
-        let plain = |uri: &Uri, prefix| at(Wire::Http, uri, prefix, &authority).to_string();
-        assert_eq!(plain(&uri, 12), "/v2/models?x=1");
-        assert_eq!(plain(&uri, 0), "/serving/n/m/v2/models?x=1");
-        assert_eq!(plain(&Uri::from_static("/serving/n/m?x"), 12), "/?x");
-        let grpc = at(Wire::Grpc, &Uri::from_static("/a.B/C"), 0, &authority);
-        assert_eq!(grpc.to_string(), "http://a.b/a.B/C");
+        let seen = |whole: &'static str, prefix| {
+            behind(&PathAndQuery::from_static(whole), prefix).to_string()
+        };
+        let whole = "/serving/n/m/v2/models?x=1";
+        assert_eq!(seen(whole, 12), "/v2/models?x=1");
+        assert_eq!(seen(whole, 0), whole);
+        assert_eq!(seen("/serving/n/m?x", 12), "/?x");
     }
 }

@@ -43,9 +43,9 @@ impl Gateway {
         self.mirrors.spawn(copies, sending);
     }
 
-    async fn send_copy(self: Arc<Self>, call: Call, held: Held, place: Place) -> Copied {
+    async fn send_copy(self: Arc<Self>, call: Call, mut held: Held, place: Place) -> Copied {
         let wire = call.wire;
-        let copied = match self.carry(call, held).await {
+        let copied = match self.carry(&call, &mut held).await {
             Ok(response) => read(wire, response).await,
             Err(_) => Copied::Failed,
         };

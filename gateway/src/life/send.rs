@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Request, Response, Version};
+use http::{Response, Version};
 
 use super::call::Call;
 use crate::answer::{Answer, End, Relay, learn};
 use crate::clock::{now, until};
 use crate::codec;
+use crate::departing::Departing;
 use crate::desk::Outcome;
 use crate::error::GatewayError;
 use crate::gateway::Gateway;
@@ -59,11 +60,11 @@ impl Gateway {
     /// Brings a request to a replica and returns its answer.
     pub(crate) async fn carry(
         &self,
-        call: Call,
-        mut held: Held,
+        call: &Call,
+        held: &mut Held,
     ) -> Result<Response<Answer>, GatewayError> {
         let mut tries = Tries::default();
-        let carried = self.try_all(&call, &mut held, &mut tries).await;
+        let carried = self.try_all(call, held, &mut tries).await;
         carried.inspect_err(|error| match error {
             // Counted as refused, or by the gateway that owns the queue, or its client's doing.
             GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_) => {}
@@ -207,11 +208,11 @@ async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: boo
 
 /// Sends over a connection that may be stale, and then over one that is not; what can be sent only once,
 /// over a new one.
-async fn exchange(
+async fn exchange<'a>(
     wire: Wire,
     held: &mut Held,
     upstream: &Arc<Upstream>,
-    request: impl Fn(Outgoing) -> Request<Outgoing>,
+    request: impl Fn(Outgoing) -> Departing<'a>,
 ) -> Result<Response<Arriving>, Fault> {
     let freshness = match held.is_whole() {
         true => Freshness::Any,

@@ -58,14 +58,14 @@ impl Credit {
     }
 
     /// The replica answered to the end.
-    pub(crate) fn answered(self, verdict: Verdict) {
-        let took = now().saturating_duration_since(self.since);
-        self.settle(Outcome::Answered(took), verdict);
+    pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
+        let took = at.saturating_duration_since(self.since);
+        self.close(Outcome::Answered(took), verdict, at);
     }
 
     /// Gives it back.
     pub(crate) fn settle(mut self, outcome: Outcome, verdict: Verdict) {
-        self.close(outcome, verdict);
+        self.close(outcome, verdict, now());
     }
 
     /// It is for a batch: of these other requests, too, which came at these times.
@@ -88,9 +88,8 @@ impl Credit {
         state.reported = None;
     }
 
-    fn close(&mut self, outcome: Outcome, verdict: Verdict) {
+    fn close(&mut self, outcome: Outcome, verdict: Verdict, at: Instant) {
         self.open = false;
-        let at = now();
         let mut state = self.line.state.lock();
         if self.others.is_none() {
             state.count(verdict);
@@ -101,7 +100,7 @@ impl Credit {
         }
         state.in_flight = state.in_flight.saturating_sub(requests);
         let turns = state.desk.settle(self.key, outcome, at);
-        let told = state.told(&self.line, turns);
+        let told = state.told(&self.line, turns, at);
         let rests = state.desk.next_rested(at).is_some();
         let is_alarm_new = rests && state.alarm == Alarm::Off;
         if is_alarm_new {
@@ -118,7 +117,7 @@ impl Credit {
 impl Drop for Credit {
     fn drop(&mut self) {
         if self.open {
-            self.close(Outcome::Abandoned, Verdict::Open);
+            self.close(Outcome::Abandoned, Verdict::Open, now());
         }
     }
 }
@@ -147,8 +146,9 @@ impl Line {
 
     fn serve(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        let turns = state.desk.serve(now());
-        let told = state.told(self, turns);
+        let at = now();
+        let turns = state.desk.serve(at);
+        let told = state.told(self, turns, at);
         drop(state);
         tell(told);
     }

@@ -19,13 +19,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use weir_cluster::Address;
 
 use super::{Fault, FaultKind, Freshness, Upstream};
-use crate::outgoing::Outgoing;
+use crate::departing::Departing;
 use connection::Connection;
 
 /// Idle connections kept for one replica: as many as a busy replica has in flight.
@@ -82,11 +82,11 @@ impl Pool {
 
 /// Sends a request and waits for the head of its answer. A connection from the pool may have been closed
 /// by its peer just now; the fault says so.
-pub(super) async fn send(
+pub(super) async fn send<'a>(
     upstream: &Arc<Upstream>,
     address: &Address,
     freshness: Freshness,
-    request: impl FnOnce() -> Request<Outgoing>,
+    request: impl FnOnce() -> Departing<'a>,
 ) -> Result<Response<Arriving>, Fault> {
     let pooled = match freshness {
         Freshness::Any => upstream.plain.take(),

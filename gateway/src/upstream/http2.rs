@@ -22,7 +22,7 @@ use weir_ops::socket::{Bulk, Flushed};
 
 use super::dial::dial;
 use super::{Fault, FaultKind};
-use crate::outgoing::Outgoing;
+use crate::departing::Departing;
 pub(crate) use arriving::Arriving;
 use upload::Upload;
 
@@ -50,10 +50,10 @@ struct Open {
 
 impl Channel {
     /// Makes a call, and waits for the head of its answer.
-    pub(super) async fn send(
+    pub(super) async fn send<'a>(
         &self,
         address: &Address,
-        request: impl FnOnce() -> Request<Outgoing>,
+        request: impl FnOnce() -> Departing<'a>,
     ) -> Result<Response<Arriving>, Fault> {
         let (mut sender, fault) = match self.sender() {
             Some(sender) => (sender, FaultKind::Stale),
@@ -67,7 +67,7 @@ impl Channel {
         poll_fn(|context| sender.poll_ready(context))
             .await
             .map_err(fault)?;
-        let (head, body) = request().into_parts();
+        let (head, body) = request().into_call().into_parts();
         let head = Request::from_parts(head, ());
         let (answer, stream) = sender
             .send_request(head, body.is_end_stream())

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use http_body::{Frame, SizeHint};
 use tokio_util::io::poll_read_buf;
 use weir_cluster::Address;
@@ -13,7 +13,7 @@ use weir_cluster::Address;
 use super::framing::{Decoded, Framing};
 use super::head::{Reuse, read_head};
 use super::output::Output;
-use crate::outgoing::Outgoing;
+use crate::departing::Departing;
 use crate::upstream::dial::{Stream, dial};
 use crate::upstream::{Fault, FaultKind};
 
@@ -49,8 +49,8 @@ impl Connection {
     }
 
     /// Takes the next request.
-    pub(super) fn start(&mut self, request: Request<Outgoing>) {
-        self.method = request.method().clone();
+    pub(super) fn start(&mut self, request: Departing<'_>) {
+        self.method = request.method.clone();
         self.output.start(request);
     }
 

@@ -8,12 +8,12 @@ use bytes::{Bytes, BytesMut};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
-use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::Body as _;
 use smallvec::SmallVec;
 
 use super::framing::{Chunk, Framing};
+use crate::departing::Departing;
 use crate::outgoing::Outgoing;
 
 /// A response's head at most: four times what common servers send at all.
@@ -45,28 +45,26 @@ pub(super) struct Head {
 }
 
 impl Length {
-    pub(super) fn of(request: &Request<Outgoing>) -> Self {
-        let exact = request.body().size_hint().exact();
+    pub(super) fn of(body: &Outgoing) -> Self {
+        let exact = body.size_hint().exact();
         exact.map_or(Self::Unknown, Self::Known)
     }
 }
 
 /// Writes a request's head. What tells where its body ends is written anew.
-pub(super) fn write_head(out: &mut Vec<u8>, request: &Request<Outgoing>, length: Length) {
-    let path = request.uri().path_and_query();
-    out.extend_from_slice(request.method().as_str().as_bytes());
+pub(super) fn write_head(out: &mut Vec<u8>, request: &Departing<'_>, length: Length) {
+    out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(path.map_or("/", PathAndQuery::as_str).as_bytes());
+    out.extend_from_slice(request.path.as_str().as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    let headers = request.headers();
-    for (name, value) in headers {
+    for (name, value) in request.lines() {
         if ![CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(name) {
             write_line(out, name.as_str(), value.as_bytes());
         }
     }
-    let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method());
+    let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method);
     match length {
-        Length::Known(0) if !has_body && !headers.contains_key(CONTENT_LENGTH) => {}
+        Length::Known(0) if !has_body && !request.headers.contains_key(CONTENT_LENGTH) => {}
         // A growing buffer takes whatever is written.
         Length::Known(bytes) => drop(write!(out, "content-length: {bytes}\r\n")),
         Length::Unknown => write_line(out, "transfer-encoding", b"chunked"),

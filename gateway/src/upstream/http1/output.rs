@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::Request;
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::head::{Length, write_head};
+use crate::departing::Departing;
 use crate::outgoing::Outgoing;
 
 /// Pieces written by one system call at most; a body has rarely more.
@@ -40,8 +40,8 @@ enum Coding {
 
 impl Output {
     /// Takes the next request; the one before must be done.
-    pub(super) fn start(&mut self, request: Request<Outgoing>) {
-        let length = Length::of(&request);
+    pub(super) fn start(&mut self, request: Departing<'_>) {
+        let length = Length::of(&request.body);
         self.first.clear();
         self.written = 0;
         write_head(&mut self.first, &request, length);
@@ -49,7 +49,7 @@ impl Output {
             Length::Known(bytes) => Coding::Length(bytes),
             Length::Unknown => Coding::Chunked,
         };
-        self.body = Some((request.into_body(), coding));
+        self.body = Some((request.body, coding));
     }
 
     /// Whether all is written.
@@ -190,7 +190,10 @@ impl Output {
 mod tests {
     use std::task::Waker;
 
-    use http::Method;
+    use std::sync::LazyLock;
+
+    use http::uri::PathAndQuery;
+    use http::{HeaderMap, Method};
     use http_body_util::BodyExt;
     use proptest::prelude::*;
 
@@ -240,14 +243,17 @@ mod tests {
         }
     }
 
-    fn posted(chunks: &[usize]) -> (Request<Outgoing>, Vec<u8>) {
+    static ROOT: LazyLock<PathAndQuery> = LazyLock::new(|| PathAndQuery::from_static("/"));
+    static NO_HEADERS: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+
+    fn posted(chunks: &[usize]) -> (Departing<'static>, Vec<u8>) {
         let chunks = chunks.iter().enumerate();
         let chunks: smallvec::SmallVec<_> = chunks
             .map(|(i, len)| Bytes::from(vec![b'a' + (i % 26) as u8; *len]))
             .collect();
         let plain = chunks.concat();
-        let mut request = Request::new(Outgoing::whole(chunks, None));
-        *request.method_mut() = Method::POST;
+        let body = Outgoing::whole(chunks, None);
+        let request = Departing::plain(&Method::POST, &ROOT, &NO_HEADERS, body);
         (request, plain)
     }
 
@@ -288,7 +294,7 @@ mod tests {
         };
         let done = output.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
         assert!(matches!(done, Poll::Ready(Err(_))));
-        let whole = posted(&[1]).0.into_body().collect();
+        let whole = posted(&[1]).0.body.collect();
         drop(whole);
     }
 }

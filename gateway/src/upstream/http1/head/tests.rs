@@ -1,7 +1,7 @@
+use http::uri::PathAndQuery;
 use proptest::prelude::*;
 
 use super::*;
-use crate::outgoing::Chunks;
 
 fn read(bytes: &str, method: &Method) -> Result<Option<(Head, usize)>, String> {
     let mut input = BytesMut::from(bytes);
@@ -107,16 +107,14 @@ fn what_is_no_head_is_an_error() {
 }
 
 fn written(method: Method, headers: &[(&'static str, &'static str)], length: Length) -> String {
-    let mut request = Request::new(Outgoing::whole(Chunks::new(), None));
-    *request.method_mut() = method;
-    *request.uri_mut() = "/v2/models/m/infer?x=1".parse().unwrap();
-    for (name, value) in headers {
+    let path = PathAndQuery::from_static("/v2/models/m/infer?x=1");
+    let lines = headers.iter().map(|(name, value)| {
         let name = HeaderName::from_static(name);
-        request
-            .headers_mut()
-            .append(name, HeaderValue::from_static(value));
-    }
+        (name, HeaderValue::from_static(value))
+    });
+    let headers = HeaderMap::from_iter(lines);
     let mut out = Vec::new();
+    let request = Departing::plain(&method, &path, &headers, Outgoing::empty());
     write_head(&mut out, &request, length);
     String::from_utf8(out).unwrap()
 }
