@@ -32,7 +32,7 @@ use crate::view::View;
 use crate::wire::Wire;
 pub(crate) use call::Call;
 
-const V2_SERVICE: &str = "/inference.GRPCInferenceService/";
+const V2_SERVICE: &str = "/inference.GRPCInferenceService";
 
 /// Where a request goes.
 struct Target {
@@ -67,7 +67,10 @@ impl Gateway {
         let wire = Wire::of(&parts.headers);
         self.requests.count(wire);
         let id = parts.headers.entry(headers::REQUEST_ID);
-        let id = id.or_insert_with(headers::new_request_id).clone();
+        let id = id.or_insert_with(headers::new_request_id);
+        // Differs on every request: indexed, it would only push what repeats out of HTTP/2's tables.
+        id.set_sensitive(true);
+        let id = id.clone();
         let mut body = Some(body);
         let answer = self.handle(wire, &mut parts, &mut body, arrived).await;
         let mut response = answer.unwrap_or_else(|error| codec::error(wire, &error));
@@ -137,7 +140,8 @@ impl Gateway {
                 return response.map(|response| Look::Ours(Box::new(response)));
             }
             if wire == Wire::Grpc
-                && let Some(field) = path.strip_prefix(V2_SERVICE).and_then(NameField::of)
+                && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
+                && let Some(field) = NameField::of(method)
             {
                 return Ok(Look::ByMessage(field));
             }
@@ -225,10 +229,11 @@ fn patience(wire: Wire, path: &str) -> Patience {
     if wire == Wire::Http {
         return Patience::Whole;
     }
-    match path.rsplit_once(V2_SERVICE) {
-        Some((_, "ModelStreamInfer")) => Patience::Nothing,
-        Some(_) => Patience::Whole,
-        None => Patience::Message,
+    let (service, method) = path.rsplit_once('/').unwrap_or_default();
+    match (service.ends_with(V2_SERVICE), method) {
+        (true, "ModelStreamInfer") => Patience::Nothing,
+        (true, _) => Patience::Whole,
+        (false, _) => Patience::Message,
     }
 }
 

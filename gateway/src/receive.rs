@@ -1,5 +1,6 @@
 //! Request bodies as they come, kept so that they can be sent again.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -201,19 +202,23 @@ impl Held {
     }
 
     /// The first bytes, up to `most`, for who has to look into a message.
-    pub(crate) fn head(&self, most: usize) -> Vec<u8> {
-        let mut head = Vec::with_capacity(most.min(self.size));
+    pub(crate) fn head(&self, most: usize) -> Cow<'_, [u8]> {
+        let wanted = most.min(self.size);
+        if let Some(head) = self.chunks.first().and_then(|first| first.get(..wanted)) {
+            return Cow::Borrowed(head);
+        }
+        let mut head = Vec::with_capacity(wanted);
         for chunk in &self.chunks {
             let take = chunk.len().min(most - head.len());
             head.extend_from_slice(&chunk[..take]);
         }
-        head
+        Cow::Owned(head)
     }
 
     /// Whether the first gRPC message is complete.
     fn has_message(&self) -> bool {
         let head = self.head(PREFIX);
-        match head[..] {
+        match *head {
             [_, a, b, c, d] => {
                 let length = u32::from_be_bytes([a, b, c, d]) as usize;
                 self.size - PREFIX >= length

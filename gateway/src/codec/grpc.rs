@@ -1,5 +1,7 @@
 //! gRPC.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -78,12 +80,16 @@ pub(crate) fn verdict(status: tonic::Code) -> Verdict {
 
 /// The message of a call that has one, as far as it is here: without prefix, and unpacked up to `most`
 /// bytes. `None` while not even the prefix is here, or for a packing that nobody knows.
-pub(crate) fn first_message(head: &[u8], encoding: Option<&str>, most: usize) -> Option<Bytes> {
+pub(crate) fn first_message<'a>(
+    head: &'a [u8],
+    encoding: Option<&str>,
+    most: usize,
+) -> Option<Cow<'a, [u8]>> {
     let (prefix, rest) = head.split_at_checked(PREFIX)?;
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
     let message = &rest[..rest.len().min(length)];
     match (prefix[0], encoding) {
-        (0, _) | (_, Some("identity")) => Some(Bytes::copy_from_slice(message)),
+        (0, _) | (_, Some("identity")) => Some(Cow::Borrowed(message)),
         (_, Some("gzip")) => Some(unpacked(flate2::read::MultiGzDecoder::new(message), most)),
         (_, Some("deflate")) => Some(unpacked(flate2::read::ZlibDecoder::new(message), most)),
         (_, Some(_) | None) => None,
@@ -91,7 +97,7 @@ pub(crate) fn first_message(head: &[u8], encoding: Option<&str>, most: usize) ->
 }
 
 /// What can be unpacked of it; the input may be cut off anywhere.
-fn unpacked(mut packed: impl std::io::Read, most: usize) -> Bytes {
+fn unpacked(mut packed: impl std::io::Read, most: usize) -> Cow<'static, [u8]> {
     let mut out = vec![0; most];
     let mut filled = 0;
     while filled < most {
@@ -101,7 +107,7 @@ fn unpacked(mut packed: impl std::io::Read, most: usize) -> Bytes {
         }
     }
     out.truncate(filled);
-    out.into()
+    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -120,8 +126,8 @@ mod tests {
     #[test]
     fn a_message_is_found_plain_and_packed() {
         let plain = framed(0, b"hello");
-        assert_eq!(first_message(&plain, None, 99).unwrap(), "hello");
-        assert_eq!(first_message(&plain[..7], None, 99).unwrap(), "he");
+        assert_eq!(first_message(&plain, None, 99).unwrap(), &b"hello"[..]);
+        assert_eq!(first_message(&plain[..7], None, 99).unwrap(), &b"he"[..]);
         assert_eq!(first_message(&plain[..4], None, 99), None);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&[b'a'; 100_000]).unwrap();
