@@ -12,7 +12,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
 use tokio::net::TcpStream;
+use weir_protocol::grpc::proto::ModelInferRequest;
+use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 
 use crate::manifest::NAME;
 
@@ -24,6 +27,10 @@ const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// Longer than a request may wait for a service that sleeps, and then some.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What our replica does not look at, and a model that echoes needs.
+const BODY: &str =
+    r#"{"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}"#;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -90,7 +97,7 @@ impl Http {
 
     /// An inference with these headers.
     pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, Lost> {
-        self.post(INFER, headers, r#"{"inputs": []}"#.into()).await
+        self.post(INFER, headers, BODY.into()).await
     }
 
     pub(crate) async fn post(
@@ -209,10 +216,24 @@ impl Grpc {
     }
 }
 
-/// A gRPC message: `ModelInferRequest` with the model's name, its first field.
+/// A gRPC message that asks the same.
 pub(crate) fn message() -> Bytes {
-    let mut bytes = vec![0, 0, 0, 0, NAME.len() as u8 + 2, 0x0a, NAME.len() as u8];
-    bytes.extend(NAME.bytes());
+    let input = InferInputTensor {
+        name: "INPUT0".to_owned(),
+        datatype: "INT32".to_owned(),
+        shape: vec![1, 1],
+        ..InferInputTensor::default()
+    };
+    let request = ModelInferRequest {
+        model_name: NAME.to_owned(),
+        inputs: vec![input],
+        raw_input_contents: vec![Bytes::copy_from_slice(&7_i32.to_le_bytes())],
+        ..ModelInferRequest::default()
+    };
+    let message = request.encode_to_vec();
+    let mut bytes = vec![0];
+    bytes.extend((message.len() as u32).to_be_bytes());
+    bytes.extend(message);
     bytes.into()
 }
 

@@ -1,23 +1,16 @@
 //! The example, with the real runtime where it was built.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::weir::Weir;
 
 #[test]
 fn the_example_reads_a_seven() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let runtime = root.join("target/release/weir-runtime");
-    if !runtime.exists() {
-        println!(
-            "skipped: {} is missing; `make build` makes it",
-            runtime.display()
-        );
+    let Some(runtime) = runtime() else {
         return;
-    }
+    };
     let folder = tempfile::tempdir().unwrap();
-    let example = root.join("examples/digits");
-    let runtime = runtime.display().to_string();
+    let example = root().join("examples/digits");
     let mut weir = Weir::up(&example, folder.path(), &["--runtime", &runtime]);
     weir.see("ready", |service| service["ready"] == "True");
     let inputs = example.join("inputs");
@@ -31,4 +24,21 @@ fn the_example_reads_a_seven() {
         assert!(text.contains("from digits-predictor-00001"), "{text}");
     }
     assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
+}
+
+/// The model server that was built; none, with a word about it, where it was not.
+pub(crate) fn runtime() -> Option<String> {
+    let runtime = root().join("target/release/weir-runtime");
+    if runtime.exists() {
+        return Some(runtime.display().to_string());
+    }
+    println!(
+        "skipped: {} is missing; `make build` makes it",
+        runtime.display()
+    );
+    None
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -23,6 +23,7 @@ mod refusals;
 mod replica;
 mod reports;
 mod rollouts;
+mod runtimes;
 mod stage;
 mod streams;
 mod tls;
