@@ -60,7 +60,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime: Option<PathBuf>,
 
-    /// Where logs, downloaded models and admin.json are kept [default: ~/.local/state/weir].
+    /// Where logs, downloaded models and admin.json are kept, of one `weir up` alone [default:
+    /// ~/.local/state/weir].
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 

@@ -135,14 +135,8 @@ impl Weir {
 
     /// Waits for the end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{}", self.output());
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        let log = &self.log;
+        ended(&mut self.process, || read(log))
     }
 }
 
@@ -151,6 +145,21 @@ impl Drop for Weir {
         // A failed test leaves nothing behind: its replicas end with it.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Waits for the end of a process; one that does not end is killed.
+pub(crate) fn ended(process: &mut Child, explain: impl Fn() -> String) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() >= deadline {
+            process.kill().unwrap();
+            panic!("it does not end: {}", explain());
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
