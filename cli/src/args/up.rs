@@ -22,7 +22,8 @@ A service NAME in namespace NS is reached in three ways, HTTP and gRPC alike on 
 pvc://CLAIM/path is the folder CLAIM/path beside the YAML file. A container with a `command` runs as
 that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded.
 
-The first Ctrl-C or SIGTERM answers what was accepted, then ends; a second one ends at once.
+The first Ctrl-C or SIGTERM, or a terminal that closes, answers what was accepted, then ends; a second Ctrl-C
+or SIGTERM ends at once. Under nohup a terminal may close.
 Exit codes: 0 ended as asked, 1 failed, 2 wrong usage or YAML, 3 port taken.";
 
 /// Serves InferenceServices on this machine: gateway, controller and autoscaler in this process, each
