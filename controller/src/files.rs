@@ -4,6 +4,7 @@ mod folder;
 mod gather;
 mod numbering;
 mod numbers;
+mod reach;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -50,8 +51,9 @@ impl Files {
     /// [`ControllerError::Read`] for a path that is not there, [`ControllerError::Mistakes`] for what is
     /// wrong in the files now, [`ControllerError::Watch`].
     pub fn open(paths: &[PathBuf]) -> Result<Self, ControllerError> {
-        let watcher = Watcher::start(paths)?;
+        let mut watcher = Watcher::start(paths)?;
         let mut sources = Sources::new(paths);
+        watcher.look(&sources);
         let declaration = sources.first()?;
         for object in &declaration.passed_over {
             tracing::info!("{object} is passed over: nobody here looks at it");
