@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceServiceStatus;
 
-use crate::declared::{Declaration, Declared, Event, EventKind};
+use crate::declared::{Declaration, Declared, Event, EventKind, Subject};
 use crate::{ControllerError, History};
 use folder::Sources;
 use numbers::Numbers;
@@ -135,9 +135,12 @@ impl Declared for Files {
     }
 
     async fn tell(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
-        match event.kind {
-            EventKind::Normal => tracing::info!(%service, "{event}"),
-            EventKind::Warning => tracing::warn!(%service, "{event}"),
+        match (event.kind, event.subject) {
+            // Who watches this machine's replicas is told of them already.
+            (EventKind::Normal, _) | (EventKind::Warning, Subject::Replicas) => {
+                tracing::info!(%service, "{event}");
+            }
+            (EventKind::Warning, Subject::Service) => tracing::warn!(%service, "{event}"),
         }
         Ok(())
     }
