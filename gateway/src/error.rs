@@ -43,6 +43,17 @@ pub enum GatewayError {
         /// Their bodies together.
         bytes: usize,
     },
+    /// The caller's time passed before its request was here.
+    #[error(
+        "deadline exceeded: waited {:.3} s for the request's body, of which {bytes} bytes came",
+        .waited.as_secs_f64()
+    )]
+    LateBody {
+        /// Since its head came.
+        waited: Duration,
+        /// What there was of it.
+        bytes: usize,
+    },
     /// The caller's time passed before a replica was free.
     #[error(
         "deadline exceeded: waited {:.3} s in the queue of revision {revision}, {ahead} requests were ahead",
@@ -142,7 +153,9 @@ impl Coded for GatewayError {
         match self {
             Self::NoRoute { .. } | Self::NoRevision { .. } => Code::NotFound,
             Self::QueueFull { .. } => Code::Overloaded,
-            Self::LateInQueue { .. } | Self::LateAtReplica { .. } => Code::DeadlineExceeded,
+            Self::LateBody { .. } | Self::LateInQueue { .. } | Self::LateAtReplica { .. } => {
+                Code::DeadlineExceeded
+            }
             Self::Nowhere(_)
             | Self::NotReady { .. }
             | Self::Gone(_)

@@ -10,7 +10,7 @@ use http::{Method, Request, Uri};
 
 use super::Target;
 use crate::clock::now;
-use crate::deadline::grpc_timeout;
+use crate::deadline::{Due, grpc_timeout};
 use crate::desk::Origin;
 use crate::headers;
 use crate::line::{Arrival, Ask, Line};
@@ -37,13 +37,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(
-        wire: Wire,
-        parts: Parts,
-        target: Target,
-        arrived: Instant,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(super) fn new(wire: Wire, parts: Parts, target: Target, due: Due) -> Self {
         let Parts {
             method,
             uri,
@@ -69,8 +63,8 @@ impl Call {
             uri: at(wire, &uri, 0, &authority),
             wire,
             line: target.line,
-            arrived,
-            deadline,
+            arrived: due.arrived,
+            deadline: due.at,
             activation: target.route.activation_timeout,
             arrival: Arrival::New,
             others: None,
