@@ -6,6 +6,7 @@ mod copy;
 mod form;
 mod send;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
 use crate::answer::Answer;
 use crate::batching::{self, Rules};
+use crate::claims;
 use crate::clock::now;
 use crate::codec;
 use crate::deadline::{Due, parse_grpc_timeout, parse_weir_timeout};
@@ -60,10 +62,15 @@ enum Named {
 }
 
 impl Gateway {
-    /// Answers one request; every failure becomes a response.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
+    /// Answers one request from this address; every failure becomes a response.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        from: Option<IpAddr>,
+    ) -> Response<Answer> {
         let arrived = now();
         let (mut parts, body) = request.into_parts();
+        claims::drop_false(&mut parts.headers, from, self);
         let wire = Wire::of(&parts.headers);
         self.requests.count(wire);
         let id = parts.headers.entry(headers::REQUEST_ID);

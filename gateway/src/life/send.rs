@@ -241,7 +241,9 @@ fn relayed(
     let verdict = codec::verdict(call.wire, &reply);
     let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
-    parts.headers.remove(headers::REFUSED);
+    for name in [headers::REFUSED, headers::UNSERVED] {
+        parts.headers.remove(name);
+    }
     parts.version = Version::HTTP_11;
     let is_whole_story = verdict != Verdict::Open;
     if is_whole_story {
