@@ -414,6 +414,7 @@ impl State {
         match verdict {
             Verdict::Succeeded => self.activity.succeeded += 1,
             Verdict::Failed => self.activity.failed += 1,
+            Verdict::Refused => self.activity.refused += 1,
             Verdict::Open => {}
         }
     }

@@ -30,6 +30,8 @@ pub(crate) enum Verdict {
     Succeeded,
     /// By such an error.
     Failed,
+    /// The replica had no room for it, and did nothing.
+    Refused,
     /// It did not end yet, or nobody waits for its end.
     Open,
 }
@@ -61,6 +63,11 @@ impl Credit {
     pub(crate) fn answered(self, verdict: Verdict) {
         let took = now().saturating_duration_since(self.since);
         self.settle(Outcome::Answered(took), verdict);
+    }
+
+    /// The replica refused it to the end: that is no time of service, and the client is told.
+    pub(crate) fn refused(self) {
+        self.settle(Outcome::Abandoned, Verdict::Refused);
     }
 
     /// Gives it back.
