@@ -59,6 +59,17 @@ impl Credit {
         &self.line
     }
 
+    /// Whose it is.
+    pub(crate) fn seat(&self) -> SeatKey {
+        self.key
+    }
+
+    /// Whether another replica takes requests too.
+    pub(crate) fn has_others(&self) -> bool {
+        let serving = self.line.state.lock().desk.serving();
+        serving.is_some_and(|open| open > 1)
+    }
+
     /// The replica answered to the end.
     pub(crate) fn answered(self, verdict: Verdict) {
         let took = now().saturating_duration_since(self.since);
