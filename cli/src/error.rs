@@ -42,6 +42,14 @@ pub(crate) enum CliError {
         /// A service that needs it.
         service: String,
     },
+    /// Another process has the state directory.
+    #[error("another `weir up`{} uses the state directory {}: end it, or give this one its own with --state-dir", of_process(*.holder), .state_dir.display())]
+    StateTaken {
+        /// The directory.
+        state_dir: PathBuf,
+        /// Its process, where it says.
+        holder: Option<u32>,
+    },
     /// No `weir up` was found.
     #[error("no `weir up` runs with the state directory {}: {because}", .state_dir.display())]
     NotUp {
@@ -90,6 +98,7 @@ impl CliError {
             Self::PortTaken { .. } => Exit::PortTaken,
             Self::Io { .. }
             | Self::RuntimeMissing { .. }
+            | Self::StateTaken { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
             | Self::Cluster(_)
@@ -106,12 +115,17 @@ impl CliError {
             | Self::PortTaken { .. }
             | Self::Io { .. }
             | Self::RuntimeMissing { .. }
+            | Self::StateTaken { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
             | Self::Controller(_) => format!("error: {self}"),
             Self::Cluster(error) => format!("error: {}", with_reasons(error)),
         }
     }
+}
+
+fn of_process(id: Option<u32>) -> String {
+    id.map_or(String::new(), |id| format!(" (process {id})"))
 }
 
 /// The sentence and, behind it, what it leaves to its sources.

@@ -1,5 +1,7 @@
 //! The state directory, and the file in it by which `weir status` finds a `weir up`.
 
+mod hold;
+
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -8,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
+pub(crate) use hold::Hold;
 
 /// The file's name: a contract.
 const FILE: &str = "admin.json";

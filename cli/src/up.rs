@@ -26,7 +26,7 @@ use crate::args::UpArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::say::say;
-use crate::state::{self, AdminFile};
+use crate::state::{self, AdminFile, Hold};
 use parts::Parts;
 #[cfg(test)]
 pub(crate) use parts::registry;
@@ -55,6 +55,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
         return Err(CliError::Mistakes(faults));
     }
     let ports = Ports::bind(&args)?;
+    let _hold = Hold::take(&state_dir)?;
     let drain = Drain::new();
     let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));

@@ -37,7 +37,7 @@ pub struct Activity {
     pub succeeded: u64,
     /// Requests that ended with such an error: HTTP 5xx, or its like in gRPC.
     pub failed: u64,
-    /// Requests that were refused because the queue was full.
+    /// Requests that were refused: the queue was full, or no replica had room for them.
     pub refused: u64,
     /// Requests that met the revision at zero.
     pub woken: u64,

@@ -88,6 +88,8 @@ pub struct Service {
 pub struct Event {
     /// Whether somebody should look.
     pub kind: EventKind,
+    /// What it is about.
+    pub subject: Subject,
     /// One CamelCase word.
     pub reason: &'static str,
     /// A sentence.
@@ -101,6 +103,15 @@ pub enum EventKind {
     Normal,
     /// Something is wrong.
     Warning,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The service as it was declared, or as a whole.
+    Service,
+    /// A revision's replicas, as whoever follows the cluster sees them too.
+    Replicas,
 }
 
 impl Declaration {

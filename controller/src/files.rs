@@ -4,6 +4,7 @@ mod folder;
 mod gather;
 mod numbering;
 mod numbers;
+mod reach;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceServiceStatus;
 
-use crate::declared::{Declaration, Declared, Event, EventKind};
+use crate::declared::{Declaration, Declared, Event, EventKind, Subject};
 use crate::{ControllerError, History};
 use folder::Sources;
 use numbers::Numbers;
@@ -50,8 +51,9 @@ impl Files {
     /// [`ControllerError::Read`] for a path that is not there, [`ControllerError::Mistakes`] for what is
     /// wrong in the files now, [`ControllerError::Watch`].
     pub fn open(paths: &[PathBuf]) -> Result<Self, ControllerError> {
-        let watcher = Watcher::start(paths)?;
+        let mut watcher = Watcher::start(paths)?;
         let mut sources = Sources::new(paths);
+        watcher.look(&sources);
         let declaration = sources.first()?;
         for object in &declaration.passed_over {
             tracing::info!("{object} is passed over: nobody here looks at it");
@@ -133,9 +135,12 @@ impl Declared for Files {
     }
 
     async fn tell(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
-        match event.kind {
-            EventKind::Normal => tracing::info!(%service, "{event}"),
-            EventKind::Warning => tracing::warn!(%service, "{event}"),
+        match (event.kind, event.subject) {
+            // Who watches this machine's replicas is told of them already.
+            (EventKind::Normal, _) | (EventKind::Warning, Subject::Replicas) => {
+                tracing::info!(%service, "{event}");
+            }
+            (EventKind::Warning, Subject::Service) => tracing::warn!(%service, "{event}"),
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ mod scaling;
 mod status;
 mod validate;
 
-pub use declared::{Declaration, Declared, Event, EventKind, Service};
+pub use declared::{Declaration, Declared, Event, EventKind, Service, Subject};
 pub use error::ControllerError;
 pub use history::{Canary, History, Loaded, Record, revise};
 pub use plan::{Plan, Share, plan};

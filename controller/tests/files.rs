@@ -7,6 +7,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -210,4 +211,48 @@ async fn examples_are_right() {
     let digits = &declaration.services[&named("digits")];
     let claims = digits.claims.as_ref().unwrap();
     assert!(claims.join("weir-examples/digits").is_dir());
+}
+
+#[tokio::test]
+async fn a_link_out_of_the_folder_is_followed_when_its_target_changes() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let target = write(&other, "real.yaml", &manifest("a", "one"));
+    symlink(&target, folder.path().join("a.yaml")).unwrap();
+    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let mut watch = files.watch();
+    fs::write(&target, manifest("a", "two")).unwrap();
+    let is_at =
+        |end: &'static str| move |d: &Declaration| path(&d.services[&named("a")]).ends_with(end);
+    until(&mut watch, is_at("two")).await;
+    write(&other, "new", &manifest("a", "three"));
+    fs::rename(other.path().join("new"), &target).unwrap();
+    until(&mut watch, is_at("three")).await;
+}
+
+#[tokio::test]
+async fn a_mounted_config_map_is_read_again_each_time_that_it_is_replaced() {
+    let (folder, mount) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    // As the kubelet does: a folder for each version, and a link that is replaced as a whole.
+    let mounted = |version: &str| {
+        let inside = mount.path().join(version);
+        fs::create_dir(&inside).unwrap();
+        fs::write(inside.join("a.yaml"), manifest("a", version)).unwrap();
+        symlink(version, mount.path().join("..new")).unwrap();
+        fs::rename(mount.path().join("..new"), mount.path().join("..data")).unwrap();
+    };
+    mounted("one");
+    symlink("..data/a.yaml", mount.path().join("a.yaml")).unwrap();
+    let link = folder.path().join("a.yaml");
+    symlink(mount.path().join("a.yaml"), &link).unwrap();
+    let files = Files::open(&[link]).unwrap();
+    let mut watch = files.watch();
+    for (version, before) in [("two", "one"), ("three", "two")] {
+        mounted(version);
+        fs::remove_dir_all(mount.path().join(before)).unwrap();
+        until(&mut watch, |d| {
+            path(&d.services[&named("a")]).ends_with(version)
+        })
+        .await;
+    }
+    assert_eq!(watch.borrow().problems, [""; 0]);
 }

@@ -4,7 +4,7 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 
 use ::http::{HeaderMap, Response};
-use weir_protocol::Coded;
+use weir_protocol::{Blame, Code, Coded};
 
 use crate::answer::Answer;
 use crate::error::GatewayError;
@@ -27,14 +27,25 @@ pub(crate) fn error(wire: Wire, error: &GatewayError) -> Response<Answer> {
 
 /// How an answer with this head ends, as far as its head tells.
 pub(crate) fn verdict(wire: Wire, response: &Response<impl Sized>) -> Verdict {
+    if response.headers().contains_key(headers::REFUSED) {
+        return Verdict::Refused;
+    }
     match wire {
-        Wire::Http if response.status().is_server_error() => Verdict::Failed,
-        Wire::Http => Verdict::Succeeded,
+        Wire::Http => http::verdict(response.status(), response.headers()),
         Wire::Grpc => match grpc::status(response.headers()) {
             Some(status) => grpc::verdict(status),
             // Its trailers will tell.
             None => Verdict::Open,
         },
+    }
+}
+
+/// What a failure counts as: what its caller brought about is none of the revision's.
+fn counted(code: Option<Code>) -> Verdict {
+    match code.map(Code::blame) {
+        None | Some(Blame::Caller) => Verdict::Succeeded,
+        Some(Blame::Load) => Verdict::Refused,
+        Some(Blame::Server) => Verdict::Failed,
     }
 }
 

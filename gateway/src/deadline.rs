@@ -1,25 +1,57 @@
 //! How long a request may take, as its sender says it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::GatewayError;
 
-/// When a request has to be done. All given, the earliest counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    /// `grpc-timeout`.
-    pub(crate) grpc: Option<Duration>,
-    /// `weir-timeout`.
-    pub(crate) weir: Option<Duration>,
-    /// What the service allows.
-    pub(crate) route: Option<Duration>,
+/// When a request came, and when it has to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) arrived: Instant,
+    /// None where nobody is in a hurry.
+    pub(crate) at: Option<Instant>,
 }
 
-impl Waiting {
-    /// The earliest; `None` where nobody is in a hurry.
-    pub(crate) fn earliest(self) -> Option<Duration> {
-        let all = [self.grpc, self.weir, self.route];
-        all.into_iter().flatten().min()
+impl Due {
+    /// Whenever it may be.
+    pub(crate) fn none(arrived: Instant) -> Self {
+        Self { arrived, at: None }
+    }
+
+    /// So long after it came, if that is a bound. Of several the earliest counts.
+    pub(crate) fn within(self, most: Option<Duration>) -> Self {
+        let bound = most.map(|most| self.arrived + most);
+        Self {
+            at: self.at.into_iter().chain(bound).min(),
+            ..self
+        }
+    }
+
+    /// Whether there is any time left for a request of whose body so many bytes are here.
+    ///
+    /// # Errors
+    /// [`GatewayError::LateBody`].
+    pub(crate) fn check(
+        self,
+        now: impl FnOnce() -> Instant,
+        bytes: usize,
+    ) -> Result<(), GatewayError> {
+        let Some(at) = self.at else {
+            return Ok(());
+        };
+        let now = now();
+        match at <= now {
+            true => Err(self.late(now, bytes)),
+            false => Ok(()),
+        }
+    }
+
+    /// What is told when it passes while the body comes.
+    pub(crate) fn late(self, now: Instant, bytes: usize) -> GatewayError {
+        GatewayError::LateBody {
+            waited: now.saturating_duration_since(self.arrived),
+            bytes,
+        }
     }
 }
 
@@ -92,14 +124,23 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_counts() {
-        let waiting = Waiting {
-            grpc: Some(Duration::from_secs(3)),
-            weir: None,
-            route: Some(Duration::from_secs(2)),
-        };
-        assert_eq!(waiting.earliest(), waiting.route);
-        assert_eq!(Waiting::default().earliest(), None);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "times are compared; tests need a first one"
+    )]
+    fn the_earliest_bound_counts() {
+        let (arrived, second) = (Instant::now(), Duration::from_secs(1));
+        let none = Due::none(arrived);
+        assert_eq!(none.within(None), none);
+        assert_eq!(none.check(|| panic!("nobody is in a hurry"), 0), Ok(()));
+        let due = none.within(Some(3 * second)).within(None);
+        let due = due.within(Some(2 * second)).within(Some(4 * second));
+        assert_eq!(due.at, Some(arrived + 2 * second));
+        assert_eq!(due.check(|| arrived + second, 7), Ok(()));
+        let late = due.check(|| arrived + 2 * second, 7).unwrap_err();
+        let told =
+            "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
+        assert_eq!(late.to_string(), told);
     }
 
     proptest! {

@@ -43,6 +43,17 @@ pub enum GatewayError {
         /// Their bodies together.
         bytes: usize,
     },
+    /// The caller's time passed before its request was here.
+    #[error(
+        "deadline exceeded: waited {:.3} s for the request's body, of which {bytes} bytes came",
+        .waited.as_secs_f64()
+    )]
+    LateBody {
+        /// Since its head came.
+        waited: Duration,
+        /// What there was of it.
+        bytes: usize,
+    },
     /// The caller's time passed before a replica was free.
     #[error(
         "deadline exceeded: waited {:.3} s in the queue of revision {revision}, {ahead} requests were ahead",
@@ -101,6 +112,21 @@ pub enum GatewayError {
         /// What happened there.
         because: String,
     },
+    /// A replica answered with what is no answer, and may have done the work: that is tried on one other replica
+    /// at most.
+    #[error(
+        "revision {revision} gave no valid answer: tried {tries} times, last replica {replica}: {because}"
+    )]
+    Garbled {
+        /// The revision.
+        revision: String,
+        /// How often it was sent.
+        tries: u32,
+        /// The last replica that had it.
+        replica: Arc<str>,
+        /// What is wrong with what it said.
+        because: String,
+    },
     /// The answer to a batch that the gateway gathered is not one of a batch.
     #[error(
         "revision {revision} did not answer a batch of {rows} rows by {rows} rows: {because}; a runtime that knows no batches must not have spec.predictor.batcher"
@@ -142,14 +168,16 @@ impl Coded for GatewayError {
         match self {
             Self::NoRoute { .. } | Self::NoRevision { .. } => Code::NotFound,
             Self::QueueFull { .. } => Code::Overloaded,
-            Self::LateInQueue { .. } | Self::LateAtReplica { .. } => Code::DeadlineExceeded,
+            Self::LateBody { .. } | Self::LateInQueue { .. } | Self::LateAtReplica { .. } => {
+                Code::DeadlineExceeded
+            }
             Self::Nowhere(_)
             | Self::NotReady { .. }
             | Self::Gone(_)
             | Self::Lost { .. }
             | Self::NotOwner(_) => Code::Unavailable,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
-            Self::NoBatch { .. } => Code::Internal,
+            Self::Garbled { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::OneRuntime(_) => Code::Unimplemented,
         }

@@ -13,6 +13,7 @@
 mod answer;
 mod batching;
 mod buffers;
+mod claims;
 mod clock;
 mod codec;
 mod credits;

@@ -6,6 +6,7 @@ mod copy;
 mod form;
 mod send;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,9 +18,10 @@ use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
 use crate::answer::Answer;
 use crate::batching::{self, Rules};
+use crate::claims;
 use crate::clock::now;
 use crate::codec;
-use crate::deadline::{Waiting, parse_grpc_timeout, parse_weir_timeout};
+use crate::deadline::{Due, parse_grpc_timeout, parse_weir_timeout};
 use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::headers;
@@ -60,10 +62,15 @@ enum Named {
 }
 
 impl Gateway {
-    /// Answers one request; every failure becomes a response.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
+    /// Answers one request from this address; every failure becomes a response.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        from: Option<IpAddr>,
+    ) -> Response<Answer> {
         let arrived = now();
         let (mut parts, body) = request.into_parts();
+        claims::drop_false(&mut parts.headers, from, self);
         let wire = Wire::of(&parts.headers);
         self.requests.count(wire);
         let id = parts.headers.entry(headers::REQUEST_ID);
@@ -93,33 +100,34 @@ impl Gateway {
         let look = self
             .look(wire, parts)
             .inspect_err(|_| self.requests.count_unrouted())?;
-        let (mut target, mut held) = match look {
+        let (mut target, mut held, due) = match look {
             Look::Ours(response) => return Ok(*response),
             Look::Target(target) => {
-                let held = self.receive(body, patience(wire, parts.uri.path())).await?;
-                (target, held)
+                let due = due(parts, arrived)?.within(target.route.timeout);
+                let patience = patience(wire, parts.uri.path());
+                let held = self.receive(body, patience, due).await?;
+                (target, held, due)
             }
             Look::ByMessage(field) => {
                 let patience = match patience(wire, parts.uri.path()) {
                     Patience::Nothing => Patience::Message,
                     other => other,
                 };
-                let held = self.receive(body, patience).await?;
+                let due = due(parts, arrived)?;
+                let held = self.receive(body, patience, due).await?;
                 match self.look_into(parts, field, &held)? {
-                    Named::Target(target) => (target, held),
+                    Named::Target(target) => {
+                        let due = due.within(target.route.timeout);
+                        (target, held, due)
+                    }
                     Named::Ours(response) => return Ok(*response),
                 }
             }
         };
-        let waiting = Waiting {
-            grpc: text_as(parts, &headers::GRPC_TIMEOUT, parse_grpc_timeout)?,
-            weir: text_as(parts, &headers::TIMEOUT, parse_weir_timeout)?,
-            route: target.route.timeout,
-        };
-        let deadline = waiting.earliest().map(|waiting| arrived + waiting);
+        due.check(now, held.size())?;
         let rules = Rules::of(&target.route);
         let shadow = target.shadow.take();
-        let call = Call::new(wire, parts, target, arrived, deadline);
+        let call = Call::new(wire, parts, target, due);
         if let Some(shadow) = shadow {
             self.copy(shadow, &call, &held);
         }
@@ -187,10 +195,12 @@ impl Gateway {
         &self,
         body: &mut Option<Incoming>,
         patience: Patience,
+        due: Due,
     ) -> Result<Held, GatewayError> {
         let limits = Limits {
             size: self.options.request_buffer,
             idle: self.options.body_idle,
+            due,
             buffers: &self.buffers,
             ending: &self.ending,
         };
@@ -235,6 +245,14 @@ fn patience(wire: Wire, path: &str) -> Patience {
         (true, _) => Patience::Whole,
         (false, _) => Patience::Message,
     }
+}
+
+/// As its sender says it.
+fn due(parts: &Parts, arrived: Instant) -> Result<Due, GatewayError> {
+    let due = Due::none(arrived);
+    let grpc = text_as(parts, &headers::GRPC_TIMEOUT, parse_grpc_timeout)?;
+    let weir = text_as(parts, &headers::TIMEOUT, parse_weir_timeout)?;
+    Ok(due.within(grpc).within(weir))
 }
 
 fn text_as<T>(

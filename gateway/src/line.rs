@@ -3,23 +3,24 @@
 
 mod credit;
 mod spot;
+mod state;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, RevisionName};
 
 use crate::batching::Gathering;
 use crate::clock::now;
-use crate::desk::{Desk, Entered, Entry, Granted, Origin, Room, Seating, Turn, Turns};
+use crate::desk::{Desk, Entered, Entry, Origin, Room, Seating};
 use crate::error::GatewayError;
 use crate::shares::Crowd;
 use crate::upstream::Upstream;
 pub(crate) use credit::{Credit, Verdict};
 use spot::Spot;
+use state::{Alarm, State, Turned, Waiter, tell};
 
 /// A revision that this gateway routes to.
 pub(crate) struct Line {
@@ -31,24 +32,6 @@ pub(crate) struct Line {
     pub(crate) gathering: Gathering,
     /// Told when a request meets the revision at zero.
     pulse: Arc<Notify>,
-}
-
-struct State {
-    desk: Desk<Arc<Upstream>, Waiter>,
-    activity: Activity,
-    in_flight: u32,
-    level: Level,
-    failure: Option<Failure>,
-    /// What was last reported; none after a change.
-    reported: Option<Arc<Activity>>,
-    /// Whether a task waits for replicas that rest.
-    alarm: Alarm,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
-    Off,
-    Set,
 }
 
 /// Whether a revision sleeps, or is no longer asked for.
@@ -69,17 +52,6 @@ pub(crate) struct Standing {
     pub(crate) replicas: Vec<Seating<Arc<Upstream>>>,
     pub(crate) level: Level,
     pub(crate) failure: Option<Failure>,
-}
-
-struct Waiter {
-    tell: oneshot::Sender<Turned>,
-    since: Instant,
-}
-
-enum Turned {
-    Go(Credit),
-    Elsewhere(u32),
-    NotOwner,
 }
 
 /// Who asks for a credit, and how long that may take.
@@ -111,8 +83,6 @@ pub(crate) enum Admitted {
     /// Another gateway, by its index, has the queue.
     Elsewhere(u32),
 }
-
-type Told = SmallVec<[(oneshot::Sender<Turned>, Turned); 1]>;
 
 /// Nobody waits longer, whatever the deadlines: clients that wait for hours have long forgotten.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -409,68 +379,4 @@ const MIN_ACTIVATION: Duration = Duration::from_millis(100);
 enum Arrived {
     Admitted(Admitted),
     Waits(u64, oneshot::Receiver<Turned>),
-}
-
-impl State {
-    fn count(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Succeeded => self.activity.succeeded += 1,
-            Verdict::Failed => self.activity.failed += 1,
-            Verdict::Open => {}
-        }
-    }
-
-    /// Whether nobody will ever be served here again.
-    fn is_over(&self) -> bool {
-        self.level == Level::Gone && !self.desk.is_open()
-    }
-
-    fn arrive(&mut self, is_new: bool) {
-        self.activity.arrivals += u64::from(is_new);
-        self.reported = None;
-    }
-
-    /// Counts a request that waits at zero; whether it is the first, whom nobody was told of.
-    fn wakes(&mut self, is_new: bool) -> bool {
-        if self.level == Level::Zero {
-            self.activity.woken += u64::from(is_new);
-        }
-        self.level == Level::Zero && self.desk.queued().requests == 1
-    }
-
-    fn credit(
-        &mut self,
-        line: &Arc<Line>,
-        granted: Granted<Arc<Upstream>>,
-        arrived: Instant,
-        at: Instant,
-    ) -> Credit {
-        self.in_flight += 1;
-        self.reported = None;
-        let queued = at.saturating_duration_since(arrived);
-        self.activity.queue_delay.record(queued);
-        Credit::new(line, granted, queued, at)
-    }
-
-    fn told(&mut self, line: &Arc<Line>, turns: Turns<Arc<Upstream>, Waiter>, at: Instant) -> Told {
-        self.reported = None;
-        let tell = |turn: Turn<Arc<Upstream>, Waiter>| match turn {
-            Turn::Go(waiter, granted) => {
-                let credit = self.credit(line, granted, waiter.since, at);
-                Some((waiter.tell, Turned::Go(credit)))
-            }
-            Turn::Elsewhere(waiter, owner) => Some((waiter.tell, Turned::Elsewhere(owner))),
-            Turn::NotOwner(waiter) => Some((waiter.tell, Turned::NotOwner)),
-            // Its task sees that nobody will tell it.
-            Turn::Late(_) => None,
-        };
-        turns.into_iter().filter_map(tell).collect()
-    }
-}
-
-/// Never under the lock: whoever left meanwhile gives its credit back right here.
-fn tell(told: Told) {
-    for (waiter, turned) in told {
-        drop(waiter.send(turned));
-    }
 }

@@ -4,6 +4,7 @@ mod streams;
 mod tls;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -64,20 +65,22 @@ struct Host {
 impl Host {
     async fn receive(self, stream: Stream) {
         let traffic = stream.traffic();
+        let from = stream.peer();
         let options = &self.gateway.options;
         let Some(config) = &options.tls else {
-            return self.converse(stream, traffic).await;
+            return self.converse(stream, from, traffic).await;
         };
         let timeout = options.handshake_timeout;
         let shaken = tls::shake_hands(stream, config, timeout, &self.stop).await;
         if let Some(stream) = shaken {
-            self.converse(stream, traffic).await;
+            self.converse(stream, from, traffic).await;
         }
     }
 
     async fn converse(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        from: Option<IpAddr>,
         traffic: Arc<Traffic>,
     ) {
         let Self {
@@ -90,9 +93,9 @@ impl Host {
         let service = service_fn(move |request| {
             let (gateway, exchange) = (Arc::clone(&gateway), seen.begin());
             // Boxed: the library moves it several times, and keeps its room on an idle connection.
-            Box::pin(
-                async move { Ok::<_, Infallible>(exchange.carry(gateway.answer(request).await)) },
-            )
+            Box::pin(async move {
+                Ok::<_, Infallible>(exchange.carry(gateway.answer(request, from).await))
+            })
         });
         let socket = Bulk::accepted(stream);
         let outlet = socket.outlet();

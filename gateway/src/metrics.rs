@@ -181,7 +181,7 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
         ),
         (
             "weir_revision_refused",
-            "Requests that found the queue full.",
+            "Requests that found the queue full, or no room at the replicas.",
             |a| a.refused,
         ),
         (

@@ -11,6 +11,8 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use crate::buffers::{Buffers, Grown, Portion};
+use crate::clock::{now, until};
+use crate::deadline::Due;
 use crate::error::GatewayError;
 use crate::outgoing::{Chunks, Outgoing, Sender};
 
@@ -30,6 +32,7 @@ pub(crate) enum Patience {
 pub(crate) struct Limits<'a> {
     pub(crate) size: usize,
     pub(crate) idle: Duration,
+    pub(crate) due: Due,
     pub(crate) buffers: &'a Buffers,
     /// Cancelled when the gateway ends.
     pub(crate) ending: &'a CancellationToken,
@@ -115,6 +118,7 @@ impl Held {
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
+                () = until(limits.due.at) => return Err(limits.due.late(now(), self.size)),
                 _ = silence(pause, limits.ending), if has_message => return Ok(Piece::Partial),
                 pause = silence(pause, limits.ending) => {
                     let pause = pause.as_secs_f32();

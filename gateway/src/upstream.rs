@@ -51,6 +51,8 @@ pub(crate) enum FaultKind {
     Unreached,
     /// It took the request and broke off.
     Broken,
+    /// It took the request, and what it answered is no answer: it may have done the work.
+    Garbled,
     /// Nothing: whoever sends the request's body broke off.
     Cut,
 }
@@ -170,6 +172,13 @@ impl Fault {
         Self {
             kind: FaultKind::Broken,
             because: because.into(),
+        }
+    }
+
+    fn garbled(because: String) -> Self {
+        Self {
+            kind: FaultKind::Garbled,
+            because,
         }
     }
 

@@ -3,6 +3,8 @@
 //! Between the first two lies a delay, because a load balancer learns of the first only after a
 //! while and still sends requests until then.
 
+mod hangup;
+
 use std::io;
 use std::time::Duration;
 
@@ -21,11 +23,13 @@ pub struct Drain {
 #[error("still busy {0:?} after the end began")]
 pub struct DeadlinePassed(pub Duration);
 
-/// SIGTERM and SIGINT, caught from the moment it is made.
+/// SIGTERM, SIGINT and SIGHUP, caught from the moment it is made.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// A closed terminal; not for who was told to outlive it.
+    hangup: Option<Signal>,
 }
 
 impl Drain {
@@ -81,21 +85,28 @@ impl Drain {
 }
 
 impl Signals {
-    /// Catches both signals from now on; they no longer end the process by themselves.
+    /// Catches the signals from now on; they no longer end the process by themselves. A process that was
+    /// started to ignore SIGHUP, as `nohup` does, goes on ignoring it.
     ///
     /// # Errors
     /// When the process may not install signal handlers. Needs a tokio runtime.
     pub fn install() -> io::Result<Self> {
+        let hangup = match hangup::ends_us() {
+            true => Some(signal(SignalKind::hangup())?),
+            false => None,
+        };
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup,
         })
     }
 
     /// Begins `drain` at the first signal and closes it `delay` later; a second signal ends the process at
-    /// once with exit code 1. Never returns: the owner aborts it when the process is done.
+    /// once with exit code 1. Of a terminal that closes, shell and kernel both tell: SIGHUP is never the
+    /// second. Never returns: the owner aborts it when the process is done.
     pub async fn run(mut self, drain: Drain, delay: Duration) {
-        let name = self.next().await;
+        let name = self.first().await;
         tracing::info!(
             signal = name,
             "draining; a second signal ends the process at once"
@@ -103,13 +114,27 @@ impl Signals {
         drain.begin();
         tokio::select! {
             () = tokio::time::sleep(delay) => drain.close(),
-            name = self.next() => exit_now(name),
+            name = self.second() => exit_now(name),
         }
-        let name = self.next().await;
+        let name = self.second().await;
         exit_now(name);
     }
 
-    async fn next(&mut self) -> &'static str {
+    async fn first(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = hangup => "SIGHUP",
+        }
+    }
+
+    async fn second(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

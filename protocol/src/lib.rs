@@ -28,5 +28,5 @@ pub use infer::{
     SharedRange, Source,
 };
 pub use shape::{Shape, ShapeError};
-pub use status::{Code, Coded};
+pub use status::{Blame, Code, Coded};
 pub use tensor::{Tensor, TensorError, TensorSpec};

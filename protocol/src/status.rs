@@ -31,6 +31,17 @@ pub enum Code {
     Internal,
 }
 
+/// Whose doing it is that a request did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The caller's: the same request would fare no better anywhere else.
+    Caller,
+    /// Nobody's: there was no room for it, and nothing was done.
+    Load,
+    /// The server's, or its model's.
+    Server,
+}
+
 /// An error that knows its [`Code`].
 pub trait Coded: std::error::Error {
     /// What a client may make of it.
@@ -112,6 +123,42 @@ impl Code {
         }
     }
 
+    /// The code nearest to an HTTP status that somebody else chose; `None` for what is no error.
+    #[must_use]
+    pub fn of_http(status: StatusCode) -> Option<Self> {
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Self::Restricted),
+            StatusCode::NOT_FOUND => Some(Self::NotFound),
+            StatusCode::METHOD_NOT_ALLOWED => Some(Self::MethodNotAllowed),
+            StatusCode::CONFLICT => Some(Self::AlreadyExists),
+            StatusCode::PAYLOAD_TOO_LARGE => Some(Self::TooLarge),
+            StatusCode::TOO_MANY_REQUESTS => Some(Self::Overloaded),
+            StatusCode::NOT_IMPLEMENTED => Some(Self::Unimplemented),
+            StatusCode::SERVICE_UNAVAILABLE => Some(Self::Unavailable),
+            StatusCode::GATEWAY_TIMEOUT => Some(Self::DeadlineExceeded),
+            status if status.is_client_error() => Some(Self::InvalidArgument),
+            status if status.is_server_error() => Some(Self::Internal),
+            _ => None,
+        }
+    }
+
+    /// Whose doing it is.
+    #[must_use]
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::InvalidArgument
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::TooLarge
+            | Self::AlreadyExists
+            | Self::Restricted
+            | Self::Cancelled
+            | Self::Unimplemented => Blame::Caller,
+            Self::Overloaded => Blame::Load,
+            Self::Unavailable | Self::DeadlineExceeded | Self::Internal => Blame::Server,
+        }
+    }
+
     /// The word for metric labels and logs.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -129,5 +176,59 @@ impl Code {
             Self::Unimplemented => "unimplemented",
             Self::Internal => "internal",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_of_grpc_has_somebody_to_blame_or_nobody() {
+        use tonic::Code as Grpc;
+        let blame = |status| Code::of_grpc(status).map(Code::blame);
+        for status in [
+            Grpc::InvalidArgument,
+            Grpc::NotFound,
+            Grpc::AlreadyExists,
+            Grpc::PermissionDenied,
+            Grpc::Unauthenticated,
+            Grpc::FailedPrecondition,
+            Grpc::OutOfRange,
+            Grpc::Unimplemented,
+            Grpc::Cancelled,
+        ] {
+            assert_eq!(blame(status), Some(Blame::Caller), "{status:?}");
+        }
+        for status in [
+            Grpc::Unknown,
+            Grpc::Internal,
+            Grpc::Unavailable,
+            Grpc::DataLoss,
+            Grpc::DeadlineExceeded,
+            Grpc::Aborted,
+        ] {
+            assert_eq!(blame(status), Some(Blame::Server), "{status:?}");
+        }
+        assert_eq!(blame(Grpc::ResourceExhausted), Some(Blame::Load));
+        assert_eq!(blame(Grpc::Ok), None);
+    }
+
+    #[test]
+    fn a_status_of_http_is_blamed_as_the_code_that_it_spells() {
+        for code in Code::ALL {
+            let blame = Code::of_http(code.http()).map(Code::blame);
+            // Over HTTP only its headers tell that 503 is a refusal.
+            let expected = match code {
+                Code::Overloaded => Blame::Server,
+                other => other.blame(),
+            };
+            assert_eq!(blame, Some(expected), "{code:?}");
+        }
+        let of = |status| Code::of_http(StatusCode::from_u16(status).unwrap());
+        assert_eq!(of(429).map(Code::blame), Some(Blame::Load));
+        assert_eq!(of(418).map(Code::blame), Some(Blame::Caller));
+        assert_eq!(of(502).map(Code::blame), Some(Blame::Server));
+        assert_eq!((of(200), of(304)), (None, None));
     }
 }

@@ -22,7 +22,8 @@ A service NAME in namespace NS is reached in three ways, HTTP and gRPC alike on 
 pvc://CLAIM/path is the folder CLAIM/path beside the YAML file. A container with a `command` runs as
 that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded.
 
-The first Ctrl-C or SIGTERM answers what was accepted, then ends; a second one ends at once.
+The first Ctrl-C or SIGTERM, or a terminal that closes, answers what was accepted, then ends; a second Ctrl-C
+or SIGTERM ends at once. Under nohup a terminal may close.
 Exit codes: 0 ended as asked, 1 failed, 2 wrong usage or YAML, 3 port taken.";
 
 /// Serves InferenceServices on this machine: gateway, controller and autoscaler in this process, each
@@ -60,7 +61,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime: Option<PathBuf>,
 
-    /// Where logs, downloaded models and admin.json are kept [default: ~/.local/state/weir].
+    /// Where logs, downloaded models and admin.json are kept, of one `weir up` alone [default:
+    /// ~/.local/state/weir].
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 

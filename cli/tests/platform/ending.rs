@@ -57,6 +57,18 @@ fn what_was_accepted_is_answered() {
 }
 
 #[test]
+fn a_terminal_that_closes_ends_it_in_order_however_often_it_says_so() {
+    let mut busy = busy();
+    busy.weir.hang_up();
+    busy.weir.draining();
+    busy.weir.hang_up();
+    fs::write(&busy.gate, "").unwrap();
+    let (status, text) = busy.request.join().unwrap();
+    assert!(status == 200 && text.contains("\"one\""), "{text}");
+    assert_eq!(busy.weir.ended().code(), Some(0), "{}", busy.weir.output());
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once() {
     let mut busy = busy();
     busy.weir.terminate();

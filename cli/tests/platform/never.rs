@@ -61,6 +61,21 @@ fn a_service_that_never_gets_ready_says_why_and_another_serves() {
 }
 
 #[test]
+fn a_crash_loop_is_told_once_each_time() {
+    let stage = Stage::new(|_| Service::new("one").replicas(1, 1).shell(BROKEN));
+    let output = || stage.weir.output();
+    let tells = [
+        "not ready: CrashLoopBackOff: ",
+        "InferenceServiceNotReady: ",
+    ];
+    let is_told = || tells.iter().all(|tell| output().contains(tell));
+    until("the crash loop", is_told, output);
+    let output = output();
+    let mut warned = output.lines().filter(|line| line.contains(" WARN "));
+    assert_eq!(warned.next(), None, "{output}");
+}
+
+#[test]
 fn a_revision_that_never_gets_ready_takes_nothing_from_the_one_that_serves() {
     let stage = Stage::ready(1, |_| Service::new("one").replicas(1, 1));
     let broken = Service::new("two").replicas(1, 1).canary(50).shell(BROKEN);

@@ -1,25 +1,30 @@
 //! What `weir up` refuses, with which sentence and exit code.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Stdio};
 
 use crate::manifest::Service;
-use crate::weir::PROGRAM;
+use crate::weir::{PROGRAM, Weir, ended};
 
 fn up(program: &Path, file: &Path, more: &[&str]) -> (Option<i32>, String) {
     let folder = file.parent().unwrap();
-    let Output { status, stderr, .. } = Command::new(program)
+    let log = folder.join("refusal.log");
+    let mut process = Command::new(program)
         .args(["up", "--admin-port", "0", "-f"])
         .arg(file)
         .arg("--state-dir")
         .arg(folder.join("state"))
         .args(more)
         .env("PATH", "/bin")
-        .output()
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
         .unwrap();
-    (status.code(), String::from_utf8(stderr).unwrap())
+    let told = || fs::read_to_string(&log).unwrap();
+    let status = ended(&mut process, told);
+    (status.code(), told())
 }
 
 #[test]
@@ -72,6 +77,29 @@ fn a_taken_port_is_told_with_its_flag() {
 }
 
 #[test]
+fn a_state_directory_has_one_platform_and_a_killed_one_leaves_it_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    fs::write(&file, Service::new("one").yaml()).unwrap();
+    let mut first = Weir::up(&file, folder.path(), &[]);
+    let admin = folder.path().join("state/admin.json");
+    let before = fs::read_to_string(&admin).unwrap();
+    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let expected = format!(
+        "error: another `weir up` (process {}) uses the state directory {}: end it, or give this one its \
+         own with --state-dir\n",
+        first.id(),
+        folder.path().join("state").display()
+    );
+    assert_eq!((code, told), (Some(1), expected));
+    assert_eq!(fs::read_to_string(&admin).unwrap(), before);
+    first.kill();
+    fs::remove_file(&admin).unwrap();
+    let mut second = Weir::up(&file, folder.path(), &[]);
+    assert_eq!(second.end().code(), Some(0), "{}", second.output());
+}
+
+#[test]
 fn an_image_without_a_command_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
@@ -118,11 +146,11 @@ fn a_state_directory_that_cannot_be_is_told_with_the_reason() {
     fs::write(folder.path().join("state"), "").unwrap();
     let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let begin = format!(
-        "error: the log directory {}/state/logs is not available: ",
+        "error: the state directory {}/state is not available: ",
         folder.path().display()
     );
     assert!(code == Some(1) && told.starts_with(&begin), "{told}");
-    assert!(told.contains("Not a directory"), "{told}");
+    assert!(told.contains("File exists"), "{told}");
 }
 
 #[test]

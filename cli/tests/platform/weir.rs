@@ -123,8 +123,17 @@ impl Weir {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends what a terminal sends that closes.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.process.id()).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 
     /// Waits until it says that it ends.
@@ -135,14 +144,8 @@ impl Weir {
 
     /// Waits for the end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{}", self.output());
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        let log = &self.log;
+        ended(&mut self.process, || read(log))
     }
 }
 
@@ -151,6 +154,21 @@ impl Drop for Weir {
         // A failed test leaves nothing behind: its replicas end with it.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Waits for the end of a process; one that does not end is killed.
+pub(crate) fn ended(process: &mut Child, explain: impl Fn() -> String) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() >= deadline {
+            process.kill().unwrap();
+            panic!("it does not end: {}", explain());
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 

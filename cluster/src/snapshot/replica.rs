@@ -103,6 +103,15 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
+    /// Every reason there is.
+    pub const ALL: [Self; 5] = [
+        Self::StorageFailed,
+        Self::NotStarted,
+        Self::Exited,
+        Self::CrashLoopBackOff,
+        Self::NotReady,
+    ];
+
     /// As conditions spell it.
     #[must_use]
     pub fn label(self) -> &'static str {

@@ -68,6 +68,13 @@ impl Sources {
         Ok(self.declare(contents.good, gathered, Vec::new()))
     }
 
+    /// The paths, and the files that they hold now.
+    pub(super) fn everything(&self) -> Vec<PathBuf> {
+        let below = self.paths.iter().filter_map(|path| below(path).ok());
+        let files = below.flatten();
+        files.chain(self.paths.iter().cloned()).collect()
+    }
+
     /// The state after something changed: what is wrong keeps what was good before.
     pub(super) fn next(&mut self) -> Declaration {
         let (files, unread) = match self.list() {

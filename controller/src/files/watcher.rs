@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::folder::Sources;
+use super::reach::reach;
 use crate::ControllerError;
 use crate::declared::Declaration;
 
@@ -20,11 +21,17 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long that is waited for at most: a folder that something writes to all the time is read anyway.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often links are followed anew until they stay as they are: who changes them all the time is looked at
+/// again with the next change.
+const LOOKS: usize = 4;
+
 /// Watches folders; dropping it ends that.
 #[derive(Debug)]
 pub(super) struct Watcher {
     changed: Arc<Notify>,
-    _watcher: RecommendedWatcher,
+    watcher: RecommendedWatcher,
+    /// Those that are watched, by their real names.
+    folders: BTreeSet<PathBuf>,
 }
 
 impl Watcher {
@@ -40,16 +47,53 @@ impl Watcher {
             }
         };
         let started = notify::recommended_watcher(event);
-        let mut watcher = started.map_err(|error| failed(Path::new("."), error))?;
-        let folders: BTreeSet<PathBuf> = paths.iter().map(|path| folder(path)).collect();
-        for folder in folders {
-            let watched = watcher.watch(&folder, RecursiveMode::NonRecursive);
-            watched.map_err(|error| failed(&folder, error))?;
-        }
-        Ok(Self {
+        let watcher = started.map_err(|error| failed(Path::new("."), error))?;
+        let mut this = Self {
             changed,
-            _watcher: watcher,
-        })
+            watcher,
+            folders: BTreeSet::new(),
+        };
+        for path in paths {
+            for folder in reach(path) {
+                let watched = this.watch(&folder);
+                watched.map_err(|error| failed(path, error))?;
+            }
+        }
+        Ok(this)
+    }
+
+    /// Watches what the paths and their files lead to now, and nothing else any more. Must come before they are
+    /// read: what changes after it is noticed.
+    pub(super) fn look(&mut self, sources: &Sources) {
+        for _ in 0..LOOKS {
+            let paths = sources.everything();
+            let wanted: BTreeSet<PathBuf> = paths.iter().flat_map(|path| reach(path)).collect();
+            let new: Vec<_> = wanted.difference(&self.folders).cloned().collect();
+            self.forget(&wanted);
+            // One that went meanwhile is told of by the folder of whoever led to it.
+            new.iter().for_each(|folder| drop(self.watch(folder)));
+            if new.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn watch(&mut self, folder: &Path) -> notify::Result<()> {
+        self.watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        self.folders.insert(folder.to_owned());
+        Ok(())
+    }
+
+    fn forget(&mut self, wanted: &BTreeSet<PathBuf>) {
+        let watcher = &mut self.watcher;
+        self.folders.retain(|folder| {
+            let is_wanted = wanted.contains(folder);
+            if !is_wanted {
+                // The watch of one that is gone went with it.
+                let _ = watcher.unwatch(folder);
+            }
+            is_wanted
+        });
     }
 
     /// Waits for a change, and then until nothing changes for a moment.
@@ -84,7 +128,7 @@ fn failed(path: &Path, error: notify::Error) -> ControllerError {
 
 /// Reads the files anew after every change, until nobody wants to know.
 pub(super) async fn follow(
-    watcher: Watcher,
+    mut watcher: Watcher,
     mut sources: Sources,
     declared: watch::Sender<Arc<Declaration>>,
 ) {
@@ -94,13 +138,14 @@ pub(super) async fn follow(
             () = declared.closed() => return,
         }
         let read = tokio::task::spawn_blocking(move || {
+            watcher.look(&sources);
             let declaration = sources.next();
-            (sources, declaration)
+            (watcher, sources, declaration)
         });
-        let Ok((back, declaration)) = read.await else {
+        let Ok((back, again, declaration)) = read.await else {
             return;
         };
-        sources = back;
+        (watcher, sources) = (back, again);
         tell(&declared.borrow().problems, &declaration.problems);
         declared.send_if_modified(|last| {
             let is_new = **last != declaration;
@@ -119,13 +164,5 @@ fn tell(before: &[String], now: &[String]) {
     }
     if now.is_empty() && !before.is_empty() {
         tracing::info!("the files are right again");
-    }
-}
-
-fn folder(path: &Path) -> PathBuf {
-    match (path.is_dir(), path.parent()) {
-        (true, _) | (false, None) => path.to_owned(),
-        (false, Some(parent)) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        (false, Some(parent)) => parent.to_owned(),
     }
 }

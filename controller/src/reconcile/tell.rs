@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use weir_cluster::ServiceName;
+use weir_cluster::{FailureReason, ServiceName};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::memory::Memory;
 use super::{World, in_time};
 use crate::status::{Seen, status as told};
-use crate::{ControllerError, Declared, Event, EventKind, Move, Service};
+use crate::{ControllerError, Declared, Event, EventKind, Move, Service, Subject};
 
 /// Reports the status of a service, if it is another one; and an event, if it became ready or ceased to
 /// be.
@@ -66,6 +66,7 @@ pub(super) async fn moved(
     };
     let event = Event {
         kind,
+        subject: Subject::Service,
         reason,
         message: moved.to_string(),
     };
@@ -82,15 +83,26 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     match now.status {
         ConditionStatus::True if !was_ready => Some(Event {
             kind: EventKind::Normal,
+            subject: Subject::Service,
             reason: "InferenceServiceReady",
             message: "it is ready".to_owned(),
         }),
         ConditionStatus::False => Some(Event {
             kind: EventKind::Warning,
+            subject: subject(now),
             reason: "InferenceServiceNotReady",
             message: now.message.clone().unwrap_or_default(),
         }),
         ConditionStatus::True | ConditionStatus::Unknown => None,
+    }
+}
+
+/// Whose fault it is that a service is not ready.
+fn subject(ready: &Condition) -> Subject {
+    let is_of_replicas = |reason: &str| FailureReason::ALL.iter().any(|r| r.label() == reason);
+    match ready.reason.as_deref().is_some_and(is_of_replicas) {
+        true => Subject::Replicas,
+        false => Subject::Service,
     }
 }
 

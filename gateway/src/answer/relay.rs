@@ -130,9 +130,11 @@ impl Relay {
         let Some(End::Replica { credit, verdict }) = &mut self.end else {
             return;
         };
-        trailers.remove(headers::REFUSED);
         if let Some(status) = grpc::status(trailers) {
             *verdict = grpc::verdict(status);
+        }
+        if trailers.remove(headers::REFUSED).is_some() {
+            *verdict = Verdict::Refused;
         }
         if self.wire == Wire::Grpc {
             learn(credit, trailers);
@@ -143,14 +145,12 @@ impl Relay {
     fn finish(&mut self) {
         let at = now();
         match self.end.take() {
-            Some(End::Replica { credit, verdict }) => {
+            Some(End::Replica { credit, verdict }) => match verdict {
+                Verdict::Succeeded | Verdict::Failed => credit.answered(verdict, at),
+                Verdict::Refused => credit.refused(),
                 // gRPC without a status is no answer.
-                let verdict = match verdict {
-                    Verdict::Open => Verdict::Failed,
-                    Verdict::Succeeded | Verdict::Failed => verdict,
-                };
-                credit.answered(verdict, at);
-            }
+                Verdict::Open => credit.answered(Verdict::Failed, at),
+            },
             Some(End::Gateway) | None => {}
         }
         if let Some(body) = self.body.take() {

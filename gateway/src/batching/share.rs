@@ -14,7 +14,7 @@ use super::message::Inferred;
 use super::part::{Part, divided, is_packed};
 use super::template::{Side, Template};
 use crate::answer::Answer;
-use crate::codec::grpc;
+use crate::codec::{self, grpc};
 use crate::error::GatewayError;
 use crate::headers;
 use crate::line::Verdict;
@@ -56,8 +56,10 @@ impl Fate {
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::INTERNAL_SERVER_ERROR => Self::Alone,
-            status if status.is_server_error() => Self::Same(whole, Verdict::Failed),
-            _ => Self::Same(whole, Verdict::Succeeded),
+            status => {
+                let verdict = codec::http::verdict(status, &whole.head.headers);
+                Self::Same(whole, verdict)
+            }
         }
     }
 

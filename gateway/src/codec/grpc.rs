@@ -70,12 +70,9 @@ pub(crate) fn status(headers: &HeaderMap) -> Option<tonic::Code> {
     Some(tonic::Code::from_bytes(status.as_bytes()))
 }
 
-/// As the same failure would count over HTTP.
+/// What a status counts as.
 pub(crate) fn verdict(status: tonic::Code) -> Verdict {
-    match Code::of_grpc(status) {
-        Some(code) if code.http().is_server_error() => Verdict::Failed,
-        Some(_) | None => Verdict::Succeeded,
-    }
+    super::counted(Code::of_grpc(status))
 }
 
 /// The message of a call that has one, as far as it is here: without prefix, and unpacked up to `most`
@@ -145,6 +142,8 @@ mod tests {
             Some(tonic::Code::ResourceExhausted)
         );
         assert_eq!(verdict(tonic::Code::NotFound), Verdict::Succeeded);
+        assert_eq!(verdict(tonic::Code::Unimplemented), Verdict::Succeeded);
+        assert_eq!(verdict(tonic::Code::ResourceExhausted), Verdict::Refused);
         assert_eq!(verdict(tonic::Code::Internal), Verdict::Failed);
     }
 }

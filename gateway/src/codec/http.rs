@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 use weir_protocol::{Code, rest};
 
 use crate::answer::Answer;
+use crate::line::Verdict;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -27,7 +28,34 @@ pub(crate) fn json(body: bytes::Bytes) -> Response<Answer> {
     response
 }
 
+/// What an answer with this head counts as.
+pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
+    match is_refusal(status, headers) {
+        true => Verdict::Refused,
+        false => super::counted(Code::of_http(status)),
+    }
+}
+
 /// 503 that asks to come again.
 pub(super) fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
     status == Code::Overloaded.http() && headers.contains_key(RETRY_AFTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_serve_what_is_asked_or_has_no_room_has_not_failed() {
+        let none = HeaderMap::new();
+        let mut again = HeaderMap::new();
+        again.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let counts = |status, headers| verdict(StatusCode::from_u16(status).unwrap(), headers);
+        assert_eq!(counts(501, &none), Verdict::Succeeded);
+        assert_eq!(counts(404, &none), Verdict::Succeeded);
+        assert_eq!(counts(429, &none), Verdict::Refused);
+        assert_eq!(counts(503, &again), Verdict::Refused);
+        assert_eq!(counts(503, &none), Verdict::Failed);
+        assert_eq!(counts(500, &again), Verdict::Failed);
+    }
 }

@@ -41,6 +41,8 @@ pub(crate) enum Outcome {
     Refused,
     /// The replica could not be reached, or broke off before it answered.
     Failed,
+    /// The replica answered with what is no answer: nothing that passes in a moment.
+    Garbled,
 }
 
 /// How long a replica that failed or refused gets nothing new. A process that crashed is noticed by its
@@ -110,6 +112,7 @@ impl<R> Seat<R> {
             Outcome::Abandoned => {}
             Outcome::Refused => self.rest_until = Some(now + REST),
             Outcome::Failed => self.fail(now),
+            Outcome::Garbled => self.rest_until = Some(now + LONGEST_REST),
         }
         self.in_flight = self.in_flight.saturating_sub(1);
     }

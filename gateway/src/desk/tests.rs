@@ -165,6 +165,21 @@ fn a_replica_that_fails_rests_longer_each_time() {
 }
 
 #[test]
+fn a_replica_that_answers_garbage_rests_for_long_at_once() {
+    let now = start();
+    let mut desk = desk(vec![seating(1, 1), seating(2, 1)], now);
+    let first = granted(desk.enter(entry(1), now, || 0));
+    desk.settle(first.key, Outcome::Garbled, now);
+    assert_eq!(desk.next_rested(now), Some(now + Duration::from_secs(2)));
+    let again = Entry {
+        place: Some(first.place),
+        ..entry(1)
+    };
+    let second = granted(desk.enter(again, now, || 0));
+    assert_ne!(second.replica, first.replica);
+}
+
+#[test]
 fn dead_work_is_never_sent() {
     let now = start();
     let mut desk: TestDesk = Desk::new(ROOM);
@@ -196,6 +211,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Outcome::Abandoned),
         1 => Just(Outcome::Refused),
         1 => Just(Outcome::Failed),
+        1 => Just(Outcome::Garbled),
     ];
     let step = prop_oneof![
         6 => (0_usize..40, proptest::option::of(0_u64..200)).prop_map(|(b, d)| Step::Enter(b, d)),

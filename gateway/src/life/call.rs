@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::Target;
 use crate::clock::now;
-use crate::deadline::grpc_timeout;
+use crate::deadline::{Due, grpc_timeout};
 use crate::departing::Departing;
 use crate::desk::Origin;
 use crate::headers;
@@ -44,13 +44,7 @@ pub(crate) struct Call {
 static FOR_GATEWAYS: [HeaderName; 3] = [headers::HOP, headers::TAG, headers::REVISION];
 
 impl Call {
-    pub(super) fn new(
-        wire: Wire,
-        parts: &mut Parts,
-        target: Target,
-        arrived: Instant,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(super) fn new(wire: Wire, parts: &mut Parts, target: Target, due: Due) -> Self {
         let mut headers = std::mem::take(&mut parts.headers);
         let origin = match headers.contains_key(headers::HOP) {
             true => Origin::Gateway,
@@ -76,8 +70,8 @@ impl Call {
             authority,
             wire,
             line: target.line,
-            arrived,
-            deadline,
+            arrived: due.arrived,
+            deadline: due.at,
             activation: target.route.activation_timeout,
             arrival: Arrival::New,
             others: None,

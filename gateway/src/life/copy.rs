@@ -74,6 +74,8 @@ async fn read(wire: Wire, response: Response<Answer>) -> Copied {
     }
     match verdict {
         Verdict::Succeeded => Copied::Answered,
+        // As where there is no room for it here.
+        Verdict::Refused => Copied::Dropped,
         // gRPC without a status is no answer.
         Verdict::Failed | Verdict::Open => Copied::Failed,
     }

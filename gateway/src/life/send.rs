@@ -10,7 +10,7 @@ use crate::answer::{Answer, End, Relay, learn};
 use crate::clock::{now, until};
 use crate::codec;
 use crate::departing::Departing;
-use crate::desk::Outcome;
+use crate::desk::{Outcome, SeatKey};
 use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::headers;
@@ -41,8 +41,25 @@ enum Tried {
     /// By a gateway that does not have the queue.
     Unserved,
     Lost(Arc<str>, Fault),
+    /// By a replica that answered with what is no answer.
+    Garbled(Garble),
     /// In a way that leaves nothing to try.
     Over(GatewayError),
+}
+
+/// A replica's answer that is none.
+struct Garble {
+    replica: Arc<str>,
+    seat: SeatKey,
+    because: String,
+    elsewhere: Elsewhere,
+}
+
+/// Whether a revision has another replica that takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Elsewhere {
+    Another,
+    None,
 }
 
 /// What was tried so far.
@@ -52,6 +69,8 @@ struct Tries {
     lost: u32,
     refused: u32,
     handed: u32,
+    /// The one answer that was none; there is no second try after a second one.
+    garble: Option<Garble>,
     /// When it first met a replica that it could not reach.
     unreached: Option<Instant>,
 }
@@ -85,6 +104,11 @@ impl Gateway {
             let admitted = call.line.admit(call.ask(tries.place, held.size())).await?;
             let tried = match admitted {
                 Admitted::Elsewhere(owner) => Box::pin(self.hand_over(call, held, owner)).await,
+                Admitted::Here(credit) if tries.was_garbled_by(&credit) => {
+                    // No other came free in the time of its rest.
+                    credit.settle(Outcome::Abandoned, Verdict::Open);
+                    return Err(tries.garbled(call));
+                }
                 Admitted::Here(mut credit) => {
                     if let Some(others) = &call.others {
                         credit.stand_for(others);
@@ -104,6 +128,7 @@ impl Gateway {
                     }
                 }
                 Tried::Lost(replica, fault) => tries.lose(call, is_whole, replica, fault)?,
+                Tried::Garbled(garble) => tries.take(call, is_whole, garble)?,
             }
             self.requests.count_replay();
         }
@@ -159,6 +184,8 @@ impl Tries {
                 now().saturating_duration_since(since) < call.activation
             }
             FaultKind::Stale | FaultKind::Broken | FaultKind::Cut => self.lost < MAX_REPLAYS,
+            // A gateway's: what it has done nobody knows.
+            FaultKind::Garbled => self.lost == 0,
         };
         if fault.kind != FaultKind::Unreached {
             self.lost += 1;
@@ -172,6 +199,37 @@ impl Tries {
             replica,
             because: fault.because,
         })
+    }
+
+    /// Notes an answer that is none. The work may have been done, and whatever was wrong with the answer may be
+    /// wrong with every replica's: the first time, and only if there is another replica, it is tried there.
+    fn take(&mut self, call: &Call, is_whole: bool, garble: Garble) -> Result<(), GatewayError> {
+        let is_first = self.garble.is_none();
+        let may_go_on = is_first && is_whole && garble.elsewhere == Elsewhere::Another;
+        self.lost += 1;
+        self.garble = Some(garble);
+        match may_go_on {
+            true => Ok(()),
+            false => Err(self.garbled(call)),
+        }
+    }
+
+    fn was_garbled_by(&self, credit: &Credit) -> bool {
+        let garble = self.garble.as_ref();
+        garble.is_some_and(|garble| garble.seat == credit.seat())
+    }
+
+    fn garbled(&mut self, call: &Call) -> GatewayError {
+        let revision = call.line.name.to_string();
+        match self.garble.take() {
+            Some(garble) => GatewayError::Garbled {
+                revision,
+                tries: self.lost,
+                replica: garble.replica,
+                because: garble.because,
+            },
+            None => GatewayError::Gone(revision),
+        }
     }
 }
 
@@ -199,11 +257,26 @@ async fn try_replica(call: &Call, held: &mut Held, credit: Credit, may_wait: boo
             credit.settle(Outcome::Abandoned, Verdict::Open);
             cut()
         }
+        Err(fault) if fault.kind == FaultKind::Garbled => garbled(credit, fault.because),
         Err(fault) => {
             credit.settle(Outcome::Failed, Verdict::Open);
             Tried::Lost(upstream.name.clone(), fault)
         }
     }
+}
+
+fn garbled(credit: Credit, because: String) -> Tried {
+    let garble = Garble {
+        replica: credit.upstream.name.clone(),
+        seat: credit.seat(),
+        because,
+        elsewhere: match credit.has_others() {
+            true => Elsewhere::Another,
+            false => Elsewhere::None,
+        },
+    };
+    credit.settle(Outcome::Garbled, Verdict::Open);
+    Tried::Garbled(garble)
 }
 
 /// Sends over a connection that may be stale, and then over one that is not; what can be sent only once,
@@ -242,7 +315,9 @@ fn relayed(
     let verdict = codec::verdict(call.wire, &reply);
     let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
-    parts.headers.remove(headers::REFUSED);
+    for name in [headers::REFUSED, headers::UNSERVED] {
+        parts.headers.remove(name);
+    }
     parts.version = Version::HTTP_11;
     let is_whole_story = verdict != Verdict::Open;
     if is_whole_story {

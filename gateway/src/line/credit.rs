@@ -30,6 +30,8 @@ pub(crate) enum Verdict {
     Succeeded,
     /// By such an error.
     Failed,
+    /// The replica had no room for it, and did nothing.
+    Refused,
     /// It did not end yet, or nobody waits for its end.
     Open,
 }
@@ -57,10 +59,26 @@ impl Credit {
         &self.line
     }
 
+    /// Whose it is.
+    pub(crate) fn seat(&self) -> SeatKey {
+        self.key
+    }
+
+    /// Whether another replica takes requests too.
+    pub(crate) fn has_others(&self) -> bool {
+        let serving = self.line.state.lock().desk.serving();
+        serving.is_some_and(|open| open > 1)
+    }
+
     /// The replica answered to the end.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
         let took = at.saturating_duration_since(self.since);
         self.close(Outcome::Answered(took), verdict, at);
+    }
+
+    /// The replica refused it to the end: that is no time of service, and the client is told.
+    pub(crate) fn refused(self) {
+        self.settle(Outcome::Abandoned, Verdict::Refused);
     }
 
     /// Gives it back.

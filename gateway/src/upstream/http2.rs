@@ -61,7 +61,11 @@ impl Channel {
             None => (Box::pin(self.connect(address)).await?, FaultKind::Broken),
         };
         let fault = |error: h2::Error| Fault {
-            kind: fault,
+            // What the library itself ends a stream or connection for is that the peer broke the rules.
+            kind: match error.is_library() {
+                true => FaultKind::Garbled,
+                false => fault,
+            },
             because: error.to_string(),
         };
         poll_fn(|context| sender.poll_ready(context))

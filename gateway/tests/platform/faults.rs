@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tokio::net::TcpListener;
 
-use crate::client::{Client, connect, once, post, with};
-use crate::replica::{Manner, Say, Seen, TestReplica};
+use crate::client::{Client, connect, connect_h2, once, post, with};
+use crate::grpc;
+use crate::replica::{Manner, Say, Seen, TestBody, TestReplica, full};
 use crate::world::{HOST, World, until};
 
 const ECHO: Manner = Manner::Echo(Duration::ZERO);
@@ -98,10 +99,7 @@ async fn what_a_vanished_replica_had_is_sent_to_another() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Reset).await;
-    world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with_limited(Manner::Reset).await;
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let response = client.send_request(post(HOST, "/", "")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
@@ -117,23 +115,37 @@ async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
     assert_eq!(answer.text(), "x");
 }
 
+fn said_status(_: &http::request::Parts, body: &Bytes) -> Response<TestBody> {
+    let mut response = Response::new(full(""));
+    let headers = response.headers_mut();
+    headers.insert("content-type", HeaderValue::from_static("application/grpc"));
+    // What it was asked for is what it says.
+    headers.insert("grpc-status", HeaderValue::from_bytes(body).unwrap());
+    headers.insert("weir-unserved", HeaderValue::from_static("1"));
+    response
+}
+
 #[tokio::test]
-async fn garbage_is_tried_elsewhere_and_named_when_there_is_nothing_else() {
+async fn what_a_caller_brought_about_is_no_failure_of_the_revision() {
     let world = World::new(1).await;
-    let replica = TestReplica::babbling().await;
-    world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "babbler", replica.address).await;
-    let answer = once(world.address(), post(HOST, "/", "")).await;
-    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    let text = answer.text();
-    assert!(
-        text.contains("tried 4 times, last replica babbler"),
-        "{text}"
-    );
-    let good = TestReplica::start(ECHO).await;
-    world.put(1, "good", good.address).await;
-    let answer = once(world.address(), post(HOST, "/", "x")).await;
-    assert_eq!(answer.text(), "x");
+    let gate = Arc::new(tokio::sync::Semaphore::new(1));
+    let says = TestReplica::start(Manner::Compute(gate, said_status)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", says.address).await;
+    let mut client = connect_h2(world.address()).await;
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    // Invalid argument, not found, unimplemented; resource exhausted; internal, unavailable.
+    for code in ["3", "5", "12", "8", "13", "14"] {
+        let request = grpc::call(HOST, &path, Full::new(Bytes::from(code)));
+        let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
+        assert_eq!(grpc::status(&ended).0, code);
+        assert!(!ended.head.contains_key("weir-unserved"));
+    }
+    world
+        .activity(1, |activity| {
+            (activity.succeeded, activity.refused, activity.failed) == (3, 1, 2)
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -181,10 +193,7 @@ async fn what_a_replica_marks_as_refused_goes_elsewhere_and_the_mark_is_not_pass
 
 #[tokio::test]
 async fn a_request_that_has_no_time_to_be_tried_again_is_not() {
-    let world = World::new(1).await;
-    let late = TestReplica::start(Manner::Say(Say::LateHttp)).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", late.address).await;
+    let (world, late) = World::with(Manner::Say(Say::LateHttp)).await;
     for asked in 1..=3 {
         let answer = once(world.address(), post(HOST, "/", "x")).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -196,10 +205,7 @@ async fn a_request_that_has_no_time_to_be_tried_again_is_not() {
 
 #[tokio::test]
 async fn who_is_refused_again_and_again_is_told_when_its_time_is_over() {
-    let world = World::new(1).await;
-    let full = TestReplica::start(Manner::Refuse).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", full.address).await;
+    let (world, full) = World::with(Manner::Refuse).await;
     let request = with(post(HOST, "/", ""), "weir-timeout", "120");
     let answer = once(world.address(), request).await;
     assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT, "{answer:?}");
@@ -209,10 +215,7 @@ async fn who_is_refused_again_and_again_is_told_when_its_time_is_over() {
 
 #[tokio::test]
 async fn a_deadline_says_how_long_was_waited_and_where() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Hang).await;
-    world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with_limited(Manner::Hang).await;
     let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
     let begun = Instant::now();
     let first = tokio::spawn(once(world.address(), request("600")));
@@ -243,10 +246,7 @@ async fn a_deadline_says_how_long_was_waited_and_where() {
 
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_place_at_once() {
-    let world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Hang).await;
-    world.serve_limited(&[100], Some(1), |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with_limited(Manner::Hang).await;
     let first = tokio::spawn(once(world.address(), post(HOST, "/", "first")));
     replica.seen.until_busy(1).await;
     let second = tokio::spawn(once(world.address(), post(HOST, "/", "second")));
@@ -286,10 +286,7 @@ async fn a_full_queue_refuses_at_once() {
 
 #[tokio::test]
 async fn a_drained_gateway_answers_what_it_has() {
-    let mut world = World::new(1).await;
-    let replica = TestReplica::start(Manner::Echo(Duration::from_millis(300))).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (mut world, replica) = World::with(Manner::Echo(Duration::from_millis(300))).await;
     let idle = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     replica.seen.until_busy(1).await;

@@ -14,6 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use weir_gateway::{Options, Scope};
 
 use crate::client::{connect_h2, once, post, read};
+use crate::grpc;
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, PATIENCE, World};
 
@@ -97,8 +98,9 @@ async fn an_answer_before_the_end_of_a_long_body_arrives_over_http2() {
     let body = StreamBody::new(ReceiverStream::new(receiver));
     let mut client = connect_h2(world.address()).await;
     let request = Request::post(format!("http://{HOST}/")).body(body).unwrap();
-    let answer = client.send_request(request).await;
-    let answer = read(answer.unwrap()).await.unwrap();
+    let asked = async { read(client.send_request(request).await?).await };
+    let answer = tokio::time::timeout(PATIENCE, asked).await;
+    let answer = answer.expect("before the body ends").unwrap();
     assert_eq!((answer.status.as_u16(), answer.text()), (413, "large"));
     replica.abort();
     drop(pieces);
@@ -144,4 +146,43 @@ async fn what_servers_could_understand_differently_is_refused() {
         );
     }
     assert!(replica.seen.heads.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_comes_slowly_ends_with_the_deadline() {
+    let (world, replica) = world(|options| options.body_idle = 20 * PATIENCE).await;
+    let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n");
+    let answer = raw(&world, &format!("{head}weir-timeout: 300\r\n\r\nonly this")).await;
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    let told = "s for the request's body, of which 9 bytes came";
+    assert!(
+        answer.contains("deadline exceeded: waited 0.") && answer.contains(told),
+        "{answer}"
+    );
+    let (_message, receiver) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(1);
+    let body = StreamBody::new(ReceiverStream::new(receiver));
+    let mut request = grpc::call(HOST, &format!("{}/ModelInfer", grpc::SERVICE), body);
+    let timeout = HeaderValue::from_static("300m");
+    request.headers_mut().insert("grpc-timeout", timeout);
+    let mut client = connect_h2(world.address()).await;
+    let asked = tokio::time::timeout(PATIENCE, client.send_request(request)).await;
+    let late = grpc::ended(asked.unwrap().unwrap()).await;
+    let (code, message) = grpc::status(&late);
+    assert_eq!(code, "4", "{message}");
+    assert!(message.contains("of which 0 bytes came"), "{message}");
+    assert!(replica.seen.heads.lock().is_empty());
+    // It is its client's doing.
+    world.activity(1, |activity| activity.failed == 0).await;
+}
+
+#[tokio::test]
+async fn the_service_s_own_deadline_counts_while_a_body_comes() {
+    let (world, _replica) = world(|options| options.body_idle = 20 * PATIENCE).await;
+    let timeout = Duration::from_millis(300);
+    world
+        .serve(&[100], |route| route.timeout = Some(timeout))
+        .await;
+    let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n\r\n");
+    let answer = raw(&world, &head).await;
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
 }

@@ -13,6 +13,7 @@ mod client;
 mod ending;
 mod faults;
 mod forms;
+mod garbage;
 mod grpc;
 mod mirror;
 mod readers;

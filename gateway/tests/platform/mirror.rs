@@ -264,7 +264,7 @@ async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
 }
 
 #[tokio::test]
-async fn what_was_aimed_or_is_a_copy_or_streams_is_not_copied() {
+async fn what_was_aimed_or_streams_is_not_copied() {
     let world = mirrored(1, 100).await;
     let (user, mirror) = (
         TestReplica::start(ECHO).await,
@@ -275,7 +275,6 @@ async fn what_was_aimed_or_is_a_copy_or_streams_is_not_copied() {
     for (name, value) in [
         ("weir-tag", "stable"),
         ("weir-revision", "digits-predictor-00001"),
-        ("weir-mirror", "1"),
     ] {
         let answer = once(world.address(), with(post(HOST, "/", "x"), name, value)).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
@@ -298,6 +297,26 @@ async fn what_was_aimed_or_is_a_copy_or_streams_is_not_copied() {
     let copied = |head: &&http::request::Parts| head.headers.contains_key("weir-mirror");
     let copied = mirror.seen.heads.lock().iter().filter(copied).count();
     assert!((46..=54).contains(&copied), "{copied}");
+}
+
+#[tokio::test]
+async fn a_client_cannot_say_that_its_request_is_a_copy_or_was_handed_over() {
+    let world = mirrored(1, 100).await;
+    let (user, mirror) = (
+        TestReplica::start(ECHO).await,
+        TestReplica::start(ECHO).await,
+    );
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    for (count, name) in [(1, "weir-mirror"), (2, "weir-hop")] {
+        let answer = once(world.address(), with(post(HOST, "/", "x"), name, "1")).await;
+        assert_eq!(answer.status, StatusCode::OK, "{name}");
+        until("its copy", || mirror.requests() == count).await;
+    }
+    for head in user.seen.heads.lock().iter() {
+        assert!(!head.headers.contains_key("weir-mirror"), "{head:?}");
+        assert!(!head.headers.contains_key("weir-hop"), "{head:?}");
+    }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -126,21 +126,24 @@ impl TestReplica {
         }
     }
 
-    /// One that speaks no HTTP.
+    /// One that speaks no HTTP, whatever it is asked.
     pub(crate) async fn babbling() -> Self {
+        // As a frame of HTTP/2 it would be longer than any may be.
+        Self::saying(Bytes::from_static(b"\xff\xff\xff garbage\r\n\r\n")).await
+    }
+
+    /// One that says this to every request, on a connection of its own.
+    pub(crate) async fn saying(text: Bytes) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let alive = CancellationToken::new();
-        let babble = async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                stream.write_all(b"\x00\x01garbage\r\n\r\n").await.unwrap();
-            }
-        };
+        let seen = Arc::<Seen>::default();
+        let says = say_to_all(listener, text, Arc::clone(&seen));
         let stop = alive.clone();
-        tokio::spawn(async move { stop.run_until_cancelled(babble).await });
+        tokio::spawn(async move { stop.run_until_cancelled(says).await });
         Self {
             address,
-            seen: Arc::default(),
+            seen,
             _alive: alive.drop_guard(),
         }
     }
@@ -170,6 +173,18 @@ impl Seen {
             "{} busy, not {count}",
             self.now.load(Ordering::SeqCst)
         );
+    }
+}
+
+async fn say_to_all(listener: TcpListener, text: Bytes, seen: Arc<Seen>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut begin = [0; 1024];
+        // Who has left already is talked to all the same.
+        let read = stream.read(&mut begin).await.unwrap_or(0);
+        if !begin[..read].starts_with(b"GET /v2/health/ready") {
+            seen.requests.fetch_add(1, Ordering::SeqCst);
+        }
+        let _ = stream.write_all(&text).await;
     }
 }
 

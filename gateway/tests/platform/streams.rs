@@ -3,25 +3,52 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Response;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::client::{connect, post};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, World};
 
-#[tokio::test]
-async fn events_pass_through_one_by_one() {
-    let world = World::new(1).await;
+/// A replica of events, and a client that asked for them.
+struct Stream {
+    world: World,
+    replica: TestReplica,
+    events: mpsc::Sender<Bytes>,
+    client: http1::SendRequest<Full<Bytes>>,
+    asked: JoinHandle<hyper::Result<Response<Incoming>>>,
+}
+
+async fn asked() -> Stream {
     let (events, receiver) = mpsc::channel(1);
     let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
-    let replica = TestReplica::start(manner).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
+    let (world, replica) = World::with(manner).await;
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
     replica.seen.until_busy(1).await;
+    Stream {
+        world,
+        replica,
+        events,
+        client,
+        asked,
+    }
+}
+
+#[tokio::test]
+async fn events_pass_through_one_by_one() {
+    let Stream {
+        world,
+        replica: _replica,
+        events,
+        client: _client,
+        asked,
+    } = asked().await;
     let mut response = None;
     let mut asked = Some(asked);
     for number in 0..5 {
@@ -43,14 +70,13 @@ async fn events_pass_through_one_by_one() {
 
 #[tokio::test]
 async fn a_stream_whose_client_leaves_is_ended() {
-    let world = World::new(1).await;
-    let (events, receiver) = mpsc::channel(1);
-    let manner = Manner::Events(Arc::new(Mutex::new(Some(receiver))));
-    let replica = TestReplica::start(manner).await;
-    world.serve(&[100], |_| {}).await;
-    world.put(1, "a", replica.address).await;
-    let mut client = connect::<Full<Bytes>>(world.address()).await;
-    let asked = tokio::spawn(client.send_request(post(HOST, "/", "")));
+    let Stream {
+        world,
+        replica,
+        events,
+        client,
+        asked,
+    } = asked().await;
     events
         .send(Bytes::from_static(b"data: 1\n\n"))
         .await

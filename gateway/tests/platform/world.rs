@@ -14,6 +14,8 @@ use weir_cluster::{
 };
 use weir_gateway::{Gateway, Options, Scope};
 
+use crate::replica::{Manner, TestReplica};
+
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -59,6 +61,24 @@ impl World {
             world.add(options).await;
         }
         world
+    }
+
+    /// One gateway, and a service with one replica, `a`.
+    pub(crate) async fn with(manner: Manner) -> (Self, TestReplica) {
+        Self::with_replica(manner, None).await
+    }
+
+    /// The same, where the replica takes one request at once.
+    pub(crate) async fn with_limited(manner: Manner) -> (Self, TestReplica) {
+        Self::with_replica(manner, Some(1)).await
+    }
+
+    async fn with_replica(manner: Manner, concurrency: Option<u32>) -> (Self, TestReplica) {
+        let world = Self::new(1).await;
+        let replica = TestReplica::start(manner).await;
+        world.serve_limited(&[100], concurrency, |_| {}).await;
+        world.put(1, "a", replica.address).await;
+        (world, replica)
     }
 
     pub(crate) async fn add(&mut self, options: Options) {

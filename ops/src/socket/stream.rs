@@ -2,6 +2,7 @@
 //! longer takes what is written to it.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -57,6 +58,12 @@ impl Stream {
     #[must_use]
     pub fn traffic(&self) -> Arc<Traffic> {
         Arc::clone(&self.traffic)
+    }
+
+    /// Who is at its other end; nobody where it has ended already.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.tcp.peer_addr().ok().map(|address| address.ip())
     }
 
     /// Notes what came of a write.

@@ -70,7 +70,7 @@ impl Connection {
             Poll::Ready(Ok(())) | Poll::Pending => None,
         };
         loop {
-            match read_head(&mut self.input, &self.method).map_err(fault)? {
+            match read_head(&mut self.input, &self.method).map_err(Fault::garbled)? {
                 Some(head) => {
                     (self.framing, self.reuse) = (head.framing, head.reuse);
                     if unwritten.is_some() {

@@ -49,6 +49,18 @@ fn the_end_of_a_body_is_where_the_head_says() {
 }
 
 #[test]
+fn a_head_has_room_for_many_lines_and_says_when_there_are_more() {
+    let text = |count: usize| {
+        let lines: String = (0..count).map(|i| format!("x-{i}: {i}\r\n")).collect();
+        format!("HTTP/1.1 200 OK\r\n{lines}\r\n")
+    };
+    let (head, _) = read(&text(256), &Method::GET).unwrap().unwrap();
+    assert_eq!(head.response.headers()["x-255"], "255");
+    let error = read(&text(257), &Method::GET).unwrap_err();
+    assert_eq!(error, "its head has more than 256 lines");
+}
+
+#[test]
 fn some_answers_have_no_body() {
     for (text, method) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", Method::HEAD),

@@ -1,0 +1,115 @@
+//! Replicas that answer with what is no answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+
+use crate::client::{connect_h2, once, post, read};
+use crate::grpc;
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, World};
+
+const ECHO: Manner = Manner::Echo(Duration::ZERO);
+
+/// Asks over one of the wires; what was told of garbage.
+async fn told_of_garbage(world: &World, wire: &str) -> String {
+    if wire == "HTTP" {
+        let answer = once(world.address(), post(HOST, "/", "")).await;
+        assert_eq!(
+            answer.status,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "{answer:?}"
+        );
+        return answer.text().to_owned();
+    }
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    let request = grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
+    let mut client = connect_h2(world.address()).await;
+    let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
+    let (code, message) = grpc::status(&ended);
+    assert_eq!(code, "13", "{message}");
+    message
+}
+
+/// A replica that answers with garbage may have done the work: nobody does it four times.
+async fn garbage_is_tried_once_more_at_most(wire: &str) {
+    let world = World::new(1).await;
+    let mut babblers = vec![TestReplica::babbling().await];
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "babbler-0", babblers[0].address).await;
+    // There is no other.
+    let told = told_of_garbage(&world, wire).await;
+    let expected = "gave no valid answer: tried 1 times, last replica babbler-0: ";
+    assert!(told.contains(expected), "{told}");
+    world.take(1, "babbler-0").await;
+    for name in ["babbler-1", "babbler-2", "babbler-3"] {
+        let babbler = TestReplica::babbling().await;
+        world.put(1, name, babbler.address).await;
+        babblers.push(babbler);
+    }
+    let told = told_of_garbage(&world, wire).await;
+    assert!(
+        told.contains("tried 2 times, last replica babbler-"),
+        "{told}"
+    );
+    let mut asked: Vec<_> = babblers.iter().map(TestReplica::requests).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [0, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn garbage_over_http_is_tried_once_more_and_on_another_replica() {
+    garbage_is_tried_once_more_at_most("HTTP").await;
+}
+
+#[tokio::test]
+async fn garbage_over_grpc_is_tried_once_more_and_on_another_replica() {
+    garbage_is_tried_once_more_at_most("gRPC").await;
+}
+
+#[tokio::test]
+async fn who_meets_garbage_is_answered_by_another() {
+    let world = World::new(1).await;
+    let (babbler, good) = (
+        TestReplica::babbling().await,
+        TestReplica::start(ECHO).await,
+    );
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "babbler", babbler.address).await;
+    world.put(1, "good", good.address).await;
+    for _ in 0..4 {
+        let answer = once(world.address(), post(HOST, "/", "x")).await;
+        assert_eq!(answer.text(), "x");
+    }
+    assert!(babbler.requests() > 0);
+}
+
+fn with_headers(count: usize) -> Bytes {
+    let lines: String = (0..count).map(|i| format!("x-{i}: {i}\r\n")).collect();
+    format!("HTTP/1.1 200 OK\r\n{lines}content-length: 2\r\n\r\nhi").into()
+}
+
+#[tokio::test]
+async fn an_answer_may_have_many_headers_and_too_many_are_told() {
+    let world = World::new(1).await;
+    let many = TestReplica::saying(with_headers(200)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", many.address).await;
+    // HTTP/1.1 clients have a bound of their own.
+    let mut client = connect_h2(world.address()).await;
+    let request = Request::post(format!("http://{HOST}/")).body(Full::new(Bytes::new()));
+    let answer = client.send_request(request.unwrap()).await.unwrap();
+    let answer = read(answer).await.unwrap();
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "hi"));
+    assert_eq!(answer.header("x-199"), "199");
+    world.take(1, "a").await;
+    let too_many = TestReplica::saying(with_headers(300)).await;
+    world.put(1, "b", too_many.address).await;
+    let told = told_of_garbage(&world, "HTTP").await;
+    assert!(
+        told.contains("b: its head has more than 256 lines"),
+        "{told}"
+    );
+}
