@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::{Request, Response};
 use http_body::Body as _;
@@ -37,12 +38,24 @@ const HEAD: u32 = 64 << 10;
 /// A connection, once there is one.
 #[derive(Default)]
 pub(super) struct Channel {
-    open: Mutex<Option<Open>>,
+    connections: Mutex<Connections>,
     /// Who connects holds it; who comes meanwhile waits for that connection instead of making another.
     dialling: Arc<tokio::sync::Mutex<()>>,
 }
 
+#[derive(Default)]
+struct Connections {
+    /// The one that takes calls.
+    open: Option<Open>,
+    /// Those that took their last, and still bring answers.
+    ending: Vec<AbortOnDropHandle<()>>,
+    /// How many there were.
+    count: u64,
+}
+
 struct Open {
+    /// Which, of all there were.
+    number: u64,
     sender: SendRequest<Bytes>,
     /// Ends with the connection.
     work: AbortOnDropHandle<()>,
@@ -55,22 +68,11 @@ impl Channel {
         address: &Address,
         request: impl FnOnce() -> Departing<'a>,
     ) -> Result<Response<Arriving>, Fault> {
-        let (mut sender, fault) = match self.sender() {
-            Some(sender) => (sender, FaultKind::Stale),
-            // Apart: most calls find a connection, and need not carry what making one needs.
-            None => (Box::pin(self.connect(address)).await?, FaultKind::Broken),
-        };
+        let (mut sender, before) = self.ready(address).await?;
         let fault = |error: h2::Error| Fault {
-            // What the library itself ends a stream or connection for is that the peer broke the rules.
-            kind: match error.is_library() {
-                true => FaultKind::Garbled,
-                false => fault,
-            },
+            kind: kind(&error, before),
             because: error.to_string(),
         };
-        poll_fn(|context| sender.poll_ready(context))
-            .await
-            .map_err(fault)?;
         let (head, body) = request().into_call().into_parts();
         let head = Request::from_parts(head, ());
         let (answer, stream) = sender
@@ -80,15 +82,44 @@ impl Channel {
         first(answer, upload).await.map_err(fault)
     }
 
-    fn sender(&self) -> Option<SendRequest<Bytes>> {
-        let open = self.open.lock();
-        let open = open.as_ref().filter(|open| !open.work.is_finished());
-        open.map(|open| open.sender.clone())
+    /// A connection that takes a call, and what a fault on it would mean.
+    async fn ready(&self, address: &Address) -> Result<(SendRequest<Bytes>, FaultKind), Fault> {
+        if let Some((number, mut sender)) = self.sender() {
+            match poll_fn(|context| sender.poll_ready(context)).await {
+                Ok(()) => return Ok((sender, FaultKind::Stale)),
+                Err(_) => self.retire(number),
+            }
+        }
+        // Apart: most calls find a connection, and need not carry what making one needs.
+        let mut sender = Box::pin(self.connect(address)).await?;
+        match poll_fn(|context| sender.poll_ready(context)).await {
+            Ok(()) => Ok((sender, FaultKind::Broken)),
+            Err(error) => Err(Fault {
+                kind: kind(&error, FaultKind::Broken),
+                because: error.to_string(),
+            }),
+        }
+    }
+
+    fn sender(&self) -> Option<(u64, SendRequest<Bytes>)> {
+        let connections = self.connections.lock();
+        let open = connections.open.as_ref();
+        let open = open.filter(|open| !open.work.is_finished());
+        open.map(|open| (open.number, open.sender.clone()))
+    }
+
+    /// Makes no further call on this connection. Its peer said that it ends, and may still answer others.
+    fn retire(&self, number: u64) {
+        let mut connections = self.connections.lock();
+        connections.ending.retain(|work| !work.is_finished());
+        if let Some(open) = connections.open.take_if(|open| open.number == number) {
+            connections.ending.push(open.work);
+        }
     }
 
     async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, Fault> {
         let _dialling = self.dialling.lock().await;
-        if let Some(sender) = self.sender() {
+        if let Some((_, sender)) = self.sender() {
             return Ok(sender);
         }
         let socket = Bulk::http2(dial(address).await?);
@@ -108,11 +139,27 @@ impl Channel {
                 tracing::debug!(%error, "a connection to a replica ended early");
             }
         });
-        *self.open.lock() = Some(Open {
+        let mut connections = self.connections.lock();
+        connections.count += 1;
+        connections.open = Some(Open {
+            number: connections.count,
             sender: sender.clone(),
             work: AbortOnDropHandle::new(work),
         });
         Ok(sender)
+    }
+}
+
+/// What an error says of the replica, on a connection whose faults mean `before`.
+fn kind(error: &h2::Error, before: FaultKind) -> FaultKind {
+    let is_ending = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    match (error.is_remote(), error.is_library()) {
+        // It did nothing with the call, and says so (RFC 9113, 8.7).
+        (true, _) if is_ending || is_refused => FaultKind::Unreached,
+        // What the library itself ends a stream or connection for is that the peer broke the rules.
+        (_, true) => FaultKind::Garbled,
+        (true | false, false) => before,
     }
 }
 
@@ -133,3 +180,6 @@ async fn first(
     let head = head.await?;
     Ok(head.map(|body| Arriving::new(body, upload)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use http::header::HeaderMap;
+use http::uri::PathAndQuery;
+use http::{Method, StatusCode};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::outgoing::Outgoing;
+
+type Server = h2::server::Connection<TcpStream, Bytes>;
+type Call = h2::server::SendResponse<Bytes>;
+
+async fn accepted(listener: &TcpListener) -> Server {
+    let (socket, _) = listener.accept().await.unwrap();
+    h2::server::handshake(socket).await.unwrap()
+}
+
+async fn call(server: &mut Server) -> Call {
+    server.accept().await.unwrap().unwrap().1
+}
+
+fn answer(mut call: Call, status: StatusCode) {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    call.send_response(response, true).unwrap();
+}
+
+async fn asked(channel: &Channel, address: &Address) -> Result<StatusCode, FaultKind> {
+    let (path, headers) = (PathAndQuery::from_static("/a.B/C"), HeaderMap::new());
+    let request = || Departing::plain(&Method::POST, &path, &headers, Outgoing::empty());
+    let response = channel.send(address, request).await;
+    response
+        .map(|head| head.status())
+        .map_err(|fault| fault.kind)
+}
+
+/// A replica that is told to end says so, and finishes what it has.
+#[tokio::test]
+async fn a_connection_that_ends_brings_its_last_answer_and_gets_no_further_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let channel = Channel::default();
+    let (ending, has_ended) = oneshot::channel();
+    let replica = async {
+        let mut first = accepted(&listener).await;
+        let kept = call(&mut first).await;
+        first.graceful_shutdown();
+        // The end is sent while the next connection is waited for. A call that came before it is turned away.
+        let mut second = loop {
+            tokio::select! {
+                second = accepted(&listener) => break second,
+                call = first.accept() => call.unwrap().unwrap().1.send_reset(Reason::REFUSED_STREAM),
+            }
+        };
+        answer(call(&mut second).await, StatusCode::CREATED);
+        answer(kept, StatusCode::OK);
+        let rest = async { while second.accept().await.is_some() {} };
+        let last = async { while first.accept().await.is_some() {} };
+        tokio::select! {
+            ((), ()) = async { tokio::join!(rest, last) } => {}
+            _ = has_ended => {}
+        }
+    };
+    let client = async {
+        let first = asked(&channel, &address);
+        let later = async {
+            loop {
+                match asked(&channel, &address).await {
+                    Err(FaultKind::Unreached) => {}
+                    answered => return answered,
+                }
+            }
+        };
+        let both = tokio::join!(first, later);
+        ending.send(()).unwrap();
+        both
+    };
+    let ((), both) = tokio::join!(replica, client);
+    assert_eq!(both, (Ok(StatusCode::OK), Ok(StatusCode::CREATED)));
+}
+
+#[tokio::test]
+async fn a_call_that_was_refused_did_not_reach_the_replica() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let channel = Channel::default();
+    let replica = async {
+        let mut server = accepted(&listener).await;
+        for reason in [Reason::REFUSED_STREAM, Reason::INTERNAL_ERROR] {
+            call(&mut server).await.send_reset(reason);
+        }
+        while server.accept().await.is_some() {}
+    };
+    let client = async {
+        assert_eq!(asked(&channel, &address).await, Err(FaultKind::Unreached));
+        assert_eq!(asked(&channel, &address).await, Err(FaultKind::Stale));
+    };
+    tokio::select! {
+        () = replica => panic!("the connection ended"),
+        () = client => {}
+    }
+}
