@@ -99,7 +99,7 @@ async fn what_a_vanished_replica_had_is_sent_to_another() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_breaks_off_for_its_client_only() {
-    let (world, replica) = World::with_limited(Manner::Reset).await;
+    let (world, _replica) = World::with_limited(Manner::Reset).await;
     let mut client = connect::<Full<Bytes>>(world.address()).await;
     let response = client.send_request(post(HOST, "/", "")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
