@@ -47,6 +47,8 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
         stop,
     });
     while let Some(stream) = acceptor.accept().await {
+        // Boxed: a task has room for each move of it.
+        let stream = Box::new(stream);
         connections.spawn(receive(Arc::clone(&gateway), stream, Arc::clone(&terms)));
     }
     drop(acceptor);
@@ -55,7 +57,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
     connections.wait().await;
 }
 
-async fn receive(gateway: Arc<Gateway>, stream: Stream, terms: Arc<Terms>) {
+async fn receive(gateway: Arc<Gateway>, stream: Box<Stream>, terms: Arc<Terms>) {
     let traffic = stream.traffic();
     let service = service(Arc::clone(&gateway), Arc::clone(&traffic));
     let Some(config) = &gateway.options.tls else {
@@ -63,9 +65,9 @@ async fn receive(gateway: Arc<Gateway>, stream: Stream, terms: Arc<Terms>) {
     };
     let timeout = gateway.options.handshake_timeout;
     // Apart, so that plain connections do not carry what encryption needs.
-    let shaken = Box::pin(tls::shake_hands(stream, config, timeout, &terms.stop)).await;
+    let shaken = Box::pin(tls::shake_hands(*stream, config, timeout, &terms.stop)).await;
     if let Some(stream) = shaken {
-        Box::pin(converse(stream, service, &traffic, &terms)).await;
+        converse(Box::new(stream), service, &traffic, &terms).await;
     }
 }
 

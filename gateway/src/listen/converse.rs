@@ -54,7 +54,7 @@ where
             };
             talk_plainly(plain, traffic, terms).await;
         }
-        None => hang_up(stream).await,
+        None => Box::pin(hang_up(stream)).await,
     }
 }
 
@@ -79,7 +79,7 @@ where
             (!read.is_empty()).then_some(())
         });
         if heard.await.is_none() {
-            return hang_up(plain.stream).await;
+            return Box::pin(hang_up(plain.stream)).await;
         }
     }
 }
