@@ -47,7 +47,7 @@ impl Collector for Seen {
         let decisions = self.decisions.borrow().clone();
         let policies = self.policies.borrow().clone();
         let snapshot = self.snapshots.borrow().clone();
-        let row = |(name, decision)| {
+        let rows = decisions.iter().filter_map(|(name, decision)| {
             let revision = snapshot.revision(name);
             Some(Row {
                 name,
@@ -55,8 +55,8 @@ impl Collector for Seen {
                 policy: policies.get(name)?,
                 ready: revision.map_or(0, |revision| revision.ready().count()),
             })
-        };
-        let rows: Vec<Row<'_>> = decisions.iter().filter_map(row).collect();
+        });
+        let rows: Vec<Row<'_>> = rows.collect();
         replicas(&mut encoder, &rows)?;
         reasons(&mut encoder, &rows)?;
         delays(&mut encoder, &rows)

@@ -18,8 +18,8 @@ use crate::{Decision, Policies, metrics};
 /// The lease under which one process decides.
 pub const LEASE: &str = "weir-autoscaler";
 
-/// The last decision on each revision.
-pub type Decisions = BTreeMap<RevisionName, Decision>;
+/// The last decision on each revision. Clones share the decisions: the whole is told each second.
+pub type Decisions = BTreeMap<RevisionName, Arc<Decision>>;
 
 /// Reports come each second; nothing is new before the next.
 const PERIOD: Duration = Duration::from_secs(1);

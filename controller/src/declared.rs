@@ -22,7 +22,7 @@ pub trait Declared: Send + Sync {
     ///
     /// # Errors
     /// [`ControllerError::Cluster`] when it cannot be had now.
-    async fn recall(&self, service: &ServiceName) -> Result<Option<History>, ControllerError>;
+    async fn recall(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError>;
 
     /// Remembers it.
     ///
@@ -31,7 +31,7 @@ pub trait Declared: Send + Sync {
     async fn remember(
         &self,
         service: &ServiceName,
-        history: &History,
+        history: &Arc<History>,
     ) -> Result<(), ControllerError>;
 
     /// Notes what is known of a service.

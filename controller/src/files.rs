@@ -27,6 +27,9 @@ use watcher::Watcher;
 /// The namespace of objects that name none, kubectl's.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
+/// What is remembered of all services.
+type Histories = BTreeMap<ServiceName, Arc<History>>;
+
 /// The statuses of all services.
 pub type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
 
@@ -35,7 +38,7 @@ pub type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
 pub struct Files {
     declared: watch::Receiver<Arc<Declaration>>,
     statuses: watch::Sender<Arc<Statuses>>,
-    histories: Arc<Mutex<BTreeMap<ServiceName, History>>>,
+    histories: Arc<Mutex<Histories>>,
     numbers: Option<Arc<Numbers>>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
@@ -107,14 +110,14 @@ impl Declared for Files {
         self.declared.clone()
     }
 
-    async fn recall(&self, service: &ServiceName) -> Result<Option<History>, ControllerError> {
+    async fn recall(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError> {
         Ok(self.histories.lock().get(service).cloned())
     }
 
     async fn remember(
         &self,
         service: &ServiceName,
-        history: &History,
+        history: &Arc<History>,
     ) -> Result<(), ControllerError> {
         self.histories
             .lock()

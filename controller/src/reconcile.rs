@@ -24,7 +24,9 @@ use weir_cluster::{
 
 use crate::rollout::step;
 use crate::validate::{Platform, Valid};
-use crate::{ControllerError, Declaration, Declared, Move, Plan, Scaling, Service, plan, revise};
+use crate::{
+    ControllerError, Declaration, Declared, History, Move, Plan, Scaling, Service, plan, revise,
+};
 use looks::Looks;
 use memory::Memory;
 use progress::{Progress, Services};
@@ -273,14 +275,16 @@ fn decide(
     valid: &Valid,
     memory: &mut Memory,
 ) -> Result<(Plan, Option<Move>), ControllerError> {
-    let history = memory.history.clone().observed(&world.snapshot);
+    let history = History::clone(&memory.history).observed(&world.snapshot);
     let mut history = revise(valid, &history, world.now)?.observed(&world.snapshot);
     let samples = memory.window.samples(&history.rollout, &world.reports);
     let evidence = history.evidence(&world.snapshot, &samples);
     let (rollout, moved) = step(&history.rollout, &evidence, world.now);
     history.rollout = rollout;
     let plan = plan(valid, &history, world.now)?;
-    memory.history = history;
+    if *memory.history != history {
+        memory.history = Arc::new(history);
+    }
     Ok((plan, moved))
 }
 

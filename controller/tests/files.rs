@@ -256,3 +256,18 @@ async fn a_mounted_config_map_is_read_again_each_time_that_it_is_replaced() {
     }
     assert_eq!(watch.borrow().problems, [""; 0]);
 }
+
+/// Whoever writes a file empties it first, and may be held up before the second step.
+#[tokio::test]
+async fn a_file_that_is_empty_takes_no_service_away() {
+    let folder = TempDir::new().unwrap();
+    let file = write(&folder, "a.yaml", &manifest("a", "a"));
+    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let mut watch = files.watch();
+    fs::write(&file, "").unwrap();
+    let now = until(&mut watch, |now| !now.problems.is_empty()).await;
+    assert!(now.problems[0].ends_with("remove it"), "{:?}", now.problems);
+    assert!(now.services.contains_key(&named("a")));
+    fs::write(&file, "# nothing any more\n").unwrap();
+    until(&mut watch, |now| now.services.is_empty()).await;
+}

@@ -1,52 +1,56 @@
 //! The port: HTTP/1.1, HTTP/2 and gRPC, told apart by the first bytes; all of it plain, or all behind TLS.
+//!
+//! ```text
+//!   accept ─► shake hands (TLS) ─► first bytes ─┬─► HTTP/2 ───► its end
+//!                                               └─► HTTP/1.1 ─► its end
+//!                                                    │    ▲
+//!                                              quiet └────┘ first bytes
+//! ```
+//!
+//! Most connections are quiet most of the time: between two requests that lie apart an HTTP/1.1 connection
+//! holds its socket and little else.
 
+mod converse;
+mod hear;
+mod http1;
+mod http2;
+mod quiet;
+mod replay;
 mod streams;
 mod tls;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::{HttpService, service_fn};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::{self, Acceptor, Bulk, Flushed, Stream, Traffic};
+use weir_ops::socket::{Acceptor, Counted, Stream, Traffic};
 
+use crate::answer::Answer;
 use crate::gateway::Gateway;
-use crate::options::Options;
+use converse::{Terms, converse};
 use streams::Streams;
 pub(crate) use streams::note;
-
-/// A stream's window: a common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives in one go.
-const STREAM_WINDOW: u32 = 1 << 20;
-
-/// A connection's window: several such streams.
-const CONNECTION_WINDOW: u32 = 8 << 20;
-
-/// A frame at most: a sixteenth of the work that frames of the common 16 KiB make, and what a connection may
-/// be made to hold before it is known to be of use.
-const FRAME: u32 = 256 << 10;
-
-/// Streams of one HTTP/2 connection; a client wanting more opens another.
-const MAX_STREAMS: u32 = 1024;
 
 pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let options = &gateway.options;
     let (places, idle) = (options.max_connections, options.body_idle);
     let acceptor = Acceptor::new(listener, places, idle, stop.clone());
+    let terms = Arc::new(Terms {
+        streams: Streams::new(connections.clone(), idle),
+        header_timeout: options.header_timeout,
+        stop,
+    });
     while let Some(stream) = acceptor.accept().await {
-        let host = Host {
-            gateway: Arc::clone(&gateway),
-            streams: connections.clone(),
-            stop: stop.clone(),
-        };
-        connections.spawn(host.receive(stream));
+        // Boxed: a task has room for each move of it.
+        let stream = Box::new(stream);
+        connections.spawn(receive(Arc::clone(&gateway), stream, Arc::clone(&terms)));
     }
     drop(acceptor);
     gateway.ending.cancel();
@@ -54,78 +58,34 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
     connections.wait().await;
 }
 
-/// What a connection needs of the port.
-struct Host {
+async fn receive(gateway: Arc<Gateway>, stream: Box<Stream>, terms: Arc<Terms>) {
+    let (traffic, from) = (stream.traffic(), stream.peer());
+    let service = service(Arc::clone(&gateway), Arc::clone(&traffic), from);
+    let Some(config) = &gateway.options.tls else {
+        return converse(stream, service, &traffic, &terms).await;
+    };
+    let timeout = gateway.options.handshake_timeout;
+    // Apart, so that plain connections do not carry what encryption needs.
+    let shaken = Box::pin(tls::shake_hands(*stream, config, timeout, &terms.stop)).await;
+    if let Some(stream) = shaken {
+        converse(Box::new(stream), service, &traffic, &terms).await;
+    }
+}
+
+/// What answers a connection's requests.
+fn service(
     gateway: Arc<Gateway>,
-    /// Where HTTP/2's streams run.
-    streams: TaskTracker,
-    stop: CancellationToken,
-}
-
-impl Host {
-    async fn receive(self, stream: Stream) {
-        let traffic = stream.traffic();
-        let from = stream.peer();
-        let options = &self.gateway.options;
-        let Some(config) = &options.tls else {
-            return self.converse(stream, from, traffic).await;
-        };
-        let timeout = options.handshake_timeout;
-        let shaken = tls::shake_hands(stream, config, timeout, &self.stop).await;
-        if let Some(stream) = shaken {
-            self.converse(stream, from, traffic).await;
-        }
-    }
-
-    async fn converse(
-        self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        from: Option<IpAddr>,
-        traffic: Arc<Traffic>,
-    ) {
-        let Self {
-            gateway,
-            streams,
-            stop,
-        } = self;
-        let builder = builder(&gateway.options, streams);
-        let seen = Arc::clone(&traffic);
-        let service = service_fn(move |request| {
-            let (gateway, exchange) = (Arc::clone(&gateway), seen.begin());
-            // Boxed: the library moves it several times, and keeps its room on an idle connection.
-            Box::pin(async move {
-                Ok::<_, Infallible>(exchange.carry(gateway.answer(request, from).await))
-            })
-        });
-        let socket = Bulk::accepted(stream);
-        let outlet = socket.outlet();
-        let connection = builder.serve_connection(TokioIo::new(socket), service);
-        let mut connection = pin!(Flushed::new(connection, outlet));
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = stop.cancelled() => {
-                connection.as_mut().connection().graceful_shutdown();
-                socket::close(connection, &traffic).await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "connection ended");
-        }
-    }
-}
-
-fn builder(options: &Options, streams: TaskTracker) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(Streams::new(streams, options.body_idle));
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(options.header_timeout);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
-        .max_concurrent_streams(MAX_STREAMS);
-    builder
+    traffic: Arc<Traffic>,
+    from: Option<IpAddr>,
+) -> impl HttpService<
+    Incoming,
+    ResBody = Counted<Answer>,
+    Error = Infallible,
+    Future: Future + Send + Unpin + 'static,
+> {
+    service_fn(move |request: Request<Incoming>| {
+        let (gateway, exchange) = (Arc::clone(&gateway), traffic.begin());
+        // Boxed: the library moves it several times, and keeps its room on an idle connection.
+        Box::pin(async move { Ok(exchange.carry(gateway.answer(request, from).await)) })
+    })
 }

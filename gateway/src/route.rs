@@ -44,7 +44,8 @@ pub(crate) struct Table {
 #[derive(Clone, Debug)]
 struct Way {
     route: Arc<Route>,
-    revision: Option<RevisionName>,
+    /// Which of the route's tags.
+    tag: Option<u32>,
 }
 
 /// A service that a request is for.
@@ -61,13 +62,15 @@ pub(crate) struct Found<'a> {
 impl Table {
     /// Puts routes in order.
     pub(crate) fn new(routes: &Routes, scope: Scope) -> Self {
+        let routes = routes.as_slice();
+        let hosts = routes.iter().map(|route| route.all_hosts().count());
         let mut table = Self {
             scope,
-            hosts: HashMap::new(),
-            services: HashMap::new(),
+            hosts: HashMap::with_capacity(hosts.sum()),
+            services: HashMap::with_capacity(routes.len()),
             models: HashMap::new(),
         };
-        for route in routes.as_slice() {
+        for route in routes {
             table.add(route);
         }
         table
@@ -77,9 +80,9 @@ impl Table {
         for host in &route.hosts {
             self.add_host(host, route, None);
         }
-        for tagged in &route.tags {
+        for (tag, tagged) in (0..).zip(&route.tags) {
             for host in &tagged.hosts {
-                self.add_host(host, route, Some(&tagged.revision));
+                self.add_host(host, route, Some(tag));
             }
         }
         let name = format!("{}/{}", route.service.namespace(), route.service.name());
@@ -90,10 +93,10 @@ impl Table {
         }
     }
 
-    fn add_host(&mut self, host: &Host, route: &Arc<Route>, revision: Option<&RevisionName>) {
+    fn add_host(&mut self, host: &Host, route: &Arc<Route>, tag: Option<u32>) {
         self.hosts.entry(host.clone()).or_insert_with(|| Way {
             route: route.clone(),
-            revision: revision.cloned(),
+            tag,
         });
     }
 
@@ -103,7 +106,7 @@ impl Table {
         if let Some(way) = way {
             return Some(Found {
                 route: &way.route,
-                revision: way.revision.as_ref(),
+                revision: way.revision(),
                 prefix: 0,
             });
         }
@@ -145,6 +148,14 @@ impl Table {
             }
         };
         GatewayError::NoRoute { asked, known }
+    }
+}
+
+impl Way {
+    /// The revision that has all requests of a tag's host.
+    fn revision(&self) -> Option<&RevisionName> {
+        let tagged = self.route.tags.get(self.tag? as usize)?;
+        Some(&tagged.revision)
     }
 }
 

@@ -203,7 +203,7 @@ impl<'a> Leader<'a> {
             tracing::info!(revision = %name, from = revision.wanted, to = %decision, "scales");
             self.writes.begin(name.clone(), decision.replicas);
         }
-        self.decisions.insert(name.clone(), decision);
+        self.decisions.insert(name.clone(), Arc::new(decision));
     }
 
     fn sample(

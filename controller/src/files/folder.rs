@@ -208,6 +208,11 @@ fn written(file: &Path, before: Option<&Written>) -> Result<Written, Vec<String>
     if let Some(same) = before.filter(|before| *before.text == *text) {
         return Ok(same.clone());
     }
+    if text.trim().is_empty() && before.is_some_and(|before| !before.manifests.is_empty()) {
+        // So is one that is being written, between its first step and its second.
+        let mistake = "is empty; to take what it declares away, remove it";
+        return Err(vec![format!("{name}: {mistake}")]);
+    }
     match read(&name, &text) {
         Ok(manifests) => Ok(Written {
             text: text.into(),

@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::{fs, io};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Identity, RevisionName, ServiceName};
 
+use super::Histories;
 use crate::History;
 use crate::history::Record;
 
@@ -35,7 +37,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Reads the file. One that is not there, or damaged, tells nothing: numbers begin anew.
-    pub(super) fn open(path: PathBuf) -> (Self, BTreeMap<ServiceName, History>) {
+    pub(super) fn open(path: PathBuf) -> (Self, Histories) {
         let kept = match read(&path) {
             Ok(kept) => kept,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
@@ -53,7 +55,7 @@ impl Numbers {
     }
 
     /// Writes what is known now, whole or not at all. That it cannot is no reason to serve nothing.
-    pub(super) fn write(&self, histories: &BTreeMap<ServiceName, History>) {
+    pub(super) fn write(&self, histories: &Histories) {
         let mut last = self.text.lock();
         // Text and numbers: nothing that JSON cannot hold.
         let text = serde_json::to_string_pretty(&Kept::of(histories)).unwrap_or_default();
@@ -80,7 +82,7 @@ fn read(path: &std::path::Path) -> io::Result<Kept> {
 }
 
 impl Kept {
-    fn of(histories: &BTreeMap<ServiceName, History>) -> Self {
+    fn of(histories: &Histories) -> Self {
         let number = |record: &Record| {
             let identity = record.identity.to_string();
             (record.revision.number(), identity)
@@ -95,7 +97,7 @@ impl Kept {
     }
 
     /// Names that are none are left out.
-    fn histories(self) -> BTreeMap<ServiceName, History> {
+    fn histories(self) -> Histories {
         let services = self.revisions.into_iter();
         let history = |(service, numbers): (String, BTreeMap<u32, String>)| {
             let (namespace, name) = service.split_once('/')?;
@@ -108,7 +110,7 @@ impl Kept {
                 records: records.collect(),
                 ..History::default()
             };
-            Some((service, history))
+            Some((service, Arc::new(history)))
         };
         services.filter_map(history).collect()
     }
@@ -119,7 +121,7 @@ impl Record {
     fn known(revision: RevisionName, identity: Identity) -> Self {
         Self {
             revision,
-            template: std::sync::Arc::default(),
+            template: Arc::default(),
             storage: Vec::new(),
             identity,
             loaded: crate::Loaded::Never,
@@ -132,15 +134,15 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn history(service: &ServiceName, numbers: &[(u32, &str)]) -> History {
+    fn history(service: &ServiceName, numbers: &[(u32, &str)]) -> Arc<History> {
         let record = |(number, identity): &(u32, &str)| {
             let revision = service.revision(*number).unwrap();
             Record::known(revision, Identity::from_label(identity))
         };
-        History {
+        Arc::new(History {
             records: numbers.iter().map(record).collect(),
             ..History::default()
-        }
+        })
     }
 
     #[test]

@@ -18,9 +18,9 @@ pub(super) struct Memory {
     pub(super) checked: Option<(Arc<Service>, Arc<Runtimes>)>,
     /// What came of it.
     pub(super) valid: Option<Result<Arc<Valid>, Faults>>,
-    pub(super) history: History,
+    pub(super) history: Arc<History>,
     /// The history that was last kept elsewhere.
-    pub(super) kept: Option<History>,
+    pub(super) kept: Option<Arc<History>>,
     pub(super) window: Window,
     /// What should run.
     pub(super) plan: Option<Plan>,

@@ -75,7 +75,9 @@ impl Stream {
         let Poll::Ready(result) = written else {
             return self.poll_blocked(context);
         };
-        self.blocked = None;
+        if self.blocked.take().is_some() {
+            self.traffic.loosen();
+        }
         if let Ok(bytes) = result {
             self.traffic.wrote(bytes);
         }
@@ -84,6 +86,7 @@ impl Stream {
 
     fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let idle = self.write_idle;
+        self.traffic.stick();
         let blocked = self
             .blocked
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Traffic {
     open: AtomicUsize,
     /// Bytes.
     written: AtomicU64,
+    /// Whether bytes wait to be taken.
+    stuck: AtomicBool,
 }
 
 /// A request that is being answered.
@@ -43,6 +45,20 @@ impl Traffic {
 
     pub(super) fn wrote(&self, bytes: usize) {
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn stick(&self) {
+        self.stuck.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn loosen(&self) {
+        self.stuck.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the client has not taken all that was to be written when it was last tried.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
     }
 
     /// Requests that are being answered.
