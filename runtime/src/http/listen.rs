@@ -38,6 +38,7 @@ async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
+        .max_buf_size(READ_AT_ONCE)
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout);
     builder
@@ -57,6 +58,10 @@ async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
         tracing::debug!(%error, "connection ended");
     }
 }
+
+/// A connection's buffer, and with it the longest head: bodies are put together elsewhere, and what is read at once
+/// stays in the processor's cache. hyper's own 400 KiB take as much memory as the body of an image.
+const READ_AT_ONCE: usize = 64 << 10;
 
 /// Streams of one HTTP/2 connection; a client wanting more opens another.
 const MAX_STREAMS: u32 = 1024;

@@ -10,6 +10,8 @@ use weir_runtime::backend::{
 
 use crate::binding::Binding;
 use crate::element;
+use crate::gather;
+use crate::high_water::{HighWater, Spare};
 use crate::runner::{Call, Outcome, Place, QueuedCall, Runner};
 use crate::settings::Cache;
 use crate::startup;
@@ -29,6 +31,7 @@ pub(crate) struct Plan {
 pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
     pub(crate) runner: Runner,
+    pub(crate) high_water: HighWater,
 }
 
 impl Instance for TorchInstance {
@@ -71,10 +74,15 @@ impl Instance for TorchInstance {
             })
             .collect();
         match self.runner.start(&self.plan.binding, &columns)? {
-            Call::Done(outcomes, timing) => self
-                .plan
-                .answer(&outcomes, batch.rows, timing)
-                .map(Started::Done),
+            Call::Done(outcomes, timing) => {
+                let bytes = columns.iter().flatten().map(|column| gather::bytes(column));
+                match self.high_water.passed(bytes.sum(), timing.infer) {
+                    Spare::Keep => {}
+                    Spare::GiveBack => startup::give_back(),
+                }
+                let answer = self.plan.answer(&outcomes, batch.rows, timing);
+                answer.map(Started::Done)
+            }
             Call::Queued(call) => Ok(Started::Pending(Box::new(QueuedBatch {
                 plan: Arc::clone(&self.plan),
                 call,

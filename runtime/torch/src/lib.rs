@@ -19,6 +19,7 @@ mod ffi;
 mod file;
 mod flight;
 mod gather;
+mod high_water;
 mod infer;
 mod instance;
 mod layout;

@@ -10,6 +10,7 @@ use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSo
 
 use crate::cuda_lanes::CudaLanes;
 use crate::file;
+use crate::high_water::HighWater;
 use crate::instance::{Plan, TorchInstance};
 use crate::memory::Cap;
 use crate::module::Module;
@@ -92,6 +93,7 @@ impl Model for TorchModel {
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),
             runner: runner(&self.settings, self.weights.on(device)?, device)?,
+            high_water: HighWater::default(),
         }))
     }
 }
