@@ -3,8 +3,8 @@
 //! The library below reads a frame at a time and writes each by a system call of its own, 16 KiB at most; on
 //! a busy connection that is most of what a request costs. Here what it writes is gathered while its
 //! connection is being worked on, and goes out when that is done ([`Flushed`]); what is read is read as
-//! far as there is room and handed on in the library's portions. A connection that speaks HTTP/1.1 passes
-//! through untouched: its library does all this by itself.
+//! far as there is room and handed on in the library's portions. HTTP/1.1's library
+//! does all this by itself.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -21,16 +21,9 @@ use tokio_util::io::poll_read_buf;
 /// long as they stay in the processor's second cache.
 const GATHERED: usize = 128 << 10;
 
-/// Pieces that are no more than this together are joined before they are written: that costs less than telling
-/// the kernel of each.
-const SMALL: usize = 8 << 10;
-
 /// Room for a read on a quiet connection, and on one whose reads come back full: sixteen frames.
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
-
-/// How HTTP/2 begins. No method of HTTP/1.1 does.
-const PREFACE: &[u8] = b"PRI";
 
 /// One end of a socket, for the library.
 pub struct Bulk<S>(Arc<Mutex<Socket<S>>>);
@@ -49,7 +42,6 @@ pin_project! {
 
 struct Socket<S> {
     stream: S,
-    mode: Mode,
     input: BytesMut,
     room: usize,
     output: BytesMut,
@@ -59,31 +51,11 @@ struct Socket<S> {
     broken: Option<io::ErrorKind>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Nothing was read yet.
-    Unknown,
-    /// Not HTTP/2.
-    Through,
-    /// HTTP/2.
-    Gather,
-}
-
 impl<S> Bulk<S> {
-    /// For a socket whose peer says by its first bytes what it speaks.
-    pub fn accepted(stream: S) -> Self {
-        Self::new(stream, Mode::Unknown)
-    }
-
     /// For a socket on which HTTP/2 is spoken.
     pub fn http2(stream: S) -> Self {
-        Self::new(stream, Mode::Gather)
-    }
-
-    fn new(stream: S, mode: Mode) -> Self {
         Self(Arc::new(Mutex::new(Socket {
             stream,
-            mode,
             input: BytesMut::new(),
             room: ROOM,
             output: BytesMut::new(),
@@ -136,8 +108,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let is_wide = self.mode == Mode::Gather && buffer.remaining() >= self.room;
-        if self.input.is_empty() && (is_wide || self.mode == Mode::Through) {
+        if self.input.is_empty() && buffer.remaining() >= self.room {
             return self.pass(context, buffer);
         }
         if let Some(broken) = self.broken {
@@ -149,10 +120,6 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         let take = self.input.len().min(buffer.remaining());
         buffer.put_slice(&self.input[..take]);
         self.input.advance(take);
-        if self.mode == Mode::Through && self.input.is_empty() {
-            // Nothing more is read through it.
-            self.input = BytesMut::new();
-        }
         Poll::Ready(Ok(()))
     }
 
@@ -183,22 +150,8 @@ impl<S: AsyncRead + Unpin> Socket<S> {
             low if low < self.room / 4 => (self.room / 2).max(ROOM),
             _ => self.room,
         };
-        if self.mode == Mode::Unknown {
-            self.mode = match self.input.starts_with(PREFACE) {
-                true => Mode::Gather,
-                false => Mode::Through,
-            };
-        }
         Poll::Ready(Ok(()))
     }
-}
-
-fn joined(slices: &[IoSlice<'_>], total: usize) -> Vec<u8> {
-    let mut whole = Vec::with_capacity(total);
-    slices
-        .iter()
-        .for_each(|slice| whole.extend_from_slice(slice));
-    whole
 }
 
 impl<S: AsyncWrite + Unpin> Socket<S> {
@@ -208,12 +161,6 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        if self.mode != Mode::Gather {
-            if slices.len() > 1 && total <= SMALL {
-                return Pin::new(&mut self.stream).poll_write(context, &joined(slices, total));
-            }
-            return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        }
         if let Some(broken) = self.broken {
             return Poll::Ready(Err(broken.into()));
         }
@@ -282,12 +229,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bulk<S> {
     }
 
     /// What is gathered stays until its [`Flushed`] sends it.
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut socket = self.0.lock();
-        match socket.mode {
-            Mode::Gather => Poll::Ready(Ok(())),
-            Mode::Unknown | Mode::Through => Pin::new(&mut socket.stream).poll_flush(context),
-        }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -426,22 +369,6 @@ mod tests {
             let ((), got) = tokio::join!(Flushed::new(work, outlet), read);
             assert!(got == sent);
         }
-    }
-
-    #[tokio::test]
-    async fn http_1_passes_through() {
-        let (near, mut far) = tokio::io::duplex(1000);
-        let mut socket = Bulk::accepted(near);
-        far.write_all(b"GET / HTTP/1.1").await.unwrap();
-        let mut got = [0; 14];
-        // In two portions, the first of which shows what is spoken.
-        socket.read_exact(&mut got[..5]).await.unwrap();
-        socket.read_exact(&mut got[5..]).await.unwrap();
-        // Nobody flushes it.
-        socket.write_all(b"answer").await.unwrap();
-        let mut answer = [0; 6];
-        far.read_exact(&mut answer).await.unwrap();
-        assert_eq!((&got, &answer), (b"GET / HTTP/1.1", b"answer"));
     }
 
     #[tokio::test]
