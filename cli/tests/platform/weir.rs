@@ -34,7 +34,9 @@ impl Weir {
         let state = folder.join("state");
         let log = folder.join("output.log");
         let output = File::create(&log).unwrap();
-        let process = Command::new(PROGRAM)
+        // Whoever started the tests may ignore SIGHUP, as `nohup` does, and what they start would inherit that.
+        let process = Command::new("env")
+            .args(["--default-signal=HUP", PROGRAM])
             .args(["up", "--port", "0", "--admin-port", "0", "-v", "-f"])
             .arg(files)
             .arg("--state-dir")
