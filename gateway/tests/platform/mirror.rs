@@ -71,6 +71,19 @@ async fn mirrored(gateways: usize, percent: u8) -> World {
     world
 }
 
+/// A replica of the revision that users are answered by, and one of its mirror's.
+async fn user_and_mirror(
+    world: &World,
+    user: Manner,
+    mirror: Manner,
+) -> (TestReplica, TestReplica) {
+    let user = TestReplica::start(user).await;
+    let mirror = TestReplica::start(mirror).await;
+    world.put(1, "a", user.address).await;
+    world.put(2, "b", mirror.address).await;
+    (user, mirror)
+}
+
 async fn serve(world: &World, weights: &[u32], percent: u8) {
     world
         .serve(weights, |route| {
@@ -104,12 +117,7 @@ async fn ask_in_order(world: &World, replica: &TestReplica, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
     let world = mirrored(1, 20).await;
-    let (user, mirror) = (
-        TestReplica::start(ECHO).await,
-        TestReplica::start(ECHO).await,
-    );
-    world.put(1, "a", user.address).await;
-    world.put(2, "b", mirror.address).await;
+    let (user, mirror) = user_and_mirror(&world, ECHO, ECHO).await;
     let address = world.address();
     let clients: Vec<_> = (0..8)
         .map(|client| {
@@ -167,12 +175,7 @@ async fn a_fifth_of_the_requests_reaches_the_mirror_over_http() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
     let world = mirrored(1, 20).await;
-    let (user, mirror) = (
-        TestReplica::start(Manner::Mirror).await,
-        TestReplica::start(Manner::Mirror).await,
-    );
-    world.put(1, "a", user.address).await;
-    world.put(2, "b", mirror.address).await;
+    let (user, mirror) = user_and_mirror(&world, Manner::Mirror, Manner::Mirror).await;
     let path = format!("{SERVICE}/ModelInfer");
     let mut sender = connect_h2(world.address()).await;
     for number in 0..1000 {
@@ -196,12 +199,7 @@ async fn a_fifth_of_the_calls_reaches_the_mirror_over_grpc() {
 #[tokio::test]
 async fn a_mirror_that_hangs_holds_no_more_than_its_bound_and_no_user() {
     let world = mirrored(1, 100).await;
-    let (user, mirror) = (
-        TestReplica::start(ECHO).await,
-        TestReplica::start(Manner::Hang).await,
-    );
-    world.put(1, "a", user.address).await;
-    world.put(2, "b", mirror.address).await;
+    let (user, mirror) = user_and_mirror(&world, ECHO, Manner::Hang).await;
     ask_in_order(&world, &user, 300).await;
     let seen = copies(&world);
     assert_eq!((seen.answered, seen.dropped), (0, 300 - MOST), "{seen:?}");
@@ -221,12 +219,7 @@ async fn a_mirror_that_fails_or_breaks_off_fails_no_user() {
     // One that breaks off rests longer and longer, so few are enough.
     for (manner, count) in [(Manner::Fail, 200), (Manner::Reset, 12)] {
         let world = mirrored(1, 100).await;
-        let (user, mirror) = (
-            TestReplica::start(ECHO).await,
-            TestReplica::start(manner).await,
-        );
-        world.put(1, "a", user.address).await;
-        world.put(2, "b", mirror.address).await;
+        let (user, _mirror) = user_and_mirror(&world, ECHO, manner).await;
         ask_in_order(&world, &user, count as usize).await;
         let seen = until_copies(&world, "all copies", |copies| copies.all() == count).await;
         assert_eq!((seen.answered, seen.streamed), (0, 0), "{seen:?}");
@@ -266,12 +259,7 @@ async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
 #[tokio::test]
 async fn what_was_aimed_or_streams_is_not_copied() {
     let world = mirrored(1, 100).await;
-    let (user, mirror) = (
-        TestReplica::start(ECHO).await,
-        TestReplica::start(ECHO).await,
-    );
-    world.put(1, "a", user.address).await;
-    world.put(2, "b", mirror.address).await;
+    let (_user, mirror) = user_and_mirror(&world, ECHO, ECHO).await;
     for (name, value) in [
         ("weir-tag", "stable"),
         ("weir-revision", "digits-predictor-00001"),
@@ -302,12 +290,7 @@ async fn what_was_aimed_or_streams_is_not_copied() {
 #[tokio::test]
 async fn a_client_cannot_say_that_its_request_is_a_copy_or_was_handed_over() {
     let world = mirrored(1, 100).await;
-    let (user, mirror) = (
-        TestReplica::start(ECHO).await,
-        TestReplica::start(ECHO).await,
-    );
-    world.put(1, "a", user.address).await;
-    world.put(2, "b", mirror.address).await;
+    let (user, mirror) = user_and_mirror(&world, ECHO, ECHO).await;
     for (count, name) in [(1, "weir-mirror"), (2, "weir-hop")] {
         let answer = once(world.address(), with(post(HOST, "/", "x"), name, "1")).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
@@ -343,12 +326,12 @@ async fn a_copy_finds_the_gateway_that_has_its_queue_and_is_made_once() {
 #[tokio::test]
 async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
     let mut world = mirrored(1, 100).await;
-    let (user, mirror) = (
-        TestReplica::start(Manner::Echo(Duration::from_millis(300))).await,
-        TestReplica::start(Manner::Hang).await,
-    );
-    world.put(1, "a", user.address).await;
-    world.put(2, "b", mirror.address).await;
+    let (user, mirror) = user_and_mirror(
+        &world,
+        Manner::Echo(Duration::from_millis(300)),
+        Manner::Hang,
+    )
+    .await;
     let idle = connect::<Full<Bytes>>(world.address()).await;
     let asked = tokio::spawn(once(world.address(), post(HOST, "/", "body")));
     user.seen.until_busy(1).await;
