@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
     Answered(Duration),
     /// The client left, or its time was over: that says nothing about the replica.
     Abandoned,
-    /// The replica refused it, without having worked on it.
+    /// The replica refused it, without having worked on it; or it was not sent there, having been there before.
     Refused,
     /// The replica could not be reached, or broke off before it answered.
     Failed,

@@ -105,9 +105,8 @@ impl Gateway {
             let tried = match admitted {
                 Admitted::Elsewhere(owner) => Box::pin(self.hand_over(call, held, owner)).await,
                 Admitted::Here(credit) if tries.was_garbled_by(&credit) => {
-                    // No other came free in the time of its rest.
-                    credit.settle(Outcome::Abandoned, Verdict::Open);
-                    return Err(tries.garbled(call));
+                    tries.decline(call, credit)?;
+                    continue;
                 }
                 Admitted::Here(mut credit) => {
                     if let Some(others) = &call.others {
@@ -209,6 +208,18 @@ impl Tries {
         self.lost += 1;
         self.garble = Some(garble);
         match may_go_on {
+            true => Ok(()),
+            false => Err(self.garbled(call)),
+        }
+    }
+
+    /// Gives a credit back that is of the replica whose answer was none: the others were busy for longer than
+    /// that one rested. One of them may come free while it rests a little more.
+    fn decline(&mut self, call: &Call, credit: Credit) -> Result<(), GatewayError> {
+        let has_others = credit.has_others();
+        self.place = Some(credit.place);
+        credit.settle(Outcome::Refused, Verdict::Open);
+        match has_others {
             true => Ok(()),
             false => Err(self.garbled(call)),
         }

@@ -86,6 +86,27 @@ async fn who_meets_garbage_is_answered_by_another() {
     assert!(babbler.requests() > 0);
 }
 
+/// Longer than a replica rests that answered with garbage.
+const BUSY: Manner = Manner::Echo(Duration::from_millis(2500));
+
+#[tokio::test]
+async fn who_meets_garbage_waits_for_another_that_is_busy() {
+    let world = World::new(1).await;
+    let (babbler, busy) = (
+        TestReplica::babbling().await,
+        TestReplica::start(BUSY).await,
+    );
+    world.serve_limited(&[100], Some(1), |_| {}).await;
+    world.put(1, "busy", busy.address).await;
+    let first = tokio::spawn(once(world.address(), post(HOST, "/", "x")));
+    busy.seen.until_busy(1).await;
+    world.put(1, "babbler", babbler.address).await;
+    let answer = once(world.address(), post(HOST, "/", "y")).await;
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "y"));
+    assert_eq!((babbler.requests(), busy.requests()), (1, 2));
+    assert_eq!(first.await.unwrap().text(), "x");
+}
+
 fn with_headers(count: usize) -> Bytes {
     let lines: String = (0..count).map(|i| format!("x-{i}: {i}\r\n")).collect();
     format!("HTTP/1.1 200 OK\r\n{lines}content-length: 2\r\n\r\nhi").into()
