@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_millis(83);
 /// How long requests may wait.
 const TARGET_MS: f64 = 500.0;
 
-/// Requests by which the wait is judged, once replicas are up: four seconds of them.
+/// Requests by which the wait is judged, once replicas are up: the last four seconds of them.
 const JUDGED: usize = 48;
 
 /// What went well once goes well again.
@@ -51,11 +51,21 @@ fn wave(stage: &Stage) {
         revision["ready"].as_u64() >= Some(3) && revision["queued"] == 0
     });
     let before = load.waits().len();
-    let judged = || load.waits().len() >= before + JUDGED;
-    until("more answers", judged, || stage.weir.output());
-    let mut waits = load.waits().split_off(before);
-    waits.sort_by(f64::total_cmp);
-    let median = waits[waits.len() / 2];
-    assert!(median <= TARGET_MS, "{median} ms with {up:#}: {waits:?}");
+    // The rate is no more than these replicas take, so a moment in which this machine stood still passes; with
+    // too few of them the queue would only grow.
+    let kept = || {
+        let waits = load.waits().split_off(before);
+        let judged = waits.rchunks_exact(JUDGED).next();
+        judged.is_some_and(|waits| median(waits) <= TARGET_MS)
+    };
+    until("waits within the target", kept, || {
+        format!("{up:#}: {:?}", load.waits().split_off(before))
+    });
     assert_eq!(load.end(), [""; 0]);
+}
+
+fn median(waits: &[f64]) -> f64 {
+    let mut sorted = waits.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }

@@ -14,7 +14,7 @@ use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, PATIENCE, World};
 
 /// Far less than any timeout that would end the connection without the rule.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(20);
 
 /// A world with one replica that answers after this time.
 async fn world(time: Duration) -> (World, TestReplica) {
