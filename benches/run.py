@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each point is measured")
     parser.add_argument("--seconds", type=float, help="how long each time; long models four times that")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
-    parser.add_argument("--add", action="store_true", help="keep what is there of other models, to measure in portions")
+    parser.add_argument("--add", action="store_true", help="keep what is there of other points, to measure in portions")
     return parser.parse_args()
 
 
@@ -112,12 +112,20 @@ def measure(what: Plan) -> dict:
     return result
 
 
+# What the servers of a point have in common.
+WHAT = {
+    "raw": ("model", "batch"),
+    "closed": ("model", "protocol", "connections"),
+    "open": ("model", "protocol"),
+}
+
+
 def together(before: dict, now: dict) -> dict:
     """What was measured now, and before of what was not."""
     result = {**now, "runs": before["runs"] + now["runs"]}
-    for kind in ("raw", "closed", "open"):
-        again = {point["model"] for point in now[kind]}
-        result[kind] = [point for point in before[kind] if point["model"] not in again] + now[kind]
+    for kind, what in WHAT.items():
+        again = {tuple(point[key] for key in what) for point in now[kind]}
+        result[kind] = [point for point in before[kind] if tuple(point[key] for key in what) not in again] + now[kind]
     result["start"] = now["start"] or before["start"]
     result["left_out"] = [note for note in now["left_out"] if note in before["left_out"]]
     return result

@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use weir_gateway::{Options, Scope};
 
@@ -133,4 +133,51 @@ async fn a_silent_replica_is_not_its_http2_clients_fault() {
     events.send(EVENT).await.unwrap();
     let mut body = asked.await.unwrap().unwrap().into_body();
     hears_two(&mut body, &events).await;
+}
+
+/// Longer than a connection without a request keeps its buffers.
+const LATE: Duration = Duration::from_secs(3);
+
+/// Up to more than sockets hold, in steps of less than the HTTP library buffers: of some answer the end is
+/// there.
+const SIZES: std::ops::Range<usize> = 1..40;
+const STEP: usize = 160 << 10;
+
+async fn ask_raw(world: &World, size: usize) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    // So that what is not read stays with the gateway.
+    socket.set_recv_buffer_size(STEP as u32 / 4).unwrap();
+    let mut client = socket.connect(world.address()).await.unwrap();
+    let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: {size}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    client.write_all(&vec![b'x'; size]).await.unwrap();
+    client
+}
+
+/// Reads an answer of this size.
+async fn read_raw(client: TcpStream, size: usize) {
+    let mut client = BufReader::new(client);
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        assert!(client.read_line(&mut line).await.unwrap() > 0);
+    }
+    let mut body = vec![0; size];
+    client.read_exact(&mut body).await.unwrap();
+    assert!(body.iter().all(|byte| *byte == b'x'));
+}
+
+#[tokio::test]
+async fn who_reads_an_answer_late_has_all_of_it() {
+    let (world, _replica) = World::with(Manner::Echo(Duration::ZERO)).await;
+    let mut clients = Vec::new();
+    for step in SIZES {
+        clients.push((ask_raw(&world, step * STEP).await, step * STEP));
+    }
+    tokio::time::sleep(LATE).await;
+    for (client, size) in clients {
+        tokio::time::timeout(PATIENCE, read_raw(client, size))
+            .await
+            .unwrap();
+    }
 }
