@@ -59,10 +59,15 @@ def test_open_but_idle_connections_do_not_hold_it(fresh):
         connection.close()
 
 
+def until_in_flight(server, protocol: str, count: int) -> None:
+    in_flight = lambda: server.metric("weir_runtime_requests_in_flight", protocol=protocol)  # noqa: E731
+    wait_until(lambda: in_flight() == count, 10, f"{count} requests have begun")
+
+
 def test_eight_in_flight_are_answered(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(8)]
-        fresh.waiting("slow", 6)
+        until_in_flight(fresh, "http", 8)
         fresh.terminate()
         answers = [future.result() for future in running]
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[7] * 8] * 8
@@ -74,7 +79,7 @@ def test_grpc_in_flight_is_answered(fresh):
     with grpc.insecure_channel(fresh.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         running = [stub.ModelInfer.future(body) for _ in range(4)]
-        fresh.waiting("slow", 3)
+        until_in_flight(fresh, "grpc", 4)
         fresh.terminate()
         answers = [call.result() for call in running]
     assert [a.raw_output_contents[0] for a in answers] == [b"\5\0\0\0" * 8] * 4
@@ -86,8 +91,7 @@ def test_an_upload_that_has_begun_is_answered(fresh):
     head = f"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
         connection.sendall(head.encode() + body[:20])
-        in_flight = lambda: fresh.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
-        wait_until(lambda: in_flight() == 1, 10, "the request has begun")
+        until_in_flight(fresh, "http", 1)
         fresh.terminate()
         wait_until(lambda: connect(fresh.http_port) == "refused", 5, "the port is closed")
         connection.sendall(body[20:])
@@ -99,8 +103,7 @@ def test_an_upload_that_has_begun_is_answered(fresh):
 def test_an_upload_that_stalls_does_not_hold_it(fresh):
     with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
         connection.sendall(b"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 99\r\n\r\n{")
-        in_flight = lambda: fresh.metric("weir_runtime_requests_in_flight", protocol="http")  # noqa: E731
-        wait_until(lambda: in_flight() == 1, 10, "the request has begun")
+        until_in_flight(fresh, "http", 1)
         watch = Stopwatch()
         fresh.terminate()
         assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
