@@ -112,8 +112,8 @@ def measure(what: Plan) -> dict:
     return result
 
 
-# What the servers of a point have in common.
-WHAT = {
+# What two measurements of the same point have in common, by kind.
+SAME_POINT = {
     "raw": ("model", "batch"),
     "closed": ("model", "protocol", "connections"),
     "open": ("model", "protocol"),
@@ -123,9 +123,9 @@ WHAT = {
 def together(before: dict, now: dict) -> dict:
     """What was measured now, and before of what was not."""
     result = {**now, "runs": before["runs"] + now["runs"]}
-    for kind, what in WHAT.items():
-        again = {tuple(point[key] for key in what) for point in now[kind]}
-        result[kind] = [point for point in before[kind] if tuple(point[key] for key in what) not in again] + now[kind]
+    for kind, keys in SAME_POINT.items():
+        again = {tuple(point[key] for key in keys) for point in now[kind]}
+        result[kind] = [point for point in before[kind] if tuple(point[key] for key in keys) not in again] + now[kind]
     result["start"] = now["start"] or before["start"]
     result["left_out"] = [note for note in now["left_out"] if note in before["left_out"]]
     return result

@@ -217,7 +217,6 @@ impl Tries {
     /// that one rested. One of them may come free while it rests a little more.
     fn decline(&mut self, call: &Call, credit: Credit) -> Result<(), GatewayError> {
         let has_others = credit.has_others();
-        self.place = Some(credit.place);
         credit.settle(Outcome::Refused, Verdict::Open);
         match has_others {
             true => Ok(()),
