@@ -41,10 +41,10 @@ pub struct Sample {
 /// is the cost.
 const RUNS: usize = 3;
 
-/// Beside a run of this length what a first run of another size pays for is small (memory, kernels laid out for its
-/// shape: a millisecond or two), and once is enough; if that makes the size look worse than a smaller one,
-/// it is measured again.
-const LONG: Duration = Duration::from_millis(5);
+/// Beside a run of this length what a first run of another size pays for is no more than that again (memory, kernels
+/// laid out for its shape: a millisecond or two), and once is enough; if that makes the size look worse than a smaller
+/// one, it is measured again.
+const LONG: Duration = Duration::from_millis(2);
 
 /// A size whose cost per row is this much worse than the best ends the search: on one core,
 /// convolutions fall off the cache somewhere, and what comes after is worse still.

@@ -1,6 +1,7 @@
 //! `weir-runtime`: the model server with libtorch, and with the echo backend beside it.
 
 mod allocator;
+mod heap;
 
 use std::process::ExitCode;
 use std::sync::Arc;
