@@ -36,6 +36,7 @@ impl Backend for TorchBackend {
         let settings = Settings::parse(&source.parameters)?;
         file::check(&source.path)?;
         process::apply(&source.name, settings.process);
+        process::profile_for(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
         let weights = Weights {
             path: source.path.clone(),

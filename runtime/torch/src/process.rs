@@ -5,8 +5,10 @@
 use std::cell::Cell;
 use std::ffi::CString;
 use std::ptr;
-
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use weir_runtime::backend::Device;
 
 use crate::fault::{self, Fault};
 use crate::ffi;
@@ -20,6 +22,9 @@ static SET: Mutex<ProcessSettings> = Mutex::new(ProcessSettings {
     tensor_fuser: None,
     disable_cudnn: None,
 });
+
+/// Whether a model was to run on a GPU.
+static ON_GPU: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The intra-operation threads this thread has asked for; 0 before it asked.
@@ -78,6 +83,19 @@ pub(crate) fn apply(model: &str, wanted: ProcessSettings) {
         inter_op_threads,
         set_inter_op_threads,
     );
+}
+
+/// Where no model has set `ENABLE_JIT_PROFILING`, has libtorch watch first runs only if it can gain by what it sees:
+/// once a model is on a GPU, for which it fuses operations. On the processor it fuses none, and watching takes a
+/// second compilation, and one of all the gradients it knows: 40 ms of a small model's start.
+pub(crate) fn profile_for(devices: &[Device]) {
+    let on_gpu = devices.iter().any(|device| *device != Device::Cpu);
+    let on_gpu = ON_GPU.fetch_or(on_gpu, Ordering::Relaxed) || on_gpu;
+    let set = SET.lock().unwrap_or_else(PoisonError::into_inner);
+    if set.jit_profiling.is_none() {
+        // SAFETY: the shim's switches take any number and write an atomic.
+        unsafe { ffi::weir_set_jit_profiling(on_gpu.into()) };
+    }
 }
 
 /// Lets operations that this thread starts use `count` threads. Cheap where nothing changes.
