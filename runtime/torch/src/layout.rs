@@ -20,7 +20,8 @@ use crate::stopwatch;
 /// second, which would double the time until it is ready.
 const WORTH_WHILE: Duration = Duration::from_millis(2);
 
-/// Runs that do not count: in the first libtorch watches, and in the second it compiles what it saw.
+/// Runs that do not count: in the first libtorch compiles, and where it was told to watch that one
+/// (`ENABLE_JIT_PROFILING`), in the second again what it saw.
 const FIRST_RUNS: usize = 2;
 
 /// Runs of each, by turns, of which the fastest counts: others may have interrupted the rest.
