@@ -173,7 +173,7 @@ def tails(closed: Index, open_: Index) -> list:
     lines = []
     for model, protocol in dict.fromkeys((p["model"], p["protocol"]) for p in open_.points):
         p99 = open_.value(("latency_us", "p99"), model=model, protocol=protocol)
-        rates = {p["server"]: p["rate"] for p in open_.points if (p["model"], p["protocol"]) == (model, protocol)}
+        rates = {p["server"]: middle(p, "rate") for p in open_.points if (p["model"], p["protocol"]) == (model, protocol)}
         others = {name: rate for name, rate in rates.items() if name != "weir" and not math.isnan(p99[name])}
         if "weir" not in p99 or not others:
             continue
@@ -228,7 +228,7 @@ def loads(result: dict) -> str:
 
 def opens(result: dict) -> str:
     lines = [[
-        f"{point['model']}, {TITLES[point['protocol']]}", point["server"], number(point["rate"]),
+        f"{point['model']}, {TITLES[point['protocol']]}", point["server"], spread(point, "rate"),
         spread(point, "latency_us", "p50"), spread(point, "latency_us", "p99"), spread(point, "latency_us", "p99.9"),
     ] for point in result["open"]]
     head = ["model, protocol", "server", "requests/s asked", "p50, µs", "p99, µs", "p99.9, µs"]

@@ -38,20 +38,36 @@ def raw(plan) -> list:
     return points
 
 
-def interleaved(plan, running: list, point: dict, rates: dict = None) -> list:
+def interleaved(plan, running: list, point: dict, measure) -> list:
     """The same point on every server, a round of all after the other, in turns."""
     reports = {server.setting: [] for server in running}
     seconds = plan.seconds * LONGER.get(point["model"], 1)
     for number in range(plan.rounds):
         for server in rotated(running, number):
-            rate = (rates or {}).get(server.setting, 0.0)
-            reports[server.setting].append(client.load(
-                server, point["model"], point["protocol"], point["connections"], seconds, rate))
+            reports[server.setting].append(measure(server, point, seconds))
     made = [{**point, "server": name, "rounds": rounds} for name, rounds in reports.items()]
     for each in made:
-        each["rate"] = (rates or {}).get(each["server"])
         say(line(each))
     return made
+
+
+def closed_loop(server, point: dict, seconds: float) -> dict:
+    return client.load(server, point["model"], point["protocol"], point["connections"], seconds)
+
+
+def open_loop(at_peak: dict):
+    """Asks for a share of what a server can do in that very round, with the connections that gave it most.
+
+    A shared host is slower by a third or more for minutes: a peak of an earlier minute would overload the
+    servers of this one, and the fastest most."""
+    def measured(server, point: dict, seconds: float) -> dict:
+        peak = closed_loop(server, {**point, "connections": at_peak[server.setting]}, seconds)
+        if "failed" in peak:
+            return peak
+        rate = OPEN_SHARE * peak["requests_per_s"]
+        report = client.load(server, point["model"], point["protocol"], point["connections"], seconds, rate)
+        return {**report, "rate": rate}
+    return measured
 
 
 def line(point: dict) -> str:
@@ -97,20 +113,21 @@ def loads(plan) -> tuple:
                 here = []
                 for connections in plan.connections:
                     point = {"model": model, "protocol": protocol, "connections": connections}
-                    here += interleaved(plan, running, point)
+                    here += interleaved(plan, running, point, closed_loop)
                 closed += here
                 if protocol in plan.open_protocols:
                     point = {"model": model, "protocol": protocol, "connections": OPEN_CONNECTIONS}
-                    open_ += interleaved(plan, running, point, rates(here))
+                    open_ += interleaved(plan, running, point, open_loop(connections_at_peak(here)))
     return closed, open_
 
 
-def rates(points: list) -> dict:
-    """What an open loop asks of each server."""
-    peaks = {}
+def connections_at_peak(points: list) -> dict:
+    """Of each server, how many gave it most requests a second."""
+    best = {}
     for point in points:
-        peaks[point["server"]] = max(peaks.get(point["server"], 0.0), middle(point, "requests_per_s"))
-    return {server: OPEN_SHARE * peak for server, peak in peaks.items()}
+        if point["server"] not in best or middle(point, "requests_per_s") > middle(best[point["server"]], "requests_per_s"):
+            best[point["server"]] = point
+    return {server: point["connections"] for server, point in best.items()}
 
 
 def starts(plan) -> list:
