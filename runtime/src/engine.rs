@@ -169,22 +169,26 @@ impl Engine {
     ///
     /// # Errors
     /// [`ServeError`]: what is wrong with the request, why it was refused, or how the model failed.
-    pub async fn infer(
-        &self,
+    pub fn infer<'a>(
+        &'a self,
         request: InferRequest,
         call: Call,
-        memory: &dyn ReadShared,
-    ) -> Result<Inferred, ServeError> {
-        let terms = terms(&request.parameters, call.deadline)?;
-        let accepted = self.interface.accept(request, memory)?;
-        let mut ticket = self.batcher.submit(accepted.job, terms)?;
-        inline::run_if_brief(&self.batcher, &mut ticket, &self.instances).await;
-        let reply = ticket.await??;
-        let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
-        Ok(Inferred {
-            response,
-            cost: reply.cost,
-        })
+        memory: &'a dyn ReadShared,
+    ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
+        let terms = terms(&request.parameters, call.deadline);
+        // An `async fn` would hold the request twice.
+        async move {
+            let terms = terms?;
+            let accepted = self.interface.accept(request, memory)?;
+            let mut ticket = self.batcher.submit(accepted.job, terms)?;
+            inline::run_if_brief(&self.batcher, &mut ticket, &self.instances).await;
+            let reply = ticket.await??;
+            let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
+            Ok(Inferred {
+                response,
+                cost: reply.cost,
+            })
+        }
     }
 
     fn respond(

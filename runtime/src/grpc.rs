@@ -16,6 +16,7 @@ use http::HeaderMap;
 use regex::Regex;
 use tonic::metadata::MetadataValue;
 use tonic::{Response, Status};
+use weir_protocol::InferRequest;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
@@ -64,12 +65,22 @@ impl Grpc {
         metadata: &HeaderMap,
         call: Call,
     ) -> Result<(Inferred, usize), ServeError> {
-        let loaded = self.find(&request.model_name, &request.model_version)?;
-        let mut request =
-            codec::decode_request(request).map_err(|error| ServeError::codec(&error))?;
-        self.forward(&mut request, metadata)?;
+        let (loaded, request) = self.decode(request, metadata)?;
         let inferred = self.server.infer(&loaded.engine, request, call).await?;
         Ok((inferred, self.server.capacity()))
+    }
+
+    /// What a message asks, and the version that it asks.
+    fn decode(
+        &self,
+        request: proto::ModelInferRequest,
+        metadata: &HeaderMap,
+    ) -> Result<(InUse, InferRequest), ServeError> {
+        let loaded = self.find(&request.model_name, &request.model_version)?;
+        let request = codec::decode_request(request);
+        let mut request = request.map_err(|error| ServeError::codec(&error))?;
+        self.forward(&mut request, metadata)?;
+        Ok((loaded, request))
     }
 
     /// A ready version of a model, by what a message says of it.
@@ -79,11 +90,7 @@ impl Grpc {
     }
 
     /// Metadata that `--grpc-header-forward-pattern` names become parameters.
-    fn forward(
-        &self,
-        request: &mut weir_protocol::InferRequest,
-        metadata: &HeaderMap,
-    ) -> Result<(), ServeError> {
+    fn forward(&self, request: &mut InferRequest, metadata: &HeaderMap) -> Result<(), ServeError> {
         let Some(pattern) = &self.options.forward else {
             return Ok(());
         };

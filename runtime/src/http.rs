@@ -81,29 +81,31 @@ impl Http {
         }
     }
 
-    /// Answers one request; every failure becomes a response.
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    /// Answers one request; every failure becomes a response. (An `async fn` would hold the request twice.)
+    fn answer(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Response<Body>> {
         let at = now();
-        // Dropped with this future when the client leaves, it counts as cancelled.
-        let in_flight = self.requests.begin(Protocol::Http);
         let (parts, body) = request.into_parts();
-        let id = parts.headers.get(respond::REQUEST_ID).cloned();
-        let expects = parts.headers.contains_key(header::EXPECT);
-        let mut body = Some(body);
-        let answer = match Route::parse(&parts.method, parts.uri.path()) {
-            Ok(route) => self.receive(&route, parts.headers, &mut body, at).await,
-            Err(error) => Err(error),
-        };
-        if let Some(unread) = body.filter(|_| !expects) {
-            // Its sender reads the answer only after it has sent all, and hyper would hang up.
-            body::discard(unread, self.body_limits()).await;
+        async move {
+            // Dropped with this future when the client leaves, it counts as cancelled.
+            let in_flight = self.requests.begin(Protocol::Http);
+            let id = parts.headers.get(respond::REQUEST_ID).cloned();
+            let expects = parts.headers.contains_key(header::EXPECT);
+            let mut body = Some(body);
+            let answer = match Route::parse(&parts.method, parts.uri.path()) {
+                Ok(route) => self.receive(&route, parts.headers, &mut body, at).await,
+                Err(error) => Err(error),
+            };
+            if let Some(unread) = body.filter(|_| !expects) {
+                // Its sender reads the answer only after it has sent all, and hyper would hang up.
+                body::discard(unread, self.body_limits()).await;
+            }
+            in_flight.finish(answer.as_ref().err().map(Coded::code));
+            let mut response = answer.unwrap_or_else(|error| respond::error(&error));
+            if let Some(id) = id {
+                response.headers_mut().insert(respond::REQUEST_ID, id);
+            }
+            response
         }
-        in_flight.finish(answer.as_ref().err().map(Coded::code));
-        let mut response = answer.unwrap_or_else(|error| respond::error(&error));
-        if let Some(id) = id {
-            response.headers_mut().insert(respond::REQUEST_ID, id);
-        }
-        response
     }
 
     async fn receive(

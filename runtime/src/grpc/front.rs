@@ -1,8 +1,10 @@
 //! Every call of the port: `ModelInfer` as it mostly comes is answered here, the rest by tonic.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use tonic::Status;
@@ -31,11 +33,17 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Answers one call; every failure becomes a status.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
-        if self.is_plain_infer(&request) {
-            self.infer(request).await
-        } else {
+    /// Answers one call; every failure becomes a status. (An `async fn` would hold the request twice.)
+    pub(super) fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Reply>> {
+        let is_plain = self.is_plain_infer(&request);
+        async move {
+            if is_plain {
+                let (Parts { headers, .. }, body) = request.into_parts();
+                return self.infer(headers, body).await;
+            }
             let mut routes = self.routes.clone();
             // Routes are always ready, and never fail.
             match routes.call(request.map(Body::new)).await {
@@ -59,15 +67,16 @@ impl Front {
             && is("grpc-encoding", |value| value == b"identity").unwrap_or(true)
     }
 
-    async fn infer(&self, request: Request<Incoming>) -> Response<Reply> {
-        let (parts, body) = request.into_parts();
-        if let Some(refusal) = edge::refusal(&self.grpc.options, MODEL_INFER, &parts.headers) {
+    async fn infer(&self, headers: HeaderMap, body: Incoming) -> Response<Reply> {
+        if let Some(refusal) = edge::refusal(&self.grpc.options, MODEL_INFER, &headers) {
             return refusal.into_http();
         }
         // Dropped with this future when the client leaves, it counts as cancelled.
         let in_flight = self.requests.begin(Protocol::Grpc);
-        let timeout = edge::timeout(&parts.headers);
-        let answer = edge::within(timeout, self.infer_message(&parts.headers, body)).await;
+        let timeout = edge::timeout(&headers);
+        // Handed on by its address: handed on itself, it would be held twice.
+        let answer = pin!(self.infer_message(headers, body));
+        let answer = edge::within(timeout, answer).await;
         let failure = answer.as_ref().err();
         in_flight.finish(failure.and_then(|status| Code::of_grpc(status.code())));
         answer.unwrap_or_else(Status::into_http)
@@ -75,16 +84,21 @@ impl Front {
 
     async fn infer_message(
         &self,
-        headers: &HeaderMap,
+        headers: HeaderMap,
         body: Incoming,
     ) -> Result<Response<Reply>, Status> {
-        let call = super::call(headers).map_err(|error| status(&error))?;
+        let call = super::call(&headers).map_err(|error| status(&error))?;
         // Held until the request is answered: tensors lie in the message's own bytes.
         let portion = self.grpc.options.intake.portion();
         let request = unary::read(body, self.limits(), &portion).await?;
-        let inferred = self.grpc.infer(request, headers, call).await;
-        let (inferred, capacity) = inferred.map_err(|error| status(&error))?;
-        let Trailing(trailers) = Trailing::of(&inferred.cost, capacity);
+        let request = self.grpc.decode(request, &headers);
+        let (loaded, request) = request.map_err(|error| status(&error))?;
+        // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
+        drop(headers);
+        let server = &self.grpc.server;
+        let inferred = server.infer(&loaded.engine, request, call).await;
+        let inferred = inferred.map_err(|error| status(&error))?;
+        let Trailing(trailers) = Trailing::of(&inferred.cost, server.capacity());
         let response = codec::encode_response(inferred.response);
         unary::write(&response, trailers, self.max_message)
     }

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -96,7 +97,8 @@ async fn converse(
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
         let (front, exchange) = (Arc::clone(&front), seen.begin());
-        async move { Ok::<_, Infallible>(exchange.carry(front.answer(request).await)) }
+        let answer = front.answer(request);
+        answer.map(|response| Ok::<_, Infallible>(exchange.carry(response)))
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder

@@ -33,11 +33,13 @@ impl Http {
     pub(super) async fn infer(&self, target: &Target<'_>, received: Received) -> Answer {
         let loaded = self.server.find(&target.model, target.version)?;
         let call = call(&received)?;
-        let headers = &received.headers;
-        let request = self
-            .decode(&loaded.engine, target, headers, received.body)
-            .await?;
-        let inferred = self.run(&loaded.engine, request, headers, call).await?;
+        let Received { headers, body, .. } = received;
+        let decoded = self.decode(&loaded.engine, target, &headers, body);
+        let mut request = decoded.await?;
+        self.forward_headers(&mut request, &headers)?;
+        // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
+        drop(headers);
+        let inferred = self.server.infer(&loaded.engine, request, call).await?;
         let encoded = if output_bytes(&inferred) > LARGE {
             let response = inferred.response;
             off_reactor(move || rest::encode_response(&response)).await?
@@ -101,17 +103,6 @@ impl Http {
         }
     }
 
-    async fn run(
-        &self,
-        engine: &Engine,
-        mut request: InferRequest,
-        headers: &HeaderMap,
-        call: Call,
-    ) -> Result<Inferred, ServeError> {
-        self.forward_headers(&mut request, headers)?;
-        self.server.infer(engine, request, call).await
-    }
-
     /// Request headers that `--http-header-forward-pattern` names become parameters.
     fn forward_headers(
         &self,
@@ -141,11 +132,10 @@ impl Http {
         let call = call(&received)?;
         let specs = inputs(&loaded.engine);
         let of = of(&loaded.engine, target, &specs);
-        let request = rest::decode_generate(&of, &received.body, &self.limits())
+        let mut request = rest::decode_generate(&of, &received.body, &self.limits())
             .map_err(|error| ServeError::codec(&error))?;
-        let inferred = self
-            .run(&loaded.engine, request, &received.headers, call)
-            .await?;
+        self.forward_headers(&mut request, &received.headers)?;
+        let inferred = self.server.infer(&loaded.engine, request, call).await?;
         let json =
             rest::encode_generate(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = match framing {
@@ -165,11 +155,10 @@ impl Http {
             version: "",
         };
         let of = of(&loaded.engine, &target, &specs);
-        let request = rest::decode_predict(&of, &received.body, &self.limits())
+        let mut request = rest::decode_predict(&of, &received.body, &self.limits())
             .map_err(|error| ServeError::codec(&error))?;
-        let inferred = self
-            .run(&loaded.engine, request, &received.headers, call)
-            .await?;
+        self.forward_headers(&mut request, &received.headers)?;
+        let inferred = self.server.infer(&loaded.engine, request, call).await?;
         let json =
             rest::encode_predict(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = respond::json(json);

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -33,7 +34,8 @@ async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
         let (http, exchange) = (Arc::clone(&http), seen.begin());
-        async move { Ok::<_, Infallible>(exchange.carry(http.answer(request).await)) }
+        let answer = http.answer(request);
+        answer.map(|response| Ok::<_, Infallible>(exchange.carry(response)))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
