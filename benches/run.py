@@ -25,7 +25,8 @@ from harness.paths import BENCH, LOAD, MODELS, PAGE, RAW_LOOP, RESULTS, ROOT, TR
 from harness.record import machine, output, written
 
 PROTOCOLS = ["http-binary", "http-json", "grpc"]
-ROWS = ["raw", "load", "open", "start"]
+# `open` is over the connections that gave a server its peak, `crowd` the same over many more.
+ROWS = ["raw", "load", "open", "crowd", "start"]
 
 
 class Plan(NamedTuple):
@@ -35,6 +36,7 @@ class Plan(NamedTuple):
     models: list
     protocols: list
     open_protocols: list
+    open_over: list
     connections: list
     rounds: int
     seconds: float
@@ -64,7 +66,8 @@ def plan(given: argparse.Namespace) -> Plan:
         rows=given.rows,
         models=given.models or (["add_sub", "mlp"] if quick else ["add_sub", "mlp", "resnet18", "bert"]),
         protocols=given.protocols,
-        open_protocols=[p for p in given.protocols if "open" in given.rows and (p == "http-binary" or not quick)],
+        open_protocols=[protocol for protocol in given.protocols if protocol == "http-binary" or not quick],
+        open_over=[over for row, over in (("open", rows.AT_PEAK), ("crowd", rows.CROWD)) if row in given.rows],
         connections=[int(c) for c in given.connections or (["1", "32", "128"] if quick else ["1", "8", "32", "128"])],
         rounds=given.rounds or (2 if quick else 5),
         seconds=given.seconds or (1.0 if quick else 3.0),
@@ -116,7 +119,7 @@ def measure(what: Plan) -> dict:
 SAME_POINT = {
     "raw": ("model", "batch"),
     "closed": ("model", "protocol", "connections"),
-    "open": ("model", "protocol"),
+    "open": ("model", "protocol", "connections"),
 }
 
 

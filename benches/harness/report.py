@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from .rows import BATCHES, middle, values
+from .rows import AT_PEAK, BATCHES, middle, values
 
 BEGIN = "<!-- measured: written by benches/run.py -->"
 END = "<!-- /measured -->"
@@ -172,8 +172,9 @@ def tails(closed: Index, open_: Index) -> list:
     """Against the Triton setting of the highest peak: the one its user would choose for that load."""
     lines = []
     for model, protocol in dict.fromkeys((p["model"], p["protocol"]) for p in open_.points):
-        p99 = open_.value(("latency_us", "p99"), model=model, protocol=protocol)
-        rates = {p["server"]: middle(p, "rate") for p in open_.points if (p["model"], p["protocol"]) == (model, protocol)}
+        where = {"model": model, "protocol": protocol, "connections": AT_PEAK}
+        p99 = open_.value(("latency_us", "p99"), **where)
+        rates = open_.value(("rate",), **where)
         others = {name: rate for name, rate in rates.items() if name != "weir" and not math.isnan(p99[name])}
         if "weir" not in p99 or not others:
             continue
@@ -228,10 +229,10 @@ def loads(result: dict) -> str:
 
 def opens(result: dict) -> str:
     lines = [[
-        f"{point['model']}, {TITLES[point['protocol']]}", point["server"], spread(point, "rate"),
+        f"{point['model']}, {TITLES[point['protocol']]}, {point['connections']}", point["server"], spread(point, "rate"),
         spread(point, "latency_us", "p50"), spread(point, "latency_us", "p99"), spread(point, "latency_us", "p99.9"),
     ] for point in result["open"]]
-    head = ["model, protocol", "server", "requests/s asked", "p50, µs", "p99, µs", "p99.9, µs"]
+    head = ["model, protocol, connections", "server", "requests/s asked", "p50, µs", "p99, µs", "p99.9, µs"]
     return f"### Open loop, Poisson arrivals, 70 % of each server's own peak\n\n{table(head, lines)}" if lines else ""
 
 

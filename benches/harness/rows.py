@@ -10,8 +10,10 @@ from .paths import DIGITS, RAW_LOOP
 BATCHES = (1, 8, 32)
 # Of a server's own peak, at which latency is measured.
 OPEN_SHARE = 0.7
-# Connections of an open loop: more than a server at 70 % of its peak ever has requests under way.
-OPEN_CONNECTIONS = 256
+# An open loop goes over as many connections as gave the server its peak, or over a crowd: many more than
+# have a request under way.
+AT_PEAK = "peak"
+CROWD = 256
 
 # Models whose batches of 32 take a second or more are measured so many times longer, or the few batches
 # that happen to end within the window would decide.
@@ -65,7 +67,8 @@ def open_loop(at_peak: dict):
         if "failed" in peak:
             return peak
         rate = OPEN_SHARE * peak["requests_per_s"]
-        report = client.load(server, point["model"], point["protocol"], point["connections"], seconds, rate)
+        over = at_peak[server.setting] if point["connections"] == AT_PEAK else point["connections"]
+        report = client.load(server, point["model"], point["protocol"], over, seconds, rate)
         return {**report, "rate": rate}
     return measured
 
@@ -115,8 +118,8 @@ def loads(plan) -> tuple:
                     point = {"model": model, "protocol": protocol, "connections": connections}
                     here += interleaved(plan, running, point, closed_loop)
                 closed += here
-                if protocol in plan.open_protocols:
-                    point = {"model": model, "protocol": protocol, "connections": OPEN_CONNECTIONS}
+                for over in plan.open_over if protocol in plan.open_protocols else []:
+                    point = {"model": model, "protocol": protocol, "connections": over}
                     open_ += interleaved(plan, running, point, open_loop(connections_at_peak(here)))
     return closed, open_
 
