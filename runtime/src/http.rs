@@ -248,3 +248,18 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F>(_: fn(Arc<Http>, Request<Incoming>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_waiting_request_is_held_once() {
+        // A request held twice makes it larger.
+        assert!(size(Http::answer) < 2880, "{} bytes", size(Http::answer));
+    }
+}

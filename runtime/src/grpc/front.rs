@@ -111,3 +111,18 @@ impl Front {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F>(_: fn(Arc<Front>, Request<Incoming>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_waiting_call_is_held_once() {
+        // A call that is moved where its address would do, or a request held twice, is larger.
+        assert!(size(Front::answer) < 2176, "{} bytes", size(Front::answer));
+    }
+}
