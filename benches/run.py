@@ -49,7 +49,9 @@ def arguments() -> argparse.Namespace:
         return text.split(",")
 
     parser.add_argument("--quick", action="store_true", help="fewer and shorter points")
-    parser.add_argument("--rows", type=listed, default=ROWS, metavar=",".join(ROWS), help="which kinds of rows")
+    parser.add_argument("--rows", type=listed, default=ROWS, metavar=",".join(ROWS),
+                        help="which kinds of rows; open loops need load, which finds the peaks: open goes over as many "
+                             f"connections as gave the peak, crowd over {rows.CROWD}")
     parser.add_argument("--models", type=listed, help="add_sub,mlp,resnet18,bert")
     parser.add_argument("--protocols", type=listed, default=PROTOCOLS, metavar=",".join(PROTOCOLS))
     parser.add_argument("--connections", type=listed, help="1,8,32,128")
@@ -57,7 +59,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="how long each time; long models four times that")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     parser.add_argument("--add", action="store_true", help="keep what is there of other points, to measure in portions")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if unknown := set(given.rows) - set(ROWS):
+        parser.error(f"no such rows: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    if {"open", "crowd"} & set(given.rows) and "load" not in given.rows:
+        parser.error("rows open and crowd need load, which finds the peaks")
+    return given
 
 
 def plan(given: argparse.Namespace) -> Plan:
