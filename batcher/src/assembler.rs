@@ -114,13 +114,13 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Whether what [`Assembler::next`] would form now will take at most `limit`, by what was measured of its
-    /// group; not if nothing was.
-    pub fn is_brief(&mut self, now: Instant, limit: Duration) -> bool {
+    /// How long what [`Assembler::next`] would form now will take, by what was measured of its group; `None`
+    /// where nothing is due or nothing was measured.
+    pub fn expected(&mut self, now: Instant) -> Option<Duration> {
         let now = self.sweep(now);
         match self.ripe(now) {
-            Ripe::Group(group) => self.is_known_within(group, now, limit),
-            Ripe::At(_) | Ripe::Nothing => false,
+            Ripe::Group(group) => self.measured(group, now),
+            Ripe::At(_) | Ripe::Nothing => None,
         }
     }
 

@@ -158,11 +158,12 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         Some(loan)
     }
 
-    /// Whether there is a batch to run now that will take at most `limit`, by what was measured.
+    /// How long the batch to run now will take, by what was measured; `None` where there is none, or nothing
+    /// was measured.
     #[must_use]
-    pub fn is_brief(&self, limit: Duration) -> bool {
+    pub fn expected(&self) -> Option<Duration> {
         let mut state = self.handle.shared.state.lock();
-        state.assembler.is_brief(clock::now(), limit)
+        state.assembler.expected(clock::now())
     }
 
     /// Stops admitting. Pullers get what is queued, without delay, and then `None`. What is queued

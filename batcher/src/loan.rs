@@ -23,9 +23,7 @@ impl<I: Item, O: Send + 'static> Loan<I, O> {
         let mut state = shared.state.lock();
         let &number = state.resting.last()?;
         let now = clock::now();
-        if !state.assembler.is_brief(now, limit) {
-            return None;
-        }
+        state.assembler.expected(now).filter(|run| *run <= limit)?;
         let batch = state.assembler.next(now).batch()?;
         state.resting.pop();
         state.asleep -= 1;
@@ -53,18 +51,18 @@ impl<I: Item, O: Send + 'static> Loan<I, O> {
         }
         let mut state = self.shared.state.lock();
         let now = clock::now();
-        if !state.assembler.is_brief(now, self.limit) {
-            return None;
-        }
+        let limit = self.limit;
+        state.assembler.expected(now).filter(|run| *run <= limit)?;
         let batch = state.assembler.next(now).batch()?;
         Some(self.shared.leave(state, batch, now))
     }
 
-    /// Whether something is queued that this loan could run now.
+    /// How long the batch that this loan could run now will take; `None` where there is none.
     #[must_use]
-    pub fn has_more(&self) -> bool {
+    pub fn expected(&self) -> Option<Duration> {
         let mut state = self.shared.state.lock();
-        state.assembler.is_brief(clock::now(), self.limit)
+        let run = state.assembler.expected(clock::now());
+        run.filter(|run| *run <= self.limit)
     }
 }
 

@@ -83,17 +83,17 @@ proptest! {
     }
 
     #[test]
-    fn what_is_called_brief_is_due_and_expected_to_be(policy in policy(), ops in ops(), ms in 0..20_u64) {
+    fn what_is_expected_is_due_and_takes_that_long(policy in policy(), ops in ops()) {
         let mut world = World::new(policy);
         for op in &ops {
             world.step(op);
-            let brief = world.assembler.is_brief(at(world.now), millis(ms));
+            let expected = world.assembler.expected(at(world.now));
             match world.ask() {
                 Next::Run(batch) => {
-                    prop_assert!(!brief || batch.expected <= millis(ms));
+                    prop_assert!(expected.is_none_or(|run| run == batch.expected));
                     world.note(batch);
                 }
-                Next::WaitUntil(_) | Next::Idle => prop_assert!(!brief),
+                Next::WaitUntil(_) | Next::Idle => prop_assert_eq!(expected, None),
             }
         }
     }

@@ -166,7 +166,7 @@ async fn what_came_during_a_loan_and_is_not_short_is_its_owners() {
     assert!(!second.will_wake(), "its place is taken");
     desk.busy.run(work);
     assert!(loan.pull().is_none());
-    assert!(!loan.has_more());
+    assert_eq!(loan.expected(), None);
     assert_eq!(within(first).await, Ok(7));
     drop(loan);
     assert_eq!(within(second).await, Ok(8));

@@ -49,14 +49,14 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Whether a group's next batch will take at most `limit`, as far as it was measured; not if it never was.
-    pub(super) fn is_known_within(&self, group: usize, now: Instant, limit: Duration) -> bool {
+    /// How long a group's next batch will take, as far as it was measured; `None` if it never was.
+    pub(super) fn measured(&self, group: usize, now: Instant) -> Option<Duration> {
         let lot = self.groups.lot(group);
         let most = lot.curve.choose(self.policy.max_weight.min(lot.weight));
         let count = self.cut(lot, most, self.patience(lot, now)).unwrap_or(1);
         let weights = lot.line.values().take(count);
         let weight = weights.map(|&slot| self.entries[slot].weight).sum();
-        lot.curve.time(weight).is_some_and(|time| time <= limit)
+        lot.curve.time(weight)
     }
 
     /// Takes the first so many of a group out of the queue.

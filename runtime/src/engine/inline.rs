@@ -27,6 +27,13 @@ const BRIEF_ALONE: Duration = Duration::from_millis(2);
 /// that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
 const BRIEF_AMONG_OTHERS: Duration = Duration::from_micros(250);
 
+/// For a batch that takes at least this, the reactor takes `MORE_TURNS`: a turn costs a microsecond where it
+/// brings nothing, and clients whom the batch before has answered are asking again meanwhile.
+const WORTH_MORE_TURNS: Duration = Duration::from_micros(100);
+
+/// Of 32 connections in a closed loop, batches held 20 after none, 25 after two, 30 after four and after eight.
+const MORE_TURNS: usize = 4;
+
 /// Sees to what the ticket would wake a device for: runs it here, if that is short, and leaves it to
 /// the device's thread otherwise. `instances` by their number.
 pub(super) async fn run_if_brief(
@@ -40,11 +47,15 @@ pub(super) async fn run_if_brief(
     // Requests that lie in sockets by now join the batch: the reactor reads them first.
     tokio::task::yield_now().await;
     let brief = brief();
-    if !batcher.is_brief(brief) {
+    if batcher.expected().is_none_or(|run| run > brief) {
         return;
     }
     // It takes up last what it found last: in the second turn those run whom their sockets woke.
     tokio::task::yield_now().await;
+    // Who asks alone does not wait for others.
+    if batcher.queued() > 1 {
+        gather(batcher.expected()).await;
+    }
     let Some(mut loan) = batcher.take_over(ticket, brief) else {
         return;
     };
@@ -54,9 +65,18 @@ pub(super) async fn run_if_brief(
     if let Some(work) = loan.pull() {
         instance.lock().serve(work);
     }
-    if loan.has_more() {
+    if loan.expected().is_some() {
         // The answer of this request must not wait for those of others. The task ends with the queue.
         tokio::spawn(run_while_brief(loan, Arc::clone(instance)));
+    }
+}
+
+/// Lets the reactor bring more to the batch that is due, where it gains by that.
+async fn gather(run: Option<Duration>) {
+    if run.is_some_and(|run| run >= WORTH_MORE_TURNS) {
+        for _ in 0..MORE_TURNS {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -73,6 +93,7 @@ async fn run_while_brief(mut loan: Loan<Job, Outcome>, instance: Shared) {
     loop {
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
+        gather(loan.expected()).await;
         let Some(work) = loan.pull() else { return };
         instance.lock().serve(work);
     }
