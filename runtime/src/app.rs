@@ -6,6 +6,7 @@
 mod build;
 mod metrics;
 mod ports;
+mod pulse;
 
 use std::sync::Arc;
 
@@ -96,6 +97,7 @@ async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain
     let tasks = TaskTracker::new();
     let stop = drain.closed().clone();
     ports.spawn(config, &server, &tasks, &stop);
+    tasks.spawn(pulse::beat(stop.clone()));
     let life = async {
         let loaded = load(config, &server, drain).await;
         if loaded == Exit::Done {
