@@ -112,11 +112,11 @@ def versions() -> dict:
 
 
 def measure(what: Plan) -> dict:
-    result = {"raw": [], "closed": [], "open": [], "start": []}
+    result = {"raw": [], "beside": [], "closed": [], "open": [], "start": []}
     if "raw" in what.rows:
         result["raw"] = rows.raw(what)
     if "load" in what.rows:
-        result["closed"], result["open"] = rows.loads(what)
+        result |= rows.loads(what, result["raw"])
     if "start" in what.rows:
         result["start"] = rows.starts(what)
     return result
@@ -125,6 +125,7 @@ def measure(what: Plan) -> dict:
 # What two measurements of the same point have in common, by kind.
 SAME_POINT = {
     "raw": ("model", "batch"),
+    "beside": ("model", "protocol", "connections"),
     "closed": ("model", "protocol", "connections"),
     "open": ("model", "protocol", "connections"),
 }
@@ -134,8 +135,11 @@ def together(before: dict, now: dict) -> dict:
     """What was measured now, and before of what was not."""
     result = {**now, "runs": before["runs"] + now["runs"]}
     for kind, keys in SAME_POINT.items():
-        again = {tuple(point[key] for key in keys) for point in now[kind]}
-        result[kind] = [point for point in before[kind] if tuple(point[key] for key in keys) not in again] + now[kind]
+        # A loop belongs to the servers of its rounds: it goes with them.
+        replaced = now["closed" if kind == "beside" else kind]
+        again = {tuple(point[key] for key in keys) for point in replaced}
+        kept = [point for point in before.get(kind, []) if tuple(point[key] for key in keys) not in again]
+        result[kind] = kept + now[kind]
     result["start"] = now["start"] or before["start"]
     result["left_out"] = [note for note in now["left_out"] if note in before["left_out"]]
     return result

@@ -93,9 +93,11 @@ def tritons(by_server: dict) -> list:
     return [value for name, value in by_server.items() if name != "weir" and not math.isnan(value)]
 
 
-def best_batch(result: dict, model: str, key: str, pick) -> float:
-    found = [middle(point, key) for point in result["raw"] if point["model"] == model]
-    return pick(found) if found else math.nan
+def loop(result: dict, where: dict, key: str, pick) -> float:
+    """What the loop without a server came to in the rounds of those servers; where it was not among them, in its own."""
+    beside = [point for point in result.get("beside", []) if where.items() <= point.items()]
+    alone = [point for point in result["raw"] if point["model"] == where["model"]]
+    return pick((middle(point, key) for point in beside or alone), default=math.nan)
 
 
 def verdict(what: str, ours: str, theirs: str, ratio: float, target: str, met: bool) -> list:
@@ -118,10 +120,10 @@ def targets(result: dict) -> str:
 def limits(result: dict, closed: Index) -> list:
     lines = []
     for model in LONG:
-        limit = best_batch(result, model, "samples_per_s", max)
         for connections in (8, 32, 128):
             for protocol in TITLES:
                 where = {"model": model, "protocol": protocol, "connections": connections}
+                limit = loop(result, where, "samples_per_s", max)
                 ours = closed.value(("requests_per_s",), **where).get("weir", math.nan)
                 if math.isnan(ours) or math.isnan(limit):
                     continue
@@ -133,9 +135,9 @@ def limits(result: dict, closed: Index) -> list:
 def overheads(result: dict, closed: Index) -> list:
     lines = []
     for model in SHORT:
-        floor = best_batch(result, model, "cpu_us_per_sample", min)
         for protocol in TITLES:
             where = {"model": model, "protocol": protocol, "connections": 32}
+            floor = loop(result, where, "cpu_us_per_sample", min)
             cpu = closed.value(("server", "cpu_us_per_request"), **where)
             theirs = tritons(cpu)
             if "weir" not in cpu or not theirs or math.isnan(floor):
@@ -237,10 +239,11 @@ def opens(result: dict) -> str:
 
 
 def raws(result: dict) -> str:
-    lines = [[
-        f"{point['model']}, batch {point['batch']}", spread(point, "samples_per_s"),
-        spread(point, "ms_per_batch"), spread(point, "cpu_us_per_sample"),
-    ] for point in result["raw"]]
+    rounds = [(f"{point['model']}, batch {point['batch']}", point) for point in result["raw"]]
+    rounds += [(f"{point['model']}, in the rounds of {TITLES[point['protocol']]}, {point['connections']}", point)
+               for point in result.get("beside", [])]
+    lines = [[what, spread(point, "samples_per_s"), spread(point, "ms_per_batch"), spread(point, "cpu_us_per_sample")]
+             for what, point in rounds]
     head = ["model", "rows/s", "ms/batch", "CPU, µs/row"]
     batches = ", ".join(str(batch) for batch in BATCHES)
     return f"### libtorch without a server, one thread, batches of {batches}\n\n{table(head, lines)}" if lines else ""

@@ -40,6 +40,23 @@ def raw(plan) -> list:
     return points
 
 
+class Loop:
+    """The loop without a server at its best batch, measured in the servers' own rounds as if it were one of them: a shared
+    host that is slower for minutes is so for all."""
+
+    setting = "loop"
+
+    def __init__(self, batch: int):
+        self.batch = batch
+
+
+def loops(alone: list, model: str) -> list:
+    """The loop to measure beside a model's servers; none where it was not measured alone before, which tells its best batch."""
+    points = [point for point in alone if point["model"] == model]
+    best = max(points, key=lambda point: middle(point, "samples_per_s"), default=None)
+    return [Loop(best["batch"])] if best else []
+
+
 def interleaved(plan, running: list, point: dict, measure) -> list:
     """The same point on every server, a round of all after the other, in turns."""
     reports = {server.setting: [] for server in running}
@@ -54,6 +71,8 @@ def interleaved(plan, running: list, point: dict, measure) -> list:
 
 
 def closed_loop(server, point: dict, seconds: float) -> dict:
+    if isinstance(server, Loop):
+        return client.raw_loop(point["model"], server.batch, seconds)
     return client.load(server, point["model"], point["protocol"], point["connections"], seconds)
 
 
@@ -78,6 +97,8 @@ def line(point: dict) -> str:
     failures = [report["failed"] for report in point["rounds"] if "failed" in report]
     if failures:
         return f"{where} FAILED: {failures[0]}"
+    if point["server"] == Loop.setting:
+        return f"{where} {middle(point, 'samples_per_s'):8.0f}/s  cpu {middle(point, 'cpu_us_per_sample'):7.1f} us"
     return (f"{where} {middle(point, 'requests_per_s'):8.0f}/s  p50 {middle(point, 'latency_us', 'p50'):8.0f}  "
             f"p99 {middle(point, 'latency_us', 'p99'):8.0f} us  "
             f"cpu {middle(point, 'server', 'cpu_us_per_request'):7.1f} us  "
@@ -103,9 +124,10 @@ def values(point: dict, *keys: str) -> list:
     return found or [float("nan")]
 
 
-def loads(plan) -> tuple:
-    """Closed loops over connections and protocols, then open loops at a share of each server's peak."""
-    closed, open_ = [], []
+def loads(plan, alone: list) -> dict:
+    """Closed loops over connections and protocols, beside each the loop without a server where its best batch is known
+    from `alone`; then open loops at a share of each server's peak."""
+    made = {"closed": [], "beside": [], "open": []}
     for model in plan.models:
         with contextlib.ExitStack() as stack:
             running = [stack.enter_context(servers.Server(name, servers.repository(name, model)))
@@ -116,12 +138,16 @@ def loads(plan) -> tuple:
                 here = []
                 for connections in plan.connections:
                     point = {"model": model, "protocol": protocol, "connections": connections}
-                    here += interleaved(plan, running, point, closed_loop)
-                closed += here
+                    # One request at a time is not judged by the loop, which has full batches.
+                    beside = loops(alone, model) if connections > 1 else []
+                    here += interleaved(plan, [*running, *beside], point, closed_loop)
+                made["beside"] += [point for point in here if point["server"] == Loop.setting]
+                here = [point for point in here if point["server"] != Loop.setting]
+                made["closed"] += here
                 for over in plan.open_over if protocol in plan.open_protocols else []:
                     point = {"model": model, "protocol": protocol, "connections": over}
-                    open_ += interleaved(plan, running, point, open_loop(connections_at_peak(here)))
-    return closed, open_
+                    made["open"] += interleaved(plan, running, point, open_loop(connections_at_peak(here)))
+    return made
 
 
 def connections_at_peak(points: list) -> dict:

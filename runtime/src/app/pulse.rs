@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Shorter than what connections are given by default (10 s for a request's head), and long for a processor that has
+/// Shorter than what connections are given by default (75 s for a request's head), and long for a processor that has
 /// nothing else to do.
 const PERIOD: Duration = Duration::from_secs(1);
 
