@@ -102,6 +102,60 @@ async fn many_at_once_get_their_own_answers_in_batches() {
     running.engine.drain().await;
 }
 
+/// Turns of the reactor that a request comes after others which wait for two turns or for six.
+const LATER: usize = 4;
+
+async fn turns(count: usize) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether so many requests at once, and one more some turns later, run on the reactor in such batches. Not with the first
+/// engine perhaps: on a busy machine a size may look slow when it is measured.
+async fn run_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
+    for _ in 0..50 {
+        if one_runs_as(time, at_once, batches).await {
+            return true;
+        }
+    }
+    false
+}
+
+/// The same of one engine. Not at the first try perhaps: the instance's thread may not be asleep yet.
+async fn one_runs_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
+    let (running, threads) = measured(Affinity::None, time);
+    for _ in 0..20 {
+        threads.lock().clear();
+        running.runs.lock().clear();
+        let mut asked: Vec<_> = (0..at_once).map(|x| running.ask(x)).collect();
+        turns(LATER).await;
+        asked.push(running.ask(7));
+        for answer in asked {
+            answer.await.unwrap().unwrap();
+        }
+        let here = threads
+            .lock()
+            .iter()
+            .all(|ran| *ran == thread::current().id());
+        if here && *running.runs.lock() == batches {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_batch_that_takes_a_while_waits_some_turns_for_more() {
+    assert!(run_as(Duration::from_micros(300), 2, &[3]).await);
+}
+
+#[tokio::test]
+async fn neither_a_shorter_one_nor_who_asks_alone_waits() {
+    assert!(run_as(Duration::ZERO, 2, &[2, 1]).await);
+    assert!(run_as(Duration::from_micros(300), 1, &[1, 1]).await);
+}
+
 #[tokio::test]
 async fn a_panic_there_is_the_models_failure() {
     let panics = Arc::default();
