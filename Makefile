@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 # be linked as one program, which takes minutes.
 TORCH = -p weir-runtime-torch
 # Their tests named "platform" start processes or wait for real time; only those who ask for them get them.
-PLATFORM = -p weir-cluster-local -p weir-cluster-remote -p weir-gateway -p weir-cli
+PLATFORM = -p weir-cluster-local -p weir-cluster-reports -p weir-gateway -p weir-cli
 DENY_VERSION = 0.20.2
 
 .DEFAULT_GOAL := help

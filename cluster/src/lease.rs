@@ -1,12 +1,8 @@
 //! Being the only one.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::ClusterError;
@@ -53,38 +49,5 @@ impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Held");
         text.field("lost", &self.is_lost()).finish_non_exhaustive()
-    }
-}
-
-/// Leases among the tasks of one process. Clones share them; they are never lost, and go to whoever
-/// asked first.
-#[derive(Clone, Debug, Default)]
-pub struct Leases {
-    by_name: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
-}
-
-impl Leases {
-    /// Nobody holds any.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    async fn permit(&self, name: &str) -> Option<OwnedSemaphorePermit> {
-        let lease = {
-            let mut by_name = self.by_name.lock();
-            let lease = by_name.entry(name.to_owned());
-            lease.or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
-        };
-        lease.acquire_owned().await.ok()
-    }
-}
-
-#[async_trait]
-impl Lease for Leases {
-    async fn acquire(&self, name: &str) -> Result<Held, ClusterError> {
-        // The semaphores are never closed, so there always is a permit in the end.
-        let permit = self.permit(name).await;
-        Ok(Held::new(CancellationToken::new(), permit))
     }
 }

@@ -14,15 +14,10 @@
 //! for nobody.
 
 mod apply;
-#[cfg(feature = "fake")]
-pub mod contract;
 mod directory;
 mod error;
-#[cfg(feature = "fake")]
-mod fake;
-mod gateways;
 mod lease;
-mod ledger;
+mod memory;
 mod name;
 mod report;
 mod reports;
@@ -34,11 +29,10 @@ mod workload;
 pub use apply::{Applied, Apply, Desired};
 pub use directory::Directory;
 pub use error::ClusterError;
+pub use lease::{Held, Lease};
+pub use memory::{Edit, Gateways, Leases, Ledger, Membership};
 #[cfg(feature = "fake")]
-pub use fake::{Fake, Starts};
-pub use gateways::{Gateways, Membership};
-pub use lease::{Held, Lease, Leases};
-pub use ledger::{Edit, Ledger};
+pub use memory::{Fake, Starts, contract};
 pub use name::{Host, RevisionName, ServiceName, Tag};
 pub use report::{Activity, BatchTimes, Batches, Histogram, Report};
 pub use reports::{LatestReports, Reports};

@@ -128,11 +128,11 @@ impl Parts {
             serde_json::to_string(&sources.board()).unwrap_or_default()
         });
         let gateway = Arc::clone(&self.gateway);
-        let reports = weir_cluster_remote::service(gateway.reports());
+        let reports = weir_cluster_reports::service(gateway.reports());
         Admin::new(listener, Arc::clone(&self.registry), health)
             .with_page("/status", status)
             .with_page("/routes", Arc::new(move || gateway.describe()))
-            .with_service(weir_cluster_remote::PATH, reports)
+            .with_service(weir_cluster_reports::PATH, reports)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use weir_cluster::{Gateway, LatestReports, Reports, ServiceName};
-use weir_cluster_remote::RemoteReports;
+use weir_cluster_reports::RemoteReports;
 
 use crate::http::ask;
 use crate::manifest::{NAME, Service};

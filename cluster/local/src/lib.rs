@@ -30,4 +30,5 @@ mod storage;
 
 pub use cluster::Local;
 pub use options::Options;
+pub use program::is_program;
 pub use recipe::check;

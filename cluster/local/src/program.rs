@@ -28,7 +28,9 @@ fn check(path: PathBuf) -> Result<PathBuf, String> {
     })
 }
 
-fn is_program(path: &Path) -> bool {
+/// Whether a path leads to an executable file, symbolic links followed.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
     let meta = std::fs::metadata(path);
     meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

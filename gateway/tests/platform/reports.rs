@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Activity, Phase, Reports};
-use weir_cluster_remote::RemoteReports;
+use weir_cluster_reports::RemoteReports;
 use weir_ops::admin::{Admin, Condition};
 use weir_ops::registry;
 
@@ -22,8 +22,8 @@ async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
     let registry = Arc::new(registry::with_process_metrics());
     let reports = world.gateways[0].gateway.reports();
     let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service(
-        weir_cluster_remote::PATH,
-        weir_cluster_remote::service(reports),
+        weir_cluster_reports::PATH,
+        weir_cluster_reports::service(reports),
     );
     let serving = AbortOnDropHandle::new(tokio::spawn(admin.serve(CancellationToken::new())));
     let member = weir_cluster::Gateway {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::contract::{World, reports_arrive_and_leave_with_their_gateway};
 use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Report, Reports, Scale, Starts};
-use weir_cluster_remote::RemoteReports;
+use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::{AdminPort, PATIENCE};
 

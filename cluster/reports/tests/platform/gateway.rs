@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Activity, LatestReports, Report, Reports, ServiceName};
-use weir_cluster_remote::RemoteReports;
+use weir_cluster_reports::RemoteReports;
 use weir_ops::admin::{Admin, Condition};
 
 /// How long anything may take.
@@ -34,8 +34,8 @@ impl AdminPort {
         let (reports, watched) = watch::channel(Arc::new(report));
         let registry = Arc::new(Registry::default());
         let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service(
-            weir_cluster_remote::PATH,
-            weir_cluster_remote::service(watched),
+            weir_cluster_reports::PATH,
+            weir_cluster_reports::service(watched),
         );
         Self {
             address,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use weir_cluster::{Gateways, Reports};
-use weir_cluster_remote::RemoteReports;
+use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::{AdminPort, report, wait, wait_for};
 

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Report, Reports};
-use weir_cluster_remote::RemoteReports;
+use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::{AdminPort, PATIENCE, member, report, wait, wait_for};
 
