@@ -9,6 +9,7 @@ mod parameters;
 mod peek;
 mod request;
 mod response;
+pub mod timeout;
 
 pub use error::GrpcError;
 pub use parameters::encode_parameter;
