@@ -15,7 +15,6 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::{CONTENT_TYPE, text};
@@ -26,9 +25,6 @@ pub use service::{Body, BoxError};
 /// Connections at once. A scraper and a few curious people need a handful; the rest wait in the
 /// kernel's backlog.
 const MAX_CONNECTIONS: usize = 64;
-
-/// Time open connections have to finish once the server stops: a scrape takes milliseconds.
-const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time a client takes no byte of an answer: what a scraper waits for one at most.
 const WRITE_IDLE: Duration = Duration::from_secs(10);
@@ -111,20 +107,13 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then gives open connections a second. Every connection's task is joined.
+    /// Serves until `stop`, then gives open connections a second.
     pub async fn serve(self, stop: CancellationToken) {
         let acceptor = Acceptor::new(self.listener, MAX_CONNECTIONS, WRITE_IDLE, stop.clone());
-        let mut connections = JoinSet::new();
-        while let Some(stream) = acceptor.accept().await {
-            let served = self.served.clone();
-            connections.spawn(connection::converse(stream, served, stop.clone()));
-            while connections.try_join_next().is_some() {}
-        }
-        drop(acceptor);
-        let finish = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(STOP_TIMEOUT, finish).await.is_err() {
-            connections.shutdown().await;
-        }
+        let served = self.served;
+        acceptor
+            .serve(|stream| connection::serve(stream, served.clone(), stop.clone()))
+            .await;
     }
 }
 

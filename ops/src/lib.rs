@@ -9,7 +9,9 @@
 //! ```
 
 pub mod admin;
+pub mod byte_budget;
 pub mod drain;
+pub mod http2;
 pub mod process;
 pub mod registry;
 pub mod socket;

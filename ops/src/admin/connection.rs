@@ -15,6 +15,9 @@ use crate::socket::Stream;
 /// intervals (15 s), so that a scraper's kept connection survives between scrapes.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Time a connection has to finish once the server stops: a scrape takes milliseconds.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
 const MAX_HEAD: u32 = 8192;
 
@@ -26,7 +29,7 @@ const MAX_STREAMS: u32 = 16;
 const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it ends, or soon after `stop`.
-pub(super) async fn converse(stream: Stream, served: Served, stop: CancellationToken) {
+pub(super) async fn serve(stream: Stream, served: Served, stop: CancellationToken) {
     let asked = CancellationToken::new();
     let service = service_fn(|request| {
         asked.cancel();
@@ -41,7 +44,10 @@ pub(super) async fn converse(stream: Stream, served: Served, stop: CancellationT
         () = silence(&asked) => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            match tokio::time::timeout(STOP_TIMEOUT, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
         }
     };
     if let Err(error) = ended {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Stream;
 use super::stream::Terms;
@@ -46,6 +47,29 @@ impl Acceptor {
     /// waits.
     pub async fn accept(&self) -> Option<Stream> {
         self.stop.run_until_cancelled(self.next()).await
+    }
+
+    /// Serves each connection in a task of its own, until `stop`; then closes the port and waits until all
+    /// connections have ended. What `connection` returns must end soon after `stop` by itself.
+    pub async fn serve<C>(self, connection: impl FnMut(Stream) -> C)
+    where
+        C: Future<Output: Send> + Send + 'static,
+    {
+        let tasks = TaskTracker::new();
+        self.spawn_all(&tasks, connection).await;
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// Serves each connection in a task of its own, one of `tasks`, until `stop`; then closes the port. The
+    /// caller waits for `tasks`.
+    pub async fn spawn_all<C>(self, tasks: &TaskTracker, mut connection: impl FnMut(Stream) -> C)
+    where
+        C: Future<Output: Send> + Send + 'static,
+    {
+        while let Some(stream) = self.accept().await {
+            tasks.spawn(connection(stream));
+        }
     }
 
     async fn next(&self) -> Stream {
