@@ -15,8 +15,9 @@ use tokio_util::task::TaskTracker;
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::telemetry;
 
-use crate::args::{self, Config, DeviceChoice, Exit, ModelControl, OnLoadError};
+use crate::args::{self, Config, DeviceChoice, Exit, OnLoadError};
 use crate::backend::{Backend, LoadError};
+use crate::repository::ControlMode;
 use crate::server::{Phase, Server};
 use ports::Ports;
 
@@ -146,13 +147,13 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     Exit::Done
 }
 
-/// Looks for changed models, in poll mode.
+/// Polls the repository for changed models, in mode poll.
 fn watch(config: &Config, server: &Arc<Server>, tasks: &TaskTracker, stop: &CancellationToken) {
     match config.control {
-        ModelControl::Poll { .. } => {
+        ControlMode::Poll(_) => {
             let repository = Arc::clone(server.repository());
             tasks.spawn(repository.poll(stop.clone()));
         }
-        ModelControl::None | ModelControl::Explicit { .. } => {}
+        ControlMode::None | ControlMode::Explicit { .. } => {}
     }
 }

@@ -20,10 +20,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-pub use config::{
-    AutoComplete, Config, GrpcConfig, HttpConfig, MetricsConfig, ModelControl, OnLoadError,
-    Readiness,
-};
+pub use config::{Config, GrpcConfig, HttpConfig, MetricsConfig, OnLoadError};
 pub use device::DeviceChoice;
 pub use grpc::Compression;
 pub use restrict::{ApiGroup, Restriction, missing_key};

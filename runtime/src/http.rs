@@ -21,8 +21,8 @@ use crate::args::{self, Restriction};
 use crate::error::ServeError;
 use crate::intake::{Intake, Portion};
 use crate::metrics::{Protocol, Requests};
+use crate::request_body::BodyLimits;
 use crate::server::Server;
-use crate::upload::Limits;
 use body::Body;
 use compression::Coding;
 use route::Route;
@@ -147,8 +147,8 @@ impl Http {
         read
     }
 
-    fn body_limits(&self) -> Limits<'_> {
-        Limits {
+    fn body_limits(&self) -> BodyLimits<'_> {
+        BodyLimits {
             size: self.options.max_body,
             idle: self.options.body_idle,
             stop: self.server.ending(),

@@ -1,33 +1,33 @@
-//! Which models there are, which state each of their versions is in, and how they come and go.
+//! The model repository: its models, the state of each version, loading and unloading.
 //!
 //! ```text
-//!   paths ──list──► names ──inspect──► fingerprints ──decide──► load / rest ──Launch──► board ──find──► requests
+//!   paths ──scan──► catalog ──inspect──► fingerprints ──decide──► load / unload ──Launch──► registry ──find──► requests
 //! ```
 //!
-//! A request reads the board without a lock. Loads of one model happen one after the other; loads of
+//! A request reads the registry without a lock. Loads of one model happen one after the other; loads of
 //! different models side by side. A new version is loaded beside the old one and takes its place only
 //! when it is ready, so that a reload never leaves a gap and a failed one changes nothing.
 
-mod board;
+mod catalog;
 mod changes;
 mod config_file;
+mod failure;
 mod index;
 mod inspect;
-mod jobs;
 mod labels;
 mod launch;
 mod layout;
-mod listing;
+mod lifecycle;
+mod load_locks;
 mod loader;
-mod looks;
-mod model;
+mod model_entry;
 mod names;
 mod options;
-mod refusal;
-mod rounds;
+mod poll;
+mod registry;
+mod scan;
 mod stamp;
 mod state;
-mod turns;
 mod upload;
 mod versions;
 
@@ -36,68 +36,71 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+pub use failure::LoadFailure;
 pub use index::{IndexEntry, IndexState};
 pub use launch::{Launch, VersionSource};
 pub use options::{
-    Autocomplete, ControlMode, Dependents, Listing, LoadOptions, Options, Readiness,
+    AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions,
 };
-pub use refusal::Failure;
 
 use crate::error::ServeError;
-use jobs::Jobs;
-use options::Places;
+use lifecycle::ModelLifecycle;
+use model_entry::ModelEntry;
+use options::ScanOptions;
 
-/// The model repository.
+/// The model repository; `L` loads and retires its versions.
 pub struct Repository<L: Launch> {
-    jobs: Arc<Jobs<L>>,
+    lifecycle: Arc<ModelLifecycle<L>>,
 }
 
-/// A version that answers requests.
+/// A version that accepts requests.
 #[derive(Debug)]
-pub struct Serving<S> {
-    /// Its model.
+pub struct ServingVersion<S> {
+    /// The model's name.
     pub model: String,
-    /// Its number.
+    /// The version's number.
     pub version: u64,
-    /// What answers.
+    /// The loaded version.
     pub served: Arc<S>,
 }
 
 impl<L: Launch> Repository<L> {
-    /// Looks through the paths, which it never writes to. Loads nothing yet.
+    /// Lists the models of the paths, which it never writes to. Loads nothing yet.
     ///
     /// # Errors
-    /// A path cannot be read, or `model_name` can be nobody's name. Blocks on the file system.
+    /// A path cannot be read, or `model_name` is invalid. Blocks on the file system.
     pub fn new(
         paths: &[PathBuf],
         model_name: Option<String>,
-        options: Options,
+        options: RepositoryOptions,
         launch: L,
     ) -> Result<Self, ServeError> {
         if let Some(name) = &model_name {
             names::check(name)?;
         }
-        let places = Places {
+        let scan = ScanOptions {
             paths: paths.to_vec(),
             model_name,
             config_name: options.config_name.clone(),
-            autocomplete: options.autocomplete,
+            auto_complete: options.auto_complete,
         };
-        let catalog = listing::list(&places).map_err(refusal::unreadable_paths)?;
-        let jobs = Jobs::new(places, options, launch);
-        jobs.board.edit(|board| board.learn(&catalog));
+        let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
+        let lifecycle = ModelLifecycle::new(scan, options, launch);
+        lifecycle
+            .registry
+            .update(|registry| registry.apply(&catalog));
         Ok(Self {
-            jobs: Arc::new(jobs),
+            lifecycle: Arc::new(lifecycle),
         })
     }
 
-    /// Makes the initial loads, as the control mode has them. Afterwards the repository counts as
-    /// started, whatever failed: whether the process goes on (`--exit-on-error`) is the caller's to say.
+    /// Makes the initial loads of the control mode. Afterwards the repository counts as started, even
+    /// with failures: the caller decides whether the process goes on (`--exit-on-error`).
     ///
     /// # Errors
     /// Every load that failed.
-    pub async fn start(&self) -> Result<(), Vec<Failure>> {
-        let failures = self.jobs.start().await;
+    pub async fn start(&self) -> Result<(), Vec<LoadFailure>> {
+        let failures = self.lifecycle.start().await;
         if failures.is_empty() {
             Ok(())
         } else {
@@ -105,13 +108,13 @@ impl<L: Launch> Repository<L> {
         }
     }
 
-    /// What answers requests for that model and version; "" is the highest ready version. Takes no
-    /// lock and allocates nothing unless it fails.
+    /// The loaded version for requests to that model and version; "" is the highest ready version. Takes
+    /// no lock and allocates nothing unless it fails.
     ///
     /// # Errors
-    /// Which of the ways of not being there it is.
+    /// The model or version is unknown or not ready, or the server is exiting.
     pub fn find(&self, name: &str, version: &str) -> Result<Arc<L::Served>, ServeError> {
-        self.jobs.board.load().find(name, version)
+        self.lifecycle.registry.load().find(name, version)
     }
 
     /// The model's ready versions, in ascending order.
@@ -119,12 +122,12 @@ impl<L: Launch> Repository<L> {
     /// # Errors
     /// The model is unknown, or none of its versions is ready.
     pub fn model(&self, name: &str) -> Result<Vec<(u64, Arc<L::Served>)>, ServeError> {
-        let board = self.jobs.board.load();
-        board.find(name, "")?;
-        let serving = board
+        let registry = self.lifecycle.registry.load();
+        registry.find(name, "")?;
+        let serving = registry
             .model(name)
             .into_iter()
-            .flat_map(model::Model::serving);
+            .flat_map(ModelEntry::serving);
         Ok(serving
             .map(|(version, served)| (version, Arc::clone(served)))
             .collect())
@@ -132,108 +135,104 @@ impl<L: Launch> Repository<L> {
 
     /// Whether a model of that name is in the repository or was ever loaded.
     #[must_use]
-    pub fn known(&self, name: &str) -> bool {
-        self.jobs.board.load().model(name).is_some()
+    pub fn is_known(&self, name: &str) -> bool {
+        self.lifecycle.registry.load().model(name).is_some()
     }
 
-    /// Every version that answers requests, in order of name and version.
+    /// All versions that accept requests, in order of name and version.
     #[must_use]
-    pub fn serving(&self) -> Vec<Serving<L::Served>> {
-        let board = self.jobs.board.load();
-        let of = |model: &model::Model<L::Served>| {
-            let serving = model.serving().map(|(version, served)| Serving {
+    pub fn serving(&self) -> Vec<ServingVersion<L::Served>> {
+        let registry = self.lifecycle.registry.load();
+        let versions = |model: &ModelEntry<L::Served>| {
+            let serving = model.serving().map(|(version, served)| ServingVersion {
                 model: model.name().to_owned(),
                 version,
                 served: Arc::clone(served),
             });
             serving.collect::<Vec<_>>()
         };
-        let mut serving: Vec<_> = board.models().flat_map(of).collect();
+        let mut serving: Vec<_> = registry.models().flat_map(versions).collect();
         serving
             .sort_by(|left, right| (&left.model, left.version).cmp(&(&right.model, right.version)));
         serving
     }
 
-    /// What loads its versions.
+    /// The launcher that loads its versions.
     #[must_use]
     pub fn launch(&self) -> &L {
-        &self.jobs.launch
+        &self.lifecycle.launch
     }
 
-    /// Whether the server may say that it is ready.
+    /// Whether the server may report itself ready.
     #[must_use]
-    pub fn ready(&self) -> bool {
-        self.jobs.board.load().ready(self.jobs.options.readiness)
+    pub fn is_ready(&self) -> bool {
+        let policy = self.lifecycle.options.readiness;
+        self.lifecycle.registry.load().is_ready(policy)
     }
 
-    /// Wakes whenever any model or version changes its state, or the repository its readiness. The
-    /// number counts the changes.
+    /// Counts the changes of any model's or version's state, and of the repository's readiness.
     #[must_use]
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.jobs.board.changes()
+        self.lifecycle.registry.changes()
     }
 
-    /// Every known model and version with its state, in order of name and version. Directories that
-    /// appeared since the last look are not in it; see [`Repository::refresh`].
+    /// All known models and versions with their states, in order of name and version. New directories
+    /// are in it after the next scan; see [`Repository::refresh`].
     #[must_use]
-    pub fn index(&self, listing: Listing) -> Vec<IndexEntry> {
-        self.jobs.board.load().index(listing)
+    pub fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
+        self.lifecycle.registry.load().index(filter)
     }
 
-    /// Looks for models that appeared in the repository, so that the index knows them.
+    /// Adds new directories to the index.
     ///
     /// # Errors
     /// A path cannot be read.
     pub async fn refresh(&self) -> Result<(), ServeError> {
-        self.jobs
-            .list()
+        self.lifecycle
+            .scan()
             .await
             .map(drop)
-            .map_err(refusal::unreadable_paths)
+            .map_err(failure::unreadable_paths)
     }
 
-    /// Loads a model, or loads again what changed of it. Comes back when it serves.
+    /// Loads a model, or reloads what changed of it. Returns when it serves.
     ///
     /// # Errors
-    /// The reason, in Triton's words where it has some. What served before goes on.
+    /// The reason, in Triton's words where it has some. Versions that served before go on serving.
     ///
     /// # Cancellation
-    /// Once it is the model's turn the load goes on without its caller.
+    /// A load that has begun goes on without its caller.
     pub async fn load(&self, name: &str, options: LoadOptions) -> Result<(), ServeError> {
-        self.check_asked(name)?;
-        self.jobs.load(name, options).await
+        self.check_explicit(name)?;
+        self.lifecycle.load(name, options).await
     }
 
-    /// Takes a model out of service. Comes back when nothing new is accepted; what was accepted is
-    /// answered in the background.
+    /// Takes a model out of service. Returns when it accepts no more requests; accepted ones are answered
+    /// in the background.
     ///
     /// # Errors
-    /// The model is not the client's to unload. One that nobody knows is no error, as in Triton.
-    pub async fn unload(&self, name: &str, dependents: Dependents) -> Result<(), ServeError> {
-        match dependents {
-            // Only ensembles depend on models, and there are none.
-            Dependents::Keep | Dependents::Unload => {}
-        }
-        self.check_asked(name)?;
-        self.jobs.unload(name).await
+    /// The control mode is not explicit or the name invalid. An unknown model is no error, as in Triton.
+    pub async fn unload(&self, name: &str) -> Result<(), ServeError> {
+        self.check_explicit(name)?;
+        self.lifecycle.unload(name).await
     }
 
-    /// Looks at the repository again and again, in mode [`ControlMode::Poll`], until `shutdown`.
-    /// Returns at once in the other modes.
+    /// Polls the repository for changes, in mode [`ControlMode::Poll`], until `shutdown`. Returns at
+    /// once in the other modes.
     pub async fn poll(self: Arc<Self>, shutdown: CancellationToken) {
-        self.jobs.poll(&shutdown).await;
+        self.lifecycle.poll(&shutdown).await;
     }
 
-    /// Puts everything to rest: nothing loads any more, what was accepted is answered, and no task is
-    /// left. The caller bounds how long that may take.
+    /// Unloads everything for good, and returns when accepted requests are answered and no task is left.
+    /// The caller bounds the wait.
     pub async fn retire_all(&self) {
-        self.jobs.retire_all().await;
+        self.lifecycle.retire_all().await;
     }
 
-    fn check_asked(&self, name: &str) -> Result<(), ServeError> {
-        match self.jobs.options.control {
+    fn check_explicit(&self, name: &str) -> Result<(), ServeError> {
+        match self.lifecycle.options.control {
             ControlMode::Explicit { .. } => names::check(name),
-            ControlMode::None | ControlMode::Poll(_) => Err(refusal::not_explicit()),
+            ControlMode::None | ControlMode::Poll(_) => Err(failure::not_explicit()),
         }
     }
 }
@@ -242,7 +241,7 @@ impl<L: Launch> std::fmt::Debug for Repository<L> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Repository")
-            .field("index", &self.index(Listing::All))
+            .field("index", &self.index(IndexFilter::All))
             .finish()
     }
 }

@@ -10,7 +10,7 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 use crate::engine::{Call, Engine, Inferred};
 use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, Loaded};
-use crate::repository::{Dependents, IndexEntry, Listing, LoadOptions, Repository, Serving};
+use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::log::LogStore;
 use crate::settings::trace::{Level, TraceStore};
 use crate::shared_memory::SharedMemory;
@@ -140,7 +140,7 @@ impl Server {
     /// Whether new clients should come: at work, and as many models loaded as readiness demands.
     #[must_use]
     pub fn ready(&self) -> bool {
-        **self.phase.load() == Phase::Serving && self.repository.ready()
+        **self.phase.load() == Phase::Serving && self.repository.is_ready()
     }
 
     /// Requests that it works on at once: those of all its models together.
@@ -280,13 +280,13 @@ impl Server {
 
     /// Every version that answers, in order.
     #[must_use]
-    pub fn serving(&self) -> Vec<Serving<Loaded>> {
+    pub fn serving(&self) -> Vec<ServingVersion<Loaded>> {
         self.repository.serving()
     }
 
     /// What the repository holds.
     #[must_use]
-    pub fn index(&self, listing: Listing) -> Vec<IndexEntry> {
+    pub fn index(&self, listing: IndexFilter) -> Vec<IndexEntry> {
         self.repository.index(listing)
     }
 
@@ -302,8 +302,8 @@ impl Server {
     ///
     /// # Errors
     /// The repository's.
-    pub async fn unload(&self, model: &str, dependents: Dependents) -> Result<(), ServeError> {
-        self.repository.unload(model, dependents).await
+    pub async fn unload(&self, model: &str) -> Result<(), ServeError> {
+        self.repository.unload(model).await
     }
 
     /// Registered shared memory.

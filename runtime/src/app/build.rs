@@ -7,9 +7,9 @@ use tokio_util::sync::CancellationToken;
 use weir_ops::telemetry;
 
 use super::Setup;
-use crate::args::{self, AutoComplete, Config, ModelControl};
+use crate::args::Config;
 use crate::launch::{LaunchOptions, Launcher};
-use crate::repository::{Autocomplete, ControlMode, Options, Readiness, Repository};
+use crate::repository::{Repository, RepositoryOptions};
 use crate::server::{EXTENSIONS, Identity, Parts, Server};
 use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::TraceStore;
@@ -51,23 +51,13 @@ pub(super) fn server(
     }))
 }
 
-fn options(config: &Config) -> Options {
-    Options {
-        control: match &config.control {
-            ModelControl::None => ControlMode::None,
-            ModelControl::Explicit { load } => ControlMode::Explicit { load: load.clone() },
-            ModelControl::Poll { every } => ControlMode::Poll(*every),
-        },
-        readiness: match config.readiness {
-            args::Readiness::Strict => Readiness::Strict,
-            args::Readiness::Lenient => Readiness::Lenient,
-        },
+fn options(config: &Config) -> RepositoryOptions {
+    RepositoryOptions {
+        control: config.control.clone(),
+        readiness: config.readiness,
         load_threads: config.load_threads,
         retries: config.load_retries,
-        autocomplete: match config.auto_complete {
-            AutoComplete::On => Autocomplete::On,
-            AutoComplete::Off => Autocomplete::Off,
-        },
+        auto_complete: config.auto_complete,
         config_name: config.config_name.clone(),
         max_upload: MAX_UPLOAD,
         retire_limit: config.exit_timeout,

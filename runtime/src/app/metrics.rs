@@ -32,7 +32,7 @@ impl fmt::Debug for Observed {
 
 impl Sources for Observed {
     fn models(&self) -> Vec<ModelSample> {
-        let sample = |one: crate::repository::Serving<crate::launch::Loaded>| {
+        let sample = |one: crate::repository::ServingVersion<crate::launch::Loaded>| {
             let tags = &one.served.config.metric_tags;
             ModelSample {
                 name: one.model,

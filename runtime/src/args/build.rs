@@ -7,10 +7,7 @@ use std::time::Duration;
 use weir_ops::telemetry;
 
 use super::Args;
-use super::config::{
-    AutoComplete, Config, GrpcConfig, HttpConfig, MetricsConfig, ModelControl, OnLoadError,
-    Readiness,
-};
+use super::config::{Config, GrpcConfig, HttpConfig, MetricsConfig, OnLoadError};
 use super::device::DeviceArgs;
 use super::grpc::GrpcArgs;
 use super::http::HttpArgs;
@@ -20,6 +17,7 @@ use super::logs::{LogArgs, LogFormat};
 use super::models::{Mode, ModelArgs};
 use super::restrict::{self, Restriction};
 use crate::metrics;
+use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::settings::trace::Trace;
 
 /// Puts a [`Config`] together.
@@ -81,7 +79,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     }
 }
 
-fn control(models: &ModelArgs, faults: &mut Vec<String>) -> ModelControl {
+fn control(models: &ModelArgs, faults: &mut Vec<String>) -> ControlMode {
     let load = models.load_model.clone();
     if !load.is_empty() && models.model_control_mode != Mode::Explicit {
         faults.push("--load-model needs --model-control-mode explicit".to_owned());
@@ -90,14 +88,14 @@ fn control(models: &ModelArgs, faults: &mut Vec<String>) -> ModelControl {
         faults.push("--load-model * must be the only --load-model".to_owned());
     }
     match models.model_control_mode {
-        Mode::None => ModelControl::None,
-        Mode::Explicit => ModelControl::Explicit { load },
+        Mode::None => ControlMode::None,
+        Mode::Explicit => ControlMode::Explicit { load },
         Mode::Poll => {
-            let every = models.repository_poll_secs;
-            if every.is_zero() {
+            let period = models.repository_poll_secs;
+            if period.is_zero() {
                 faults.push("--repository-poll-secs must be at least 1 in mode poll".to_owned());
             }
-            ModelControl::Poll { every }
+            ControlMode::Poll(period)
         }
     }
 }
@@ -114,11 +112,11 @@ fn check_models(models: &ModelArgs, faults: &mut Vec<String>) {
     }
 }
 
-fn readiness(models: &ModelArgs) -> Readiness {
+fn readiness(models: &ModelArgs) -> ReadinessPolicy {
     if models.strict_readiness {
-        Readiness::Strict
+        ReadinessPolicy::Strict
     } else {
-        Readiness::Lenient
+        ReadinessPolicy::Lenient
     }
 }
 

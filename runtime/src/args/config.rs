@@ -12,6 +12,7 @@ use super::device::DeviceChoice;
 use super::grpc::Compression;
 use super::restrict::Restriction;
 use crate::metrics;
+use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::settings::trace::Trace;
 
 /// What the flags say, checked.
@@ -24,7 +25,7 @@ pub struct Config {
     /// The name of the single model served.
     pub model_name: Option<String>,
     /// When models are loaded.
-    pub control: ModelControl,
+    pub control: ControlMode,
     /// The name of the configuration to use in place of `config.pbtxt`.
     pub config_name: Option<String>,
     /// Models loaded at the same time.
@@ -38,7 +39,7 @@ pub struct Config {
     /// Where models run.
     pub device: DeviceChoice,
     /// When the server is ready.
-    pub readiness: Readiness,
+    pub readiness: ReadinessPolicy,
     /// What a failed load at start does.
     pub on_load_error: OnLoadError,
     /// The HTTP front-end, unless switched off.
@@ -67,41 +68,6 @@ pub struct Config {
     pub trace: Trace,
     /// Sentences to log once: flags accepted without effect.
     pub notes: Vec<String>,
-}
-
-/// When models are loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModelControl {
-    /// All at start.
-    None,
-    /// These at start, then as the API asks; `*` stands alone for all.
-    Explicit {
-        /// `--load-model`.
-        load: Vec<String>,
-    },
-    /// All, and again whenever they change.
-    Poll {
-        /// Time between two looks.
-        every: Duration,
-    },
-}
-
-/// Whether configurations are completed from the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AutoComplete {
-    /// What a configuration leaves out is learned from the model.
-    On,
-    /// A configuration must be complete.
-    Off,
-}
-
-/// When the server is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// While every model is.
-    Strict,
-    /// Once loading at start is over.
-    Lenient,
 }
 
 /// What a failed load at start does.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::backend::Device;
+use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 
 fn config(flags: &str) -> Config {
     let argv = format!("weir-runtime --model-repository /m {flags}");
@@ -36,8 +37,8 @@ fn defaults_are_tritons() {
     assert_eq!(config.grpc.unwrap().address.to_string(), "0.0.0.0:8001");
     assert_eq!(config.metrics.unwrap().address.to_string(), "0.0.0.0:8002");
     assert_eq!(config.exit_timeout.as_secs(), 30);
-    assert_eq!(config.control, ModelControl::None);
-    assert_eq!(config.readiness, Readiness::Strict);
+    assert_eq!(config.control, ControlMode::None);
+    assert_eq!(config.readiness, ReadinessPolicy::Strict);
     assert_eq!(config.on_load_error, OnLoadError::Exit);
     assert_eq!(config.shared_memory, None);
     assert_eq!(
@@ -80,10 +81,10 @@ fn devices_are_read() {
 fn control_modes_bring_their_own() {
     let explicit = config("--model-control-mode=explicit --load-model a --load-model b").control;
     let load = vec!["a".to_owned(), "b".to_owned()];
-    assert_eq!(explicit, ModelControl::Explicit { load });
+    assert_eq!(explicit, ControlMode::Explicit { load });
     let every = std::time::Duration::from_secs(3);
     let poll = config("--model-control-mode poll --repository-poll-secs 3").control;
-    assert_eq!(poll, ModelControl::Poll { every });
+    assert_eq!(poll, ControlMode::Poll(every));
 }
 
 #[test]

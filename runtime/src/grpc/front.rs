@@ -18,7 +18,7 @@ use super::edge::{self, Edge, Trailing};
 use super::unary::{self, Reply};
 use super::{Compression, Grpc, status};
 use crate::metrics::{Protocol, Requests};
-use crate::upload::Limits;
+use crate::request_body::BodyLimits;
 
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
@@ -103,8 +103,8 @@ impl Front {
         unary::write(&response, trailers, self.max_message)
     }
 
-    fn limits(&self) -> Limits<'_> {
-        Limits {
+    fn limits(&self) -> BodyLimits<'_> {
+        BodyLimits {
             size: self.max_message,
             idle: self.message_idle,
             stop: self.grpc.server.ending(),

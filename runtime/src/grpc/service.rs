@@ -7,7 +7,7 @@ use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServ
 use super::stream::Responses;
 use super::{Grpc, call, decode_version, respond, status};
 use crate::error::ServeError;
-use crate::repository::{Dependents, IndexState, Listing, LoadOptions};
+use crate::repository::{IndexFilter, IndexState, LoadOptions};
 use crate::settings::{log, trace};
 use crate::shared_memory::{RegionStatus, SharedMemory};
 
@@ -139,7 +139,11 @@ impl GrpcInferenceService for Grpc {
             repository_name,
             ready,
         } = request.into_inner();
-        let listing = if ready { Listing::Ready } else { Listing::All };
+        let listing = if ready {
+            IndexFilter::Ready
+        } else {
+            IndexFilter::All
+        };
         answer(unnamed(&repository_name).map(|()| {
             let models = self.server.index(listing).into_iter().map(|entry| {
                 proto::repository_index_response::ModelIndex {
@@ -177,11 +181,7 @@ impl GrpcInferenceService for Grpc {
         let checked = unnamed(&request.repository_name)
             .and_then(|()| check_unload_parameters(&request.parameters));
         let unloaded = match checked {
-            Ok(()) => {
-                self.server
-                    .unload(&request.model_name, Dependents::Keep)
-                    .await
-            }
+            Ok(()) => self.server.unload(&request.model_name).await,
             Err(error) => Err(error),
         };
         answer(unloaded.map(|()| proto::RepositoryModelUnloadResponse {}))

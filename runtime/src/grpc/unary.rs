@@ -15,7 +15,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use crate::intake::Portion;
-use crate::upload::{self, Limits};
+use crate::request_body::{self, BodyLimits};
 
 /// A flag for compression and a length of four bytes come before each message.
 pub(super) const PREFIX: usize = 5;
@@ -30,7 +30,7 @@ const RESERVED: usize = 1 << 20;
 /// A status, in tonic's words: no message, one that breaks off, is packed, or is larger than the limit.
 pub(super) async fn read<M: Message + Default>(
     mut body: Incoming,
-    limits: Limits<'_>,
+    limits: BodyLimits<'_>,
     portion: &Portion,
 ) -> Result<M, Status> {
     let Some(first) = next(&mut body, limits).await? else {
@@ -57,8 +57,8 @@ pub(super) async fn read<M: Message + Default>(
     M::decode(message).map_err(|error| Status::internal(error.to_string()))
 }
 
-async fn next(body: &mut Incoming, limits: Limits<'_>) -> Result<Option<Bytes>, Status> {
-    let next = upload::next(body, limits).await;
+async fn next(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Option<Bytes>, Status> {
+    let next = request_body::next_chunk(body, limits).await;
     next.map_err(|error| super::status(&error))
 }
 

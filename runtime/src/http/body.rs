@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 
 use crate::error::ServeError;
 use crate::intake::Portion;
-use crate::upload::{Limits, next};
+use crate::request_body::{BodyLimits, next_chunk};
 
 /// A response body: buffers sent one after the other.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ const RESERVED: usize = 1 << 20;
 /// [`ServeError::IntakeFull`] while others hold too much.
 pub(crate) async fn read(
     body: &mut Incoming,
-    limits: Limits<'_>,
+    limits: BodyLimits<'_>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
     let announced = http_body::Body::size_hint(body);
@@ -98,12 +98,12 @@ pub(crate) async fn read(
 
 /// Reads a body for nobody, so that its sender comes to read the answer. One that is too large or
 /// stalls is left where it is; then the connection ends with the answer.
-pub(crate) async fn discard(mut body: Incoming, limits: Limits<'_>) {
+pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
     if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
         return;
     }
     let mut left = limits.size;
-    while let Ok(Some(piece)) = next(&mut body, limits).await {
+    while let Ok(Some(piece)) = next_chunk(&mut body, limits).await {
         match left.checked_sub(piece.len()) {
             Some(rest) => left = rest,
             None => return,
@@ -113,11 +113,11 @@ pub(crate) async fn discard(mut body: Incoming, limits: Limits<'_>) {
 
 async fn read_frames(
     body: &mut Incoming,
-    limits: Limits<'_>,
+    limits: BodyLimits<'_>,
     exact: Option<usize>,
     portion: &Portion,
 ) -> Result<Bytes, ServeError> {
-    let Some(first) = next(body, limits).await? else {
+    let Some(first) = next_chunk(body, limits).await? else {
         return Ok(Bytes::new());
     };
     portion.hold(first.len())?;
@@ -127,7 +127,7 @@ async fn read_frames(
     let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2).min(RESERVED));
     joined.extend_from_slice(&first);
     let mut chunks = 1;
-    while let Some(piece) = next(body, limits).await? {
+    while let Some(piece) = next_chunk(body, limits).await? {
         chunks += 1;
         if joined.len() + piece.len() > limits.size {
             return Err(too_large(limits));
@@ -143,7 +143,7 @@ async fn read_frames(
     Ok(joined.freeze())
 }
 
-fn too_large(limits: Limits<'_>) -> ServeError {
+fn too_large(limits: BodyLimits<'_>) -> ServeError {
     ServeError::TooLarge(format!(
         "request body exceeds the maximum allowed size of {} bytes. Use --http-max-body-size to \
          increase the limit.",

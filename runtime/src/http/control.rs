@@ -7,7 +7,7 @@ use super::respond::{CAPACITY, done, json};
 use super::route::{Access, Memory, Route, Target};
 use super::{Answer, Http, Received};
 use crate::error::ServeError;
-use crate::repository::{Dependents, Listing, LoadOptions};
+use crate::repository::{IndexFilter, LoadOptions};
 use crate::settings::{log, trace};
 use crate::shared_memory::RegionStatus;
 use crate::statistics::statistics_body;
@@ -132,9 +132,9 @@ impl Http {
     fn index(&self, body: &Bytes) -> Answer {
         let request = rest::decode_index(body).map_err(|error| ServeError::codec(&error))?;
         let listing = if request.ready {
-            Listing::Ready
+            IndexFilter::Ready
         } else {
-            Listing::All
+            IndexFilter::All
         };
         let entries: Vec<rest::IndexEntry> = self
             .server
@@ -161,14 +161,9 @@ impl Http {
     }
 
     pub(super) async fn unload(&self, model: &str, received: &Received) -> Answer {
-        let request =
-            rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
-        let dependents = if request.unload_dependents {
-            Dependents::Unload
-        } else {
-            Dependents::Keep
-        };
-        self.server.unload(model, dependents).await.map(|()| done())
+        // `unload_dependents` changes nothing: only ensembles depend on models, and there are none.
+        rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
+        self.server.unload(model).await.map(|()| done())
     }
 
     fn trace(&self, access: Access, model: Option<&str>, body: &Bytes) -> Answer {

@@ -1,29 +1,29 @@
-//! Reads a model's configuration file, or does without.
+//! Reads a model's configuration file, or derives a configuration without one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
-use super::options::{Autocomplete, Places};
+use super::options::{AutoComplete, ScanOptions};
 use crate::config::{ModelConfig, Origin};
 
 /// Larger than any configuration, so that a mistaken file is not read into memory.
 const LONGEST: u64 = 1 << 20;
 
-/// What a model file without a word about it is: the runtime is libtorch's.
+/// The backend of `model.pt` files without a configuration.
 const PYTORCH: &str = "pytorch";
 
-/// Reads the configuration of the model at `path`, or makes one of what is known without.
+/// Reads the configuration of the model at `path`, or derives one from its files.
 ///
 /// # Errors
 /// A sentence that names the file.
 pub(super) fn read(
     name: &str,
     (path, layout): (&Path, Layout),
-    places: &Places,
+    options: &ScanOptions,
 ) -> Result<ModelConfig, String> {
     let file = match layout {
-        Layout::Versioned => file(path, places.config_name.as_deref()),
+        Layout::Versioned => file(path, options.config_name.as_deref()),
         Layout::File | Layout::Bare => path.with_file_name(CONFIG_FILE),
     };
     let guess = guess_backend(path, layout)?;
@@ -32,11 +32,11 @@ pub(super) fn read(
         file: &file.to_string_lossy(),
         backend: guess,
     };
-    let config = match (layout, places.autocomplete) {
-        (Layout::Versioned, Autocomplete::On) if !file.exists() => given_nothing(origin),
+    let config = match (layout, options.auto_complete) {
+        (Layout::Versioned, AutoComplete::On) if !file.exists() => empty(origin),
         (Layout::Versioned, _) => ModelConfig::from_text(&text(&file)?, origin),
-        (Layout::File | Layout::Bare, Autocomplete::On) => given_nothing(origin),
-        (Layout::File | Layout::Bare, Autocomplete::Off) => {
+        (Layout::File | Layout::Bare, AutoComplete::On) => empty(origin),
+        (Layout::File | Layout::Bare, AutoComplete::Off) => {
             return Err(format!("'{}' has no {CONFIG_FILE}", path.display()));
         }
     };
@@ -61,20 +61,22 @@ pub(super) fn given(
     ModelConfig::from_json(json, origin).map_err(|error| error.to_string())
 }
 
-/// What the configuration of a single model calls it. What is wrong with it is said when it loads.
+/// The name in a single model's configuration. Faults of the configuration are reported when it loads.
 pub(super) fn declared_name(
     name: String,
     (path, layout): (&Path, Layout),
-    places: &Places,
+    options: &ScanOptions,
 ) -> String {
     match layout {
-        Layout::Versioned => read(&name, (path, layout), places).map_or(name, |config| config.name),
+        Layout::Versioned => {
+            read(&name, (path, layout), options).map_or(name, |config| config.name)
+        }
         Layout::File | Layout::Bare => name,
     }
 }
 
-/// Empty text says as little as no file.
-fn given_nothing(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> {
+/// The configuration of a model without a file.
+fn empty(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> {
     ModelConfig::from_text("", origin)
 }
 
@@ -86,7 +88,7 @@ fn file(directory: &Path, config_name: Option<&str>) -> PathBuf {
         .unwrap_or_else(|| directory.join(CONFIG_FILE))
 }
 
-/// What the files look like.
+/// The backend that the file names suggest.
 fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, String> {
     let looks_like_torch = match layout {
         Layout::File | Layout::Bare => true,

@@ -1,35 +1,35 @@
-//! What `repository/index` shows.
+//! Lines of `repository/index`.
 
-use super::state::State;
+use super::state::VersionState;
 
 /// A version's state, in Triton's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IndexState {
-    /// Answers requests.
+    /// Accepts requests.
     Ready,
     /// Unloaded or failed; the reason says which.
     Unavailable,
-    /// On its way.
+    /// Not ready yet.
     Loading,
-    /// Answers what it had accepted, and nothing more.
+    /// Still answers the requests it had accepted.
     Unloading,
 }
 
 /// One line of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The model.
+    /// The model's name.
     pub name: String,
-    /// The version; `None` for a model of which none was ever loaded.
+    /// The version; `None` for a model without a load attempt.
     pub version: Option<String>,
-    /// Its state; `None` likewise.
+    /// The version's state; `None` likewise.
     pub state: Option<IndexState>,
-    /// Why it is in that state; empty where that needs no words.
+    /// Reason for the state; empty when ready, loading or unloading.
     pub reason: String,
 }
 
 impl IndexState {
-    /// As the wire spells it.
+    /// The state's name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,14 +61,13 @@ impl IndexEntry {
         }
     }
 
-    pub(super) fn version<S>(name: &str, version: u64, state: &State<S>) -> Self {
+    pub(super) fn version<S>(name: &str, version: u64, state: &VersionState<S>) -> Self {
         let (state, reason) = match state {
-            State::Ready(_) => (IndexState::Ready, ""),
-            State::Loading => (IndexState::Loading, ""),
-            State::Unloading(_) => (IndexState::Unloading, ""),
-            State::Unloaded { reason } | State::Failed { reason } => {
-                (IndexState::Unavailable, reason.as_str())
-            }
+            VersionState::Ready(_) => (IndexState::Ready, ""),
+            VersionState::Loading => (IndexState::Loading, ""),
+            VersionState::Unloading(_) => (IndexState::Unloading, ""),
+            VersionState::Unloaded => (IndexState::Unavailable, "unloaded"),
+            VersionState::Failed { reason } => (IndexState::Unavailable, reason.as_str()),
         };
         Self {
             name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! What a model's directory offers right now: its configuration, and per wanted version where the
-//! model file lies and what identifies it.
+//! Inspection of a model's directory: its configuration, and for each wanted version the path of the
+//! model file and a fingerprint.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,36 +9,36 @@ use tempfile::TempDir;
 
 use weir_protocol::grpc::proto;
 
+use super::catalog::{ModelLocation, Naming};
+use super::changes::LoadOutcome;
 use super::config_file;
 use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
-use super::listing::{Naming, Place};
-use super::options::Places;
+use super::options::ScanOptions;
 use super::stamp::Stamp;
 use crate::backend::LoadError;
 use crate::config::ModelConfig;
 
-/// What the model of a single file, or of a directory without version directories, counts as.
+/// The version number of a model without version directories.
 const ONLY_VERSION: u64 = 1;
 
-/// A model, ready to be loaded.
+/// An inspected model, ready to be loaded.
 #[derive(Clone, Debug)]
 pub(super) struct Inspected {
-    /// Its configuration.
     pub config: Arc<ModelConfig>,
-    /// Its directory; of a single file, the one it lies in.
+    /// The model's directory; of a single file, the one it lies in.
     pub dir: PathBuf,
-    /// The versions its policy wants.
+    /// The versions that its version policy selects.
     pub versions: BTreeMap<u64, Fingerprint>,
-    /// Keeps uploaded files until nothing was loaded from them any more.
-    pub scratch: Option<Arc<TempDir>>,
+    /// The uploaded files, deleted when the last version loaded from them is gone.
+    pub uploaded: Option<Arc<TempDir>>,
 }
 
-/// What a version is made of. Equal fingerprints need no reload.
+/// Configuration and files of a version. Equal fingerprints need no reload.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fingerprint {
     /// The model file, or the version's directory.
     pub path: PathBuf,
-    /// Without the version policy: that one chooses versions and changes none.
+    /// Without the version policy, which selects versions and changes none.
     config: Arc<proto::ModelConfig>,
     /// The model directory's own files: labels, warm-up data.
     shared: Arc<Stamp>,
@@ -46,7 +46,7 @@ pub(super) struct Fingerprint {
     files: Stamp,
 }
 
-/// Where a configuration comes from.
+/// Source of a model's configuration.
 #[derive(Clone, Debug)]
 pub(super) enum ConfigSource {
     /// The model's directory.
@@ -55,27 +55,38 @@ pub(super) enum ConfigSource {
     Given(String),
 }
 
-/// Looks at models.
+/// Inspects models.
 pub(super) struct Inspector<'a> {
-    /// How to read what lies there.
-    pub places: &'a Places,
-    /// Which file a backend wants; see [`Launch::default_filename`](super::Launch::default_filename).
+    pub options: &'a ScanOptions,
+    /// The model file's usual name, by backend; see [`Launch::default_filename`](super::Launch::default_filename).
     pub default_filename: &'a dyn Fn(&str) -> Result<Option<&'static str>, LoadError>,
 }
 
+impl Inspected {
+    /// A load attempt of that version with its outcome.
+    pub(super) fn attempt(
+        &self,
+        version: u64,
+        outcome: LoadOutcome,
+    ) -> Option<(Fingerprint, LoadOutcome)> {
+        let fingerprint = self.versions.get(&version)?;
+        Some((fingerprint.clone(), outcome))
+    }
+}
+
 impl Inspector<'_> {
-    /// Looks at one model.
+    /// Inspects one model.
     ///
     /// # Errors
     /// A sentence for the index and the client.
     pub(super) fn inspect(
         &self,
         name: &str,
-        place: &Place,
+        location: &ModelLocation,
         source: ConfigSource,
     ) -> Result<Inspected, String> {
-        let config = self.config(name, place, source)?;
-        let found = self.found_versions(place, &config)?;
+        let config = self.config(name, location, source)?;
+        let found = self.found_versions(location, &config)?;
         let wanted = config
             .version_policy
             .choose(&found.keys().copied().collect());
@@ -85,28 +96,28 @@ impl Inspector<'_> {
             ));
         }
         let wanted = wanted.iter().map(|version| (*version, &found[version]));
-        let versions = fingerprints(place, &config, wanted)?;
-        let dir = directory(place).to_owned();
+        let versions = fingerprints(location, &config, wanted)?;
+        let dir = directory(location).to_owned();
         Ok(Inspected {
             config: Arc::new(config),
             dir,
             versions,
-            scratch: None,
+            uploaded: None,
         })
     }
 
     fn config(
         &self,
         name: &str,
-        place: &Place,
+        location: &ModelLocation,
         source: ConfigSource,
     ) -> Result<ModelConfig, String> {
-        let lies = (place.path.as_path(), place.layout);
+        let source_files = (location.path.as_path(), location.layout);
         let mut config = match source {
-            ConfigSource::Given(json) => config_file::given(name, lies, &json)?,
-            ConfigSource::File => config_file::read(name, lies, self.places)?,
+            ConfigSource::Given(json) => config_file::given(name, source_files, &json)?,
+            ConfigSource::File => config_file::read(name, source_files, self.options)?,
         };
-        match place.naming {
+        match location.naming {
             Naming::Directory => config
                 .check_directory(name)
                 .map_err(|error| error.to_string())?,
@@ -118,26 +129,26 @@ impl Inspector<'_> {
         Ok(config)
     }
 
-    /// Every version that is there.
+    /// All versions in the directory, wanted or not.
     fn found_versions(
         &self,
-        place: &Place,
+        location: &ModelLocation,
         config: &ModelConfig,
     ) -> Result<BTreeMap<u64, Files>, String> {
-        // Asked in any case: it knows whether there is such a backend.
+        // Called in any case: it fails for a backend that does not exist.
         let usual = (self.default_filename)(&config.backend).map_err(|error| error.to_string())?;
-        let file = match place.layout {
-            Layout::File => return Ok(only(place.path.clone())),
-            Layout::Bare => return Ok(only(place.path.join(BARE_FILE))),
+        let file = match location.layout {
+            Layout::File => return Ok(only(location.path.clone())),
+            Layout::Bare => return Ok(only(location.path.join(BARE_FILE))),
             Layout::Versioned => config.default_model_filename.as_deref().or(usual),
         };
         let within = |directory: &Path| match file {
             Some(file) => directory.join(file),
             None => directory.to_owned(),
         };
-        let dirs = layout::version_dirs(&place.path)?;
+        let dirs = layout::version_dirs(&location.path)?;
         if dirs.is_empty() {
-            return Ok(without_versions(within(&place.path)));
+            return Ok(without_versions(within(&location.path)));
         }
         let files = |directory: PathBuf| Files {
             model: within(&directory),
@@ -150,15 +161,15 @@ impl Inspector<'_> {
     }
 }
 
-/// Where one version lies.
+/// Paths of one version.
 struct Files {
     /// The model file, or the directory for backends without one.
     model: PathBuf,
-    /// What changes when the version does.
+    /// The file or directory whose stamp changes when the version does.
     stamped: PathBuf,
 }
 
-/// The one version of a model that has no place for more.
+/// The versions of a model without version directories: one.
 fn only(file: PathBuf) -> BTreeMap<u64, Files> {
     BTreeMap::from([(
         ONLY_VERSION,
@@ -179,7 +190,7 @@ fn without_versions(model: PathBuf) -> BTreeMap<u64, Files> {
 }
 
 fn fingerprints<'a>(
-    place: &Place,
+    location: &ModelLocation,
     config: &ModelConfig,
     wanted: impl Iterator<Item = (u64, &'a Files)>,
 ) -> Result<BTreeMap<u64, Fingerprint>, String> {
@@ -187,7 +198,7 @@ fn fingerprints<'a>(
         version_policy: None,
         ..config.proto.clone()
     });
-    let shared = Arc::new(shared_stamp(place)?);
+    let shared = Arc::new(shared_stamp(location)?);
     let mut fingerprints = BTreeMap::new();
     for (version, Files { model, stamped }) in wanted {
         let fingerprint = Fingerprint {
@@ -201,19 +212,19 @@ fn fingerprints<'a>(
     Ok(fingerprints)
 }
 
-/// What all versions share. The configuration is compared by meaning, not by its file's time.
-fn shared_stamp(place: &Place) -> Result<Stamp, String> {
-    match place.layout {
+/// Stamp of the files that all versions share. The configuration is compared by meaning, not by its file's time.
+fn shared_stamp(location: &ModelLocation) -> Result<Stamp, String> {
+    match location.layout {
         Layout::File | Layout::Bare => Ok(Stamp::default()),
-        Layout::Versioned => Stamp::beside(&place.path, |child| {
+        Layout::Versioned => Stamp::of_entries(&location.path, |child| {
             child.is_version() || [CONFIG_FILE, "configs"].iter().any(|name| child.is(name))
         }),
     }
 }
 
-fn directory(place: &Place) -> &Path {
-    match place.layout {
-        Layout::File => place.path.parent().unwrap_or(&place.path),
-        Layout::Versioned | Layout::Bare => &place.path,
+fn directory(location: &ModelLocation) -> &Path {
+    match location.layout {
+        Layout::File => location.path.parent().unwrap_or(&location.path),
+        Layout::Versioned | Layout::Bare => &location.path,
     }
 }

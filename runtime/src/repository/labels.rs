@@ -1,4 +1,4 @@
-//! Class labels, from the files that the configuration names.
+//! Class labels, from the files named in the configuration.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::backend::LoadError;
 /// A million classes of 64 bytes: more is another file under that name.
 const LONGEST: u64 = 64 << 20;
 
-/// Fills in the labels of every output that has a label file: one label a line.
+/// Reads the label file of every output that has one: one label per line.
 ///
 /// # Errors
 /// [`LoadError::File`] naming the file.

@@ -1,5 +1,5 @@
-//! The seam to what runs models: the repository decides when a version comes and goes, a [`Launch`]
-//! does it.
+//! Interface to the code that runs models: the repository decides when a version is loaded and retired, a
+//! [`Launch`] does it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::backend::LoadError;
 use crate::config::ModelConfig;
 
-/// Brings one model version to life and puts it to rest.
+/// Loads and retires single model versions.
 pub trait Launch: Send + Sync + 'static {
     /// A version that answers requests.
     type Served: Send + Sync + 'static;
@@ -19,22 +19,21 @@ pub trait Launch: Send + Sync + 'static {
     /// [`LoadError`]; its text becomes the version's reason in the index.
     fn launch(&self, source: &VersionSource) -> Result<Self::Served, LoadError>;
 
-    /// Takes nothing new and answers what was accepted. The repository bounds how long it waits.
+    /// Accepts no more requests and waits for the accepted ones. The repository bounds the wait.
     fn retire(&self, served: Arc<Self::Served>) -> impl Future<Output = ()> + Send;
 
     /// The file a version directory must hold for that backend (or platform); `None` where it needs none.
     ///
     /// # Errors
-    /// There is no such backend; the text names those there are.
+    /// An unknown backend; the text lists the known ones.
     fn default_filename(&self, backend: &str) -> Result<Option<&'static str>, LoadError>;
 }
 
-/// Where a model version lies and how it is configured.
+/// Paths and configuration of a model version to load.
 #[derive(Clone, Debug)]
 pub struct VersionSource {
-    /// The model's name, as clients use it.
+    /// The model's name for clients.
     pub name: String,
-    /// The version.
     pub version: u64,
     /// The model's directory: labels and warm-up data lie under it.
     pub model_dir: PathBuf,

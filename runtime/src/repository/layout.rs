@@ -1,4 +1,4 @@
-//! What a path holds. The order of the questions is a contract: a file; a directory with
+//! Layouts of models on disk. The order of detection is a contract: a file; a directory with
 //! `config.pbtxt` or numeric children; a directory with `model.pt`; else a directory of models.
 
 use std::fs;
@@ -13,34 +13,33 @@ pub(super) const CONFIG_FILE: &str = "config.pbtxt";
 /// The one file of a model directory without versions and configuration.
 pub(super) const BARE_FILE: &str = "model.pt";
 
-/// What a path holds.
+/// Contents of a repository path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holding {
-    /// A model.
+pub(super) enum PathContents {
     Model(Layout),
-    /// None of the model layouts: a directory that may have models below it.
+    /// A directory that is no model itself and may hold models.
     Directory,
 }
 
-/// How one model's files lie.
+/// Layout of one model's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// The path is the model file; version 1.
     File,
-    /// Triton's: a configuration, or a directory per version, or both.
+    /// Triton's layout: a configuration, or a directory per version, or both.
     Versioned,
     /// A directory with `model.pt`; version 1.
     Bare,
 }
 
-/// Asks what a path holds. Symbolic links count as what they point to.
+/// Detects what a path holds. Symbolic links count as what they point to.
 ///
 /// # Errors
 /// A sentence that names the path and why it cannot be read.
-pub(super) fn probe(path: &Path) -> Result<Holding, String> {
+pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if metadata.is_file() {
-        return Ok(Holding::Model(Layout::File));
+        return Ok(PathContents::Model(Layout::File));
     }
     let children = children(path)?;
     let holds_file = |name: &str| {
@@ -49,18 +48,18 @@ pub(super) fn probe(path: &Path) -> Result<Holding, String> {
             .any(|child| child.is(name) && child.path.is_file())
     };
     if holds_file(CONFIG_FILE) || children.iter().any(Child::is_version) {
-        Ok(Holding::Model(Layout::Versioned))
+        Ok(PathContents::Model(Layout::Versioned))
     } else if holds_file(BARE_FILE) {
-        Ok(Holding::Model(Layout::Bare))
+        Ok(PathContents::Model(Layout::Bare))
     } else {
-        Ok(Holding::Directory)
+        Ok(PathContents::Directory)
     }
 }
 
 /// The version directories of a model's directory, in ascending order.
 ///
 /// # Errors
-/// As [`probe`].
+/// As [`detect`].
 pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> {
     let numbered = |child: Child| child.version().map(|version| (version, child.path));
     let mut found: Vec<_> = children(model)?.into_iter().filter_map(numbered).collect();
@@ -71,19 +70,16 @@ pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> 
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
-    /// Its name; what is not UTF-8 no client can ask for.
+    /// Its name; `None` if not UTF-8, which no client can ask for.
     pub name: Option<String>,
-    /// Its path.
     pub path: PathBuf,
 }
 
 impl Child {
-    /// Whether it has that name.
     pub(super) fn is(&self, name: &str) -> bool {
         self.name.as_deref() == Some(name)
     }
 
-    /// Whether it is a version's directory.
     pub(super) fn is_version(&self) -> bool {
         self.version().is_some()
     }
@@ -97,7 +93,7 @@ impl Child {
 /// The entries of a directory, in order of their paths.
 ///
 /// # Errors
-/// As [`probe`].
+/// As [`detect`].
 pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {
@@ -111,7 +107,7 @@ pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
     Ok(found)
 }
 
-/// Says which path cannot be read and why.
+/// The error text for a path that cannot be read.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("cannot read '{}': {error}", path.display())
 }

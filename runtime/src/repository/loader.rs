@@ -1,4 +1,4 @@
-//! Runs loads on threads of their own, a few at a time, and survives them.
+//! Runs loads on threads of their own, a few at a time, and contains their panics.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 use super::inspect::Inspected;
 use super::labels;
 use super::launch::{Launch, VersionSource};
-use super::options::Options;
+use super::options::RepositoryOptions;
 use crate::backend::LoadError;
 
-/// Loads model versions.
+/// Loads model versions within the limits of threads and retries.
 #[derive(Debug)]
 pub(super) struct Loader<L> {
     launch: Arc<L>,
@@ -22,7 +22,7 @@ pub(super) struct Loader<L> {
 
 impl<L: Launch> Loader<L> {
     /// A loader with as many threads and retries as the options say.
-    pub(super) fn new(launch: Arc<L>, options: &Options) -> Self {
+    pub(super) fn new(launch: Arc<L>, options: &RepositoryOptions) -> Self {
         let threads = Semaphore::new(options.load_threads.get());
         Self {
             launch,
@@ -31,7 +31,7 @@ impl<L: Launch> Loader<L> {
         }
     }
 
-    /// Loads one version, waiting for a free thread first.
+    /// Loads one version once a thread is free.
     ///
     /// # Errors
     /// The reason, for the index and the client.
@@ -53,7 +53,7 @@ impl<L: Launch> Loader<L> {
                         version,
                         reason,
                         attempts_left,
-                        "load failed, trying again"
+                        "load failed, retrying"
                     );
                 }
                 outcome => return outcome,
@@ -82,7 +82,7 @@ impl<L: Launch> Loader<L> {
         let thread = tokio::task::spawn_blocking(move || launch_guarded(launch.as_ref(), source));
         thread
             .await
-            .unwrap_or_else(|_| Err("the server ended while the model loaded".to_owned()))
+            .unwrap_or_else(|_| Err("the server stopped while the model loaded".to_owned()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which model names can be.
+//! Validation of model names.
 
 use weir_protocol::Code;
 
@@ -7,7 +7,7 @@ use crate::error::ServeError;
 /// `NAME_MAX` of Linux, bytes: no directory has a longer name, so no model has.
 const LONGEST: usize = 255;
 
-/// Refuses names that no model can have. Nothing else may turn a client's name into a path.
+/// Refuses invalid model names. Only names that pass here are ever turned into a path.
 ///
 /// # Errors
 /// InvalidArgument, in Triton's words where it has some.
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_names() {
+    fn invalid_names() {
         refused(
             "",
             "Model name cannot be empty. Please enter a valid name to deploy.",
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn names_people_use() {
+    fn valid_names() {
         for name in [
             "digits",
             "a.b",

@@ -1,4 +1,4 @@
-//! What the flags say of the repository.
+//! Options of the repository, as the command line gives them.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -6,60 +6,60 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Who decides which models are loaded.
+/// When models are loaded (`--model-control-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlMode {
-    /// Everything in the repository, once, at start.
+    /// The whole repository, once, at start.
     None,
-    /// What `--load-model` names at start (`*`: everything), then what clients ask for.
+    /// The models of `--load-model` at start (`*`: all), then those that clients ask for.
     Explicit {
         /// Models to load at start.
         load: Vec<String>,
     },
-    /// The repository, looked at again each period.
+    /// The whole repository, scanned again each period.
     Poll(Duration),
 }
 
-/// What the server's readiness demands.
+/// What the server's readiness demands (`--strict-readiness`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// Every model version that should serve does (`--strict-readiness=true`).
+pub enum ReadinessPolicy {
+    /// Every model version that should serve does.
     Strict,
-    /// The initial loads are over, whatever came of them.
+    /// The initial loads are over, failed or not.
     Lenient,
 }
 
-/// Whether a model may come without a complete configuration.
+/// Whether configurations may be incomplete (`--disable-auto-complete-config`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Autocomplete {
-    /// What the configuration leaves out is found out from the model.
+pub enum AutoComplete {
+    /// Missing parts of a configuration are read from the model.
     On,
-    /// A model without a configuration file is refused (`--disable-auto-complete-config`).
+    /// A model without a configuration file is refused.
     Off,
 }
 
 /// The repository's part of the command line.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RepositoryOptions {
     /// `--model-control-mode`, with the flags that belong to each mode.
     pub control: ControlMode,
     /// `--strict-readiness`.
-    pub readiness: Readiness,
-    /// How many model versions load at the same time (`--model-load-thread-count`).
+    pub readiness: ReadinessPolicy,
+    /// Model versions that load at the same time (`--model-load-thread-count`).
     pub load_threads: NonZeroUsize,
-    /// How often a failed load is tried again (`--model-load-retry-count`).
+    /// Further attempts after a failed load (`--model-load-retry-count`).
     pub retries: u32,
-    /// Whether configurations may be incomplete.
-    pub autocomplete: Autocomplete,
+    /// `--disable-auto-complete-config`.
+    pub auto_complete: AutoComplete,
     /// `k` makes `configs/k.pbtxt` the configuration where a model has that file (`--model-config-name`).
     pub config_name: Option<String>,
-    /// The most bytes that one load may bring as `file:` parameters.
+    /// Limit on the `file:` parameters of one load, in bytes together.
     pub max_upload: usize,
-    /// How long a version that was replaced or unloaded may take to answer what it had accepted.
+    /// Time that a replaced or unloaded version has to answer its accepted requests.
     pub retire_limit: Duration,
 }
 
-/// What a load call brings beside the name.
+/// Parameters of a load call.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// A configuration as JSON, in place of the model's own.
@@ -68,33 +68,24 @@ pub struct LoadOptions {
     pub files: Vec<(String, Bytes)>,
 }
 
-/// What becomes of models that only an unloaded one used. There are no ensembles, so nothing does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependents {
-    /// They stay.
-    Keep,
-    /// They go too.
-    Unload,
-}
-
 /// Which versions [`index`](super::Repository::index) lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listing {
-    /// Every model that is known, loaded or not.
+pub enum IndexFilter {
+    /// Every known model, loaded or not.
     All,
-    /// Versions that answer requests.
+    /// Versions that accept requests.
     Ready,
 }
 
 /// Where to look for models, and how to read what lies there.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct ScanOptions {
     /// `--model-repository`, each.
     pub paths: Vec<PathBuf>,
     /// `--model-name`.
     pub model_name: Option<String>,
     /// `--model-config-name`.
     pub config_name: Option<String>,
-    /// Whether a configuration file is compulsory.
-    pub autocomplete: Autocomplete,
+    /// `--disable-auto-complete-config`.
+    pub auto_complete: AutoComplete,
 }

@@ -1,4 +1,4 @@
-//! Whether files changed: their sizes and times of modification, not their content.
+//! Change detection for files, by their sizes and modification times, not their content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ const DEEPEST: usize = 8;
 /// More files than any model has; a repository path that was mistyped as a model has more.
 const MOST_FILES: usize = 10_000;
 
-/// Files as they were when somebody looked.
+/// Files as they were when somebody inspected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(Vec<(PathBuf, u64, SystemTime)>);
 
 impl Stamp {
-    /// Of one file, or of a directory and all below it.
+    /// The stamp of one file, or of a directory and everything below it.
     ///
     /// # Errors
-    /// A sentence that names what cannot be read, or says that it is too much.
+    /// A sentence that names what cannot be read, or is too much.
     pub(super) fn of(path: &Path) -> Result<Self, String> {
         let mut stamp = Self::default();
         stamp.add(path, DEEPEST)?;
         Ok(stamp)
     }
 
-    /// Of a directory's entries but those that `leave_out` names.
+    /// The stamp of a directory's entries but those that `leave_out` selects.
     ///
     /// # Errors
     /// As [`Stamp::of`].
-    pub(super) fn beside(
+    pub(super) fn of_entries(
         directory: &Path,
         leave_out: impl Fn(&Child) -> bool,
     ) -> Result<Self, String> {
@@ -46,7 +46,7 @@ impl Stamp {
     }
 
     fn add(&mut self, path: &Path, depth: usize) -> Result<(), String> {
-        // A link to nothing is nobody's model file, and editors leave such links as locks.
+        // Dangling links are no model files: editors leave them as locks.
         let Ok(metadata) = fs::metadata(path) else {
             return Ok(());
         };

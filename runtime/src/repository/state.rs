@@ -1,39 +1,34 @@
 //! The states a model version can be in, and the only ways between them.
 //!
 //! ```text
-//!   Unloaded ──begin──► Loading ──succeed──► Ready ──rest──► Unloading ──rested──► Unloaded
-//!                          └─────fail─────► Failed           (a reload stays Ready throughout)
+//!   Unloaded ──begin_load──► Loading ──finish_load──► Ready ──begin_unload──► Unloading ──finish_unload──► Unloaded
+//!                               └─────fail_load─────► Failed         (a reload stays Ready throughout)
 //! ```
 
 use std::sync::Arc;
 
-/// Where a version is in its life.
+/// State of one version; `S` is what answers its requests.
 #[derive(Debug)]
-pub(super) enum State<S> {
-    /// Not wanted, or not yet.
-    Unloaded {
-        /// As the index shows it.
-        reason: String,
-    },
-    /// On its way; nothing of it serves.
+pub(super) enum VersionState<S> {
+    /// Not wanted, or not yet loaded.
+    Unloaded,
+    /// Loading for the first time, or after a failure: nothing serves yet.
     Loading,
-    /// Serving. Stays so while its successor loads.
+    /// Serving, also while its successor loads.
     Ready(Arc<S>),
     /// The load failed and there was nothing before it.
     Failed {
-        /// As the index and the client that asked read it.
+        /// Text for the index and for the client that asked.
         reason: String,
     },
-    /// Takes nothing new, still answers what it had accepted.
+    /// Accepts no new requests, still answers those it had accepted.
     Unloading(Arc<S>),
 }
 
-impl<S> Clone for State<S> {
+impl<S> Clone for VersionState<S> {
     fn clone(&self) -> Self {
         match self {
-            Self::Unloaded { reason } => Self::Unloaded {
-                reason: reason.clone(),
-            },
+            Self::Unloaded => Self::Unloaded,
             Self::Loading => Self::Loading,
             Self::Ready(served) => Self::Ready(Arc::clone(served)),
             Self::Failed { reason } => Self::Failed {
@@ -44,51 +39,40 @@ impl<S> Clone for State<S> {
     }
 }
 
-impl<S> State<S> {
-    /// At rest because someone asked.
-    pub(super) fn unloaded() -> Self {
-        Self::Unloaded {
-            reason: "unloaded".to_owned(),
-        }
-    }
-
-    /// What answers requests.
+impl<S> VersionState<S> {
+    /// The version if it accepts requests.
     pub(super) fn serving(&self) -> Option<&Arc<S>> {
         match self {
             Self::Ready(served) => Some(served),
-            Self::Unloaded { .. } | Self::Loading | Self::Failed { .. } | Self::Unloading(_) => {
-                None
-            }
+            Self::Unloaded | Self::Loading | Self::Failed { .. } | Self::Unloading(_) => None,
         }
     }
 
-    /// A load starts. What serves goes on serving.
-    pub(super) fn begin(&mut self) {
+    /// Marks the start of a load. A version that serves goes on serving.
+    pub(super) fn begin_load(&mut self) {
         if self.serving().is_none() {
             *self = Self::Loading;
         }
     }
 
-    /// The load succeeded. Returns what it replaces, which the caller must retire.
-    pub(super) fn succeed(&mut self, served: Arc<S>) -> Option<Arc<S>> {
+    /// Puts a loaded version into service. Returns the one it replaces, which the caller must retire.
+    pub(super) fn finish_load(&mut self, served: Arc<S>) -> Option<Arc<S>> {
         match std::mem::replace(self, Self::Ready(served)) {
             Self::Ready(old) => Some(old),
             // Its retirement is under way already.
-            Self::Unloading(_) | Self::Unloaded { .. } | Self::Loading | Self::Failed { .. } => {
-                None
-            }
+            Self::Unloading(_) | Self::Unloaded | Self::Loading | Self::Failed { .. } => None,
         }
     }
 
-    /// The load failed. What served before goes on.
-    pub(super) fn fail(&mut self, reason: String) {
+    /// Marks a failed load. A version that served before goes on serving.
+    pub(super) fn fail_load(&mut self, reason: String) {
         if self.serving().is_none() {
             *self = Self::Failed { reason };
         }
     }
 
-    /// The version is no longer wanted. Returns what the caller must retire.
-    pub(super) fn rest(&mut self) -> Option<Arc<S>> {
+    /// Takes the version out of service. Returns what the caller must retire.
+    pub(super) fn begin_unload(&mut self) -> Option<Arc<S>> {
         match self {
             Self::Ready(served) => {
                 let served = Arc::clone(served);
@@ -96,17 +80,17 @@ impl<S> State<S> {
                 Some(served)
             }
             Self::Loading | Self::Failed { .. } => {
-                *self = Self::unloaded();
+                *self = Self::Unloaded;
                 None
             }
-            Self::Unloading(_) | Self::Unloaded { .. } => None,
+            Self::Unloading(_) | Self::Unloaded => None,
         }
     }
 
-    /// The retirement of `served` is over. Says nothing of a version that was loaded again meanwhile.
-    pub(super) fn rested(&mut self, served: &Arc<S>) {
-        if matches!(self, Self::Unloading(leaving) if Arc::ptr_eq(leaving, served)) {
-            *self = Self::unloaded();
+    /// Marks the end of `served`'s retirement, unless the version was loaded again meanwhile.
+    pub(super) fn finish_unload(&mut self, served: &Arc<S>) {
+        if matches!(self, Self::Unloading(retiring) if Arc::ptr_eq(retiring, served)) {
+            *self = Self::Unloaded;
         }
     }
 }
@@ -115,46 +99,46 @@ impl<S> State<S> {
 mod tests {
     use std::sync::Arc;
 
-    use super::State;
+    use super::VersionState;
 
     #[test]
     fn a_reload_never_leaves_a_gap() {
-        let mut state = State::Ready(Arc::new(1));
-        state.begin();
+        let mut state = VersionState::Ready(Arc::new(1));
+        state.begin_load();
         assert_eq!(state.serving().map(|served| **served), Some(1));
-        state.fail("bad file".to_owned());
+        state.fail_load("bad file".to_owned());
         assert_eq!(state.serving().map(|served| **served), Some(1));
-        assert_eq!(state.succeed(Arc::new(2)).map(|old| *old), Some(1));
+        assert_eq!(state.finish_load(Arc::new(2)).map(|old| *old), Some(1));
         assert_eq!(state.serving().map(|served| **served), Some(2));
     }
 
     #[test]
     fn a_first_load_fails_and_then_succeeds() {
-        let mut state: State<u32> = State::unloaded();
-        state.begin();
-        assert!(matches!(state, State::Loading));
-        state.fail("no file".to_owned());
-        assert!(matches!(&state, State::Failed { reason } if reason == "no file"));
-        state.begin();
-        assert!(state.succeed(Arc::new(1)).is_none());
+        let mut state: VersionState<u32> = VersionState::Unloaded;
+        state.begin_load();
+        assert!(matches!(state, VersionState::Loading));
+        state.fail_load("no file".to_owned());
+        assert!(matches!(&state, VersionState::Failed { reason } if reason == "no file"));
+        state.begin_load();
+        assert!(state.finish_load(Arc::new(1)).is_none());
     }
 
     #[test]
     fn each_served_is_handed_out_for_retirement_once() {
-        let mut state = State::Ready(Arc::new(1));
-        let leaving = state.rest().unwrap();
-        assert!(state.rest().is_none());
-        assert!(state.succeed(Arc::new(2)).is_none());
-        state.rested(&leaving);
+        let mut state = VersionState::Ready(Arc::new(1));
+        let retiring = state.begin_unload().unwrap();
+        assert!(state.begin_unload().is_none());
+        assert!(state.finish_load(Arc::new(2)).is_none());
+        state.finish_unload(&retiring);
         assert_eq!(state.serving().map(|served| **served), Some(2));
     }
 
     #[test]
-    fn rest_ends_unloaded() {
-        let mut state = State::Ready(Arc::new(1));
-        let leaving = state.rest().unwrap();
-        assert!(matches!(state, State::Unloading(_)));
-        state.rested(&leaving);
-        assert!(matches!(&state, State::Unloaded { reason } if reason == "unloaded"));
+    fn an_unload_ends_unloaded() {
+        let mut state = VersionState::Ready(Arc::new(1));
+        let retiring = state.begin_unload().unwrap();
+        assert!(matches!(state, VersionState::Unloading(_)));
+        state.finish_unload(&retiring);
+        assert!(matches!(state, VersionState::Unloaded));
     }
 }

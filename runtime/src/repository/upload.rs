@@ -1,4 +1,4 @@
-//! Models that come with a load call: files written where nothing else lies.
+//! Files that come with a load call, written to a temporary directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,14 +20,14 @@ const LONGER_THAN_A_NAME: usize = LONGEST_NAME + 1;
 /// A quarter of Linux's `PATH_MAX`, which counts the directory we put before it too; bytes.
 const LONGEST_PATH: usize = 1024;
 
-/// More files than a model has; each costs an inode.
+/// More files than any model has; each costs an inode.
 const MOST_FILES: usize = 1000;
 
-/// Writes a model's files into a fresh directory, which lives as long as what is returned.
+/// Writes a model's files into a new directory, which is deleted when the result is dropped.
 ///
 /// # Errors
-/// InvalidArgument for paths that lead out or are too long, TooLarge beyond `limit` bytes in all,
-/// Internal where the disk refuses.
+/// InvalidArgument for paths that leave the directory or are too long, TooLarge beyond `limit` bytes
+/// together, Internal if the disk fails.
 pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, ServeError> {
     let bytes: usize = files.iter().map(|(_, content)| content.len()).sum();
     if bytes > limit || files.len() > MOST_FILES {
@@ -48,7 +48,7 @@ pub(super) fn write(files: &[(String, Bytes)], limit: usize) -> Result<TempDir, 
         .tempdir()
         .map_err(disk)?;
     for (path, content) in files {
-        place(&directory.path().join(path), content).map_err(disk)?;
+        write_file(&directory.path().join(path), content).map_err(disk)?;
     }
     Ok(directory)
 }
@@ -74,7 +74,7 @@ fn checked(files: &[(String, Bytes)]) -> Result<Vec<(PathBuf, &Bytes)>, ServeErr
     }
 }
 
-/// The path below the model's directory that a parameter's name stands for.
+/// A parameter's name as a path below the model's directory.
 fn relative(name: &str) -> Result<PathBuf, ServeError> {
     let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
     let shown: String = name
@@ -101,7 +101,7 @@ fn relative(name: &str) -> Result<PathBuf, ServeError> {
     }
 }
 
-fn place(path: &Path, content: &[u8]) -> std::io::Result<()> {
+fn write_file(path: &Path, content: &[u8]) -> std::io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }

@@ -1,4 +1,4 @@
-//! Which directory names are versions.
+//! Directory names that are versions.
 
 /// The version a directory's name stands for. What is not a number, starts with 0 or exceeds what
 /// Triton's `int64` holds is no version.

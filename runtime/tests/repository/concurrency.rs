@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
-use weir_runtime::repository::{ControlMode, Dependents, LoadOptions};
+use weir_runtime::repository::{ControlMode, LoadOptions};
 
 use crate::fake::{Behaviour, explicit, fresh, index, options, until, until_fake};
 use crate::folder::Folder;
@@ -92,7 +92,7 @@ async fn a_storm_of_loads_and_unloads_loses_nothing() {
         }
         storm.spawn(async move {
             match i % 3 {
-                0 => repository.unload(name, Dependents::Keep).await,
+                0 => repository.unload(name).await,
                 _ => repository.load(name, LoadOptions::default()).await,
             }
         });

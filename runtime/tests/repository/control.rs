@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use weir_protocol::{Code, Coded};
 use weir_runtime::error::ServeError;
-use weir_runtime::repository::{ControlMode, Dependents, LoadOptions};
+use weir_runtime::repository::{ControlMode, LoadOptions};
 
-use crate::fake::{Fakes, explicit, explicit_mode, fresh, index, options, started};
+use crate::fake::{FakeRepository, explicit, explicit_mode, fresh, index, options, started};
 use crate::folder::Folder;
 
-async fn load_error(repository: &Fakes, name: &str) -> ServeError {
+async fn load_error(repository: &FakeRepository, name: &str) -> ServeError {
     repository
         .load(name, LoadOptions::default())
         .await
@@ -24,7 +24,7 @@ async fn only_explicit_control_takes_orders() {
         ControlMode::Poll(Duration::from_secs(15)),
     ] {
         let (repository, _) = started(&folder, control).await;
-        let unloaded = repository.unload("m", Dependents::Keep).await.unwrap_err();
+        let unloaded = repository.unload("m").await.unwrap_err();
         for error in [load_error(&repository, "m").await, unloaded] {
             assert_eq!(
                 error.to_string(),
@@ -65,9 +65,9 @@ async fn models_come_and_go() {
     let (repository, fake) = explicit(&folder, &[]).await;
     repository.load("m", LoadOptions::default()).await.unwrap();
     assert!(repository.find("m", "").is_ok());
-    repository.unload("m", Dependents::Keep).await.unwrap();
+    repository.unload("m").await.unwrap();
     assert!(repository.find("m", "").is_err());
-    repository.unload("m", Dependents::Keep).await.unwrap();
+    repository.unload("m").await.unwrap();
     repository.load("m", LoadOptions::default()).await.unwrap();
     assert_eq!(fake.launches(), 2);
 }
@@ -98,10 +98,7 @@ async fn an_alias_serves_for_control_too() {
         options(explicit_mode(&["service"])),
     );
     repository.start().await.unwrap();
-    repository
-        .unload("service", Dependents::Keep)
-        .await
-        .unwrap();
+    repository.unload("service").await.unwrap();
     assert!(repository.find("digits", "").is_err());
     repository
         .load("service", LoadOptions::default())
@@ -120,8 +117,8 @@ async fn models_that_no_repository_holds() {
         let text = format!("failed to load '{name}', failed to poll from model repository");
         assert_eq!((error.to_string(), error.code()), (text, Code::NotFound));
     }
-    repository.unload("x", Dependents::Keep).await.unwrap();
-    assert!(!repository.known("x"));
+    repository.unload("x").await.unwrap();
+    assert!(!repository.is_known("x"));
 }
 
 #[tokio::test]
@@ -132,9 +129,6 @@ async fn names_that_no_model_can_have() {
     for name in ["", " ", "..", "a/../b", "../m", "m\0", long.as_str()] {
         let error = load_error(&repository, name).await;
         assert_eq!(error.code(), Code::InvalidArgument, "{name:?}");
-        assert_eq!(
-            repository.unload(name, Dependents::Keep).await.unwrap_err(),
-            error
-        );
+        assert_eq!(repository.unload(name).await.unwrap_err(), error);
     }
 }

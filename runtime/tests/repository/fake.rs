@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_runtime::backend::LoadError;
 use weir_runtime::repository::{
-    Autocomplete, ControlMode, IndexState, Launch, Listing, Options, Readiness, Repository,
-    VersionSource,
+    AutoComplete, ControlMode, IndexFilter, IndexState, Launch, ReadinessPolicy, Repository,
+    RepositoryOptions, VersionSource,
 };
 
 use crate::folder::Folder;
@@ -22,7 +22,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// Far more than any of these tests uploads.
 const MAX_UPLOAD: usize = 1 << 20;
 
-pub(crate) type Fakes = Repository<Fake>;
+pub(crate) type FakeRepository = Repository<FakeLauncher>;
 
 /// What a launch does.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,12 @@ pub(crate) enum Behaviour {
     Fail(&'static str),
     FailTimes(usize),
     Panic,
-    /// Until [`Fake::release`].
+    /// Until [`FakeLauncher::release`].
     Wait,
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Fake(Arc<Inner>);
+pub(crate) struct FakeLauncher(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -59,22 +59,22 @@ pub(crate) struct Live {
 }
 
 /// A request that a version answers; it ends when dropped.
-pub(crate) struct InFlight(Arc<Live>);
+pub(crate) struct InFlightRequest(Arc<Live>);
 
 impl Live {
-    pub(crate) fn request(self: &Arc<Self>) -> InFlight {
+    pub(crate) fn request(self: &Arc<Self>) -> InFlightRequest {
         self.in_flight.send_modify(|count| *count += 1);
-        InFlight(Arc::clone(self))
+        InFlightRequest(Arc::clone(self))
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.in_flight.send_modify(|count| *count -= 1);
     }
 }
 
-impl Fake {
+impl FakeLauncher {
     pub(crate) fn on(&self, name: &str, version: u64, behaviour: Behaviour) {
         self.0
             .behaviours
@@ -143,7 +143,7 @@ impl Fake {
     }
 }
 
-impl Launch for Fake {
+impl Launch for FakeLauncher {
     type Served = Live;
 
     fn launch(&self, source: &VersionSource) -> Result<Live, LoadError> {
@@ -178,14 +178,14 @@ impl Launch for Fake {
     }
 }
 
-/// Options as the flags' defaults have them, but for the control mode.
-pub(crate) fn options(control: ControlMode) -> Options {
-    Options {
+/// RepositoryOptions as the flags' defaults have them, but for the control mode.
+pub(crate) fn options(control: ControlMode) -> RepositoryOptions {
+    RepositoryOptions {
         control,
-        readiness: Readiness::Strict,
+        readiness: ReadinessPolicy::Strict,
         load_threads: NonZeroUsize::new(4).unwrap(),
         retries: 0,
-        autocomplete: Autocomplete::On,
+        auto_complete: AutoComplete::On,
         config_name: None,
         max_upload: MAX_UPLOAD,
         retire_limit: DEADLINE,
@@ -193,14 +193,20 @@ pub(crate) fn options(control: ControlMode) -> Options {
 }
 
 /// A repository in that mode that has made its initial loads.
-pub(crate) async fn started(folder: &Folder, control: ControlMode) -> (Arc<Fakes>, Fake) {
+pub(crate) async fn started(
+    folder: &Folder,
+    control: ControlMode,
+) -> (Arc<FakeRepository>, FakeLauncher) {
     let (repository, fake) = fresh(&[folder.path().to_owned()], None, options(control));
     repository.start().await.unwrap();
     (repository, fake)
 }
 
 /// Explicit control, with these models loaded.
-pub(crate) async fn explicit(folder: &Folder, load: &[&str]) -> (Arc<Fakes>, Fake) {
+pub(crate) async fn explicit(
+    folder: &Folder,
+    load: &[&str],
+) -> (Arc<FakeRepository>, FakeLauncher) {
     started(folder, explicit_mode(load)).await
 }
 
@@ -214,9 +220,9 @@ pub(crate) fn explicit_mode(load: &[&str]) -> ControlMode {
 pub(crate) fn fresh(
     paths: &[PathBuf],
     model_name: Option<&str>,
-    options: Options,
-) -> (Arc<Fakes>, Fake) {
-    let fake = Fake::default();
+    options: RepositoryOptions,
+) -> (Arc<FakeRepository>, FakeLauncher) {
+    let fake = FakeLauncher::default();
     let name = model_name.map(str::to_owned);
     (
         Arc::new(Repository::new(paths, name, options, fake.clone()).unwrap()),
@@ -225,7 +231,7 @@ pub(crate) fn fresh(
 }
 
 /// Waits for the repository to come to a state.
-pub(crate) async fn until(repository: &Fakes, reached: impl Fn() -> bool) {
+pub(crate) async fn until(repository: &FakeRepository, reached: impl Fn() -> bool) {
     let mut changes = repository.changes();
     let wait = async {
         while !reached() {
@@ -238,7 +244,7 @@ pub(crate) async fn until(repository: &Fakes, reached: impl Fn() -> bool) {
 }
 
 /// Waits for what the fake does between two changes of state.
-pub(crate) async fn until_fake(fake: &Fake, line: &str) {
+pub(crate) async fn until_fake(fake: &FakeLauncher, line: &str) {
     let wait = async {
         while fake.count(line) == 0 {
             tokio::task::yield_now().await;
@@ -250,8 +256,8 @@ pub(crate) async fn until_fake(fake: &Fake, line: &str) {
 }
 
 /// The index in short: "name version STATE reason", `-` for what is not there.
-pub(crate) fn index(repository: &Fakes) -> Vec<String> {
-    let lines = repository.index(Listing::All).into_iter().map(|entry| {
+pub(crate) fn index(repository: &FakeRepository) -> Vec<String> {
+    let lines = repository.index(IndexFilter::All).into_iter().map(|entry| {
         let version = entry.version.unwrap_or_else(|| "-".to_owned());
         let state = entry.state.map_or("-", IndexState::as_str);
         format!("{} {version} {state} {}", entry.name, entry.reason)

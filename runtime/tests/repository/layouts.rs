@@ -4,12 +4,15 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use weir_protocol::{Code, Coded};
-use weir_runtime::repository::{Autocomplete, ControlMode, Listing, Repository};
+use weir_runtime::repository::{AutoComplete, ControlMode, IndexFilter, Repository};
 
-use crate::fake::{Fake, Fakes, fresh, index, options, started};
+use crate::fake::{FakeLauncher, FakeRepository, fresh, index, options, started};
 use crate::folder::Folder;
 
-async fn single(path: PathBuf, name: Option<&str>) -> (std::sync::Arc<Fakes>, Fake) {
+async fn single(
+    path: PathBuf,
+    name: Option<&str>,
+) -> (std::sync::Arc<FakeRepository>, FakeLauncher) {
     let (repository, fake) = fresh(&[path], name, options(ControlMode::None));
     repository.start().await.unwrap();
     (repository, fake)
@@ -110,7 +113,7 @@ async fn links_and_dots_lead_where_they_point() {
     assert_eq!(index(&repository), ["linked 1 READY", "plain 1 READY"]);
 
     let (repository, _) = single(folder.at("repo/linked/1/.."), None).await;
-    assert!(repository.known("v7"), "{:?}", index(&repository));
+    assert!(repository.is_known("v7"), "{:?}", index(&repository));
 }
 
 #[tokio::test]
@@ -130,7 +133,7 @@ async fn a_single_model_answers_to_both_names() {
         "service"
     );
     assert_eq!(index(&repository), ["service 1 READY"]);
-    assert!(!repository.known("models"));
+    assert!(!repository.is_known("models"));
 }
 
 #[tokio::test]
@@ -170,7 +173,7 @@ async fn a_name_in_two_repositories_is_an_error_that_names_both() {
     assert!(text.contains(left.at("a").to_str().unwrap()), "{text}");
     assert!(text.contains(right.at("a").to_str().unwrap()), "{text}");
     assert!(repository.find("b", "").is_ok());
-    assert!(!repository.ready());
+    assert!(!repository.is_ready());
 }
 
 #[tokio::test]
@@ -178,7 +181,12 @@ async fn paths_that_are_not_there() {
     let folder = Folder::new();
     let refused = |path: PathBuf, name: Option<&str>| {
         let name = name.map(str::to_owned);
-        let error = Repository::new(&[path], name, options(ControlMode::None), Fake::default());
+        let error = Repository::new(
+            &[path],
+            name,
+            options(ControlMode::None),
+            FakeLauncher::default(),
+        );
         error.map(drop).unwrap_err()
     };
     let error = refused(folder.at("nowhere"), None);
@@ -237,7 +245,7 @@ async fn configurations_that_are_no_use() {
         );
         let failures = repository.start().await.unwrap_err();
         assert!(failures[0].to_string().contains(words), "{failures:?}");
-        assert!(repository.index(Listing::All)[0].reason.contains(words));
+        assert!(repository.index(IndexFilter::All)[0].reason.contains(words));
         assert_eq!(fake.launches(), 0);
     }
 }
@@ -246,7 +254,7 @@ async fn configurations_that_are_no_use() {
 async fn without_completion_a_configuration_is_compulsory() {
     let folder = Folder::with(&[("m", &[1])]);
     let mut options = options(ControlMode::None);
-    options.autocomplete = Autocomplete::Off;
+    options.auto_complete = AutoComplete::Off;
     let (repository, _) = fresh(&[folder.path().to_owned()], None, options);
     let failures = repository.start().await.unwrap_err();
     assert!(

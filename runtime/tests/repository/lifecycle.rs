@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_protocol::{Code, Coded};
 use weir_runtime::error::ServeError;
-use weir_runtime::repository::{ControlMode, Dependents, Listing, LoadOptions, Readiness};
+use weir_runtime::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
 
 use crate::fake::{
     Behaviour, explicit, explicit_mode, fresh, index, options, started, until, until_fake,
@@ -70,7 +70,7 @@ async fn lookups() {
 async fn a_model_nobody_loaded_is_as_good_as_unknown() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &[]).await;
-    assert!(repository.known("m"));
+    assert!(repository.is_known("m"));
     assert_eq!(index(&repository), ["m - -"]);
     let error = repository.find("m", "").unwrap_err();
     assert_eq!(
@@ -79,7 +79,7 @@ async fn a_model_nobody_loaded_is_as_good_as_unknown() {
     );
     assert_eq!(repository.model("m").unwrap_err(), error);
     assert!(
-        repository.ready(),
+        repository.is_ready(),
         "what nobody asked for keeps nobody waiting"
     );
 }
@@ -87,32 +87,35 @@ async fn a_model_nobody_loaded_is_as_good_as_unknown() {
 #[tokio::test]
 async fn readiness_waits_for_the_initial_loads() {
     let folder = Folder::with(&[("m", &[1])]);
-    for readiness in [Readiness::Strict, Readiness::Lenient] {
+    for readiness in [ReadinessPolicy::Strict, ReadinessPolicy::Lenient] {
         let mut options = options(ControlMode::None);
         options.readiness = readiness;
         let (repository, fake) = fresh(&[folder.path().to_owned()], None, options);
         fake.on("m", 1, Behaviour::Wait);
-        assert!(!repository.ready());
+        assert!(!repository.is_ready());
         let starting = tokio::spawn({
             let repository = repository.clone();
             async move { repository.start().await }
         });
         until(&repository, || index(&repository) == ["m 1 LOADING"]).await;
-        assert!(!repository.ready());
+        assert!(!repository.is_ready());
         assert_eq!(
             repository.find("m", "1").unwrap_err().code(),
             Code::Unavailable
         );
         fake.release("m", 1);
         starting.await.unwrap().unwrap();
-        assert!(repository.ready());
+        assert!(repository.is_ready());
     }
 }
 
 #[tokio::test]
 async fn one_failed_model_makes_the_strict_server_unready() {
     let folder = Folder::with(&[("good", &[1]), ("bad", &[1])]);
-    for (readiness, ready) in [(Readiness::Strict, false), (Readiness::Lenient, true)] {
+    for (readiness, ready) in [
+        (ReadinessPolicy::Strict, false),
+        (ReadinessPolicy::Lenient, true),
+    ] {
         let mut options = options(ControlMode::None);
         options.readiness = readiness;
         let (repository, fake) = fresh(&[folder.path().to_owned()], None, options);
@@ -122,12 +125,12 @@ async fn one_failed_model_makes_the_strict_server_unready() {
             failures[0].to_string(),
             "load failed for model 'bad': version 1 is at UNAVAILABLE state: corrupt archive;"
         );
-        assert_eq!(repository.ready(), ready);
+        assert_eq!(repository.is_ready(), ready);
         assert_eq!(
             index(&repository),
             ["bad 1 UNAVAILABLE corrupt archive", "good 1 READY"]
         );
-        assert_eq!(repository.index(Listing::Ready).len(), 1);
+        assert_eq!(repository.index(IndexFilter::Ready).len(), 1);
     }
 }
 
@@ -190,7 +193,7 @@ async fn retirement_waits_for_what_is_in_flight() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     let request = repository.find("m", "").unwrap().request();
-    repository.unload("m", Dependents::Keep).await.unwrap();
+    repository.unload("m").await.unwrap();
     assert_eq!(index(&repository), ["m 1 UNLOADING"]);
     assert_eq!(
         repository.find("m", "").unwrap_err().to_string(),
@@ -206,7 +209,7 @@ async fn retirement_waits_for_what_is_in_flight() {
     })
     .await;
     assert_eq!(fake.log(), ["load m 1", "retire m 1"]);
-    assert!(repository.ready());
+    assert!(repository.is_ready());
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +220,7 @@ async fn retirement_is_bounded() {
     let (repository, fake) = fresh(&[folder.path().to_owned()], None, options);
     repository.start().await.unwrap();
     let _request = repository.find("m", "").unwrap().request();
-    repository.unload("m", Dependents::Unload).await.unwrap();
+    repository.unload("m").await.unwrap();
     until(&repository, || {
         index(&repository) == ["m 1 UNAVAILABLE unloaded"]
     })
@@ -235,7 +238,7 @@ async fn the_end_answers_what_was_accepted_and_takes_nothing_new() {
         async move { repository.retire_all().await }
     });
     until_fake(&fake, "retire b 1").await;
-    assert!(!repository.ready());
+    assert!(!repository.is_ready());
     assert_eq!(repository.find("a", "").unwrap_err(), ServeError::Exiting);
     let late = repository.load("a", LoadOptions::default()).await;
     assert_eq!(late.unwrap_err(), ServeError::Exiting);

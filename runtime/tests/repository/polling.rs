@@ -7,14 +7,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_runtime::repository::ControlMode;
 
-use crate::fake::{Behaviour, Fake, Fakes, index, started, until};
+use crate::fake::{Behaviour, FakeLauncher, FakeRepository, index, started, until};
 use crate::folder::Folder;
 
 const PERIOD: Duration = Duration::from_secs(15);
 
 struct Polled {
-    repository: Arc<Fakes>,
-    fake: Fake,
+    repository: Arc<FakeRepository>,
+    fake: FakeLauncher,
     shutdown: CancellationToken,
     polling: JoinHandle<()>,
 }
@@ -32,7 +32,7 @@ async fn polled(folder: &Folder) -> Polled {
 }
 
 /// Lets three periods of the paused clock pass. It stands still while a look is under way.
-async fn three_looks() {
+async fn three_polls() {
     let nothing = std::future::pending::<()>();
     tokio::time::timeout(3 * PERIOD, nothing).await.unwrap_err();
 }
@@ -74,7 +74,7 @@ async fn models_appear_change_and_vanish() {
             "b 2 READY",
         ])
         .await;
-    assert!(polled.repository.ready());
+    assert!(polled.repository.is_ready());
     polled.end().await;
 }
 
@@ -87,7 +87,7 @@ async fn what_failed_is_not_tried_again_until_it_changes() {
     polled
         .until(&["m 1 READY", "m 2 UNAVAILABLE half copied"])
         .await;
-    three_looks().await;
+    three_polls().await;
     assert_eq!(polled.fake.count("load m 2"), 1);
 
     polled.fake.release("m", 2);
@@ -112,7 +112,7 @@ async fn a_repository_that_is_away_for_a_while_stops_nobody() {
     let shutdown = CancellationToken::new();
     let polling = tokio::spawn(Arc::clone(&repository).poll(shutdown.clone()));
     std::fs::rename(inner.at("repo"), inner.at("away")).unwrap();
-    three_looks().await;
+    three_polls().await;
     assert!(repository.find("m", "").is_ok());
     std::fs::rename(inner.at("away"), inner.at("repo")).unwrap();
     inner.write("repo/n/1/model.pt", "weights");
@@ -132,9 +132,9 @@ async fn a_configuration_that_goes_bad_and_good_again() {
     folder
         .write("n/1/model.pt", "weights")
         .write("n/config.pbtxt", "nonsense");
-    until(&polled.repository, || !polled.repository.ready()).await;
+    until(&polled.repository, || !polled.repository.is_ready()).await;
     folder.write("n/config.pbtxt", "backend: \"pytorch\"");
     polled.until(&["m 1 READY", "n 1 READY"]).await;
-    assert!(polled.repository.ready());
+    assert!(polled.repository.is_ready());
     polled.end().await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_protocol::{Code, Coded};
-use weir_runtime::repository::{Dependents, LoadOptions};
+use weir_runtime::repository::LoadOptions;
 
 use crate::fake::{Behaviour, explicit, index, until_fake};
 use crate::folder::Folder;
@@ -111,7 +111,7 @@ async fn the_old_serves_until_the_new_is_ready() {
         tokio::task::yield_now().await;
     }
     assert_eq!(index(&repository), ["m 1 READY"]);
-    assert!(repository.ready());
+    assert!(repository.is_ready());
     assert_eq!(repository.find("m", "").unwrap().content, "weights");
     fake.release("m", 1);
     loading.await.unwrap().unwrap();
@@ -192,13 +192,13 @@ async fn a_configuration_that_went_bad_stops_nobody() {
     );
     assert_eq!(error.code(), Code::InvalidArgument);
     assert!(repository.find("m", "").is_ok());
-    assert!(repository.ready());
+    assert!(repository.is_ready());
 
-    repository.unload("m", Dependents::Keep).await.unwrap();
+    repository.unload("m").await.unwrap();
     repository.load("m", plain()).await.unwrap_err();
-    assert!(!repository.ready());
-    repository.unload("m", Dependents::Keep).await.unwrap();
-    assert!(repository.ready(), "nobody wants it any more");
+    assert!(!repository.is_ready());
+    repository.unload("m").await.unwrap();
+    assert!(repository.is_ready(), "nobody wants it any more");
 }
 
 #[tokio::test]
@@ -244,5 +244,5 @@ async fn a_configuration_from_a_client_that_is_no_use() {
     }
     let error = repository.load("x", with_config("{}")).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
-    assert!(repository.ready());
+    assert!(repository.is_ready());
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weir_protocol::{Code, Coded};
-use weir_runtime::repository::{Dependents, LoadOptions};
+use weir_runtime::repository::LoadOptions;
 
 use crate::fake::{Behaviour, explicit, until_fake};
 use crate::folder::Folder;
@@ -58,7 +58,7 @@ async fn a_new_model_can_be_made() {
         .model_dir
         .clone();
     assert!(path.join("labels.txt").exists());
-    repository.unload("fresh", Dependents::Keep).await.unwrap();
+    repository.unload("fresh").await.unwrap();
     assert!(!path.exists());
     let error = repository
         .load("fresh", LoadOptions::default())

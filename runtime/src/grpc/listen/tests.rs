@@ -18,7 +18,9 @@ use super::*;
 use crate::grpc::GrpcOptions;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{self, ModelSample, Sources};
-use crate::repository::{Autocomplete, ControlMode, Options, Readiness, Repository};
+use crate::repository::{
+    AutoComplete, ControlMode, ReadinessPolicy, Repository, RepositoryOptions,
+};
 use crate::server::{Identity, Parts, Server};
 use crate::settings::log::{LogSettings, LogStore};
 use crate::settings::trace::{Trace, TraceStore};
@@ -41,12 +43,12 @@ impl Sources for NoModels {
 
 /// A server without models.
 fn server(stop: &CancellationToken) -> Server {
-    let options = Options {
+    let options = RepositoryOptions {
         control: ControlMode::None,
-        readiness: Readiness::Strict,
+        readiness: ReadinessPolicy::Strict,
         load_threads: NonZeroUsize::MIN,
         retries: 0,
-        autocomplete: Autocomplete::On,
+        auto_complete: AutoComplete::On,
         config_name: None,
         max_upload: 0,
         retire_limit: Duration::ZERO,

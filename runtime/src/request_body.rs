@@ -11,7 +11,7 @@ use crate::error::ServeError;
 
 /// What a request body may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits<'a> {
+pub(crate) struct BodyLimits<'a> {
     /// Bytes in all.
     pub(crate) size: usize,
     /// Longest pause between two pieces.
@@ -24,9 +24,9 @@ pub(crate) struct Limits<'a> {
 ///
 /// # Errors
 /// [`ServeError::Invalid`] for a body that breaks off or stalls.
-pub(crate) async fn next(
+pub(crate) async fn next_chunk(
     body: &mut Incoming,
-    limits: Limits<'_>,
+    limits: BodyLimits<'_>,
 ) -> Result<Option<Bytes>, ServeError> {
     loop {
         let frame = tokio::select! {
@@ -61,7 +61,7 @@ pub(crate) async fn next(
 const IDLE_AT_THE_END: Duration = Duration::from_secs(2);
 
 /// Returns when a pause has become too long, and how long that was.
-async fn stalled(limits: Limits<'_>) -> Duration {
+async fn stalled(limits: BodyLimits<'_>) -> Duration {
     let ending = async {
         limits.stop.cancelled().await;
         tokio::time::sleep(IDLE_AT_THE_END).await;

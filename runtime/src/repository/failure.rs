@@ -1,4 +1,4 @@
-//! What clients read when the repository does not do what they asked.
+//! Failures of the repository, as logs and clients read them.
 
 use std::fmt::Write as _;
 
@@ -8,47 +8,33 @@ use crate::error::ServeError;
 
 /// A model, or one version of it, that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// Its directory or configuration is no use.
+pub enum LoadFailure {
+    /// The model's directory or configuration cannot be used.
     #[error("load failed for model '{model}': {reason}")]
-    Model {
-        /// The model.
-        model: String,
-        /// Why.
-        reason: String,
-    },
-    /// The version did not come to life.
+    Model { model: String, reason: String },
+    /// The version did not load.
     #[error(
         "load failed for model '{model}': version {version} is at UNAVAILABLE state: {reason};"
     )]
     Version {
-        /// The model.
         model: String,
-        /// The version.
         version: u64,
-        /// Why.
         reason: String,
     },
-    /// `--load-model` names what no repository holds.
+    /// `--load-model` names a model that no repository path holds.
     #[error("failed to load '{model}', failed to poll from model repository")]
-    Absent {
-        /// The model.
-        model: String,
-    },
+    Absent { model: String },
     /// A repository path became unreadable before anything was loaded.
     #[error("failed to poll from model repository: {reason}")]
-    Repository {
-        /// Why.
-        reason: String,
-    },
+    Repository { reason: String },
 }
 
-/// All that went wrong with one model's load in one sentence.
-pub(super) fn load_failed(name: &str, failures: &[Failure]) -> ServeError {
+/// The error for a load with failures, all in one sentence.
+pub(super) fn load_failed(name: &str, failures: &[LoadFailure]) -> ServeError {
     let mut message = format!("load failed for model '{name}': ");
     for failure in failures {
         let _ = match failure {
-            Failure::Version {
+            LoadFailure::Version {
                 version, reason, ..
             } => {
                 write!(
@@ -56,10 +42,10 @@ pub(super) fn load_failed(name: &str, failures: &[Failure]) -> ServeError {
                     "version {version} is at UNAVAILABLE state: {reason};"
                 )
             }
-            Failure::Model { reason, .. } | Failure::Repository { reason } => {
+            LoadFailure::Model { reason, .. } | LoadFailure::Repository { reason } => {
                 write!(message, "{reason}")
             }
-            Failure::Absent { .. } => return absent(name),
+            LoadFailure::Absent { .. } => return absent(name),
         };
     }
     ServeError::Repository {
@@ -68,7 +54,13 @@ pub(super) fn load_failed(name: &str, failures: &[Failure]) -> ServeError {
     }
 }
 
-/// No repository holds that model.
+/// The error for a load of one model that cannot be inspected.
+pub(super) fn model_failed(name: &str, reason: String) -> ServeError {
+    let model = name.to_owned();
+    load_failed(name, &[LoadFailure::Model { model, reason }])
+}
+
+/// The error for a model that no repository path holds.
 pub(super) fn absent(name: &str) -> ServeError {
     let message = format!("failed to load '{name}', failed to poll from model repository");
     ServeError::Repository {
@@ -77,7 +69,7 @@ pub(super) fn absent(name: &str) -> ServeError {
     }
 }
 
-/// `file:` parameters say nothing of how to serve what they bring.
+/// `file:` parameters say nothing of how to serve what they load_changes.
 pub(super) fn files_without_config(name: &str) -> ServeError {
     let message = format!(
         "failed to load '{name}', failed to poll from model repository: \
@@ -89,7 +81,7 @@ pub(super) fn files_without_config(name: &str) -> ServeError {
     }
 }
 
-/// The control mode leaves loading to the server.
+/// The error for a load or unload outside of mode explicit.
 pub(super) fn not_explicit() -> ServeError {
     let message = "explicit model load / unload is not allowed if polling is enabled".to_owned();
     ServeError::Repository {
@@ -98,7 +90,7 @@ pub(super) fn not_explicit() -> ServeError {
     }
 }
 
-/// The repository itself cannot be read.
+/// The error for a load while a repository path cannot be read.
 pub(super) fn unreadable(name: &str, reason: &str) -> ServeError {
     let message =
         format!("failed to load '{name}', failed to poll from model repository: {reason}");
@@ -108,7 +100,7 @@ pub(super) fn unreadable(name: &str, reason: &str) -> ServeError {
     }
 }
 
-/// A `--model-repository` cannot be read.
+/// The error for a `--model-repository` that cannot be read.
 pub(super) fn unreadable_paths(message: String) -> ServeError {
     ServeError::Repository {
         message,

@@ -1,0 +1,186 @@
+//! Models that the repository paths hold, by the names clients use.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::layout::{self, Child, Layout, PathContents};
+use super::options::ScanOptions;
+use super::{config_file, names};
+
+/// A model that a repository path holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CatalogEntry {
+    /// Its name in answers and in the index.
+    pub name: String,
+    /// A second name that it answers to.
+    pub alias: Option<String>,
+    /// Where it lies, or why it cannot be used.
+    pub location: Result<ModelLocation, String>,
+}
+
+/// Path and layout of a model's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ModelLocation {
+    /// The model's directory, or the file of [`Layout::File`].
+    pub path: PathBuf,
+    pub layout: Layout,
+    pub naming: Naming,
+}
+
+/// Source of a model's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// The directory; a configuration with another name is refused, as Triton does.
+    Directory,
+    /// `--model-name` or the configuration; the path is a mount point of any name.
+    Free,
+}
+
+/// Models by name.
+pub(super) type Catalog = BTreeMap<String, CatalogEntry>;
+
+/// Lists the models of all repository paths.
+///
+/// # Errors
+/// A path cannot be read. A fault of one model is in its [`CatalogEntry::location`].
+pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
+    let mut catalog = Catalog::new();
+    for path in &options.paths {
+        match layout::detect(path)? {
+            PathContents::Model(layout) => add(&mut catalog, single(path, layout, options)?),
+            PathContents::Directory => list_directory(&mut catalog, path)?,
+        }
+    }
+    apply_model_name(&mut catalog, options);
+    Ok(catalog)
+}
+
+/// The model that a repository path itself is. It answers to `--model-name` and to its own name.
+fn single(path: &Path, layout: Layout, options: &ScanOptions) -> Result<CatalogEntry, String> {
+    let own = config_file::declared_name(own_name(path, layout)?, (path, layout), options);
+    let location = Ok(ModelLocation {
+        path: path.to_owned(),
+        layout,
+        naming: Naming::Free,
+    });
+    Ok(match &options.model_name {
+        Some(name) if *name != own => CatalogEntry {
+            name: name.clone(),
+            alias: Some(own),
+            location,
+        },
+        Some(_) | None => CatalogEntry {
+            name: own,
+            alias: None,
+            location,
+        },
+    })
+}
+
+/// The last part of the path, without its extension where it is a file.
+fn own_name(path: &Path, layout: Layout) -> Result<String, String> {
+    let resolved = match path.components().next_back() {
+        Some(Component::Normal(_)) => path.to_owned(),
+        // `.` and `..` have no name of their own, what they point to has.
+        _ => path
+            .canonicalize()
+            .map_err(|error| layout::unreadable(path, &error))?,
+    };
+    let name = match layout {
+        Layout::File => resolved.file_stem(),
+        Layout::Versioned | Layout::Bare => resolved.file_name(),
+    };
+    let name = name.and_then(|name| name.to_str());
+    name.map(str::to_owned).ok_or_else(|| {
+        format!(
+            "'{}' is no usable model name: set one with --model-name",
+            path.display()
+        )
+    })
+}
+
+fn list_directory(catalog: &mut Catalog, directory: &Path) -> Result<(), String> {
+    for child in layout::children(directory)? {
+        if let Some(found) = in_directory(&child) {
+            add(catalog, found);
+        }
+    }
+    Ok(())
+}
+
+/// The model at an entry of a directory of models, if there is one.
+fn in_directory(child: &Child) -> Option<CatalogEntry> {
+    if !child.path.is_dir() || is_housekeeping(child.name.as_deref()?) {
+        return None;
+    }
+    let name = child.name.clone()?;
+    if names::check(&name).is_err() {
+        tracing::warn!(path = %child.path.display(), "ignored: not a valid model name");
+        return None;
+    }
+    let location = match layout::detect(&child.path) {
+        Ok(PathContents::Model(layout)) => Ok(ModelLocation {
+            path: child.path.clone(),
+            layout,
+            naming: Naming::Directory,
+        }),
+        Ok(PathContents::Directory) => {
+            tracing::debug!(path = %child.path.display(), "ignored: no config.pbtxt, version or model.pt");
+            return None;
+        }
+        Err(reason) => Err(reason),
+    };
+    Some(CatalogEntry {
+        name,
+        alias: None,
+        location,
+    })
+}
+
+/// Version control and Kubernetes volumes use dotted names; ext4 keeps `lost+found` for itself, closed.
+fn is_housekeeping(name: &str) -> bool {
+    name.starts_with('.') || name == "lost+found"
+}
+
+fn add(catalog: &mut Catalog, found: CatalogEntry) {
+    let Some(other) = catalog.get_mut(&found.name) else {
+        catalog.insert(found.name.clone(), found);
+        return;
+    };
+    let shown = |location: &Result<ModelLocation, String>| match location {
+        Ok(location) => location.path.display().to_string(),
+        Err(reason) => reason.clone(),
+    };
+    let (first, second) = (shown(&other.location), shown(&found.location));
+    other.location = Err(format!(
+        "model '{}' is in more than one repository: '{first}' and '{second}'",
+        found.name
+    ));
+}
+
+/// Lets the only model of a repository answer to `--model-name` too.
+fn apply_model_name(catalog: &mut Catalog, options: &ScanOptions) {
+    let Some(model_name) = options.model_name.as_deref() else {
+        return;
+    };
+    let only = catalog.len() == 1;
+    if let Some(entry) = catalog.values_mut().next()
+        && only
+        && entry.name != model_name
+    {
+        entry.alias = Some(model_name.to_owned());
+    }
+    let answers = |entry: &CatalogEntry| {
+        entry.name == model_name || entry.alias.as_deref() == Some(model_name)
+    };
+    if catalog.is_empty() {
+        let paths = options.paths.iter().map(|path| path.display().to_string());
+        let paths = paths.collect::<Vec<_>>().join(", ");
+        tracing::warn!("no model found in {paths}");
+    } else if !catalog.values().any(answers) {
+        tracing::warn!(
+            models = catalog.len(),
+            "--model-name {model_name} is not used: the repository has several models, none of that name"
+        );
+    }
+}

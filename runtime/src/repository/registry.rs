@@ -1,0 +1,244 @@
+//! Every known model with its state, as one value that is replaced whole: a request reads it
+//! without a lock, a load publishes the next one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::catalog::Catalog;
+use super::index::IndexEntry;
+use super::model_entry::ModelEntry;
+use super::options::{IndexFilter, ReadinessPolicy};
+use super::versions;
+use crate::error::ServeError;
+
+/// The repository's own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RepositoryPhase {
+    /// The initial loads are under way.
+    Starting,
+    /// The initial loads are over.
+    Started,
+    /// Everything is unloaded and nothing loads any more.
+    Exiting,
+}
+
+impl RepositoryPhase {
+    /// The phase after the initial loads: an exit that began meanwhile stays one.
+    pub(super) fn after_start(self) -> Self {
+        match self {
+            Self::Starting | Self::Started => Self::Started,
+            Self::Exiting => Self::Exiting,
+        }
+    }
+}
+
+/// All known models by name.
+#[derive(Debug)]
+pub(super) struct Registry<S> {
+    pub phase: RepositoryPhase,
+    models: HashMap<Arc<str>, Arc<ModelEntry<S>>>,
+    /// Further names of models, to the names they are known by.
+    aliases: HashMap<Arc<str>, Arc<str>>,
+}
+
+impl<S> Clone for Registry<S> {
+    fn clone(&self) -> Self {
+        let Self {
+            phase,
+            models,
+            aliases,
+        } = self;
+        Self {
+            phase: *phase,
+            models: models.clone(),
+            aliases: aliases.clone(),
+        }
+    }
+}
+
+impl<S> Registry<S> {
+    /// The version that answers requests for that model and version; the highest ready version for "".
+    ///
+    /// # Errors
+    /// The model or version is unknown or not ready, or the server is exiting.
+    pub(super) fn find(&self, name: &str, version: &str) -> Result<Arc<S>, ServeError> {
+        let Some(model) = self.model(name) else {
+            return Err(self.missing(ServeError::UnknownModel(name.to_owned())));
+        };
+        let found = if version.is_empty() {
+            model.latest().ok_or_else(|| self.no_version(model, name))
+        } else {
+            find_version(model, name, version)
+        };
+        found.map(Arc::clone).map_err(|error| self.missing(error))
+    }
+
+    /// The error for a model without a ready version: an unloaded one is as good as unknown, one that
+    /// loads or failed is not.
+    fn no_version(&self, model: &ModelEntry<S>, name: &str) -> ServeError {
+        if self.phase == RepositoryPhase::Started && model.is_unloaded() {
+            ServeError::UnknownModel(name.to_owned())
+        } else {
+            ServeError::NoVersions(name.to_owned())
+        }
+    }
+
+    /// The model of that name or alias.
+    pub(super) fn model(&self, name: &str) -> Option<&ModelEntry<S>> {
+        let model = self.models.get(name);
+        model
+            .or_else(|| self.models.get(self.aliases.get(name)?))
+            .map(AsRef::as_ref)
+    }
+
+    /// The name by which the model that answers to `name` is known here.
+    pub(super) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
+        match self.aliases.get(name) {
+            Some(canonical) if !self.models.contains_key(name) => canonical,
+            Some(_) | None => name,
+        }
+    }
+
+    /// All models, unordered.
+    pub(super) fn models(&self) -> impl Iterator<Item = &ModelEntry<S>> {
+        self.models.values().map(AsRef::as_ref)
+    }
+
+    pub(super) fn is_ready(&self, policy: ReadinessPolicy) -> bool {
+        let healthy = match policy {
+            ReadinessPolicy::Strict => self.models().all(ModelEntry::is_healthy),
+            ReadinessPolicy::Lenient => true,
+        };
+        healthy && self.phase == RepositoryPhase::Started
+    }
+
+    /// The repository index, in order of name and version.
+    pub(super) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
+        let mut models: Vec<_> = self.models().collect();
+        models.sort_unstable_by(|left, right| left.name().cmp(right.name()));
+        models
+            .into_iter()
+            .flat_map(|model| model.index(filter))
+            .collect()
+    }
+
+    /// The model of that name for a change; added if it is new.
+    pub(super) fn model_mut(&mut self, name: &str) -> &mut ModelEntry<S> {
+        let name: Arc<str> = name.into();
+        let model = self
+            .models
+            .entry(name)
+            .or_insert_with_key(|name| Arc::new(ModelEntry::new(name)));
+        Arc::make_mut(model)
+    }
+
+    /// All models for a change.
+    pub(super) fn models_mut(&mut self) -> impl Iterator<Item = &mut ModelEntry<S>> {
+        self.models.values_mut().map(Arc::make_mut)
+    }
+
+    /// Whether [`apply`](Self::apply) of this catalog would change nothing.
+    pub(super) fn matches(&self, catalog: &Catalog) -> bool {
+        let known = |name: &String| self.models.contains_key(name.as_str());
+        let kept =
+            |model: &ModelEntry<S>| !model.is_never_loaded() || catalog.contains_key(model.name());
+        self.aliases == aliases(catalog) && catalog.keys().all(known) && self.models().all(kept)
+    }
+
+    /// Adds the catalog's models and forgets those that are gone and were never loaded.
+    pub(super) fn apply(&mut self, catalog: &Catalog) {
+        self.aliases = aliases(catalog);
+        for name in catalog.keys() {
+            if !self.models.contains_key(name.as_str()) {
+                self.model_mut(name);
+            }
+        }
+        self.models
+            .retain(|name, model| catalog.contains_key(&**name) || !model.is_never_loaded());
+    }
+
+    /// The error for a request that finds no version: an exiting server says that first.
+    fn missing(&self, error: ServeError) -> ServeError {
+        match self.phase {
+            RepositoryPhase::Starting | RepositoryPhase::Started => error,
+            RepositoryPhase::Exiting => ServeError::Exiting,
+        }
+    }
+}
+
+/// Aliases to the names they stand for.
+fn aliases(catalog: &Catalog) -> HashMap<Arc<str>, Arc<str>> {
+    let models = catalog.values();
+    let aliased = models.filter_map(|entry| Some((entry.alias.as_deref()?, entry.name.as_str())));
+    aliased
+        .map(|(alias, name)| (alias.into(), name.into()))
+        .collect()
+}
+
+fn find_version<'a, S>(
+    model: &'a ModelEntry<S>,
+    name: &str,
+    version: &str,
+) -> Result<&'a Arc<S>, ServeError> {
+    let (model_name, asked) = (name.to_owned(), version.to_owned());
+    match versions::number(version).and_then(|number| model.state(number)) {
+        None => Err(ServeError::UnknownVersion {
+            model: model_name,
+            version: asked,
+        }),
+        Some(state) => state.serving().ok_or(ServeError::VersionNotReady {
+            model: model_name,
+            version: asked,
+        }),
+    }
+}
+
+/// The current [`Registry`], shared by requests (which read it) and loads (which replace it).
+#[derive(Debug)]
+pub(super) struct SharedRegistry<S> {
+    current: ArcSwap<Registry<S>>,
+    /// Number of replacements so far.
+    changes: watch::Sender<u64>,
+    /// Held while the next registry is made from the current one: no change is lost.
+    writing: Mutex<()>,
+}
+
+impl<S> SharedRegistry<S> {
+    /// A registry without models.
+    pub(super) fn new() -> Self {
+        let registry = Registry {
+            phase: RepositoryPhase::Starting,
+            models: HashMap::new(),
+            aliases: HashMap::new(),
+        };
+        Self {
+            current: ArcSwap::from_pointee(registry),
+            changes: watch::Sender::new(0),
+            writing: Mutex::new(()),
+        }
+    }
+
+    /// The current registry, without waiting.
+    pub(super) fn load(&self) -> Guard<Arc<Registry<S>>> {
+        self.current.load()
+    }
+
+    /// Counts the replacements from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Replaces the registry by a changed copy.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Registry<S>) -> T) -> T {
+        let _writing = self.writing.lock();
+        let mut registry = Registry::clone(&self.current.load());
+        let outcome = change(&mut registry);
+        self.current.store(Arc::new(registry));
+        self.changes.send_modify(|count| *count += 1);
+        outcome
+    }
+}
