@@ -1,105 +1,97 @@
-//! The port for scrapers, probes and people: `/metrics`, `/health`, and pages of JSON and services that the
+//! The port for scrapers, probes and people: `/metrics`, `/health`, and JSON pages and gRPC services that the
 //! owner adds. It speaks HTTP/1.1 and, by prior knowledge, HTTP/2.
 
 mod connection;
-mod service;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::{Layer, Service};
+use tower_http::normalize_path::NormalizePathLayer;
 
 use crate::registry::{CONTENT_TYPE, text};
 use crate::socket::Acceptor;
-use service::Service;
-pub use service::{Body, BoxError};
 
 /// Connections at once. A scraper and a few curious people need a handful; the rest wait in the
 /// kernel's backlog.
 const MAX_CONNECTIONS: usize = 64;
 
-/// The longest time a client takes no byte of an answer: what a scraper waits for one at most.
+/// The longest time a client takes no byte of a response: what a scraper waits for one at most.
 const WRITE_IDLE: Duration = Duration::from_secs(10);
 
-/// Says whether the process is well; asked at each `/health`.
-pub type Health = Arc<dyn Fn() -> Condition + Send + Sync>;
+/// Source of `/health`, called at each request.
+pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 
-/// Makes a page's JSON; asked at each request.
+/// Source of a page's JSON, called at each request.
 pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Whether the process is well.
+/// The process's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// 200 `ok`.
-    Well,
-    /// 503 `draining`.
+pub enum Health {
+    /// The process takes requests: 200 `ok`.
+    Serving,
+    /// The process ends and takes no new requests: 503 `draining`.
     Draining,
 }
 
-/// The server, bound but not yet serving.
+/// The admin port's server, bound but not yet serving.
 pub struct Admin {
     listener: TcpListener,
-    served: Served,
-}
-
-#[derive(Clone)]
-struct Served {
-    registry: Arc<Registry>,
-    health: Health,
-    pages: Vec<(&'static str, Page)>,
-    services: Vec<(&'static str, Service)>,
+    router: Router,
+    /// Paths of the pages, for those who ask for one that is not there.
+    pages: Vec<&'static str>,
 }
 
 impl Admin {
     /// Serves `registry` and `health` on a listener the caller bound, so that a taken port is the
     /// caller's to explain.
     #[must_use]
-    pub fn new(listener: TcpListener, registry: Arc<Registry>, health: Health) -> Self {
+    pub fn new(listener: TcpListener, registry: Arc<Registry>, health: HealthCheck) -> Self {
+        let router = Router::new()
+            .route("/metrics", get(async move || metrics(&registry)))
+            .route("/health", get(async move || health()));
         Self {
             listener,
-            served: Served {
-                registry,
-                health,
-                pages: Vec::new(),
-                services: Vec::new(),
-            },
+            router,
+            pages: vec!["/metrics", "/health"],
         }
     }
 
-    /// Serves a page of JSON too, at this path.
+    /// Adds a JSON page.
     #[must_use]
     pub fn with_page(mut self, path: &'static str, page: Page) -> Self {
-        self.served.pages.push((path, page));
+        let json = [(header::CONTENT_TYPE, "application/json")];
+        self.router = self.router.route(path, get(async move || (json, page())));
+        self.pages.push(path);
         self
     }
 
-    /// Lets a service answer all paths that begin so, `/weir.v1.Reports/` for instance: a gRPC service, as
-    /// HTTP/2 is spoken too.
+    /// Adds a service for all paths that begin with `prefix`, such as `/weir.v1.Reports/` of a gRPC service.
     #[must_use]
-    pub fn with_service<S, B>(mut self, prefix: &'static str, service: S) -> Self
+    pub fn with_service<S>(mut self, prefix: &'static str, service: S) -> Self
     where
-        S: hyper::service::Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        S: Service<Request, Response: IntoResponse, Error = Infallible, Future: Send + 'static>
+            + Clone
             + Send
             + Sync
             + 'static,
-        S::Future: Send + 'static,
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
     {
-        let service = service::boxed(service);
-        self.served.services.push((prefix, service));
+        let paths = format!("{prefix}{{*rest}}");
+        self.router = self.router.route_service(&paths, service);
         self
     }
 
-    /// Where it listens.
+    /// Address that the port listens on.
     ///
     /// # Errors
     /// When the socket does not say.
@@ -109,86 +101,38 @@ impl Admin {
 
     /// Serves until `stop`, then gives open connections a second.
     pub async fn serve(self, stop: CancellationToken) {
-        let acceptor = Acceptor::new(self.listener, MAX_CONNECTIONS, WRITE_IDLE, stop.clone());
-        let served = self.served;
-        acceptor
-            .serve(|stream| connection::serve(stream, served.clone(), stop.clone()))
+        let not_found = format!("not found: try {}\n", self.pages.join(", "));
+        let router = self
+            .router
+            .fallback(async move || (StatusCode::NOT_FOUND, not_found))
+            .method_not_allowed_fallback(async || {
+                (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
+            });
+        let service = NormalizePathLayer::trim_trailing_slash().layer(router);
+        Acceptor::new(self.listener, MAX_CONNECTIONS, WRITE_IDLE, stop.clone())
+            .serve(|stream| connection::serve(stream, service.clone(), stop.clone()))
             .await;
     }
 }
 
-impl Served {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path();
-        let mut services = self.services.iter();
-        match services.find(|(prefix, _)| path.starts_with(prefix)) {
-            Some((_, service)) => service(request).await,
-            None => self.page(&request).map(service::whole),
-        }
-    }
-
-    fn page(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let path = request.uri().path();
-        let path = path.strip_suffix('/').unwrap_or(path);
-        let page = self.pages.iter().find(|(at, _)| *at == path);
-        if page.is_none() && !matches!(path, "/metrics" | "/health") {
-            return self.not_found();
-        }
-        if request.method() != Method::GET && request.method() != Method::HEAD {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
-        }
-        match page {
-            Some((_, page)) => respond(StatusCode::OK, "application/json", Bytes::from(page())),
-            None if path == "/metrics" => self.metrics(),
-            None => self.health(),
-        }
-    }
-
-    fn health(&self) -> Response<Full<Bytes>> {
-        match (self.health)() {
-            Condition::Well => plain(StatusCode::OK, "ok\n"),
-            Condition::Draining => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        }
-    }
-
-    fn not_found(&self) -> Response<Full<Bytes>> {
-        let pages = self.pages.iter().map(|(path, _)| format!(", {path}"));
-        let text = format!(
-            "not found: try /metrics, /health{}\n",
-            pages.collect::<String>()
-        );
-        let kind = "text/plain; charset=utf-8";
-        respond(StatusCode::NOT_FOUND, kind, Bytes::from(text))
-    }
-
-    fn metrics(&self) -> Response<Full<Bytes>> {
-        match text(&self.registry) {
-            Ok(text) => respond(StatusCode::OK, CONTENT_TYPE, Bytes::from(text)),
-            Err(_) => {
-                tracing::error!("a metrics collector failed");
-                plain(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "a metrics collector failed\n",
-                )
-            }
+impl IntoResponse for Health {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Serving => "ok\n".into_response(),
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response(),
         }
     }
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    respond(
-        status,
-        "text/plain; charset=utf-8",
-        Bytes::from_static(text.as_bytes()),
-    )
-}
-
-fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    let kind = header::HeaderValue::from_static(kind);
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+fn metrics(registry: &Registry) -> Response {
+    match text(registry) {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(_) => {
+            tracing::error!("a metrics collector failed");
+            let text = "a metrics collector failed\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+    }
 }
 
 #[cfg(test)]

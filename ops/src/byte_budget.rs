@@ -28,7 +28,7 @@ pub struct BudgetPermit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory budget of {limit} bytes is used up")]
 pub struct BudgetExhausted {
-    /// In bytes.
+    /// Limit of the budget in bytes.
     pub limit: usize,
 }
 
@@ -43,7 +43,7 @@ impl ByteBudget {
         }))
     }
 
-    /// An empty permit.
+    /// Returns a permit that holds no bytes yet.
     #[must_use]
     pub fn permit(&self) -> BudgetPermit {
         BudgetPermit {

@@ -1,4 +1,4 @@
-//! An orderly end: first not ready any more, then closed to newcomers, then gone by a deadline.
+//! Graceful shutdown: first not ready any more, then closed to new connections, then ended by a deadline.
 //!
 //! Between the first two lies a delay, because a load balancer learns of the first only after a
 //! while and still sends requests until then.
@@ -11,59 +11,59 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How far the end has come. Clones share it.
+/// State of a graceful shutdown. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Drain {
     begun: CancellationToken,
     closed: CancellationToken,
 }
 
-/// The work did not end within its deadline.
+/// Error of work that did not end within its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("still busy {0:?} after the end began")]
+#[error("requests were still in flight {0:?} after the shutdown began")]
 pub struct DeadlinePassed(pub Duration);
 
-/// SIGTERM, SIGINT and SIGHUP, caught from the moment it is made.
+/// Handlers of SIGTERM, SIGINT and SIGHUP, active from the moment it is made.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// A closed terminal; not for who was told to outlive it.
+    /// A closed terminal; absent in a process that was started to ignore it.
     hangup: Option<Signal>,
 }
 
 impl Drain {
-    /// Not begun.
+    /// A shutdown that has not begun.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on the process is not ready, but serves whoever comes.
+    /// Makes the process not ready; it still serves new connections.
     pub fn begin(&self) {
         self.begun.cancel();
     }
 
-    /// From now on newcomers are refused. Begins the end if it had not begun.
+    /// Refuses new connections from now on. Begins the shutdown if it had not begun.
     pub fn close(&self) {
         self.begun.cancel();
         self.closed.cancel();
     }
 
-    /// Cancelled once the end begins: readiness turns false.
+    /// Token that is cancelled once the shutdown begins: readiness turns false.
     #[must_use]
     pub fn begun(&self) -> &CancellationToken {
         &self.begun
     }
 
-    /// Cancelled once newcomers are refused: listeners close.
+    /// Token that is cancelled once new connections are refused: listeners close.
     #[must_use]
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
     }
 
-    /// Waits for `work`, which should end by itself once the end begins; from the beginning of the end on
-    /// it has `timeout` left, the delay included.
+    /// Waits for `work`, which should end by itself once the shutdown begins; from then on it has `timeout` left,
+    /// the delay included.
     ///
     /// # Errors
     /// [`DeadlinePassed`] when it did not end; it is dropped then.
@@ -91,9 +91,10 @@ impl Signals {
     /// # Errors
     /// When the process may not install signal handlers. Needs a tokio runtime.
     pub fn install() -> io::Result<Self> {
-        let hangup = match hangup::ends_us() {
-            true => Some(signal(SignalKind::hangup())?),
-            false => None,
+        let hangup = if hangup::is_ignored() {
+            None
+        } else {
+            Some(signal(SignalKind::hangup())?)
         };
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -103,13 +104,13 @@ impl Signals {
     }
 
     /// Begins `drain` at the first signal and closes it `delay` later; a second signal ends the process at
-    /// once with exit code 1. Of a terminal that closes, shell and kernel both tell: SIGHUP is never the
-    /// second. Never returns: the owner aborts it when the process is done.
+    /// once with exit code 1. SIGHUP never counts as the second: when a terminal closes, shell and kernel both
+    /// send it. Never returns: the owner aborts it when the process is done.
     pub async fn run(mut self, drain: Drain, delay: Duration) {
         let name = self.first().await;
         tracing::info!(
             signal = name,
-            "draining; a second signal ends the process at once"
+            "shutting down: finishing accepted requests; a second signal ends the process at once"
         );
         drain.begin();
         tokio::select! {
@@ -145,10 +146,10 @@ impl Signals {
 #[expect(
     clippy::disallowed_methods,
     clippy::exit,
-    reason = "whoever signals twice does not want to wait for destructors"
+    reason = "a second signal asks to end without waiting for destructors"
 )]
 fn exit_now(signal: &'static str) {
-    tracing::warn!(signal, "second signal: ending at once");
+    tracing::warn!(signal, "second signal: the process ends at once");
     std::process::exit(1);
 }
 
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn before_the_end_begins_there_is_no_deadline() {
+    async fn before_the_shutdown_begins_there_is_no_deadline() {
         let drain = Drain::new();
         let work = tokio::time::sleep(Duration::from_secs(86_400));
         assert_eq!(drain.serve(Duration::ZERO, work).await, Ok(()));

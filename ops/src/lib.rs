@@ -1,18 +1,20 @@
-//! What every process of Weir needs: logs, ports, one metrics registry, the port that serves it, and an
-//! orderly end.
+//! Parts of every Weir process: logs, ports, one metrics registry, the admin port that serves it, and graceful
+//! shutdown.
 //!
 //! ```text
-//!   telemetry ── logs, level changeable while running
-//!   registry  ── one registry, printed for Prometheus ──► admin (/metrics, /health)
-//!   drain     ── signal ──► begun ──delay──► closed ──► deadline
-//!   socket    ── bind ──► accept, so many at once ──► converse ──► close
+//!   telemetry   ── logs, level changeable while running
+//!   registry    ── one registry, printed for Prometheus ──► admin (/metrics, /health)
+//!   drain       ── signal ──► begun ──delay──► closed ──► deadline
+//!   socket      ── bind ──► accept, up to a limit ──► serve ──► close
+//!   byte_budget ── bytes that all requests may hold together
+//!   http2       ── windows and other limits of HTTP/2
 //! ```
 
 pub mod admin;
 pub mod byte_budget;
 pub mod drain;
 pub mod http2;
-pub mod process;
+mod process;
 pub mod registry;
 pub mod socket;
 pub mod telemetry;

@@ -1,7 +1,7 @@
 //! The process's one metrics registry, and its text.
 //!
 //! The registry prints OpenMetrics. Scrapers that predate it (and `perf_analyzer`, which reads line by
-//! line) want Prometheus' text format 0.0.4, so [`text`] says the same in that: a counter's `TYPE` line
+//! line) want Prometheus' text format 0.0.4, so [`text`] writes that: a counter's `TYPE` line
 //! carries the name its samples have, and types the older format does not know become ones it does.
 
 use std::fmt::Write;

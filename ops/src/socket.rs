@@ -1,5 +1,5 @@
-//! Ports and their connections: bound apart from being served, so that a taken port is known before
-//! anything starts; bounded in number; and ended in a few seconds, whatever their clients do.
+//! Ports and their connections. A port is bound before it is served, so that a taken port is known before
+//! anything starts; connections are limited in number, and end within seconds, whatever their clients do.
 
 mod accept;
 mod bulk;
@@ -17,12 +17,12 @@ pub use bulk::{Bulk, Flushed, Outlet};
 pub use stream::Stream;
 pub use traffic::{Counted, Exchange, GRACE, Traffic, close};
 
-/// Whether a port is shared.
+/// Exclusive or shared use of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortUse {
     /// A second listener is an error.
     Exclusive,
-    /// `SO_REUSEPORT`.
+    /// Several listeners share the port: `SO_REUSEPORT`.
     Shared,
 }
 

@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// For people: ISO 8601 time, level, target, message, fields.
@@ -22,47 +22,47 @@ pub enum Format {
     Json,
 }
 
-/// Which levels are written. Errors, warnings and information are switched one by one, as Triton does.
+/// Levels that are written. Errors, warnings and information are switched one by one, as Triton does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// Errors.
+    /// Writes errors if true.
     pub error: bool,
-    /// Warnings.
+    /// Writes warnings if true.
     pub warning: bool,
-    /// Information.
+    /// Writes information if true.
     pub info: bool,
     /// 0 writes nothing more, 1 our debug events, 2 and above everything, libraries' debug events included.
     pub verbose: u32,
 }
 
-/// What [`install`] needs to know.
+/// Settings that [`install`] takes.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// How lines look.
+    /// Format of the lines.
     pub format: Format,
-    /// Which are written.
+    /// Levels that are written.
     pub levels: Levels,
-    /// Appended to; standard error when absent.
+    /// File that lines are appended to; standard error when absent.
     pub file: Option<PathBuf>,
 }
 
-/// Changes levels while running. Clones change the same.
+/// Handle that changes levels while running. Clones change the same.
 #[derive(Clone, Debug)]
 pub struct Handle(reload::Handle<Levels, Registry>);
 
-/// Why logs could not be set up or changed.
+/// Error of logs that cannot be set up or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log file cannot be opened.
     #[error("cannot open log file '{path}'")]
     File {
-        /// As configured.
+        /// Path of the file as configured.
         path: PathBuf,
-        /// Why.
+        /// Reason of the operating system.
         source: std::io::Error,
     },
     /// The process has logs already.
-    #[error("logs were set up before")]
+    #[error("logs are set up already")]
     Installed,
     /// The subscriber is gone, so there is nothing to change.
     #[error("logs are not set up any more")]
@@ -113,8 +113,8 @@ impl Handle {
 }
 
 impl Levels {
-    /// Whether an event of that level from that module is written. Libraries speak from debug level on
-    /// only at verbosity 2, and their information never: what they call so is our debug.
+    /// True if an event of that level from that module is written. Debug events of libraries are written from
+    /// verbosity 2 on, and their information from verbosity 1 on: what they call information is debug to us.
     fn admit(self, level: Level, target: &str) -> bool {
         let ours = target.starts_with("weir");
         match level {

@@ -13,7 +13,7 @@ use weir_cluster_local::Local;
 use weir_controller::files::Files;
 use weir_controller::{Controller, Declared, Platform};
 use weir_gateway::{Gateway, Options, Scope};
-use weir_ops::admin::{Admin, Condition, Health, Page};
+use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
 use weir_ops::registry::{self, Registry};
 
@@ -118,9 +118,12 @@ impl Parts {
 
     fn admin(&self, listener: tokio::net::TcpListener, drain: &Drain) -> Admin {
         let begun = drain.begun().clone();
-        let health: Health = Arc::new(move || match begun.is_cancelled() {
-            true => Condition::Draining,
-            false => Condition::Well,
+        let health: HealthCheck = Arc::new(move || {
+            if begun.is_cancelled() {
+                Health::Draining
+            } else {
+                Health::Serving
+            }
         });
         let sources = Arc::clone(&self.sources);
         let status: Page = Arc::new(move || {

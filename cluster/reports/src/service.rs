@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
@@ -17,8 +16,8 @@ use crate::proto::{self, WatchRequest};
 /// The beginning of its paths, for the server that hands requests to it.
 pub const PATH: &str = "/weir.v1.Reports/";
 
-/// The service, for a hyper server that speaks HTTP/2.
-pub type ReportsService = TowerToHyperService<ReportsServer<Served>>;
+/// The service, for a server that speaks HTTP/2.
+pub type ReportsService = ReportsServer<Served>;
 
 /// The largest request: it says nothing yet.
 const MAX_REQUEST: usize = 4096;
@@ -27,8 +26,7 @@ const MAX_REQUEST: usize = 4096;
 /// ends with them.
 #[must_use]
 pub fn service(reports: watch::Receiver<Arc<Report>>) -> ReportsService {
-    let server = ReportsServer::new(Served { reports });
-    TowerToHyperService::new(server.max_decoding_message_size(MAX_REQUEST))
+    ReportsServer::new(Served { reports }).max_decoding_message_size(MAX_REQUEST)
 }
 
 /// What is served.

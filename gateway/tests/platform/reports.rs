@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Activity, Phase, Reports};
 use weir_cluster_reports::RemoteReports;
-use weir_ops::admin::{Admin, Condition};
+use weir_ops::admin::{Admin, Health};
 use weir_ops::registry;
 
 use crate::client::{once, post};
@@ -21,7 +21,7 @@ async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
     let address = listener.local_addr().unwrap();
     let registry = Arc::new(registry::with_process_metrics());
     let reports = world.gateways[0].gateway.reports();
-    let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service(
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service(
         weir_cluster_reports::PATH,
         weir_cluster_reports::service(reports),
     );

@@ -1,14 +1,15 @@
 //! One connection to the admin port.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
-use hyper::service::service_fn;
+use axum::Router;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
+use tower_http::normalize_path::NormalizePath;
 
-use super::Served;
 use crate::socket::Stream;
 
 /// Time a connection has to send a request's head, its idle time before included: two common scrape
@@ -21,27 +22,27 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
 const MAX_HEAD: u32 = 8192;
 
-/// Streams of one HTTP/2 connection: who watches needs one.
+/// Streams of one HTTP/2 connection: a watch needs one.
 const MAX_STREAMS: u32 = 16;
 
-/// How often the other end of an HTTP/2 connection has to show that it is there, or a watcher whose
-/// machine is gone would keep its place.
+/// Interval of HTTP/2's keep-alive pings, and time to answer one: a watcher whose machine is gone would keep its
+/// connection open otherwise.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it ends, or soon after `stop`.
-pub(super) async fn serve(stream: Stream, served: Served, stop: CancellationToken) {
-    let asked = CancellationToken::new();
+pub(super) async fn serve(stream: Stream, service: NormalizePath<Router>, stop: CancellationToken) {
+    let service = TowerToHyperService::new(service);
+    let has_request = CancellationToken::new();
     let service = service_fn(|request| {
-        asked.cancel();
-        let served = served.clone();
-        async move { Ok::<_, Infallible>(served.answer(request).await) }
+        has_request.cancel();
+        service.call(request)
     });
     let builder = builder();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = silence(&asked) => return,
+        () = first_request_timeout(&has_request) => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(STOP_TIMEOUT, connection).await {
@@ -57,11 +58,9 @@ pub(super) async fn serve(stream: Stream, served: Served, stop: CancellationToke
 
 /// Returns if there was no request for too long since the connection began. Until its version is known
 /// and its first request is there, hyper waits forever.
-async fn silence(asked: &CancellationToken) {
-    if tokio::time::timeout(HEADER_TIMEOUT, asked.cancelled())
-        .await
-        .is_ok()
-    {
+async fn first_request_timeout(has_request: &CancellationToken) {
+    let request = has_request.cancelled();
+    if tokio::time::timeout(HEADER_TIMEOUT, request).await.is_ok() {
         std::future::pending::<()>().await;
     }
 }

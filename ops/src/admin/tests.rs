@@ -1,14 +1,14 @@
+use bytes::Bytes;
+use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
 
-async fn start(
-    condition: Condition,
-) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+async fn start(health: Health) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
-    let admin = Admin::new(listener, registry, Arc::new(move || condition));
+    let admin = Admin::new(listener, registry, Arc::new(move || health));
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(admin.serve(stop.clone()));
@@ -26,7 +26,7 @@ async fn ask(address: SocketAddr, line: &str) -> String {
 
 #[tokio::test]
 async fn metrics_health_and_nothing_else() {
-    let (address, stop, task) = start(Condition::Well).await;
+    let (address, stop, task) = start(Health::Serving).await;
     let metrics = ask(address, "GET /metrics").await;
     assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
     assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8"));
@@ -51,7 +51,7 @@ async fn metrics_health_and_nothing_else() {
 async fn the_owner_adds_pages() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
-    let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well))
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
         .with_page("/status", Arc::new(|| "{}".to_owned()));
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
@@ -66,7 +66,7 @@ async fn the_owner_adds_pages() {
 
 #[tokio::test]
 async fn a_draining_process_says_so() {
-    let (address, stop, task) = start(Condition::Draining).await;
+    let (address, stop, task) = start(Health::Draining).await;
     assert!(
         ask(address, "GET /health")
             .await
@@ -78,7 +78,7 @@ async fn a_draining_process_says_so() {
 
 #[tokio::test]
 async fn stopping_does_not_wait_for_idle_connections() {
-    let (address, stop, task) = start(Condition::Well).await;
+    let (address, stop, task) = start(Health::Serving).await;
     let idle = TcpStream::connect(address).await.unwrap();
     stop.cancel();
     let ended = tokio::time::timeout(Duration::from_secs(10), task).await;
@@ -86,16 +86,16 @@ async fn stopping_does_not_wait_for_idle_connections() {
     drop(idle);
 }
 
-/// Says which version it was asked in, under `/echo/`.
+/// A server whose service under `/echo/` responds with the path and HTTP version of the request.
 async fn start_with_service() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let registry = Arc::new(crate::registry::with_process_metrics());
-    let echo = hyper::service::service_fn(|request: Request<Incoming>| async move {
+    let echo = tower::service_fn(|request: Request| async move {
         let text = format!("{} {:?}", request.uri().path(), request.version());
-        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text))))
+        Ok::<_, Infallible>(text.into_response())
     });
     let admin =
-        Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service("/echo/", echo);
+        Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/echo/", echo);
     let address = admin.address().unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(admin.serve(stop.clone()));
@@ -109,7 +109,7 @@ async fn ask_http2(address: SocketAddr, path: &str) -> (StatusCode, Bytes) {
     let handshake = hyper::client::conn::http2::handshake(executor, io);
     let (mut sender, connection) = handshake.await.unwrap();
     tokio::spawn(connection);
-    let request = Request::get(format!("http://{address}{path}"));
+    let request = http::Request::get(format!("http://{address}{path}"));
     let request = request.body(Full::new(Bytes::new())).unwrap();
     let response = sender.send_request(request).await.unwrap();
     let status = response.status();

@@ -1,4 +1,4 @@
-//! Accepts connections, as many as there are places.
+//! Accepts connections, up to a limit.
 
 use std::io;
 use std::sync::Arc;
@@ -10,13 +10,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Stream;
-use super::stream::Terms;
 
-/// A listener with room for so many connections; who finds none waits in the kernel's backlog.
+/// A listener with a limit of connections; further ones wait in the kernel's backlog.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     stop: CancellationToken,
     write_idle: Duration,
 }
@@ -25,8 +24,8 @@ pub struct Acceptor {
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Acceptor {
-    /// Room for that many at once. When `stop` is cancelled, silent connections end. A client that takes
-    /// nothing of what is written to it for `write_idle` is given up.
+    /// Accepts up to that many connections at once. When `stop` is cancelled, silent connections end. A
+    /// connection whose client takes nothing of what is written to it for `write_idle` fails.
     #[must_use]
     pub fn new(
         listener: TcpListener,
@@ -34,17 +33,16 @@ impl Acceptor {
         write_idle: Duration,
         stop: CancellationToken,
     ) -> Self {
-        let places = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
+        let permits = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
         Self {
             listener,
-            places: Arc::new(places),
+            permits: Arc::new(permits),
             stop,
             write_idle,
         }
     }
 
-    /// The next connection, once there is room for it; nothing once stopped. Can be dropped while it
-    /// waits.
+    /// Waits for the next connection, once there is room for it; `None` once stopped. Cancel safe.
     pub async fn accept(&self) -> Option<Stream> {
         self.stop.run_until_cancelled(self.next()).await
     }
@@ -85,15 +83,11 @@ impl Acceptor {
     }
 
     async fn try_accept(&self) -> io::Result<Stream> {
-        let place = Arc::clone(&self.places)
+        let permit = Arc::clone(&self.permits)
             .acquire_owned()
             .await
             .map_err(io::Error::other)?;
         let (tcp, _) = self.listener.accept().await?;
-        let terms = Terms {
-            stop: self.stop.clone(),
-            write_idle: self.write_idle,
-        };
-        Ok(Stream::new(tcp, place, terms))
+        Ok(Stream::new(tcp, permit, self.stop.clone(), self.write_idle))
     }
 }

@@ -25,10 +25,10 @@ const GATHERED: usize = 128 << 10;
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
-/// One end of a socket, for the library.
+/// The end of a socket that the HTTP/2 library reads and writes.
 pub struct Bulk<S>(Arc<Mutex<Socket<S>>>);
 
-/// The other end, for [`Flushed`].
+/// The end of a socket that [`Flushed`] flushes.
 pub struct Outlet<S>(Arc<Mutex<Socket<S>>>);
 
 pin_project! {
@@ -45,14 +45,14 @@ struct Socket<S> {
     input: BytesMut,
     room: usize,
     output: BytesMut,
-    /// Whether what was written may still lie in the stream itself: TLS takes more than its socket does.
+    /// True if written bytes may still lie in the stream itself: TLS takes more than its socket does.
     held: bool,
-    /// Why nothing can be written any more.
+    /// Error after which nothing can be written any more.
     broken: Option<io::ErrorKind>,
 }
 
 impl<S> Bulk<S> {
-    /// For a socket on which HTTP/2 is spoken.
+    /// Wraps a socket on which HTTP/2 is spoken.
     pub fn http2(stream: S) -> Self {
         Self(Arc::new(Mutex::new(Socket {
             stream,
@@ -64,19 +64,19 @@ impl<S> Bulk<S> {
         })))
     }
 
-    /// The other end.
+    /// Returns the end that [`Flushed::new`] takes.
     pub fn outlet(&self) -> Outlet<S> {
         Outlet(Arc::clone(&self.0))
     }
 }
 
 impl<C, S> Flushed<C, S> {
-    /// `connection` uses the socket whose outlet this is.
+    /// Wraps a connection that uses the socket of `outlet`.
     pub fn new(connection: C, outlet: Outlet<S>) -> Self {
         Self { connection, outlet }
     }
 
-    /// The connection itself.
+    /// Returns the wrapped connection.
     pub fn connection(self: Pin<&mut Self>) -> Pin<&mut C> {
         self.project().connection
     }
@@ -123,7 +123,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Straight into the library's buffer.
+    /// Reads straight into the library's buffer.
     fn pass(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! A connection that ends with the server while nothing was ever said on it, and when its client no
+//! An accepted connection. It ends with the server while its client has sent nothing, and when its client no
 //! longer takes what is written to it.
 
 use std::io::{self, IoSlice};
@@ -18,59 +18,58 @@ use super::Traffic;
 
 /// A TCP stream that reads as closed once the server stops, as long as its client has sent nothing:
 /// until the first byte the HTTP libraries cannot tell which protocol to close gracefully, and a
-/// silent client would hold up the end. And writing to it fails when its client has taken no byte for
-/// long: nobody else has an eye on that.
+/// silent client would hold up the end. Writing to it fails when its client has taken no byte for the idle
+/// time, which the HTTP libraries do not watch.
 pub struct Stream {
     tcp: TcpStream,
-    /// Gone after the first byte.
+    /// `None` after the first byte.
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     write_idle: Duration,
-    /// Runs while bytes wait to be taken.
+    /// Timer that runs while bytes wait to be taken.
     blocked: Option<Pin<Box<Sleep>>>,
     traffic: Arc<Traffic>,
-    /// Free again when the connection ends.
-    _place: OwnedSemaphorePermit,
+    /// Counts against the limit of connections until the connection ends.
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Pieces that are no more than this together are joined before they are written: that costs less than telling
-/// the kernel of each.
+/// Slices of at most this many bytes together are joined before they are written: that costs less than a vectored
+/// write.
 const SMALL: usize = 8 << 10;
-
-/// When a connection ends without its client's doing.
-pub(super) struct Terms {
-    pub(super) stop: CancellationToken,
-    pub(super) write_idle: Duration,
-}
 
 impl Stream {
     /// Wraps an accepted connection. Answers are small and awaited, so Nagle's algorithm is off.
-    pub(super) fn new(tcp: TcpStream, place: OwnedSemaphorePermit, terms: Terms) -> Self {
+    pub(super) fn new(
+        tcp: TcpStream,
+        permit: OwnedSemaphorePermit,
+        stop: CancellationToken,
+        write_idle: Duration,
+    ) -> Self {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         Self {
             tcp,
-            stop: Some(Box::pin(terms.stop.cancelled_owned())),
-            write_idle: terms.write_idle,
+            stop: Some(Box::pin(stop.cancelled_owned())),
+            write_idle,
             blocked: None,
             traffic: Arc::default(),
-            _place: place,
+            _permit: permit,
         }
     }
 
-    /// What goes on on it, for who drives it.
+    /// Traffic of this connection, for the task that drives it.
     #[must_use]
     pub fn traffic(&self) -> Arc<Traffic> {
         Arc::clone(&self.traffic)
     }
 
-    /// Who is at its other end; nobody where it has ended already.
+    /// Address of the client; `None` if the connection has ended already.
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
         self.tcp.peer_addr().ok().map(|address| address.ip())
     }
 
-    /// Notes what came of a write.
+    /// Records the result of a write.
     fn after_write(
         &mut self,
         context: &mut Context<'_>,
@@ -146,9 +145,10 @@ impl AsyncWrite for Stream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        let written = match slices.len() > 1 && total <= SMALL {
-            true => Pin::new(&mut self.tcp).poll_write(context, &joined(slices, total)),
-            false => Pin::new(&mut self.tcp).poll_write_vectored(context, slices),
+        let written = if slices.len() > 1 && total <= SMALL {
+            Pin::new(&mut self.tcp).poll_write(context, &joined(slices, total))
+        } else {
+            Pin::new(&mut self.tcp).poll_write_vectored(context, slices)
         };
         self.after_write(context, written)
     }

@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 /// Longer than any test needs on a busy machine, and less than any of the waits that are cut short.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Nobody waits for it here.
+/// An idle time that no test reaches.
 const LONG: Duration = Duration::from_secs(3_600);
 
 struct Server {
@@ -42,13 +42,13 @@ async fn server(write_idle: Duration) -> Server {
     }
 }
 
-/// One turn of it.
-async fn one_turn<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+/// Polls a future once.
+async fn poll_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
 }
 
 /// Answers on one connection until `stop`, and then ends it.
-async fn converse(stream: Stream, stop: CancellationToken, permission: CancellationToken) {
+async fn respond(stream: Stream, stop: CancellationToken, permission: CancellationToken) {
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |_: Request<Incoming>| {
@@ -77,33 +77,33 @@ async fn half_a_head_does_not_hold_up_the_end() {
         .await
         .unwrap();
     let stream = server.acceptor.accept().await.unwrap();
-    let answering = converse(stream, server.stop.clone(), CancellationToken::new());
+    let answering = respond(stream, server.stop.clone(), CancellationToken::new());
     let mut answering = std::pin::pin!(answering);
     // Reads what there is of the head, and waits for the rest.
-    assert!(one_turn(answering.as_mut()).await.is_pending());
+    assert!(poll_once(answering.as_mut()).await.is_pending());
     server.stop.cancel();
-    tokio::time::timeout(PATIENCE, answering).await.unwrap();
+    tokio::time::timeout(DEADLINE, answering).await.unwrap();
     assert!(server.acceptor.accept().await.is_none());
 }
 
 #[tokio::test]
-async fn who_has_asked_is_answered() {
+async fn a_complete_request_is_answered() {
     let mut server = server(LONG).await;
     let head = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     server.client.write_all(head).await.unwrap();
     let stream = server.acceptor.accept().await.unwrap();
     let traffic = stream.traffic();
     let permission = CancellationToken::new();
-    let converse = converse(stream, server.stop.clone(), permission.clone());
-    let task = tokio::spawn(converse);
+    let responding = respond(stream, server.stop.clone(), permission.clone());
+    let task = tokio::spawn(responding);
     let is_open = async {
         while traffic.open() == 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, is_open).await.unwrap();
+    tokio::time::timeout(DEADLINE, is_open).await.unwrap();
     server.stop.cancel();
-    // Longer than any who asks nothing is waited for.
+    // Longer than the server waits for a client without a request.
     let early = tokio::time::timeout(GRACE * 3, server.client.readable());
     assert!(early.await.is_err());
     permission.cancel();
@@ -118,13 +118,13 @@ async fn a_silent_connection_reads_as_closed_at_the_end() {
     let server = server(LONG).await;
     let mut stream = server.acceptor.accept().await.unwrap();
     server.stop.cancel();
-    let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 1])).await;
+    let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 1])).await;
     assert_eq!(read.unwrap().unwrap(), 0);
     assert!(server.acceptor.accept().await.is_none());
 }
 
 #[tokio::test]
-async fn who_takes_nothing_is_given_up() {
+async fn a_client_that_takes_nothing_is_dropped() {
     let server = server(Duration::from_millis(200)).await;
     let mut stream = server.acceptor.accept().await.unwrap();
     let flood = async {
@@ -134,7 +134,7 @@ async fn who_takes_nothing_is_given_up() {
             }
         }
     };
-    let error = tokio::time::timeout(PATIENCE, flood).await.unwrap();
+    let error = tokio::time::timeout(DEADLINE, flood).await.unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     assert!(stream.traffic().written() > 0);
 }

@@ -1,4 +1,4 @@
-//! What goes on on a connection, and how it is ended.
+//! Traffic of a connection, and its graceful end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use std::time::Duration;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-/// What goes on on one connection, seen from beside it.
+/// Requests in flight and bytes written on one connection.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Requests whose heads came and whose answers have not ended.
+    /// Requests whose heads have arrived and whose responses have not ended.
     open: AtomicUsize,
-    /// Bytes.
+    /// Bytes written so far.
     written: AtomicU64,
-    /// Whether bytes wait to be taken.
+    /// True while the client takes nothing of what is written.
     stuck: AtomicBool,
 }
 
-/// A request that is being answered.
+/// A request in flight.
 #[derive(Debug)]
 pub struct Exchange(Arc<Traffic>);
 
-/// A response's body that keeps its exchange open until it was handed over or given up.
+/// A response's body that keeps its exchange open until it has been sent or dropped.
 #[derive(Debug)]
 pub struct Counted<B> {
     body: B,
     _exchange: Exchange,
 }
 
-/// Some round trips of a slow network. Whoever neither has asked all of something within it, nor takes
-/// what is left of an answer, does not hold up the end.
+/// Some round trips of a slow network. At the end of the server a client has this long to complete a request or to
+/// take more of a response.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 impl Traffic {
-    /// A request's head is there.
+    /// Counts a request as in flight until the exchange is dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Exchange {
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -55,26 +55,26 @@ impl Traffic {
         self.stuck.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the client has not taken all that was to be written when it was last tried.
+    /// True if the client did not take all bytes of the last write.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Relaxed)
     }
 
-    /// Requests that are being answered.
+    /// Number of requests in flight.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Returns when for a while no request was open and nothing was written.
-    async fn quiet(&self) {
+    /// Returns when for [`GRACE`] no request was in flight and nothing was written.
+    async fn idle(&self) {
         let mut before = None;
         loop {
             let written = self.written();
@@ -89,7 +89,7 @@ impl Traffic {
 }
 
 impl Exchange {
-    /// Stays open as long as the response's body.
+    /// Keeps the exchange open as long as the response's body.
     #[must_use]
     pub fn carry<B>(self, response: Response<B>) -> Response<Counted<B>> {
         response.map(|body| Counted {
@@ -125,8 +125,8 @@ impl<B: Body + Unpin> Body for Counted<B> {
     }
 }
 
-/// Waits for a connection whose graceful end was begun: who has asked is answered; who has not asked all of a
-/// request within seconds is not waited for. Dropped after that, `connection` closes.
+/// Waits for a connection whose graceful shutdown has begun: requests in flight are answered; a client that has
+/// not completed a request within seconds is not waited for. `connection` is then dropped, which closes it.
 ///
 /// # Errors
 /// The connection's own.
@@ -136,6 +136,6 @@ pub async fn close<E>(
 ) -> Result<(), E> {
     tokio::select! {
         ended = connection => ended,
-        () = traffic.quiet() => Ok(()),
+        () = traffic.idle() => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::admin::{Admin, Condition};
+use weir_ops::admin::{Admin, Health, HealthCheck};
 use weir_ops::registry;
 use weir_ops::socket::{self, PortUse};
 
@@ -142,13 +142,13 @@ fn port_use(reuse: bool) -> PortUse {
     }
 }
 
-fn health(server: &Arc<Server>) -> weir_ops::admin::Health {
+fn health(server: &Arc<Server>) -> HealthCheck {
     let server = Arc::clone(server);
     Arc::new(move || {
         if server.live().is_ok() {
-            Condition::Well
+            Health::Serving
         } else {
-            Condition::Draining
+            Health::Draining
         }
     })
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Activity, LatestReports, Report, Reports, ServiceName};
 use weir_cluster_reports::RemoteReports;
-use weir_ops::admin::{Admin, Condition};
+use weir_ops::admin::{Admin, Health};
 
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ impl AdminPort {
         let address = listener.local_addr().unwrap();
         let (reports, watched) = watch::channel(Arc::new(report));
         let registry = Arc::new(Registry::default());
-        let admin = Admin::new(listener, registry, Arc::new(|| Condition::Well)).with_service(
+        let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service(
             weir_cluster_reports::PATH,
             weir_cluster_reports::service(watched),
         );
