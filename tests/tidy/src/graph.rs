@@ -1,0 +1,108 @@
+//! Circles: modules of one folder that import each other, directly or through others.
+//!
+//! At each level the neighbours are compared: a file together with the folder of its name counts as one, and so
+//! do all arrows into it and out of it. A file and its own folder may know each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::imports::Module;
+
+/// Finds the circles among neighbours; each is the set of modules that reach each other.
+#[must_use]
+pub fn circles(edges: &BTreeSet<(Module, Module)>) -> Vec<BTreeSet<Module>> {
+    let mut arrows = BTreeMap::<Module, BTreeSet<Module>>::new();
+    for (from, to) in edges
+        .iter()
+        .filter_map(|(from, to)| between_neighbours(from, to))
+    {
+        arrows.entry(from).or_default().insert(to);
+    }
+    let mut found = BTreeSet::new();
+    for module in arrows.keys() {
+        let ahead = reachable(&arrows, module);
+        let circle = ahead
+            .iter()
+            .filter(|other| reachable(&arrows, other).contains(module));
+        let circle = circle.cloned().collect::<BTreeSet<_>>();
+        if circle.len() > 1 {
+            found.insert(circle);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// The two neighbours that an import ties: where the paths part. None between a module and its own folder.
+fn between_neighbours(from: &Module, to: &Module) -> Option<(Module, Module)> {
+    let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+    let parted = common < from.len() && common < to.len();
+    parted.then(|| (from[..=common].to_vec(), to[..=common].to_vec()))
+}
+
+fn reachable(arrows: &BTreeMap<Module, BTreeSet<Module>>, start: &Module) -> BTreeSet<Module> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![start];
+    while let Some(module) = next.pop() {
+        for other in arrows.get(module).into_iter().flatten() {
+            if found.insert(other.clone()) {
+                next.push(other);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::imports::Imports;
+
+    use super::*;
+
+    fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let mut imports = Imports::default();
+        for (path, text) in files {
+            imports.add(path, &syn::parse_str(text).unwrap());
+        }
+        let circles = circles(&imports.edges());
+        let names =
+            |circle: &BTreeSet<Module>| circle.iter().map(|module| module.join("/")).collect();
+        circles.iter().map(names).collect()
+    }
+
+    #[test]
+    fn folders_that_import_each_other_are_a_circle() {
+        let found = circles_of(&[
+            ("lib.rs", "mod queue; mod server;"),
+            ("queue.rs", "mod credits;"),
+            ("queue/credits.rs", "use crate::server::Listener;"),
+            ("server.rs", "fn serve() { crate::queue::enter(); }"),
+        ]);
+        assert_eq!(found, [["queue", "server"]]);
+    }
+
+    #[test]
+    fn a_file_and_its_own_folder_may_know_each_other() {
+        let found = circles_of(&[
+            ("queue.rs", "mod credits; use credits::Credit;"),
+            ("queue/credits.rs", "use super::Queue;"),
+        ]);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn names_that_are_handed_on_lead_to_their_definition() {
+        let found = circles_of(&[
+            ("queue.rs", "mod a; mod b; pub use a::A;"),
+            ("queue/a.rs", "use super::b::B;"),
+            ("queue/b.rs", "use super::A;"),
+        ]);
+        assert_eq!(found, [["queue/a", "queue/b"]]);
+    }
+
+    #[test]
+    fn paths_in_macros_count_and_tests_do_not() {
+        let a = ("a.rs", "fn f() { format!(\"{}\", crate::b::name()); }");
+        let test = ("b.rs", "#[cfg(test)] mod tests { use crate::a::f; }");
+        assert!(circles_of(&[a, test]).is_empty());
+        assert_eq!(circles_of(&[a, ("b.rs", "use crate::a::f;")]), [["a", "b"]]);
+    }
+}

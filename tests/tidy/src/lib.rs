@@ -1,0 +1,18 @@
+//! Rules about the source that neither rustc nor clippy checks: retired words, one type name once per crate,
+//! doc comments that say something, and no circles of imports. `tests/tree.rs` holds the workspace to them.
+//!
+//! Each rule is a function of source text; only [`tree`] reads files.
+
+mod docs;
+mod graph;
+mod imports;
+mod tree;
+mod types;
+mod words;
+
+pub use docs::short_docs;
+pub use graph::circles;
+pub use imports::{Imports, Module};
+pub use tree::{Crate, SourceFile, crates};
+pub use types::duplicate_types;
+pub use words::{retired_identifiers, retired_path};

@@ -1,0 +1,191 @@
+//! Retired words: the names that the field's own terms replaced (`docs/glossary.md` has the terms). A reader who
+//! greps for "endpoint" or "retry" must not land beside the code.
+
+use std::path::Path;
+
+use proc_macro2::{TokenStream, TokenTree};
+
+/// Words retired as a part of any identifier or file name, each with what to write instead.
+const WORDS: &[(&str, &str)] = &[
+    ("births", "starts"),
+    ("crowd", "gateway set"),
+    ("departing", "upstream request"),
+    ("desk", "dispatcher"),
+    ("fate", "outcome"),
+    ("garbled", "invalid response"),
+    ("guest", "non-owner"),
+    ("guests", "non-owners"),
+    ("hearing", "report cache"),
+    ("intake", "byte budget"),
+    ("knobs", "annotations"),
+    ("landed", "completed"),
+    ("loan", "inline run"),
+    ("loans", "inline runs"),
+    ("luck", "sample"),
+    ("mistake", "diagnostic"),
+    ("mistakes", "diagnostics"),
+    ("patience", "buffer mode"),
+    ("portion", "permit"),
+    ("puller", "worker"),
+    ("pullers", "workers"),
+    ("recipe", "launch spec"),
+    ("regime", "allocation"),
+    ("seat", "endpoint"),
+    ("seating", "endpoint spec"),
+    ("seats", "endpoints"),
+    ("sharer", "sharing"),
+    ("stood", "baseline"),
+    ("unreached", "connect failed"),
+];
+
+/// Words retired as the whole name of a type; elsewhere they are ordinary English.
+const TYPES: &[(&str, &str)] = &[
+    ("Arriving", "ResponseBody"),
+    ("Because", "Reason"),
+    ("Board", "Registry, Progress or Table"),
+    ("Copies", "MirrorCounts"),
+    ("Cut", "Slice"),
+    ("Declared", "Source"),
+    ("Faults", "Errors"),
+    ("Flight", "InFlight"),
+    ("Former", "PreviousRevision"),
+    ("Gate", "InUse"),
+    ("Held", "BufferedBody"),
+    ("HighWater", "PeakMemory"),
+    ("Keeper", "the thing that it keeps"),
+    ("Lane", "Stream"),
+    ("Life", "Lifecycle"),
+    ("Line", "RevisionQueue"),
+    ("Look", "Routed"),
+    ("Looks", "Fingerprint or Inputs"),
+    ("Lot", "Group"),
+    ("Outgoing", "RequestBody"),
+    ("Places", "Spans"),
+    ("Pulse", "Liveness"),
+    ("Reach", "Exposure"),
+    ("Room", "QueueLimit"),
+    ("Shadow", "MirrorTarget"),
+    ("Sight", "Coverage"),
+    ("Spot", "Waiter"),
+    ("Stale", "StaleConnection"),
+    ("Standing", "RevisionState"),
+    ("Teller", "what it publishes"),
+    ("Told", "what was published"),
+    ("Tries", "RetryState"),
+    ("Turn", "Dequeued"),
+    ("Turns", "LoadLocks"),
+    ("View", "State"),
+    ("Ways", "RouteTable"),
+];
+
+/// Finds retired words among the identifiers of a file; each as `(line, identifier, what to write)`.
+///
+/// # Errors
+/// When `text` is not made of Rust's tokens.
+pub fn retired_identifiers(
+    text: &str,
+) -> Result<Vec<(usize, String, &'static str)>, proc_macro2::LexError> {
+    let mut found = Vec::new();
+    walk(text.parse()?, &mut found);
+    Ok(found)
+}
+
+/// What to write instead of a retired word in a file's or folder's name.
+#[must_use]
+pub fn retired_path(path: &str) -> Option<&'static str> {
+    let names = Path::new(path).iter().filter_map(|name| name.to_str());
+    names
+        .flat_map(|name| name.split(['.', '-', '_']))
+        .find_map(|word| replacement(WORDS, word))
+}
+
+fn walk(tokens: TokenStream, found: &mut Vec<(usize, String, &'static str)>) {
+    let mut defines_type = false;
+    for token in tokens {
+        let mut names_type = false;
+        match token {
+            TokenTree::Group(group) => walk(group.stream(), found),
+            TokenTree::Ident(ident) => {
+                let name = ident.to_string();
+                let retired = retired(&name, if defines_type { TYPES } else { &[] });
+                found.extend(
+                    retired.map(|better| (ident.span().start().line, name.clone(), better)),
+                );
+                names_type = matches!(
+                    name.as_str(),
+                    "struct" | "enum" | "trait" | "type" | "union"
+                );
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+        defines_type = names_type;
+    }
+}
+
+fn retired(name: &str, types: &[(&str, &'static str)]) -> Option<&'static str> {
+    let words = words(name);
+    let word = words.iter().find_map(|word| replacement(WORDS, word));
+    word.or_else(|| replacement(types, name))
+}
+
+fn replacement(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
+    let (_, better) = table.iter().find(|(retired, _)| *retired == word)?;
+    Some(better)
+}
+
+/// The words of an identifier in lower case: of `SeatKey`, `seat` and `key`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in name.chars() {
+        if letter == '_' || (letter.is_uppercase() && was_lower) {
+            words.push(String::new());
+        }
+        if letter != '_'
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
+        }
+        was_lower = letter.is_lowercase() || letter.is_numeric();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retired_word_is_found_in_any_case_and_with_its_line() {
+        let found =
+            retired_identifiers("fn a() {\n  let free_seats = 1;\n}\nstruct SeatKey;").unwrap();
+        let names = found.iter().map(|(line, name, _)| (*line, name.as_str()));
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [(2, "free_seats"), (4, "SeatKey")]
+        );
+    }
+
+    #[test]
+    fn a_retired_type_name_is_an_ordinary_word_elsewhere() {
+        let found =
+            retired_identifiers("enum Line {}\nfn line(x: Token) { Token::Line; }").unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0, found[0].2), (1, "RevisionQueue"));
+    }
+
+    #[test]
+    fn comments_and_texts_are_not_identifiers() {
+        let found = retired_identifiers("// a desk\nconst A: &str = \"seat\";").unwrap();
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn file_names_count() {
+        assert_eq!(
+            retired_path("gateway/src/desk/hand_over.rs"),
+            Some("dispatcher")
+        );
+        assert_eq!(retired_path("gateway/src/queue/dispatcher.rs"), None);
+    }
+}
