@@ -8,13 +8,13 @@
 //! Bodies are parsed here and nowhere else in the gateway, and only where a route asks for batches. What
 //! cannot be merged goes as if nobody had asked.
 
-mod cuts;
-mod flight;
+mod entry;
 mod gatherer;
-mod member;
+mod in_flight;
 mod message;
+mod outcome;
 mod part;
-mod share;
+mod slices;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -27,15 +27,15 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weir_cluster::Route;
 
-use crate::answer::Answer;
+use crate::body::BufferedBody;
 use crate::clock::{now, until};
 use crate::error::GatewayError;
+use crate::forward::DownstreamBody;
+use crate::forward::ProxyRequest;
 use crate::gateway::Gateway;
-use crate::life::Call;
-use crate::line::{Line, Verdict};
-use crate::receive::Held;
+use crate::queue::{RevisionQueue, Verdict};
+use entry::{BatchEntry, EntryResult};
 use gatherer::{Bounds, Entry, Gatherer};
-use member::{Member, Turn};
 use part::{Key, Part};
 
 /// What a route says of batches.
@@ -48,7 +48,7 @@ pub(crate) struct Rules {
 
 /// Those who gather at one revision.
 #[derive(Default)]
-pub(crate) struct Gathering(Mutex<Gatherer<Key, Member>>);
+pub(crate) struct Gathering(Mutex<Gatherer<Key, BatchEntry>>);
 
 impl Rules {
     /// `None` where the route does not ask for batches.
@@ -81,40 +81,40 @@ impl Gathering {
 /// Brings a request to a replica, in a batch or alone, and returns its own answer.
 pub(crate) async fn deliver(
     gateway: &Arc<Gateway>,
-    mut call: Call,
-    mut held: Held,
+    mut request: ProxyRequest,
+    mut buffered: BufferedBody,
     rules: Rules,
-) -> Result<Response<Answer>, GatewayError> {
-    let line = Arc::clone(&call.line);
+) -> Result<Response<DownstreamBody>, GatewayError> {
+    let queue = Arc::clone(&request.queue);
     // Where another gateway has the queue, it gathers for all.
-    let Some(flights) = line.flights() else {
-        return gateway.carry(&call, &mut held).await;
+    let Some(flights) = queue.flights() else {
+        return gateway.forward(&request, &mut buffered).await;
     };
-    let Some(part) = Part::read(&call, &held) else {
-        return gateway.carry(&call, &mut held).await;
+    let Some(part) = Part::read(&request, &buffered) else {
+        return gateway.forward(&request, &mut buffered).await;
     };
-    line.count_arrival();
-    call.count_as_arrived();
+    queue.count_arrival();
+    request.count_as_arrived();
     let (tell, mut told) = oneshot::channel();
-    let times = Times::of(&call);
-    let member = Member::new(call, held, part, tell);
-    let place = join(member, &line, &rules.bounds(flights), times.gathered);
-    let place = place.inspect_err(|_| line.count_refused())?;
-    flight::dispatch(gateway, &line, rules);
-    let turn = wait(gateway, &line, rules, &mut told, times).await;
-    drop(place);
-    end(gateway, &line, turn).await
+    let times = Times::of(&request);
+    let entry = BatchEntry::new(request, buffered, part, tell);
+    let sequence = join(entry, &queue, &rules.bounds(flights), times.gathered);
+    let sequence = sequence.inspect_err(|_| queue.count_refused())?;
+    in_flight::dispatch(gateway, &queue, rules);
+    let turn = wait(gateway, &queue, rules, &mut told, times).await;
+    drop(sequence);
+    end(gateway, &queue, turn).await
 }
 
 /// A place among those who gather, given up when it is dropped.
-struct Place {
-    line: Arc<Line>,
+struct BatchPlace {
+    queue: Arc<RevisionQueue>,
     ticket: u64,
 }
 
-impl Drop for Place {
+impl Drop for BatchPlace {
     fn drop(&mut self) {
-        self.line.gathering.0.lock().forget(self.ticket);
+        self.queue.gathering.0.lock().forget(self.ticket);
     }
 }
 
@@ -127,39 +127,39 @@ struct Times {
 }
 
 impl Times {
-    fn of(call: &Call) -> Self {
+    fn of(request: &ProxyRequest) -> Self {
         Self {
-            arrived: call.arrived,
+            arrived: request.arrived,
             gathered: now(),
-            deadline: call.deadline,
+            deadline: request.deadline,
         }
     }
 }
 
 fn join(
-    member: Member,
-    line: &Arc<Line>,
+    entry: BatchEntry,
+    queue: &Arc<RevisionQueue>,
     bounds: &Bounds,
     at: Instant,
-) -> Result<Place, GatewayError> {
+) -> Result<BatchPlace, GatewayError> {
     let entry = Entry {
-        key: member.key(),
-        rows: member.part.rows(),
-        item: member,
+        key: entry.key(),
+        rows: entry.part.rows(),
+        item: entry,
     };
-    let mut gatherer = line.gathering.0.lock();
+    let mut gatherer = queue.gathering.0.lock();
     let admitted = gatherer.admit(entry, at, bounds);
     let waiting = gatherer.waiting();
     drop(gatherer);
     match admitted {
-        Ok(ticket) => Ok(Place {
-            line: Arc::clone(line),
+        Ok(ticket) => Ok(BatchPlace {
+            queue: Arc::clone(queue),
             ticket,
         }),
-        Err(member) => Err(GatewayError::QueueFull {
-            revision: line.name.to_string(),
+        Err(entry) => Err(GatewayError::QueueFull {
+            revision: queue.name.to_string(),
             requests: waiting,
-            bytes: member.held.size(),
+            bytes: entry.buffered.size(),
         }),
     }
 }
@@ -167,13 +167,13 @@ fn join(
 /// Waits for its turn; whoever waits is also the clock of the batch that it would begin.
 async fn wait(
     gateway: &Arc<Gateway>,
-    line: &Arc<Line>,
+    queue: &Arc<RevisionQueue>,
     rules: Rules,
-    told: &mut oneshot::Receiver<Turn>,
+    told: &mut oneshot::Receiver<EntryResult>,
     times: Times,
-) -> Result<Turn, GatewayError> {
+) -> Result<EntryResult, GatewayError> {
     let late = || GatewayError::LateInQueue {
-        revision: line.name.to_string(),
+        revision: queue.name.to_string(),
         waited: now().saturating_duration_since(times.arrived),
         ahead: 0,
     };
@@ -185,42 +185,42 @@ async fn wait(
             () = until(times.deadline) => return Err(late()),
             () = until(due) => {
                 due = None;
-                flight::dispatch(gateway, line, rules);
+                in_flight::dispatch(gateway, queue, rules);
                 continue;
             }
         };
         // Nobody drops a member whose turn it still is, but the end of the process.
-        return turn.map_err(|_| GatewayError::Gone(line.name.to_string()));
+        return turn.map_err(|_| GatewayError::Gone(queue.name.to_string()));
     }
 }
 
 /// What it gets, counted.
 async fn end(
     gateway: &Arc<Gateway>,
-    line: &Arc<Line>,
-    turn: Result<Turn, GatewayError>,
-) -> Result<Response<Answer>, GatewayError> {
+    queue: &Arc<RevisionQueue>,
+    turn: Result<EntryResult, GatewayError>,
+) -> Result<Response<DownstreamBody>, GatewayError> {
     let (answer, verdict) = match turn {
-        Ok(Turn::Alone {
-            call,
-            mut held,
-            flight,
+        Ok(EntryResult::Alone {
+            request,
+            mut buffered,
+            in_flight,
         }) => {
-            let answer = gateway.carry(&call, &mut held).await;
-            drop(flight);
+            let answer = gateway.forward(&request, &mut buffered).await;
+            drop(in_flight);
             let is_refused = matches!(answer, Err(GatewayError::QueueFull { .. }));
             if is_refused {
-                line.count_refused();
+                queue.count_refused();
             }
             return answer;
         }
-        Ok(Turn::Answered(response, verdict)) => (Ok(response), verdict),
-        Ok(Turn::Failed(error)) | Err(error) => (Err(error), Verdict::Failed),
+        Ok(EntryResult::Answered(response, verdict)) => (Ok(response), verdict),
+        Ok(EntryResult::Failed(error)) | Err(error) => (Err(error), Verdict::Failed),
     };
     match &answer {
-        Err(GatewayError::QueueFull { .. }) => line.count_refused(),
+        Err(GatewayError::QueueFull { .. }) => queue.count_refused(),
         Err(GatewayError::NotOwner(_)) => {}
-        Ok(_) | Err(_) => line.count_member(verdict),
+        Ok(_) | Err(_) => queue.count_batch_entry(verdict),
     }
     answer
 }

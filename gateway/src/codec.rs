@@ -6,17 +6,17 @@ pub(crate) mod http;
 use ::http::{HeaderMap, Response};
 use weir_protocol::{Blame, Code, Coded};
 
-use crate::answer::Answer;
 use crate::error::GatewayError;
+use crate::forward::DownstreamBody;
 use crate::headers;
-use crate::line::Verdict;
-use crate::wire::Wire;
+use crate::protocol::Protocol;
+use crate::queue::Verdict;
 
 /// The one way an error becomes a response.
-pub(crate) fn error(wire: Wire, error: &GatewayError) -> Response<Answer> {
-    let mut response = match wire {
-        Wire::Http => http::error(error.code(), &error.to_string()),
-        Wire::Grpc => grpc::error(error.code(), &error.to_string()),
+pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<DownstreamBody> {
+    let mut response = match protocol {
+        Protocol::Http => http::error(error.code(), &error.to_string()),
+        Protocol::Grpc => grpc::error(error.code(), &error.to_string()),
     };
     if let GatewayError::NotOwner(_) = error {
         let yes = ::http::HeaderValue::from_static("1");
@@ -26,13 +26,13 @@ pub(crate) fn error(wire: Wire, error: &GatewayError) -> Response<Answer> {
 }
 
 /// How an answer with this head ends, as far as its head tells.
-pub(crate) fn verdict(wire: Wire, response: &Response<impl Sized>) -> Verdict {
+pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
     if response.headers().contains_key(headers::REFUSED) {
         return Verdict::Refused;
     }
-    match wire {
-        Wire::Http => http::verdict(response.status(), response.headers()),
-        Wire::Grpc => match grpc::status(response.headers()) {
+    match protocol {
+        Protocol::Http => http::verdict(response.status(), response.headers()),
+        Protocol::Grpc => match grpc::status(response.headers()) {
             Some(status) => grpc::verdict(status),
             // Its trailers will tell.
             None => Verdict::Open,
@@ -52,12 +52,12 @@ fn counted(code: Option<Code>) -> Verdict {
 /// Whether a replica refused to work on a request, which then may be tried elsewhere. Our runtime says by a
 /// header whether it may. Of others, HTTP's "come again" is taken for it; gRPC's "resource exhausted" is not, because
 /// it stands for a message that is too large as well, and for work that ran out of memory.
-pub(crate) fn is_refusal(wire: Wire, response: &Response<impl Sized>) -> bool {
+pub(crate) fn is_refusal(protocol: Protocol, response: &Response<impl Sized>) -> bool {
     let mark = response.headers().get(headers::REFUSED);
-    match (mark, wire) {
-        (Some(mark), Wire::Http | Wire::Grpc) => mark == "1",
-        (None, Wire::Http) => http::is_refusal(response.status(), response.headers()),
-        (None, Wire::Grpc) => false,
+    match (mark, protocol) {
+        (Some(mark), Protocol::Http | Protocol::Grpc) => mark == "1",
+        (None, Protocol::Http) => http::is_refusal(response.status(), response.headers()),
+        (None, Protocol::Grpc) => false,
     }
 }
 

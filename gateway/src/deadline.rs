@@ -6,13 +6,13 @@ use crate::error::GatewayError;
 
 /// When a request came, and when it has to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct Deadline {
     pub(crate) arrived: Instant,
     /// None where nobody is in a hurry.
     pub(crate) at: Option<Instant>,
 }
 
-impl Due {
+impl Deadline {
     /// Whenever it may be.
     pub(crate) fn none(arrived: Instant) -> Self {
         Self { arrived, at: None }
@@ -130,14 +130,14 @@ mod tests {
     )]
     fn the_earliest_bound_counts() {
         let (arrived, second) = (Instant::now(), Duration::from_secs(1));
-        let none = Due::none(arrived);
+        let none = Deadline::none(arrived);
         assert_eq!(none.within(None), none);
         assert_eq!(none.check(|| panic!("nobody is in a hurry"), 0), Ok(()));
-        let due = none.within(Some(3 * second)).within(None);
-        let due = due.within(Some(2 * second)).within(Some(4 * second));
-        assert_eq!(due.at, Some(arrived + 2 * second));
-        assert_eq!(due.check(|| arrived + second, 7), Ok(()));
-        let late = due.check(|| arrived + 2 * second, 7).unwrap_err();
+        let deadline = none.within(Some(3 * second)).within(None);
+        let deadline = deadline.within(Some(2 * second)).within(Some(4 * second));
+        assert_eq!(deadline.at, Some(arrived + 2 * second));
+        assert_eq!(deadline.check(|| arrived + second, 7), Ok(()));
+        let late = deadline.check(|| arrived + 2 * second, 7).unwrap_err();
         let told =
             "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
         assert_eq!(late.to_string(), told);

@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 use weir_cluster::{Destination, Host, Route};
 
-use crate::line::Line;
-use crate::view::View;
+use crate::queue::RevisionQueue;
+use crate::state::State;
 
-pub(crate) fn describe(view: &View) -> String {
-    let routes = view.snapshot.routes.as_slice();
+pub(crate) fn describe(state: &State) -> String {
+    let routes = state.snapshot.routes.as_slice();
     let routes: Vec<Value> = routes.iter().map(|route| of_route(route)).collect();
-    let mut lines: Vec<_> = view.ways.lines.values().collect();
-    lines.sort_by(|a, b| a.name.cmp(&b.name));
-    let revisions: Vec<Value> = lines.into_iter().map(|line| of_line(line)).collect();
-    let gateways = view.snapshot.gateways.iter();
+    let mut queues: Vec<_> = state.routes.queues.values().collect();
+    queues.sort_by(|a, b| a.name.cmp(&b.name));
+    let revisions: Vec<Value> = queues.into_iter().map(|queue| of_queue(queue)).collect();
+    let gateways = state.snapshot.gateways.iter();
     let gateways: Vec<&str> = gateways.map(|gateway| &*gateway.name).collect();
     json!({
-        "generation": view.snapshot.generation,
-        "routes_generation": view.snapshot.routes.generation,
+        "generation": state.snapshot.generation,
+        "routes_generation": state.snapshot.routes.generation,
         "gateways": gateways,
         "routes": routes,
         "revisions": revisions,
@@ -51,15 +51,15 @@ fn of_route(route: &Route) -> Value {
     })
 }
 
-fn of_line(line: &Line) -> Value {
-    let activity = line.activity();
+fn of_queue(queue: &RevisionQueue) -> Value {
+    let activity = queue.activity();
     let ms = |share| {
         activity
             .queue_delay
             .quantile(share)
             .map(|delay| delay.as_secs_f64() * 1e3)
     };
-    let replicas = line.replicas();
+    let replicas = queue.replicas();
     let replicas: Vec<Value> = replicas
         .iter()
         .map(|(upstream, in_flight, most)| {
@@ -67,7 +67,7 @@ fn of_line(line: &Line) -> Value {
         })
         .collect();
     json!({
-        "revision": line.name.to_string(),
+        "revision": queue.name.to_string(),
         "arrivals": activity.arrivals,
         "succeeded": activity.succeeded,
         "failed": activity.failed,
@@ -77,7 +77,7 @@ fn of_line(line: &Line) -> Value {
         "oldest_ms": activity.oldest_us as f64 / 1e3,
         "queue_delay_p50_ms": ms(0.5),
         "queue_delay_p99_ms": ms(0.99),
-        "failure": line.failure().map(|failure| failure.message.to_string()),
+        "failure": queue.failure().map(|failure| failure.message.to_string()),
         "replicas": replicas,
     })
 }

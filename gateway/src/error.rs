@@ -117,7 +117,7 @@ pub enum GatewayError {
     #[error(
         "revision {revision} gave no valid answer: tried {tries} times, last replica {replica}: {because}"
     )]
-    Garbled {
+    InvalidResponse {
         /// The revision.
         revision: String,
         /// How often it was sent.
@@ -177,7 +177,7 @@ impl Coded for GatewayError {
             | Self::Lost { .. }
             | Self::NotOwner(_) => Code::Unavailable,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
-            Self::Garbled { .. } | Self::NoBatch { .. } => Code::Internal,
+            Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::OneRuntime(_) => Code::Unimplemented,
         }

@@ -11,19 +11,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_cluster::{Report, Snapshot};
 
-use crate::buffers::Buffers;
+use crate::body::Buffers;
 use crate::clock::{now, seconds_since_1970, until};
 use crate::metrics;
 use crate::mirror::Mirrors;
 use crate::options::Options;
-use crate::view::View;
-use crate::{describe, listen, probe, report};
+use crate::state::State;
+use crate::upstream::probe;
+use crate::{describe, report, server};
 
 /// One gateway. [`Gateway::follow`], [`Gateway::report`] and [`Gateway::serve`] are its tasks; each runs
 /// until it is stopped.
 pub struct Gateway {
     pub(crate) options: Options,
-    pub(crate) view: ArcSwap<View>,
+    pub(crate) state: ArcSwap<State>,
     pub(crate) buffers: Buffers,
     pub(crate) requests: metrics::Requests,
     pub(crate) mirrors: Mirrors,
@@ -47,7 +48,7 @@ impl Gateway {
     pub fn new(options: Options) -> Arc<Self> {
         let pulse = Arc::new(Notify::new());
         Arc::new(Self {
-            view: ArcSwap::from_pointee(View::empty(&options, Arc::clone(&pulse))),
+            state: ArcSwap::from_pointee(State::empty(&options, Arc::clone(&pulse))),
             buffers: Buffers::new(options.all_buffers),
             requests: metrics::Requests::default(),
             mirrors: Mirrors::new(options.all_buffers),
@@ -77,13 +78,13 @@ impl Gateway {
     /// service does not exist.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.view.load().snapshot.generation > 0
+        self.state.load().snapshot.generation > 0
     }
 
     /// Routes, revisions, replicas and queues as they are now, as JSON for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        describe::describe(&self.view.load())
+        describe::describe(&self.state.load())
     }
 
     /// Follows the state of the cluster.
@@ -95,11 +96,11 @@ impl Gateway {
         let again = Arc::new(Notify::new());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
-            let last = self.view.load_full();
+            let last = self.state.load_full();
             let next = last.next(snapshot, &self.options, now());
             let handover = next.next_handover();
             probe::start(&next, &last, &again);
-            self.view.store(Arc::new(next));
+            self.state.store(Arc::new(next));
             let changed = async {
                 tokio::select! {
                     changed = snapshots.changed() => changed.is_ok(),
@@ -133,7 +134,7 @@ impl Gateway {
     /// is answered. Connections on which nothing is asked end within seconds. Copies for a revision that
     /// mirrors a service are dropped then.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        listen::serve(Arc::clone(&self), listener, stop).await;
+        server::serve(Arc::clone(&self), listener, stop).await;
         // Those whose members all left end as soon as they notice.
         self.batches.close();
         self.batches.wait().await;
@@ -142,19 +143,19 @@ impl Gateway {
 
     fn current_report(&self) -> Report {
         let age = now().saturating_duration_since(self.since);
-        report::report(&self.view.load(), self.since_1970, age)
+        report::report(&self.state.load(), self.since_1970, age)
     }
 
     /// Closes connections to replicas that nobody needed for long.
     fn trim(&self) {
-        let (view, now) = (self.view.load(), now());
-        for line in view.ways.lines.values() {
-            for (upstream, _, _) in line.replicas() {
-                upstream.plain.trim(now);
+        let (state, now) = (self.state.load(), now());
+        for queue in state.routes.queues.values() {
+            for (upstream, _, _) in queue.replicas() {
+                upstream.http1_pool.trim(now);
             }
         }
-        for peer in &view.peers {
-            peer.plain.trim(now);
+        for peer in &state.peers {
+            peer.http1_pool.trim(now);
         }
     }
 }

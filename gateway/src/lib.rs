@@ -10,39 +10,29 @@
 //! `desk`, `credits`, `shares`, `deadline` and `mirror::decide` are values without clock, luck or IO; what
 //! surrounds them is thin.
 
-mod answer;
 mod batching;
-mod buffers;
-mod claims;
+mod body;
 mod clock;
 mod codec;
-mod credits;
 mod deadline;
-mod departing;
 mod describe;
-mod desk;
 mod error;
+mod forward;
 mod gateway;
 mod headers;
-mod life;
-mod line;
-mod listen;
-mod local;
 mod metrics;
 mod mirror;
 mod options;
-mod outgoing;
-mod probe;
-mod receive;
+mod protocol;
+mod proxy;
+mod queue;
 mod report;
-mod route;
-mod shares;
-mod split;
+mod router;
+mod server;
+mod state;
 mod upstream;
-mod view;
-mod wire;
 
 pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use options::Options;
-pub use route::Scope;
+pub use router::Scope;

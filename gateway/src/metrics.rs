@@ -13,8 +13,8 @@ use prometheus_client::registry::{Registry, Unit};
 use weir_cluster::{Activity, RevisionName};
 
 use crate::gateway::Gateway;
-use crate::mirror::{Copied, Copies};
-use crate::wire::Wire;
+use crate::mirror::{MirrorCounts, MirrorOutcome};
+use crate::protocol::Protocol;
 
 /// Requests of the port, whatever became of them.
 #[derive(Debug, Default)]
@@ -28,10 +28,10 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn count(&self, wire: Wire) {
-        let counter = match wire {
-            Wire::Http => &self.http,
-            Wire::Grpc => &self.grpc,
+    pub(crate) fn count(&self, protocol: Protocol) {
+        let counter = match protocol {
+            Protocol::Http => &self.http,
+            Protocol::Grpc => &self.grpc,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -79,17 +79,17 @@ impl Collector for Counts {
         let Some(gateway) = self.gateway.upgrade() else {
             return Ok(());
         };
-        let view = gateway.view.load();
-        let lines = view.ways.lines.iter();
-        let mut rows: Rows = lines
-            .map(|(name, line)| (name.clone(), line.activity()))
+        let state = gateway.state.load();
+        let queues = state.routes.queues.iter();
+        let mut rows: Rows = queues
+            .map(|(name, queue)| (name.clone(), queue.activity()))
             .collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         port(&mut encoder, &gateway)?;
-        let copies = view.ways.copies.iter();
-        let mut copies: Vec<_> = copies.map(|(name, copies)| (name, &**copies)).collect();
-        copies.sort_by_key(|(name, _)| *name);
-        mirrored(&mut encoder, &copies)?;
+        let counts = state.routes.counts.iter();
+        let mut counts: Vec<_> = counts.map(|(name, counts)| (name, &**counts)).collect();
+        counts.sort_by_key(|(name, _)| *name);
+        mirrored(&mut encoder, &counts)?;
         counters(&mut encoder, &rows)?;
         gauges(&mut encoder, &rows)?;
         delays(&mut encoder, &rows)
@@ -106,8 +106,11 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
         None,
         counter.metric_type(),
     )?;
-    for (wire, count) in [(Wire::Http, &requests.http), (Wire::Grpc, &requests.grpc)] {
-        let labels = [("protocol", wire.label())];
+    for (protocol, count) in [
+        (Protocol::Http, &requests.http),
+        (Protocol::Grpc, &requests.grpc),
+    ] {
+        let labels = [("protocol", protocol.label())];
         ConstCounter::new(count.load(Ordering::Relaxed)).encode(family.encode_family(&labels)?)?;
     }
     for (name, help, count) in [
@@ -145,17 +148,17 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
 /// Only of revisions that mirror a service.
 fn mirrored(
     encoder: &mut DescriptorEncoder<'_>,
-    rows: &[(&RevisionName, &Copies)],
+    rows: &[(&RevisionName, &MirrorCounts)],
 ) -> Result<(), fmt::Error> {
     let kind = ConstCounter::new(0_u64).metric_type();
     let name = "weir_gateway_mirrored";
     let help = "Copies of requests for a revision that mirrors its service, by outcome.";
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-    for (revision, copies) in rows {
-        for copied in Copied::ALL {
+    for (revision, counts) in rows {
+        for outcome in MirrorOutcome::ALL {
             let [namespace, service, revision] = labels(revision);
-            let labels = [namespace, service, revision, ("outcome", copied.label())];
-            let counter = ConstCounter::new(copies.counted(copied));
+            let labels = [namespace, service, revision, ("outcome", outcome.label())];
+            let counter = ConstCounter::new(counts.counted(outcome));
             counter.encode(family.encode_family(&labels)?)?;
         }
     }

@@ -1,9 +1,9 @@
 //! Copies of requests for another revision, whose answers are thrown away.
 //!
-//! `decide` says who gets one; `copies` counts them and says how many may be under way; `life::copy` sends
+//! `decide` says who gets one; `counts` counts them and says how many may be under way; `forward::mirror` sends
 //! each in a task of its own. A user's request never waits for its copy, and never learns of it.
 
-mod copies;
+mod counts;
 mod decide;
 #[cfg(test)]
 mod tests;
@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_cluster::RevisionName;
 
-use crate::buffers::Buffers;
-use crate::line::Line;
-use crate::route::Found;
-use crate::view::View;
-pub(crate) use copies::{Copied, Copies, Place};
-use decide::{Aim, gets_copy};
+use crate::body::Buffers;
+use crate::queue::RevisionQueue;
+use crate::router::RouteMatch;
+use crate::state::State;
+pub(crate) use counts::{MirrorCounts, MirrorOutcome, MirrorPermit};
+use decide::{RevisionChoice, is_mirrored};
 
 /// All copies of all services take this part of the memory for bodies: a revision that hangs must not
 /// take what users' requests need.
@@ -34,9 +34,9 @@ pub(crate) struct Mirrors {
 }
 
 /// Where one request's copy goes.
-pub(crate) struct Shadow {
-    pub(crate) line: Arc<Line>,
-    pub(crate) copies: Arc<Copies>,
+pub(crate) struct MirrorTarget {
+    pub(crate) queue: Arc<RevisionQueue>,
+    pub(crate) counts: Arc<MirrorCounts>,
 }
 
 impl Mirrors {
@@ -50,20 +50,24 @@ impl Mirrors {
     }
 
     /// A place for one more copy of so many bytes, if there is any.
-    pub(crate) fn place(&self, copies: &Arc<Copies>, bytes: usize) -> Option<Place> {
-        copies.place(self.bytes.portion(), bytes)
+    pub(crate) fn try_acquire(
+        &self,
+        counts: &Arc<MirrorCounts>,
+        bytes: usize,
+    ) -> Option<MirrorPermit> {
+        counts.try_acquire(self.bytes.portion(), bytes)
     }
 
     /// Runs one copy, which says what became of it, until it is done or all are ended.
     pub(crate) fn spawn(
         &self,
-        copies: Arc<Copies>,
-        copy: impl Future<Output = Copied> + Send + 'static,
+        counts: Arc<MirrorCounts>,
+        copy: impl Future<Output = MirrorOutcome> + Send + 'static,
     ) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
-            let copied = stop.run_until_cancelled(copy).await;
-            copies.count(copied.unwrap_or(Copied::Dropped));
+            let outcome = stop.run_until_cancelled(copy).await;
+            counts.count(outcome.unwrap_or(MirrorOutcome::Dropped));
         });
     }
 
@@ -76,20 +80,20 @@ impl Mirrors {
 }
 
 /// Where a copy of this request goes, if it gets one; `chosen` is where the request itself goes.
-pub(crate) fn shadow(
-    view: &View,
+pub(crate) fn target(
+    state: &State,
     headers: &HeaderMap,
-    found: &Found<'_>,
+    found: &RouteMatch<'_>,
     chosen: &RevisionName,
-) -> Option<Shadow> {
+) -> Option<MirrorTarget> {
     let mirror = found.route.mirror.as_ref()?;
-    let copies = view.ways.copies.get(&mirror.revision)?;
-    let aim = Aim::of(headers, found.revision);
-    if !gets_copy(mirror, chosen, aim, || copies.luck()) {
+    let counts = state.routes.counts.get(&mirror.revision)?;
+    let choice = RevisionChoice::of(headers, found.revision);
+    if !is_mirrored(mirror, chosen, choice, || counts.next_sample()) {
         return None;
     }
-    Some(Shadow {
-        line: Arc::clone(view.ways.lines.get(&mirror.revision)?),
-        copies: Arc::clone(copies),
+    Some(MirrorTarget {
+        queue: Arc::clone(state.routes.queues.get(&mirror.revision)?),
+        counts: Arc::clone(counts),
     })
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
 use weir_cluster::ServiceName;
 
-use crate::route::Scope;
+use crate::router::Scope;
 
 /// What a gateway is configured with.
 #[derive(Clone, Debug)]

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use weir_cluster::Report;
 
-use crate::view::View;
+use crate::state::State;
 
 /// All counts since the gateway began.
-pub(crate) fn report(view: &View, started: u64, age: Duration) -> Report {
-    let revisions = view.ways.lines.iter();
+pub(crate) fn report(state: &State, started: u64, age: Duration) -> Report {
+    let revisions = state.routes.queues.iter();
     Report {
         started,
         age_us: u64::try_from(age.as_micros()).unwrap_or(u64::MAX),
-        routes: view.snapshot.routes.generation,
+        routes: state.snapshot.routes.generation,
         revisions: revisions
-            .map(|(name, line)| (name.clone(), line.activity()))
+            .map(|(name, queue)| (name.clone(), queue.activity()))
             .collect(),
     }
 }

@@ -1,9 +1,12 @@
 //! Replicas, and other gateways, as this one talks to them.
 
-mod arriving;
 mod dial;
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod probe;
+mod request;
+mod request_body;
+mod response_body;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +16,17 @@ use http::Response;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Endpoints, Gateway, Replica};
 
-use crate::departing::Departing;
-use crate::wire::Wire;
-pub(crate) use arriving::Arriving;
+use crate::protocol::Protocol;
+pub(crate) use request::UpstreamRequest;
+pub(crate) use request_body::{Chunks, RequestBody, Sender};
+pub(crate) use response_body::ResponseBody;
 
 /// One replica, in one of its lives: one that was started again is another one.
 pub(crate) struct Upstream {
     pub(crate) name: Arc<str>,
     restarts: u32,
     pub(crate) endpoints: Endpoints,
-    pub(crate) plain: http1::Pool,
+    pub(crate) http1_pool: http1::Pool,
     grpc: http2::Channel,
     /// Cancelled when it is gone: nobody will answer what it has.
     pub(crate) lost: CancellationToken,
@@ -36,25 +40,25 @@ pub(crate) struct Upstream {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) kind: FaultKind,
+pub(crate) struct UpstreamError {
+    pub(crate) kind: UpstreamErrorKind,
     /// A clause.
     pub(crate) because: String,
 }
 
 /// What a fault says about the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultKind {
+pub(crate) enum UpstreamErrorKind {
     /// Nothing: a connection that had been used before was closed meanwhile.
-    Stale,
+    StaleConnection,
     /// It saw nothing of the request.
-    Unreached,
+    ConnectFailed,
     /// It took the request and broke off.
     Broken,
     /// It took the request, and what it answered is no answer: it may have done the work.
-    Garbled,
+    InvalidResponse,
     /// Nothing: whoever sends the request's body broke off.
-    Cut,
+    RequestBodyFailed,
 }
 
 /// Which connections a request may use.
@@ -86,7 +90,7 @@ impl Upstream {
             name,
             restarts,
             endpoints,
-            plain: http1::Pool::default(),
+            http1_pool: http1::Pool::default(),
             grpc: http2::Channel::default(),
             lost: CancellationToken::new(),
             capacity: AtomicU32::new(0),
@@ -99,27 +103,27 @@ impl Upstream {
     /// once there is a connection: until then it need not be carried.
     pub(crate) async fn send<'a>(
         self: &Arc<Self>,
-        wire: Wire,
+        protocol: Protocol,
         freshness: Freshness,
-        request: impl FnOnce() -> Departing<'a>,
-    ) -> Result<Response<Arriving>, Fault> {
-        let address = match wire {
-            Wire::Http => self.endpoints.http.as_ref(),
-            Wire::Grpc => self.endpoints.grpc.as_ref(),
+        request: impl FnOnce() -> UpstreamRequest<'a>,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
+        let address = match protocol {
+            Protocol::Http => self.endpoints.http.as_ref(),
+            Protocol::Grpc => self.endpoints.grpc.as_ref(),
         };
         let Some(address) = address else {
-            let because = format!("it does not listen for {}", wire.label());
-            return Err(Fault::broken(because));
+            let because = format!("it does not listen for {}", protocol.label());
+            return Err(UpstreamError::broken(because));
         };
-        match wire {
-            Wire::Http => {
+        match protocol {
+            Protocol::Http => {
                 let response = http1::send(self, address, freshness, request).await?;
-                Ok(response.map(Arriving::Plain))
+                Ok(response.map(ResponseBody::Http1))
             }
-            Wire::Grpc => {
+            Protocol::Grpc => {
                 // Apart, so that plain requests do not carry what calls need.
                 let response = Box::pin(self.grpc.send(address, request)).await?;
-                Ok(response.map(Arriving::Called))
+                Ok(response.map(ResponseBody::Http2))
             }
         }
     }
@@ -167,24 +171,24 @@ impl fmt::Debug for Upstream {
     }
 }
 
-impl Fault {
+impl UpstreamError {
     pub(crate) fn broken(because: impl Into<String>) -> Self {
         Self {
-            kind: FaultKind::Broken,
+            kind: UpstreamErrorKind::Broken,
             because: because.into(),
         }
     }
 
-    fn garbled(because: String) -> Self {
+    fn invalid_response(because: String) -> Self {
         Self {
-            kind: FaultKind::Garbled,
+            kind: UpstreamErrorKind::InvalidResponse,
             because,
         }
     }
 
-    fn unreached(because: String) -> Self {
+    fn connect_failed(because: String) -> Self {
         Self {
-            kind: FaultKind::Unreached,
+            kind: UpstreamErrorKind::ConnectFailed,
             because,
         }
     }

@@ -54,7 +54,7 @@ pub(crate) struct Gatherer<K, T> {
 
 #[derive(Debug)]
 struct Group<T> {
-    members: VecDeque<Waiting<T>>,
+    entries: VecDeque<Waiting<T>>,
     rows: usize,
 }
 
@@ -99,7 +99,7 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
         self.order.insert(ticket, key.clone());
         let group = self.groups.entry(key.clone()).or_insert_with(Group::new);
         group.rows += rows;
-        group.members.push_back(Waiting {
+        group.entries.push_back(Waiting {
             ticket,
             rows,
             since: now,
@@ -129,11 +129,11 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
         let Some(group) = self.groups.get_mut(&key) else {
             return;
         };
-        let at = group.members.iter().position(|one| one.ticket == ticket);
-        if let Some(gone) = at.and_then(|at| group.members.remove(at)) {
+        let at = group.entries.iter().position(|one| one.ticket == ticket);
+        if let Some(gone) = at.and_then(|at| group.entries.remove(at)) {
             group.rows -= gone.rows;
         }
-        if group.members.is_empty() {
+        if group.entries.is_empty() {
             self.groups.remove(&key);
         }
     }
@@ -163,7 +163,7 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
     /// The group of the one who waits longest, if it may not wait any more or need not.
     fn next_oldest(&self, bounds: &Bounds, now: Instant) -> Option<K> {
         let (_, key) = self.order.first_key_value()?;
-        let oldest = self.groups.get(key)?.members.front()?;
+        let oldest = self.groups.get(key)?.entries.front()?;
         let is_due = oldest.since + bounds.wait <= now;
         (is_due || self.flying < bounds.flights).then(|| key.clone())
     }
@@ -174,11 +174,11 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
             return Vec::new();
         };
         let (mut batch, mut rows) = (Vec::new(), 0);
-        while let Some(first) = group.members.front() {
+        while let Some(first) = group.entries.front() {
             if !batch.is_empty() && rows + first.rows > bounds.rows {
                 break;
             }
-            let Some(taken) = group.members.pop_front() else {
+            let Some(taken) = group.entries.pop_front() else {
                 break;
             };
             rows += taken.rows;
@@ -186,7 +186,7 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
             self.order.remove(&taken.ticket);
             batch.push(taken.item);
         }
-        if group.members.is_empty() {
+        if group.entries.is_empty() {
             self.groups.remove(key);
         }
         batch
@@ -196,7 +196,7 @@ impl<K: Clone + Eq + Hash, T> Gatherer<K, T> {
 impl<T> Group<T> {
     fn new() -> Self {
         Self {
-            members: VecDeque::new(),
+            entries: VecDeque::new(),
             rows: 0,
         }
     }

@@ -11,7 +11,7 @@ use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 use weir_protocol::grpc::proto::{InferTensorContents, ModelInferRequest, ModelInferResponse};
 use weir_protocol::{DataType, Shape};
 
-use super::cuts::Cuts;
+use super::slices::Slices;
 
 /// A request that can share a batch.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Infer {
 pub(super) struct Inferred {
     message: ModelInferResponse,
     /// How the raw contents of each output are cut.
-    cuts: Vec<Option<Cuts>>,
+    slices: Vec<Option<Slices>>,
     pub(super) rows: usize,
 }
 
@@ -110,7 +110,7 @@ impl Infer {
             Some(contents) => fits(contents, &input.datatype, &input.shape),
             None => raw
                 .next()
-                .is_some_and(|raw| cuts(&input.datatype, &input.shape, raw).is_some()),
+                .is_some_and(|raw| slices(&input.datatype, &input.shape, raw).is_some()),
         });
         fits && raw.next().is_none()
     }
@@ -128,7 +128,7 @@ impl Inferred {
         };
         Ok(Self {
             rows: rows.map_err(odd)?,
-            cuts: cuts_of(&message)?,
+            slices: cuts_of(&message)?,
             message,
         })
     }
@@ -149,9 +149,9 @@ impl Inferred {
             .outputs
             .iter()
             .map(|output| part(output, self.rows, rows));
-        let raw = whole.raw_output_contents.iter().zip(&self.cuts);
-        let raw = raw.map(|(raw, cuts)| match cuts {
-            Some(cuts) => raw.slice(cuts.bytes(rows)),
+        let raw = whole.raw_output_contents.iter().zip(&self.slices);
+        let raw = raw.map(|(raw, slices)| match slices {
+            Some(slices) => raw.slice(slices.bytes(rows)),
             None => raw.clone(),
         });
         ModelInferResponse {
@@ -166,11 +166,11 @@ impl Inferred {
 }
 
 /// How the raw contents of each output are cut.
-fn cuts_of(message: &ModelInferResponse) -> Result<Vec<Option<Cuts>>, String> {
+fn cuts_of(message: &ModelInferResponse) -> Result<Vec<Option<Slices>>, String> {
     let mut raw = message.raw_output_contents.iter();
     let outputs = message.outputs.iter().map(|output| {
         let found = match (&output.contents, raw.next()) {
-            (_, Some(raw)) => cuts(&output.datatype, &output.shape, raw).map(Some),
+            (_, Some(raw)) => slices(&output.datatype, &output.shape, raw).map(Some),
             (Some(contents), None) => {
                 fits(contents, &output.datatype, &output.shape).then_some(None)
             }
@@ -236,8 +236,8 @@ fn set_first(shape: &mut [i64], rows: usize) {
     }
 }
 
-fn cuts(datatype: &str, shape: &[i64], raw: &Bytes) -> Option<Cuts> {
-    Cuts::of(DataType::parse(datatype)?, &Shape::new(shape).ok()?, raw)
+fn slices(datatype: &str, shape: &[i64], raw: &Bytes) -> Option<Slices> {
+    Slices::of(DataType::parse(datatype)?, &Shape::new(shape).ok()?, raw)
 }
 
 /// Whether typed contents are as many as the shape says, all in one field.

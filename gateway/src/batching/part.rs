@@ -8,12 +8,12 @@ use weir_protocol::rest::{HEADER_LENGTH, parse_header_length};
 
 use super::message::Infer;
 use super::template::{Side, Template};
+use crate::body::BufferedBody;
 use crate::codec::grpc;
+use crate::forward::ProxyRequest;
 use crate::headers;
-use crate::life::Call;
-use crate::outgoing::Chunks;
-use crate::receive::Held;
-use crate::wire::Wire;
+use crate::protocol::Protocol;
+use crate::upstream::Chunks;
 
 /// All that has to be equal in the requests of one batch, written one after the other: the call, the
 /// headers, and the body but for ids, rows and sizes.
@@ -75,24 +75,27 @@ const FAMILIES: [&str; 3] = ["x-b3-", "x-datadog-", "x-forwarded-"];
 impl Part {
     /// What a request brings, if it can share a batch: what cannot be understood cannot, and the replica
     /// shall say why.
-    pub(super) fn read(call: &Call, held: &Held) -> Option<Self> {
-        if !held.is_whole() || is_packed(&call.headers) || call.method != http::Method::POST {
+    pub(super) fn read(request: &ProxyRequest, buffered: &BufferedBody) -> Option<Self> {
+        if !buffered.is_whole()
+            || is_packed(&request.headers)
+            || request.method != http::Method::POST
+        {
             return None;
         }
-        let path = call.path.path();
-        match call.wire {
-            Wire::Grpc if path == MODEL_INFER => {
-                Infer::read(grpc::only_message(held.whole())?).map(Self::Grpc)
+        let path = request.path.path();
+        match request.protocol {
+            Protocol::Grpc if path == MODEL_INFER => {
+                Infer::read(grpc::only_message(buffered.whole())?).map(Self::Grpc)
             }
-            Wire::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
-                Template::v1(held.whole(), Side::Request).map(Self::V1)
+            Protocol::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
+                Template::v1(buffered.whole(), Side::Request).map(Self::V1)
             }
-            Wire::Http if path.starts_with("/v2/models/") && path.ends_with("/infer") => {
-                let (text, blobs) = divided(held.whole(), &call.headers)?;
+            Protocol::Http if path.starts_with("/v2/models/") && path.ends_with("/infer") => {
+                let (text, blobs) = divided(buffered.whole(), &request.headers)?;
                 let template = Template::v2(text, blobs, Side::Request);
                 template.ok().map(Self::V2)
             }
-            Wire::Http | Wire::Grpc => None,
+            Protocol::Http | Protocol::Grpc => None,
         }
     }
 
@@ -114,9 +117,9 @@ impl Part {
         }
     }
 
-    pub(super) fn key(&self, call: &Call) -> Key {
-        let mut key = call.address().into_bytes();
-        let shared = shared(&call.headers);
+    pub(super) fn key(&self, request: &ProxyRequest) -> Key {
+        let mut key = request.address().into_bytes();
+        let shared = shared(&request.headers);
         let mut shared: Vec<_> = shared.iter().collect();
         shared.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
         for (name, value) in shared {
@@ -186,8 +189,8 @@ pub(super) fn shared(all: &HeaderMap) -> HeaderMap {
 }
 
 /// The headers of a batch with this body.
-pub(super) fn headers_of(call: &Call, merged: &Merged) -> HeaderMap {
-    let mut headers = shared(&call.headers);
+pub(super) fn headers_of(request: &ProxyRequest, merged: &Merged) -> HeaderMap {
+    let mut headers = shared(&request.headers);
     if let Some(length) = merged.header_length {
         let name = HeaderName::from_static(HEADER_LENGTH);
         headers.insert(name, HeaderValue::from(length));

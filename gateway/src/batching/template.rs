@@ -9,7 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use weir_protocol::rest::Nesting;
 
-use super::cuts::Cuts;
+use super::slices::Slices;
 
 /// A body.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ enum Data {
     /// In the text: where each row is.
     Text(Nesting, Vec<Range<usize>>),
     /// After the text.
-    Blob(Bytes, Cuts),
+    Blob(Bytes, Slices),
 }
 
 /// Which member holds the tensors.
@@ -135,8 +135,8 @@ impl Template {
             (Hole::Rows, _) => number(out, rows.len()),
             (Hole::Data(tensor) | Hole::Size(tensor), _) => match &self.tensors[tensor] {
                 Data::Text(_, found) => out.extend_from_slice(&self.text[span(found, rows)]),
-                Data::Blob(data, cuts) => {
-                    let blob = data.slice(cuts.bytes(rows));
+                Data::Blob(data, slices) => {
+                    let blob = data.slice(slices.bytes(rows));
                     number(out, blob.len());
                     blobs.push(blob);
                 }

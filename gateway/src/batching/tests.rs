@@ -26,7 +26,7 @@ struct SampleTensor {
 }
 
 impl Sample {
-    fn members(&self) -> usize {
+    fn entries(&self) -> usize {
         self.rows.len()
     }
 
@@ -44,10 +44,10 @@ impl Sample {
         self.rows.iter().map(span).collect()
     }
 
-    fn of_member(&self, member: usize) -> Vec<Tensor> {
+    fn of_member(&self, entry: usize) -> Vec<Tensor> {
         let tensors = self.tensors.iter().enumerate();
         let one = |(i, tensor): (usize, &SampleTensor)| {
-            tensor.with(i, self.rows[member], tensor.data[member].clone())
+            tensor.with(i, self.rows[entry], tensor.data[entry].clone())
         };
         tensors.map(one).collect()
     }

@@ -8,9 +8,9 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use tonic::Status;
 use weir_protocol::Code;
 
-use crate::answer::Answer;
+use crate::forward::DownstreamBody;
 use crate::headers::GRPC_STATUS;
-use crate::line::Verdict;
+use crate::queue::Verdict;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
@@ -19,8 +19,8 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 const PREFIX: usize = 5;
 
 /// A status without a message.
-pub(crate) fn error(code: Code, sentence: &str) -> Response<Answer> {
-    let mut response = Response::new(Answer::default());
+pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
+    let mut response = Response::new(DownstreamBody::default());
     *response.headers_mut() = trailers(code, sentence);
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
@@ -37,10 +37,10 @@ pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
 }
 
 /// One message and an end without error.
-pub(crate) fn message(message: &impl prost::Message) -> Response<Answer> {
+pub(crate) fn message(message: &impl prost::Message) -> Response<DownstreamBody> {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, OK);
-    let mut response = Response::new(Answer::with_trailers(framed(message), trailers));
+    let mut response = Response::new(DownstreamBody::with_trailers(framed(message), trailers));
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }

@@ -4,13 +4,13 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use weir_protocol::{Code, rest};
 
-use crate::answer::Answer;
-use crate::line::Verdict;
+use crate::forward::DownstreamBody;
+use crate::queue::Verdict;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// `{"error": "<sentence>"}`.
-pub(crate) fn error(code: Code, sentence: &str) -> Response<Answer> {
+pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     let mut response = json(rest::error_body(sentence));
     *response.status_mut() = code.http();
     if code == Code::Overloaded {
@@ -22,8 +22,8 @@ pub(crate) fn error(code: Code, sentence: &str) -> Response<Answer> {
 }
 
 /// 200 with a JSON body.
-pub(crate) fn json(body: bytes::Bytes) -> Response<Answer> {
-    let mut response = Response::new(Answer::ours(body));
+pub(crate) fn json(body: bytes::Bytes) -> Response<DownstreamBody> {
+    let mut response = Response::new(DownstreamBody::local(body));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }

@@ -7,7 +7,7 @@ use crate::headers;
 
 /// Who chose the revision of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
+pub(super) enum RevisionChoice {
     /// The service's split: it is common traffic.
     Split,
     /// Its sender, who wants to see this revision and no other; another gateway, which made the copy; or it
@@ -15,7 +15,7 @@ pub(super) enum Aim {
     Sender,
 }
 
-impl Aim {
+impl RevisionChoice {
     /// As the headers say, and the revision that a tagged host leads to.
     pub(super) fn of(headers: &HeaderMap, tagged: Option<&RevisionName>) -> Self {
         let telling = [
@@ -32,18 +32,18 @@ impl Aim {
     }
 }
 
-/// Whether a request that goes to `chosen` gets a copy. `luck` is asked for only where it decides, so that
+/// Whether a request that goes to `chosen` gets a copy. `sample` is asked for only where it decides, so that
 /// the share is one of those requests alone.
-pub(super) fn gets_copy(
+pub(super) fn is_mirrored(
     mirror: &Mirror,
     chosen: &RevisionName,
-    aim: Aim,
-    luck: impl FnOnce() -> u32,
+    choice: RevisionChoice,
+    sample: impl FnOnce() -> u32,
 ) -> bool {
-    match aim {
-        Aim::Sender => false,
+    match choice {
+        RevisionChoice::Sender => false,
         // The revision gets it already.
-        Aim::Split if *chosen == mirror.revision => false,
-        Aim::Split => (u64::from(luck()) * 100) >> 32 < u64::from(mirror.percent),
+        RevisionChoice::Split if *chosen == mirror.revision => false,
+        RevisionChoice::Split => (u64::from(sample()) * 100) >> 32 < u64::from(mirror.percent),
     }
 }

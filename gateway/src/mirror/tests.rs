@@ -2,10 +2,10 @@ use http::HeaderValue;
 use proptest::prelude::*;
 use weir_cluster::{Mirror, ServiceName};
 
-use super::copies::MAX_COPIES;
+use super::counts::MAX_COPIES;
 use super::*;
 use crate::headers;
-use crate::split::luck;
+use crate::router::split::sample;
 
 fn revision(number: u32) -> RevisionName {
     let service = ServiceName::new("default", "digits").unwrap();
@@ -23,27 +23,30 @@ proptest! {
     #[test]
     fn the_share_is_met_within_a_few_requests(percent in 1_u8..=100, first: u32, n in 1_u32..4000) {
         let gets = |i: &u32| {
-            gets_copy(&mirror(percent), &revision(1), Aim::Split, || luck(first.wrapping_add(*i)))
+            is_mirrored(&mirror(percent), &revision(1), RevisionChoice::Split, || sample(first.wrapping_add(*i)))
         };
-        let copies = (0..n).filter(gets).count();
+        let counts = (0..n).filter(gets).count();
         let share = f64::from(percent) / 100.0 * f64::from(n);
-        prop_assert!((copies as f64 - share).abs() < 8.0, "{copies} of {n}, not {share}");
-        prop_assert!(percent < 100 || copies == n as usize);
+        prop_assert!((counts as f64 - share).abs() < 8.0, "{counts} of {n}, not {share}");
+        prop_assert!(percent < 100 || counts == n as usize);
     }
 
     #[test]
     fn who_has_the_request_or_was_chosen_by_name_gets_no_copy_and_costs_no_luck(percent in 1_u8..=100) {
         let no_luck = || -> u32 { panic!("luck was asked for") };
-        prop_assert!(!gets_copy(&mirror(percent), &revision(2), Aim::Split, no_luck));
-        prop_assert!(!gets_copy(&mirror(percent), &revision(1), Aim::Sender, no_luck));
+        prop_assert!(!is_mirrored(&mirror(percent), &revision(2), RevisionChoice::Split, no_luck));
+        prop_assert!(!is_mirrored(&mirror(percent), &revision(1), RevisionChoice::Sender, no_luck));
     }
 }
 
 #[test]
 fn only_common_traffic_is_copied() {
     let mut headers = HeaderMap::new();
-    assert_eq!(Aim::of(&headers, None), Aim::Split);
-    assert_eq!(Aim::of(&headers, Some(&revision(1))), Aim::Sender);
+    assert_eq!(RevisionChoice::of(&headers, None), RevisionChoice::Split);
+    assert_eq!(
+        RevisionChoice::of(&headers, Some(&revision(1))),
+        RevisionChoice::Sender
+    );
     for name in [
         headers::REVISION,
         headers::TAG,
@@ -52,21 +55,24 @@ fn only_common_traffic_is_copied() {
     ] {
         headers.clear();
         headers.insert(name, HeaderValue::from_static("x"));
-        assert_eq!(Aim::of(&headers, None), Aim::Sender);
+        assert_eq!(RevisionChoice::of(&headers, None), RevisionChoice::Sender);
     }
 }
 
 #[test]
 fn copies_are_bounded_by_number_and_by_bytes_and_give_their_places_back() {
     let mirrors = Mirrors::new(800);
-    let (one, other) = (Arc::new(Copies::default()), Arc::new(Copies::default()));
-    let held: Vec<_> = (0..MAX_COPIES)
-        .map(|_| mirrors.place(&one, 1).unwrap())
+    let (one, other) = (
+        Arc::new(MirrorCounts::default()),
+        Arc::new(MirrorCounts::default()),
+    );
+    let buffered: Vec<_> = (0..MAX_COPIES)
+        .map(|_| mirrors.try_acquire(&one, 1).unwrap())
         .collect();
-    assert!(mirrors.place(&one, 0).is_none());
+    assert!(mirrors.try_acquire(&one, 0).is_none());
     // An eighth of 800 bytes is for all of them together.
-    assert!(mirrors.place(&other, 37).is_none());
-    assert!(mirrors.place(&other, 36).is_some());
-    drop(held);
-    assert!(mirrors.place(&one, 100).is_some());
+    assert!(mirrors.try_acquire(&other, 37).is_none());
+    assert!(mirrors.try_acquire(&other, 36).is_some());
+    drop(buffered);
+    assert!(mirrors.try_acquire(&one, 100).is_some());
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use weir_cluster::Address;
 
-use super::Fault;
+use super::UpstreamError;
 
 /// Replicas are near: a connection that takes longer than some retransmissions is none.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -20,14 +20,14 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
-pub(super) async fn dial(address: &Address) -> Result<Stream, Fault> {
+pub(super) async fn dial(address: &Address) -> Result<Stream, UpstreamError> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(address));
     match connecting.await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(Fault::unreached(format!(
+        Ok(Err(error)) => Err(UpstreamError::connect_failed(format!(
             "connecting to {address}: {error}"
         ))),
-        Err(_) => Err(Fault::unreached(format!(
+        Err(_) => Err(UpstreamError::connect_failed(format!(
             "connecting to {address}: no answer for {} s",
             CONNECT_TIMEOUT.as_secs()
         ))),

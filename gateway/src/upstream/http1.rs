@@ -24,8 +24,8 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use weir_cluster::Address;
 
-use super::{Fault, FaultKind, Freshness, Upstream};
-use crate::departing::Departing;
+use super::{Freshness, Upstream, UpstreamError, UpstreamErrorKind};
+use crate::upstream::UpstreamRequest;
 use connection::Connection;
 
 /// Idle connections kept for one replica: as many as a busy replica has in flight.
@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_secs(20);
 pub(crate) struct Pool(Mutex<Vec<(Instant, Box<Connection>)>>);
 
 /// A response's body that still comes, on the connection that brings it.
-pub(crate) struct Arriving {
+pub(crate) struct Http1ResponseBody {
     connection: Box<Connection>,
     upstream: Arc<Upstream>,
 }
@@ -86,36 +86,36 @@ pub(super) async fn send<'a>(
     upstream: &Arc<Upstream>,
     address: &Address,
     freshness: Freshness,
-    request: impl FnOnce() -> Departing<'a>,
-) -> Result<Response<Arriving>, Fault> {
+    request: impl FnOnce() -> UpstreamRequest<'a>,
+) -> Result<Response<Http1ResponseBody>, UpstreamError> {
     let pooled = match freshness {
-        Freshness::Any => upstream.plain.take(),
+        Freshness::Any => upstream.http1_pool.take(),
         Freshness::New => None,
     };
-    let (mut connection, fault) = match pooled {
-        Some(connection) => (connection, FaultKind::Stale),
+    let (mut connection, failure) = match pooled {
+        Some(connection) => (connection, UpstreamErrorKind::StaleConnection),
         // Apart: most requests find a connection, and need not carry what making one needs.
         None => (
             Box::pin(Connection::open(address)).await?,
-            FaultKind::Broken,
+            UpstreamErrorKind::Broken,
         ),
     };
     connection.start(request());
-    let head = poll_fn(|context| connection.poll_head(fault, context)).await;
+    let head = poll_fn(|context| connection.poll_head(failure, context)).await;
     let head = head.inspect_err(|_| {
-        if fault == FaultKind::Stale {
+        if failure == UpstreamErrorKind::StaleConnection {
             // The others of its age are no better.
-            upstream.plain.clear();
+            upstream.http1_pool.clear();
         }
     })?;
     let upstream = Arc::clone(upstream);
-    Ok(head.map(|()| Arriving {
+    Ok(head.map(|()| Http1ResponseBody {
         connection,
         upstream,
     }))
 }
 
-impl Arriving {
+impl Http1ResponseBody {
     pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
@@ -134,7 +134,7 @@ impl Arriving {
     /// The response was read to its end: the connection goes back to the pool if it can be used again.
     pub(crate) fn finish(mut self, now: Instant) {
         if self.connection.is_reusable() && !self.upstream.lost.is_cancelled() {
-            self.upstream.plain.put(self.connection, now);
+            self.upstream.http1_pool.put(self.connection, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A call is driven by whoever makes it: it hands its frames to the connection and takes those of the answer
 //! from it, with no task of its own in between. The connection's one task works on the socket.
 
-mod arriving;
+mod response_body;
 mod upload;
 
 use std::future::poll_fn;
@@ -22,9 +22,9 @@ use weir_cluster::Address;
 use weir_ops::socket::{Bulk, Flushed};
 
 use super::dial::dial;
-use super::{Fault, FaultKind};
-use crate::departing::Departing;
-pub(crate) use arriving::Arriving;
+use super::{UpstreamError, UpstreamErrorKind};
+use crate::upstream::UpstreamRequest;
+pub(crate) use response_body::Http2ResponseBody;
 use upload::Upload;
 
 /// As the gateway's own port offers: a common image tensor goes in one window.
@@ -66,36 +66,39 @@ impl Channel {
     pub(super) async fn send<'a>(
         &self,
         address: &Address,
-        request: impl FnOnce() -> Departing<'a>,
-    ) -> Result<Response<Arriving>, Fault> {
+        request: impl FnOnce() -> UpstreamRequest<'a>,
+    ) -> Result<Response<Http2ResponseBody>, UpstreamError> {
         let (mut sender, before) = self.ready(address).await?;
-        let fault = |error: h2::Error| Fault {
+        let failed = |error: h2::Error| UpstreamError {
             kind: kind(&error, before),
             because: error.to_string(),
         };
-        let (head, body) = request().into_call().into_parts();
+        let (head, body) = request().into_http2().into_parts();
         let head = Request::from_parts(head, ());
         let (answer, stream) = sender
             .send_request(head, body.is_end_stream())
-            .map_err(fault)?;
+            .map_err(failed)?;
         let upload = Upload::new(body, stream);
-        first(answer, upload).await.map_err(fault)
+        first(answer, upload).await.map_err(failed)
     }
 
     /// A connection that takes a call, and what a fault on it would mean.
-    async fn ready(&self, address: &Address) -> Result<(SendRequest<Bytes>, FaultKind), Fault> {
+    async fn ready(
+        &self,
+        address: &Address,
+    ) -> Result<(SendRequest<Bytes>, UpstreamErrorKind), UpstreamError> {
         if let Some((number, mut sender)) = self.sender() {
             match poll_fn(|context| sender.poll_ready(context)).await {
-                Ok(()) => return Ok((sender, FaultKind::Stale)),
+                Ok(()) => return Ok((sender, UpstreamErrorKind::StaleConnection)),
                 Err(_) => self.retire(number),
             }
         }
         // Apart: most calls find a connection, and need not carry what making one needs.
         let mut sender = Box::pin(self.connect(address)).await?;
         match poll_fn(|context| sender.poll_ready(context)).await {
-            Ok(()) => Ok((sender, FaultKind::Broken)),
-            Err(error) => Err(Fault {
-                kind: kind(&error, FaultKind::Broken),
+            Ok(()) => Ok((sender, UpstreamErrorKind::Broken)),
+            Err(error) => Err(UpstreamError {
+                kind: kind(&error, UpstreamErrorKind::Broken),
                 because: error.to_string(),
             }),
         }
@@ -117,7 +120,7 @@ impl Channel {
         }
     }
 
-    async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, Fault> {
+    async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
         let _dialling = self.dialling.lock().await;
         if let Some((_, sender)) = self.sender() {
             return Ok(sender);
@@ -133,7 +136,7 @@ impl Channel {
             .enable_push(false);
         let handshake = builder.handshake(socket).await;
         let (sender, connection) =
-            handshake.map_err(|error| Fault::unreached(error.to_string()))?;
+            handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
         let work = tokio::spawn(async move {
             if let Err(error) = Flushed::new(connection, outlet).await {
                 tracing::debug!(%error, "a connection to a replica ended early");
@@ -151,14 +154,14 @@ impl Channel {
 }
 
 /// What an error says of the replica, on a connection whose faults mean `before`.
-fn kind(error: &h2::Error, before: FaultKind) -> FaultKind {
+fn kind(error: &h2::Error, before: UpstreamErrorKind) -> UpstreamErrorKind {
     let is_ending = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     match (error.is_remote(), error.is_library()) {
         // It did nothing with the call, and says so (RFC 9113, 8.7).
-        (true, _) if is_ending || is_refused => FaultKind::Unreached,
+        (true, _) if is_ending || is_refused => UpstreamErrorKind::ConnectFailed,
         // What the library itself ends a stream or connection for is that the peer broke the rules.
-        (_, true) => FaultKind::Garbled,
+        (_, true) => UpstreamErrorKind::InvalidResponse,
         (true | false, false) => before,
     }
 }
@@ -168,7 +171,7 @@ fn kind(error: &h2::Error, before: FaultKind) -> FaultKind {
 async fn first(
     mut answer: ResponseFuture,
     mut upload: Upload,
-) -> Result<Response<Arriving>, h2::Error> {
+) -> Result<Response<Http2ResponseBody>, h2::Error> {
     let head = poll_fn(|context| {
         // If it broke off the answer says why, or that there is none.
         let _ = upload.poll(context);
@@ -178,7 +181,7 @@ async fn first(
         }
     });
     let head = head.await?;
-    Ok(head.map(|body| Arriving::new(body, upload)))
+    Ok(head.map(|body| Http2ResponseBody::new(body, upload)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use weir_protocol::rest::{Nesting, elements, members, rows};
 use weir_protocol::{DataType, Shape};
 
 use super::{Data, Hole, Side, Template};
-use crate::batching::cuts::Cuts;
+use crate::batching::slices::Slices;
 
 /// Says that a body is not as it should be; whoever asks for a batch knows which.
 const NO_V2: &str = "it is no V2 body";
@@ -190,9 +190,9 @@ impl Draft {
                 let size = std::str::from_utf8(&self.text[at.clone()]).ok()?;
                 let size = size.parse().ok().filter(|size| *size <= self.blobs.len())?;
                 let data = self.blobs.split_to(size);
-                let cuts = Cuts::of(parts.datatype?, shape, &data)?;
+                let slices = Slices::of(parts.datatype?, shape, &data)?;
                 self.holes.push((at.clone(), Hole::Size(tensor)));
-                Some(Data::Blob(data, cuts))
+                Some(Data::Blob(data, slices))
             }
             (Some(_), Some(_)) | (None, None) => None,
         }

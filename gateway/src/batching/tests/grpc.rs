@@ -107,8 +107,8 @@ fn read(message: &ModelInferRequest) -> Option<Infer> {
 }
 
 fn check(sample: &Sample, form: Form) {
-    let members = 0..sample.members();
-    let requests = members.map(|i| read(&request(&i.to_string(), &sample.of_member(i), form)));
+    let entries = 0..sample.entries();
+    let requests = entries.map(|i| read(&request(&i.to_string(), &sample.of_member(i), form)));
     let requests: Vec<Infer> = requests.map(Option::unwrap).collect();
     for one in &requests {
         assert_eq!(one.likeness(), requests[0].likeness());

@@ -29,22 +29,22 @@ fn body(value: &Value) -> Bytes {
 proptest! {
     #[test]
     fn predictions_come_back_to_whom_they_belong(
-        members in proptest::collection::vec(proptest::collection::vec(values(), 1..4), 1..5),
+        entries in proptest::collection::vec(proptest::collection::vec(values(), 1..4), 1..5),
     ) {
-        let bodies: Vec<Template> = members
+        let bodies: Vec<Template> = entries
             .iter()
             .map(|rows| json!({"signature_name": "s", "instances": rows, "k": 1}))
             .map(|value| Template::v1(body(&value), Side::Request).unwrap())
             .collect();
         let merged = Template::merge(&bodies.iter().collect::<Vec<_>>());
         let merged: Value = serde_json::from_slice(&merged.json).unwrap();
-        let all = members.concat();
+        let all = entries.concat();
         prop_assert_eq!(merged, json!({"signature_name": "s", "instances": &all, "k": 1}));
         let answer = body(&json!({"predictions": &all, "model": "m"}));
         let answer = Template::v1(answer, Side::Response).unwrap();
         prop_assert_eq!(answer.rows, all.len());
         let mut at = 0;
-        for rows in &members {
+        for rows in &entries {
             let cut = answer.cut(&(at..at + rows.len()), None);
             at += rows.len();
             let cut: Value = serde_json::from_slice(&cut.json).unwrap();

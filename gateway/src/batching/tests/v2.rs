@@ -58,8 +58,8 @@ fn assert_holds(request: &InferRequest, tensors: &[Tensor]) {
 }
 
 fn check(sample: &Sample, delivery: &Delivery) {
-    let members = 0..sample.members();
-    let bodies = members.map(|i| request(&format!("\"{i}\""), sample.of_member(i), delivery));
+    let entries = 0..sample.entries();
+    let bodies = entries.map(|i| request(&format!("\"{i}\""), sample.of_member(i), delivery));
     let bodies: Vec<Template> = bodies.collect();
     for body in &bodies {
         assert_eq!(body.likeness(), bodies[0].likeness());

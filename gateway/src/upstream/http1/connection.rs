@@ -13,9 +13,9 @@ use weir_cluster::Address;
 use super::framing::{Decoded, Framing};
 use super::head::{Reuse, read_head};
 use super::output::Output;
-use crate::departing::Departing;
+use crate::upstream::UpstreamRequest;
 use crate::upstream::dial::{Stream, dial};
-use crate::upstream::{Fault, FaultKind};
+use crate::upstream::{UpstreamError, UpstreamErrorKind};
 
 /// Room for the next read at least: a head with a small answer comes in one.
 const ROOM: usize = 8 << 10;
@@ -36,7 +36,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(address: &Address) -> Result<Box<Self>, Fault> {
+    pub(super) async fn open(address: &Address) -> Result<Box<Self>, UpstreamError> {
         let stream = dial(address).await?;
         Ok(Box::new(Self {
             stream,
@@ -49,7 +49,7 @@ impl Connection {
     }
 
     /// Takes the next request.
-    pub(super) fn start(&mut self, request: Departing<'_>) {
+    pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         self.method = request.method.clone();
         self.output.start(request);
     }
@@ -58,11 +58,11 @@ impl Connection {
     /// the rest is written while its body is read.
     pub(super) fn poll_head(
         &mut self,
-        fault: FaultKind,
+        failure: UpstreamErrorKind,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Response<()>, Fault>> {
-        let fault = |because: String| Fault {
-            kind: fault,
+    ) -> Poll<Result<Response<()>, UpstreamError>> {
+        let failed = |because: String| UpstreamError {
+            kind: failure,
             because,
         };
         let unwritten = match self.output.poll(&mut self.stream, context) {
@@ -70,7 +70,9 @@ impl Connection {
             Poll::Ready(Ok(())) | Poll::Pending => None,
         };
         loop {
-            match read_head(&mut self.input, &self.method).map_err(Fault::garbled)? {
+            match read_head(&mut self.input, &self.method)
+                .map_err(UpstreamError::invalid_response)?
+            {
                 Some(head) => {
                     (self.framing, self.reuse) = (head.framing, head.reuse);
                     if unwritten.is_some() {
@@ -80,14 +82,14 @@ impl Connection {
                 }
                 None => match (self.poll_input(context), &unwritten) {
                     (Poll::Ready(Ok(0)), None) => {
-                        return Poll::Ready(Err(fault("it closed the connection".to_owned())));
+                        return Poll::Ready(Err(failed("it closed the connection".to_owned())));
                     }
                     (Poll::Ready(Ok(0)) | Poll::Pending, Some(error)) => {
-                        return Poll::Ready(Err(fault(format!("sending failed: {error}"))));
+                        return Poll::Ready(Err(failed(format!("sending failed: {error}"))));
                     }
                     (Poll::Ready(Ok(_)), _) => {}
                     (Poll::Ready(Err(error)), _) => {
-                        return Poll::Ready(Err(fault(format!("reading failed: {error}"))));
+                        return Poll::Ready(Err(failed(format!("reading failed: {error}"))));
                     }
                     (Poll::Pending, None) => return Poll::Pending,
                 },

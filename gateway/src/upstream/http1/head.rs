@@ -13,8 +13,8 @@ use http_body::Body as _;
 use smallvec::SmallVec;
 
 use super::framing::{Chunk, Framing};
-use crate::departing::Departing;
-use crate::outgoing::Outgoing;
+use crate::upstream::RequestBody;
+use crate::upstream::UpstreamRequest;
 
 /// A response's head at most: four times what common servers send at all.
 const HEAD: usize = 64 << 10;
@@ -46,14 +46,14 @@ pub(super) struct Head {
 }
 
 impl Length {
-    pub(super) fn of(body: &Outgoing) -> Self {
+    pub(super) fn of(body: &RequestBody) -> Self {
         let exact = body.size_hint().exact();
         exact.map_or(Self::Unknown, Self::Known)
     }
 }
 
 /// Writes a request's head. What tells where its body ends is written anew.
-pub(super) fn write_head(out: &mut Vec<u8>, request: &Departing<'_>, length: Length) {
+pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, length: Length) {
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(request.path.as_str().as_bytes());

@@ -10,8 +10,8 @@ use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::head::{Length, write_head};
-use crate::departing::Departing;
-use crate::outgoing::Outgoing;
+use crate::upstream::RequestBody;
+use crate::upstream::UpstreamRequest;
 
 /// Pieces written by one system call at most; a body has rarely more.
 const PIECES: usize = 16;
@@ -27,7 +27,7 @@ pub(super) struct Output {
     first: Vec<u8>,
     written: usize,
     queue: VecDeque<Bytes>,
-    body: Option<(Outgoing, Coding)>,
+    body: Option<(RequestBody, Coding)>,
 }
 
 /// How the body's end is told.
@@ -40,7 +40,7 @@ enum Coding {
 
 impl Output {
     /// Takes the next request; the one before must be done.
-    pub(super) fn start(&mut self, request: Departing<'_>) {
+    pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         let length = Length::of(&request.body);
         self.first.clear();
         self.written = 0;
@@ -246,14 +246,14 @@ mod tests {
     static ROOT: LazyLock<PathAndQuery> = LazyLock::new(|| PathAndQuery::from_static("/"));
     static NO_HEADERS: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
-    fn posted(chunks: &[usize]) -> (Departing<'static>, Vec<u8>) {
+    fn posted(chunks: &[usize]) -> (UpstreamRequest<'static>, Vec<u8>) {
         let chunks = chunks.iter().enumerate();
         let chunks: smallvec::SmallVec<_> = chunks
             .map(|(i, len)| Bytes::from(vec![b'a' + (i % 26) as u8; *len]))
             .collect();
         let plain = chunks.concat();
-        let body = Outgoing::whole(chunks, None);
-        let request = Departing::plain(&Method::POST, &ROOT, &NO_HEADERS, body);
+        let body = RequestBody::whole(chunks, None);
+        let request = UpstreamRequest::plain(&Method::POST, &ROOT, &NO_HEADERS, body);
         (request, plain)
     }
 

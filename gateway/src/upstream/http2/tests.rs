@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::outgoing::Outgoing;
+use crate::upstream::RequestBody;
 
 type Server = h2::server::Connection<TcpStream, Bytes>;
 type Call = h2::server::SendResponse<Bytes>;
@@ -25,13 +25,13 @@ fn answer(mut call: Call, status: StatusCode) {
     call.send_response(response, true).unwrap();
 }
 
-async fn asked(channel: &Channel, address: &Address) -> Result<StatusCode, FaultKind> {
+async fn asked(channel: &Channel, address: &Address) -> Result<StatusCode, UpstreamErrorKind> {
     let (path, headers) = (PathAndQuery::from_static("/a.B/C"), HeaderMap::new());
-    let request = || Departing::plain(&Method::POST, &path, &headers, Outgoing::empty());
+    let request = || UpstreamRequest::plain(&Method::POST, &path, &headers, RequestBody::empty());
     let response = channel.send(address, request).await;
     response
         .map(|head| head.status())
-        .map_err(|fault| fault.kind)
+        .map_err(|error| error.kind)
 }
 
 /// A replica that is told to end says so, and finishes what it has.
@@ -66,7 +66,7 @@ async fn a_connection_that_ends_brings_its_last_answer_and_gets_no_further_call(
         let later = async {
             loop {
                 match asked(&channel, &address).await {
-                    Err(FaultKind::Unreached) => {}
+                    Err(UpstreamErrorKind::ConnectFailed) => {}
                     answered => return answered,
                 }
             }
@@ -92,8 +92,14 @@ async fn a_call_that_was_refused_did_not_reach_the_replica() {
         while server.accept().await.is_some() {}
     };
     let client = async {
-        assert_eq!(asked(&channel, &address).await, Err(FaultKind::Unreached));
-        assert_eq!(asked(&channel, &address).await, Err(FaultKind::Stale));
+        assert_eq!(
+            asked(&channel, &address).await,
+            Err(UpstreamErrorKind::ConnectFailed)
+        );
+        assert_eq!(
+            asked(&channel, &address).await,
+            Err(UpstreamErrorKind::StaleConnection)
+        );
     };
     tokio::select! {
         () = replica => panic!("the connection ended"),

@@ -7,39 +7,39 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body as _;
 
-use crate::outgoing::Outgoing;
+use crate::upstream::RequestBody;
 
 /// What of a body is not handed to the connection yet.
 pub(super) struct Upload {
     stream: SendStream<Bytes>,
-    state: State,
+    state: UploadState,
 }
 
-enum State {
+enum UploadState {
     /// More may come, behind what waits for the replica to make room.
-    Open(Box<Outgoing>, Option<Bytes>),
+    Open(Box<RequestBody>, Option<Bytes>),
     Done,
     /// The client's body or the stream broke off.
     Failed,
 }
 
 impl Upload {
-    pub(super) fn new(body: Outgoing, stream: SendStream<Bytes>) -> Self {
+    pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>) -> Self {
         let state = match body.is_end_stream() {
-            true => State::Done,
-            false => State::Open(Box::new(body), None),
+            true => UploadState::Done,
+            false => UploadState::Open(Box::new(body), None),
         };
         Self { stream, state }
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        matches!(self.state, State::Failed)
+        matches!(self.state, UploadState::Failed)
     }
 
     /// Hands over what there is. Ready once all is, or it failed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            let State::Open(body, waiting) = &mut self.state else {
+            let UploadState::Open(body, waiting) = &mut self.state else {
                 return Poll::Ready(());
             };
             let step = match waiting.take() {
@@ -48,10 +48,10 @@ impl Upload {
             };
             match step {
                 Step::More => {}
-                Step::End => self.state = State::Done,
+                Step::End => self.state = UploadState::Done,
                 Step::Fail => {
                     self.stream.send_reset(Reason::CANCEL);
-                    self.state = State::Failed;
+                    self.state = UploadState::Failed;
                 }
             }
         }
@@ -68,7 +68,7 @@ enum Step {
 /// replica's window; of what streams there is never more than one piece here.
 fn take(
     stream: &mut SendStream<Bytes>,
-    body: &mut Outgoing,
+    body: &mut RequestBody,
     waiting: &mut Option<Bytes>,
     context: &mut Context<'_>,
 ) -> Poll<Step> {
@@ -97,7 +97,7 @@ fn take(
 /// Hands over as much of `data` as the replica has room for.
 fn give(
     stream: &mut SendStream<Bytes>,
-    body: &Outgoing,
+    body: &RequestBody,
     waiting: &mut Option<Bytes>,
     mut data: Bytes,
     context: &mut Context<'_>,

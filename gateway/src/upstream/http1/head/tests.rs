@@ -126,7 +126,7 @@ fn written(method: Method, headers: &[(&'static str, &'static str)], length: Len
     });
     let headers = HeaderMap::from_iter(lines);
     let mut out = Vec::new();
-    let request = Departing::plain(&method, &path, &headers, Outgoing::empty());
+    let request = UpstreamRequest::plain(&method, &path, &headers, RequestBody::empty());
     write_head(&mut out, &request, length);
     String::from_utf8(out).unwrap()
 }

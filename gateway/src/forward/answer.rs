@@ -1,0 +1,97 @@
+//! Response bodies: ours, or a replica's on its way through.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+
+use super::relay::Relay;
+use crate::server;
+
+/// A response body.
+pub(crate) enum DownstreamBody {
+    /// Made here.
+    Local {
+        data: Option<Bytes>,
+        trailers: Option<HeaderMap>,
+    },
+    /// Made here of pieces of somebody else's.
+    Pieces {
+        data: VecDeque<Bytes>,
+        trailers: Option<HeaderMap>,
+    },
+    /// A replica's.
+    Upstream(Box<Relay>),
+}
+
+impl DownstreamBody {
+    pub(crate) fn local(data: Bytes) -> Self {
+        Self::Local {
+            data: (!data.is_empty()).then_some(data),
+            trailers: None,
+        }
+    }
+
+    pub(crate) fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
+        Self::Local {
+            data: Some(data),
+            trailers: Some(trailers),
+        }
+    }
+}
+
+impl Default for DownstreamBody {
+    fn default() -> Self {
+        Self::local(Bytes::new())
+    }
+}
+
+impl Body for DownstreamBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let asked = match self.get_mut() {
+            Self::Local { data, trailers } => {
+                let frame = data.take().map(Frame::data);
+                let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
+                Poll::Ready(frame.map(Ok))
+            }
+            Self::Pieces { data, trailers } => {
+                let frame = data.pop_front().map(Frame::data);
+                let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
+                Poll::Ready(frame.map(Ok))
+            }
+            Self::Upstream(relay) => relay.poll_frame(context),
+        };
+        server::note(&asked);
+        asked
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Local { data, trailers } => data.is_none() && trailers.is_none(),
+            Self::Pieces { data, trailers } => data.is_empty() && trailers.is_none(),
+            Self::Upstream(relay) => relay.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Local { data, .. } => {
+                SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
+            }
+            Self::Pieces { data, .. } => {
+                SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum())
+            }
+            Self::Upstream(relay) => relay.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A request that knows its service, and its form for each replica it is sent to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, Uri};
+use smallvec::SmallVec;
+
+use crate::clock::now;
+use crate::deadline::{Deadline, grpc_timeout};
+use crate::headers;
+use crate::protocol::Protocol;
+use crate::queue::dispatcher::Origin;
+use crate::queue::{AdmissionRequest, Arrival, RevisionQueue};
+use crate::router::Target;
+use crate::upstream::RequestBody;
+use crate::upstream::UpstreamRequest;
+
+/// A request on its way.
+pub(crate) struct ProxyRequest {
+    pub(crate) protocol: Protocol,
+    pub(crate) queue: Arc<RevisionQueue>,
+    pub(crate) arrived: Instant,
+    pub(crate) deadline: Option<Instant>,
+    pub(super) activation: Duration,
+    arrival: Arrival,
+    /// When the others of its batch came, if it is one.
+    pub(super) others: Option<Arc<[Instant]>>,
+    origin: Origin,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    /// For gRPC.
+    authority: Option<Authority>,
+    /// As it came.
+    whole: PathAndQuery,
+    /// As the replica shall see it.
+    pub(crate) path: PathAndQuery,
+}
+
+/// What only gateways need.
+static FOR_GATEWAYS: [HeaderName; 3] = [headers::HOP, headers::TAG, headers::REVISION];
+
+impl ProxyRequest {
+    pub(crate) fn new(
+        protocol: Protocol,
+        parts: &mut Parts,
+        target: Target,
+        deadline: Deadline,
+    ) -> Self {
+        let mut headers = std::mem::take(&mut parts.headers);
+        let origin = match headers.contains_key(headers::HOP) {
+            true => Origin::Gateway,
+            false => Origin::Client,
+        };
+        headers::strip(&mut headers);
+        let authority = match protocol {
+            Protocol::Http => {
+                settle_host(&parts.uri, &mut headers);
+                None
+            }
+            Protocol::Grpc => {
+                let authority = authority(&parts.uri, &headers);
+                headers.remove(HOST);
+                Some(authority)
+            }
+        };
+        let whole = parts.uri.path_and_query().cloned();
+        let whole = whole.unwrap_or(PathAndQuery::from_static("/"));
+        Self {
+            path: behind(&whole, target.prefix),
+            whole,
+            authority,
+            protocol,
+            queue: target.queue,
+            arrived: deadline.arrived,
+            deadline: deadline.at,
+            activation: target.route.activation_timeout,
+            arrival: Arrival::New,
+            others: None,
+            origin,
+            method: parts.method.clone(),
+            headers,
+        }
+    }
+
+    /// The same for the revision of `queue`, which mirrors the service, done at `latest`.
+    pub(super) fn copied(&self, queue: Arc<RevisionQueue>, latest: Instant) -> Self {
+        let mut headers = self.headers.clone();
+        headers.insert(headers::MIRROR, HeaderValue::from_static("1"));
+        Self {
+            protocol: self.protocol,
+            queue,
+            arrived: self.arrived,
+            deadline: Some(
+                self.deadline
+                    .map_or(latest, |deadline| deadline.min(latest)),
+            ),
+            activation: self.activation,
+            origin: self.origin,
+            method: self.method.clone(),
+            headers,
+            arrival: self.arrival,
+            others: None,
+            authority: self.authority.clone(),
+            whole: self.whole.clone(),
+            path: self.path.clone(),
+        }
+    }
+
+    /// It was counted before it is sent.
+    pub(crate) fn count_as_arrived(&mut self) {
+        self.arrival = Arrival::Counted;
+    }
+
+    /// One for a batch that it is of, with the headers and times of that. Whoever gathered it here asks as
+    /// a client does.
+    pub(crate) fn for_batch(
+        &self,
+        headers: HeaderMap,
+        arrived: Instant,
+        deadline: Option<Instant>,
+        others: Arc<[Instant]>,
+    ) -> Self {
+        Self {
+            headers,
+            arrived,
+            deadline,
+            others: Some(others),
+            protocol: self.protocol,
+            queue: Arc::clone(&self.queue),
+            activation: self.activation,
+            arrival: Arrival::Counted,
+            origin: Origin::Client,
+            method: self.method.clone(),
+            authority: self.authority.clone(),
+            whole: self.whole.clone(),
+            path: self.path.clone(),
+        }
+    }
+
+    /// Whom it is for.
+    pub(crate) fn address(&self) -> String {
+        let authority = self.authority.as_ref().map_or("", Authority::as_str);
+        format!("{authority}{}", self.path)
+    }
+
+    /// What it asks of its revision's desk; `sequence` if it was there before.
+    pub(super) fn ask(&self, sequence: Option<u64>, bytes: usize) -> AdmissionRequest {
+        AdmissionRequest {
+            sequence,
+            arrival: self.arrival,
+            bytes,
+            origin: self.origin,
+            arrived: self.arrived,
+            deadline: self.deadline,
+            activation: self.activation,
+        }
+    }
+
+    /// For a replica.
+    pub(super) fn to_replica(&self, body: RequestBody) -> UpstreamRequest<'_> {
+        self.upstream_request(&self.path, &FOR_GATEWAYS, body)
+    }
+
+    /// For the gateway that owns the queue: it finds the same revision again.
+    pub(super) fn to_gateway(&self, body: RequestBody) -> UpstreamRequest<'_> {
+        let mut upstream_request = self.upstream_request(&self.whole, &[], body);
+        upstream_request.with.extend([
+            (headers::HOP, HeaderValue::from_static("1")),
+            (headers::REVISION, self.queue.header.clone()),
+        ]);
+        upstream_request
+    }
+
+    fn upstream_request<'a>(
+        &'a self,
+        path: &'a PathAndQuery,
+        without: &'static [HeaderName],
+        body: RequestBody,
+    ) -> UpstreamRequest<'a> {
+        let now = now();
+        let waited = now.saturating_duration_since(self.arrived).as_micros();
+        let mut waited = HeaderValue::from(u64::try_from(waited).unwrap_or(u64::MAX));
+        waited.set_sensitive(true);
+        let mut with = SmallVec::new();
+        with.push((headers::WAITED, waited));
+        with.extend(self.deadline.and_then(|deadline| self.left(deadline, now)));
+        UpstreamRequest {
+            authority: self.authority.as_ref(),
+            without,
+            with,
+            ..UpstreamRequest::plain(&self.method, path, &self.headers, body)
+        }
+    }
+
+    /// How long it has left.
+    fn left(&self, deadline: Instant, now: Instant) -> Option<(HeaderName, HeaderValue)> {
+        let left = deadline.saturating_duration_since(now);
+        let (name, text) = match self.protocol {
+            Protocol::Http => (headers::TIMEOUT, left.as_millis().to_string()),
+            Protocol::Grpc => (headers::GRPC_TIMEOUT, grpc_timeout(left)),
+        };
+        Some((name, HeaderValue::try_from(text).ok()?))
+    }
+}
+
+/// A target that names its host is the one that counts (RFC 9112, 3.2.2).
+fn settle_host(uri: &Uri, headers: &mut HeaderMap) {
+    if uri.authority().is_some() || !headers.contains_key(HOST) {
+        let authority = authority(uri, headers);
+        if let Ok(host) = HeaderValue::try_from(without_user(&authority)) {
+            headers.insert(HOST, host);
+        }
+    }
+}
+
+fn authority(uri: &Uri, headers: &HeaderMap) -> Authority {
+    let of_header = || {
+        headers
+            .get(HOST)
+            .and_then(|host| host.to_str().ok()?.parse().ok())
+    };
+    let authority = uri.authority().cloned().or_else(of_header);
+    authority.unwrap_or(Authority::from_static("localhost"))
+}
+
+fn without_user(authority: &Authority) -> &str {
+    let whole = authority.as_str();
+    whole.rsplit_once('@').map_or(whole, |(_, host)| host)
+}
+
+/// What follows the prefix.
+fn behind(whole: &PathAndQuery, prefix: usize) -> PathAndQuery {
+    let rest = whole.as_str().get(prefix..).unwrap_or_default();
+    let path = match (prefix, rest.starts_with('/')) {
+        (0, _) => return whole.clone(),
+        (_, true) => PathAndQuery::try_from(rest),
+        (_, false) => PathAndQuery::try_from(format!("/{rest}")),
+    };
+    path.unwrap_or(PathAndQuery::from_static("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_sees_the_path_behind_the_prefix() {
+        let seen = |whole: &'static str, prefix| {
+            behind(&PathAndQuery::from_static(whole), prefix).to_string()
+        };
+        let whole = "/serving/n/m/v2/models?x=1";
+        assert_eq!(seen(whole, 12), "/v2/models?x=1");
+        assert_eq!(seen(whole, 0), whole);
+        assert_eq!(seen("/serving/n/m?x", 12), "/?x");
+    }
+}

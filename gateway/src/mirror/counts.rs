@@ -1,0 +1,104 @@
+//! The copies that one revision gets: how many may be under way, and what became of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::body::{Grown, Portion};
+use crate::router::split;
+
+/// Copies of one revision under way at once, those that wait for a replica included. At a tenth of a
+/// second each that is 640 a second, a share of far more traffic than one gateway mirrors in practice; a
+/// revision that hangs holds no more than these.
+pub(crate) const MAX_COPIES: usize = 64;
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MirrorOutcome {
+    /// The revision answered, and not with an error of its own.
+    Answered,
+    /// It answered with an error, or did not answer in time or at all.
+    Failed,
+    /// It was not sent, because as much as may be was under way; or the gateway ended first.
+    Dropped,
+    /// The request's body came in a stream, or was too large to be kept: there was nothing to copy.
+    Streamed,
+}
+
+/// The copies that one revision gets.
+#[derive(Debug)]
+pub(crate) struct MirrorCounts {
+    /// Requests that might have had one.
+    turns: AtomicU32,
+    permits: Arc<Semaphore>,
+    /// In the order of [`MirrorOutcome::ALL`].
+    counts: [AtomicU64; MirrorOutcome::ALL.len()],
+}
+
+/// Room for one copy, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct MirrorPermit {
+    _permit: OwnedSemaphorePermit,
+    _bytes: Portion,
+}
+
+impl MirrorOutcome {
+    pub(crate) const ALL: [Self; 4] = [Self::Answered, Self::Failed, Self::Dropped, Self::Streamed];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
+            Self::Streamed => "streamed",
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Self::Answered => 0,
+            Self::Failed => 1,
+            Self::Dropped => 2,
+            Self::Streamed => 3,
+        }
+    }
+}
+
+impl Default for MirrorCounts {
+    fn default() -> Self {
+        Self {
+            turns: AtomicU32::new(0),
+            permits: Arc::new(Semaphore::new(MAX_COPIES)),
+            counts: Default::default(),
+        }
+    }
+}
+
+impl MirrorCounts {
+    /// The luck of the next request.
+    pub(super) fn next_sample(&self) -> u32 {
+        split::sample(self.turns.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A place for one more, whose bytes are taken from `portion`.
+    pub(super) fn try_acquire(&self, mut portion: Portion, bytes: usize) -> Option<MirrorPermit> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        match portion.grow(bytes) {
+            Grown::Yes => Some(MirrorPermit {
+                _permit: permit,
+                _bytes: portion,
+            }),
+            Grown::No => None,
+        }
+    }
+
+    pub(crate) fn count(&self, outcome: MirrorOutcome) {
+        self.counts[outcome.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many ended so.
+    pub(crate) fn counted(&self, outcome: MirrorOutcome) -> u64 {
+        self.counts[outcome.index()].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,115 @@
+//! What a line keeps under its lock.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use weir_cluster::{Activity, Failure};
+
+use super::credit::{Credit, Verdict};
+use super::{RevisionQueue, Scale};
+use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
+use crate::upstream::Upstream;
+
+/// What is known of a revision and what it has, under its lock.
+pub(super) struct QueueState {
+    pub(super) dispatcher: Dispatcher<Arc<Upstream>, WaiterHandle>,
+    pub(super) activity: Activity,
+    pub(super) in_flight: u32,
+    pub(super) scale: Scale,
+    pub(super) failure: Option<Failure>,
+    /// What was last reported; none after a change.
+    pub(super) reported: Option<Arc<Activity>>,
+    /// Whether a task waits for replicas that rest.
+    pub(super) retry_timer: RetryTimer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RetryTimer {
+    Off,
+    Set,
+}
+
+pub(super) struct WaiterHandle {
+    pub(super) notify: oneshot::Sender<Wakeup>,
+    pub(super) since: Instant,
+}
+
+pub(super) enum Wakeup {
+    Granted(Credit),
+    HandOver(u32),
+    NotOwner,
+}
+
+pub(super) type Wakeups = SmallVec<[(oneshot::Sender<Wakeup>, Wakeup); 1]>;
+
+impl QueueState {
+    pub(super) fn count(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Succeeded => self.activity.succeeded += 1,
+            Verdict::Failed => self.activity.failed += 1,
+            Verdict::Refused => self.activity.refused += 1,
+            Verdict::Open => {}
+        }
+    }
+
+    /// Whether nobody will ever be served here again.
+    pub(super) fn is_over(&self) -> bool {
+        self.scale == Scale::Gone && !self.dispatcher.is_open()
+    }
+
+    pub(super) fn arrive(&mut self, is_new: bool) {
+        self.activity.arrivals += u64::from(is_new);
+        self.reported = None;
+    }
+
+    /// Counts a request that waits at zero; whether it is the first, whom nobody was told of.
+    pub(super) fn wakes(&mut self, is_new: bool) -> bool {
+        if self.scale == Scale::Zero {
+            self.activity.woken += u64::from(is_new);
+        }
+        self.scale == Scale::Zero && self.dispatcher.queued().requests == 1
+    }
+
+    pub(super) fn credit(
+        &mut self,
+        queue: &Arc<RevisionQueue>,
+        granted: Granted<Arc<Upstream>>,
+        arrived: Instant,
+        at: Instant,
+    ) -> Credit {
+        self.in_flight += 1;
+        self.reported = None;
+        let queued = at.saturating_duration_since(arrived);
+        self.activity.queue_delay.record(queued);
+        Credit::new(queue, granted, queued, at)
+    }
+
+    pub(super) fn wakeups(
+        &mut self,
+        queue: &Arc<RevisionQueue>,
+        dequeued: DequeuedList<Arc<Upstream>, WaiterHandle>,
+        at: Instant,
+    ) -> Wakeups {
+        self.reported = None;
+        let wakeup = |dequeued: Dequeued<Arc<Upstream>, WaiterHandle>| match dequeued {
+            Dequeued::Granted(waiter, granted) => {
+                let credit = self.credit(queue, granted, waiter.since, at);
+                Some((waiter.notify, Wakeup::Granted(credit)))
+            }
+            Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),
+            Dequeued::NotOwner(waiter) => Some((waiter.notify, Wakeup::NotOwner)),
+            // Its task sees that nobody will tell it.
+            Dequeued::Expired(_) => None,
+        };
+        dequeued.into_iter().filter_map(wakeup).collect()
+    }
+}
+
+/// Never under the lock: whoever left meanwhile gives its credit back right here.
+pub(super) fn notify(wakeups: Wakeups) {
+    for (waiter, wakeup) in wakeups {
+        drop(waiter.send(wakeup));
+    }
+}

@@ -1,0 +1,68 @@
+//! Over gRPC.
+
+use http::Response;
+use weir_protocol::grpc::proto;
+use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
+use weir_protocol::rest::Health;
+
+use super::{EXTENSIONS, NAME, models, ready, state_label};
+use crate::codec::grpc::message;
+use crate::error::GatewayError;
+use crate::forward::DownstreamBody;
+use crate::state::State;
+
+const SERVICE: &str = "/inference.GRPCInferenceService/";
+
+pub(super) fn answer(
+    state: &State,
+    path: &str,
+) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
+    let rpc = path.strip_prefix(SERVICE)?;
+    let response = match rpc {
+        "ServerLive" => message(&proto::ServerLiveResponse { live: true }),
+        "ServerReady" => message(&proto::ServerReadyResponse {
+            ready: ready(state) == Health::Up,
+        }),
+        "ServerMetadata" => message(&proto::ServerMetadataResponse {
+            name: NAME.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: EXTENSIONS.iter().map(|&name| name.to_owned()).collect(),
+        }),
+        "RepositoryIndex" => message(&index(state)),
+        "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" | "LogSettings" => {
+            return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
+        }
+        _ if rpc.contains("SharedMemory") => {
+            return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
+        }
+        _ => return None,
+    };
+    Some(Ok(response))
+}
+
+/// The answer to a call whose message names no model that leads to a service, where that is no mistake.
+pub(crate) fn unnamed(
+    path: &str,
+    model: &str,
+) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
+    match path.strip_prefix(SERVICE)? {
+        "ModelReady" => Some(Ok(message(&proto::ModelReadyResponse { ready: false }))),
+        "ModelStatistics" if model.is_empty() => {
+            let call = "ModelStatistics of all models".to_owned();
+            Some(Err(GatewayError::OneRuntime(call)))
+        }
+        _ => None,
+    }
+}
+
+fn index(state: &State) -> proto::RepositoryIndexResponse {
+    let entry = |(name, health, reason): (String, Health, Option<String>)| ModelIndex {
+        name,
+        version: String::new(),
+        state: state_label(health),
+        reason: reason.unwrap_or_default(),
+    };
+    proto::RepositoryIndexResponse {
+        models: models(state).into_iter().map(entry).collect(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Over HTTP.
+
+use http::{Method, Response};
+use weir_protocol::Code;
+use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
+
+use super::{EXTENSIONS, NAME, models, ready, state_label};
+use crate::codec::http::json;
+use crate::error::GatewayError;
+use crate::forward::DownstreamBody;
+use crate::state::State;
+
+pub(super) fn answer(
+    state: &State,
+    method: &Method,
+    path: &str,
+) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let is_read = method == Method::GET || method == Method::HEAD;
+    let response = match path {
+        "/v2/health/live" if is_read => json(rest::live(Health::Up)),
+        "/v2/health/ready" if is_read => health(ready(state)),
+        "/v2" if is_read => json(rest::server_metadata(&ServerMetadata {
+            name: NAME,
+            version: env!("CARGO_PKG_VERSION"),
+            extensions: EXTENSIONS,
+        })),
+        "/v2/models" | "/v1/models" if is_read => json(rest::model_list(&names(state))),
+        "/v2/repository/index" if method == Method::POST => {
+            json(rest::repository_index(&index(state)))
+        }
+        "/v2/health/live"
+        | "/v2/health/ready"
+        | "/v2"
+        | "/v2/models"
+        | "/v1/models"
+        | "/v2/repository/index" => return Some(Err(GatewayError::MethodNotAllowed)),
+        _ if is_for_one_runtime(path) => {
+            return Some(Err(GatewayError::OneRuntime(path.to_owned())));
+        }
+        _ => return None,
+    };
+    Some(Ok(response))
+}
+
+fn health(health: Health) -> Response<DownstreamBody> {
+    let mut response = json(rest::ready(health));
+    if health == Health::Down {
+        *response.status_mut() = Code::Unavailable.http();
+    }
+    response
+}
+
+fn names(state: &State) -> Vec<String> {
+    models(state).into_iter().map(|(name, _, _)| name).collect()
+}
+
+fn index(state: &State) -> Vec<IndexEntry> {
+    let entry = |(name, health, reason)| IndexEntry {
+        name,
+        version: None,
+        state: Some(state_label(health)),
+        reason,
+    };
+    models(state).into_iter().map(entry).collect()
+}
+
+/// Loading, shared memory, tracing and logging change one process.
+fn is_for_one_runtime(path: &str) -> bool {
+    let Some(call) = path.strip_prefix("/v2/") else {
+        return false;
+    };
+    let first = call.split('/').next().unwrap_or(call);
+    matches!(
+        first,
+        "repository" | "systemsharedmemory" | "cudasharedmemory" | "trace" | "logging"
+    ) || call == "models/stats"
+        || (first == "models" && call.ends_with("/trace/setting"))
+}

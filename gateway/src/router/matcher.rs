@@ -1,0 +1,232 @@
+//! Which service a request is for.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_cluster::{Destination, Host, RevisionName, Route, Routes};
+
+use crate::error::GatewayError;
+use crate::router::split::choose;
+
+/// Hosts or models that a "not found" lists at most: what still fits a screen.
+const LISTED: usize = 20;
+
+/// The path under which a gateway serves services whatever the host.
+const PREFIX: &str = "/serving/";
+
+/// Whether one platform on one machine is served, whose names may be told and whose models can be
+/// asked for by name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One machine.
+    Local,
+    /// A cluster with several tenants.
+    Cluster,
+}
+
+/// The routes, ready to be asked. Oldest service first where two claim one name.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteMatcher {
+    scope: Scope,
+    hosts: HashMap<Host, HostEntry>,
+    /// By `{namespace}/{name}`.
+    services: HashMap<String, Arc<Route>>,
+    models: HashMap<Arc<str>, Arc<Route>>,
+}
+
+#[derive(Clone, Debug)]
+struct HostEntry {
+    route: Arc<Route>,
+    /// Which of the route's tags.
+    tag: Option<u32>,
+}
+
+/// A service that a request is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RouteMatch<'a> {
+    /// Its route.
+    pub(crate) route: &'a Arc<Route>,
+    /// The revision that a tagged host leads to.
+    pub(crate) revision: Option<&'a RevisionName>,
+    /// How many bytes of the path the replica does not see.
+    pub(crate) prefix: usize,
+}
+
+impl RouteMatcher {
+    /// Puts routes in order.
+    pub(crate) fn new(routes: &Routes, scope: Scope) -> Self {
+        let routes = routes.as_slice();
+        let hosts = routes.iter().map(|route| route.all_hosts().count());
+        let mut matcher = Self {
+            scope,
+            hosts: HashMap::with_capacity(hosts.sum()),
+            services: HashMap::with_capacity(routes.len()),
+            models: HashMap::new(),
+        };
+        for route in routes {
+            matcher.add(route);
+        }
+        matcher
+    }
+
+    fn add(&mut self, route: &Arc<Route>) {
+        for host in &route.hosts {
+            self.add_host(host, route, None);
+        }
+        for (tag, tagged) in (0..).zip(&route.tags) {
+            for host in &tagged.hosts {
+                self.add_host(host, route, Some(tag));
+            }
+        }
+        let name = format!("{}/{}", route.service.namespace(), route.service.name());
+        self.services.entry(name).or_insert_with(|| route.clone());
+        if let (Some(model), Scope::Local) = (&route.model, self.scope) {
+            let model = self.models.entry(model.clone());
+            model.or_insert_with(|| route.clone());
+        }
+    }
+
+    fn add_host(&mut self, host: &Host, route: &Arc<Route>, tag: Option<u32>) {
+        self.hosts.entry(host.clone()).or_insert_with(|| HostEntry {
+            route: route.clone(),
+            tag,
+        });
+    }
+
+    /// The service of this host, else of this path.
+    pub(crate) fn by_address(&self, host: Option<&str>, path: &str) -> Option<RouteMatch<'_>> {
+        let entry = host.and_then(|host| self.hosts.get(&*plain_host(host)));
+        if let Some(entry) = entry {
+            return Some(RouteMatch {
+                route: &entry.route,
+                revision: entry.revision(),
+                prefix: 0,
+            });
+        }
+        let rest = path.strip_prefix(PREFIX)?;
+        let namespace = rest.find('/')?;
+        let name = rest[namespace + 1..].find('/');
+        let end = name.map_or(rest.len(), |name| namespace + 1 + name);
+        let route = self.services.get(&rest[..end])?;
+        Some(RouteMatch {
+            route,
+            revision: None,
+            prefix: PREFIX.len() + end,
+        })
+    }
+
+    /// The service of this V2 model name; only where one machine is served.
+    pub(crate) fn by_model(&self, model: &str) -> Option<RouteMatch<'_>> {
+        let route = self.models.get(model)?;
+        Some(RouteMatch {
+            route,
+            revision: None,
+            prefix: 0,
+        })
+    }
+
+    /// Whose names may be told.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// What a request gets that leads nowhere.
+    pub(crate) fn no_route(&self, asked: String) -> GatewayError {
+        let known = match self.scope {
+            Scope::Cluster => "check its host or path".to_owned(),
+            Scope::Local => {
+                let hosts = listed(self.hosts.keys().map(Host::as_str));
+                let models = listed(self.models.keys().map(|model| &**model));
+                format!("known hosts: {hosts}; known models: {models}")
+            }
+        };
+        GatewayError::NoRoute { asked, known }
+    }
+}
+
+impl HostEntry {
+    /// The revision that has all requests of a tag's host.
+    fn revision(&self) -> Option<&RevisionName> {
+        let tagged = self.route.tags.get(self.tag? as usize)?;
+        Some(&tagged.revision)
+    }
+}
+
+impl<'a> RouteMatch<'a> {
+    /// The revision: the one that the header `weir-revision` pins, else that of the header `weir-tag`,
+    /// else that of a tagged host, else what the split gives to `sample`.
+    ///
+    /// # Errors
+    /// [`GatewayError::NoRevision`] for a revision or tag that the service does not have,
+    /// [`GatewayError::Nowhere`].
+    pub(crate) fn revision(
+        &self,
+        pin: Option<&str>,
+        tag: Option<&str>,
+        sample: impl FnOnce() -> u32,
+    ) -> Result<&'a RevisionName, GatewayError> {
+        if let Some(pin) = pin {
+            let known = || self.route.revisions();
+            let found = known().find(|revision| revision.as_str() == pin);
+            return found.ok_or_else(|| {
+                self.unknown("revision", pin, listed(known().map(RevisionName::as_str)))
+            });
+        }
+        if let Some(tag) = tag {
+            let tags = || self.route.tags.iter();
+            let found = tags().find(|tagged| tagged.tag.as_str() == tag);
+            let names = || listed(tags().map(|tagged| tagged.tag.as_str()));
+            let found = found.ok_or_else(|| self.unknown("tag", tag, names()));
+            return found.map(|tagged| &tagged.revision);
+        }
+        match (self.revision, &self.route.destination) {
+            (Some(revision), _) => Ok(revision),
+            (None, Destination::Split(split)) => match split.targets() {
+                [only] => Ok(&only.revision),
+                _ => Ok(choose(split, sample())),
+            },
+            (None, Destination::Nowhere(because)) => Err(GatewayError::Nowhere(because.clone())),
+        }
+    }
+
+    fn unknown(&self, what: &'static str, asked: &str, known: String) -> GatewayError {
+        GatewayError::NoRevision {
+            service: self.route.service.to_string(),
+            what,
+            asked: asked.to_owned(),
+            known,
+        }
+    }
+}
+
+/// A host as the table has it; copies only what is not in lower case.
+fn plain_host(authority: &str) -> Cow<'_, str> {
+    let is_port = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        Some(_) | None => authority,
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    }
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = names.len().saturating_sub(LISTED);
+    names.truncate(LISTED);
+    match (names.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (false, 0) => names.join(", "),
+        (false, more) => format!("{} and {more} more", names.join(", ")),
+    }
+}

@@ -1,0 +1,194 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weir_cluster::{Destination, Host, Route, Routes, ServiceName, Split, Tag, Tagged};
+
+use super::*;
+use crate::router::model_of_path;
+
+fn service(name: &str) -> ServiceName {
+    ServiceName::new("default", name).unwrap()
+}
+
+fn route(name: &str, since: u64) -> Route {
+    let service = service(name);
+    let mut hosts = service.inside_hosts().unwrap();
+    hosts.push(service.host("example.com").unwrap());
+    let tag = Tag::new("prev").unwrap();
+    let tagged = Tagged {
+        hosts: vec![service.tagged_host(&tag, "example.com").unwrap()],
+        tag,
+        revision: service.revision(1).unwrap(),
+    };
+    let newest = service.revision(2).unwrap();
+    Route {
+        since,
+        hosts,
+        model: Some(name.into()),
+        tags: vec![tagged],
+        ..Route::new(service, Destination::Split(Split::all(newest)))
+    }
+}
+
+fn matcher(routes: Vec<Route>, scope: Scope) -> RouteMatcher {
+    let routes = routes.into_iter().map(Arc::new).collect();
+    RouteMatcher::new(&Routes::new(1, routes), scope)
+}
+
+fn chosen<'a>(found: &RouteMatch<'a>) -> &'a str {
+    found.revision(None, None, || 0).unwrap().as_str()
+}
+
+#[test]
+fn a_host_leads_to_its_service_in_every_spelling() {
+    let matcher = matcher(vec![route("digits", 1)], Scope::Cluster);
+    for host in [
+        "digits-default.example.com",
+        "Digits-Default.EXAMPLE.com:8080",
+        "digits.default.",
+        "digits.default.svc.cluster.local:80",
+        "digits-predictor.default.svc",
+    ] {
+        let found = matcher.by_address(Some(host), "/v2").expect(host);
+        assert_eq!(found.route.service, service("digits"));
+        assert_eq!(found.prefix, 0);
+        assert_eq!(chosen(&found), "digits-predictor-00002");
+    }
+    let tagged = matcher
+        .by_address(Some("prev-digits-default.example.com"), "/")
+        .unwrap();
+    assert_eq!(chosen(&tagged), "digits-predictor-00001");
+    assert_eq!(matcher.by_address(Some("other.default"), "/v2"), None);
+    assert_eq!(matcher.by_address(None, "/v2"), None);
+}
+
+#[test]
+fn a_path_leads_to_its_service_and_loses_its_prefix() {
+    let matcher = matcher(vec![route("digits", 1)], Scope::Cluster);
+    for (path, rest) in [
+        (
+            "/serving/default/digits/v2/models/digits/infer",
+            "/v2/models/digits/infer",
+        ),
+        ("/serving/default/digits/", "/"),
+        ("/serving/default/digits", ""),
+    ] {
+        let found = matcher
+            .by_address(Some("localhost:8080"), path)
+            .expect(path);
+        assert_eq!(&path[found.prefix..], rest);
+    }
+    for path in [
+        "/serving/default",
+        "/serving/default/digit/v2",
+        "/serving/",
+        "/serve",
+    ] {
+        assert_eq!(matcher.by_address(None, path), None, "{path}");
+    }
+}
+
+#[test]
+fn a_model_leads_to_its_service_on_one_machine_only() {
+    let name = |path| model_of_path(path).map(|name| name.into_owned());
+    assert_eq!(
+        name("/v2/models/digits/versions/1/infer").as_deref(),
+        Some("digits")
+    );
+    assert_eq!(name("/v2/models/a%20b").as_deref(), Some("a b"));
+    assert_eq!(name("/v1/models/digits:predict").as_deref(), Some("digits"));
+    assert_eq!(name("/v2/models/stats"), None);
+    assert_eq!(name("/v2/models/"), None);
+    assert_eq!(name("/v2"), None);
+    let routes = || vec![route("digits", 1)];
+    assert!(matcher(routes(), Scope::Local).by_model("digits").is_some());
+    assert!(
+        matcher(routes(), Scope::Cluster)
+            .by_model("digits")
+            .is_none()
+    );
+}
+
+#[test]
+fn the_older_service_keeps_a_host_that_two_claim() {
+    let shared = Host::parse("models.example.com").unwrap();
+    let (mut old, mut young) = (route("old", 1), route("young", 2));
+    old.hosts.push(shared.clone());
+    young.hosts.push(shared);
+    let matcher = matcher(vec![young, old], Scope::Cluster);
+    let found = matcher.by_address(Some("models.example.com"), "/").unwrap();
+    assert_eq!(found.route.service, service("old"));
+}
+
+#[test]
+fn headers_choose_a_revision_and_unknown_ones_are_named() {
+    let matcher = matcher(vec![route("digits", 1)], Scope::Cluster);
+    let found = matcher.by_address(Some("digits.default"), "/").unwrap();
+    let tagged = found.revision(None, Some("prev"), || 0).unwrap();
+    assert_eq!(tagged.number(), 1);
+    let pinned = found
+        .revision(Some("digits-predictor-00001"), None, || 0)
+        .unwrap();
+    assert_eq!(pinned.number(), 1);
+    let error = found
+        .revision(Some("digits-predictor-00009"), None, || 0)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "service default/digits has no revision \"digits-predictor-00009\"; there are: \
+         digits-predictor-00001, digits-predictor-00002"
+    );
+    let error = found.revision(None, Some("next"), || 0).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "service default/digits has no tag \"next\"; there are: prev"
+    );
+}
+
+#[test]
+fn what_leads_nowhere_is_told_the_hosts_on_one_machine_only() {
+    let mut digits = route("digits", 1);
+    digits.hosts.truncate(1);
+    let local = matcher(vec![digits.clone()], Scope::Local);
+    assert_eq!(
+        local.no_route("host x".to_owned()).to_string(),
+        "no service answers to host x; known hosts: digits.default, \
+         prev-digits-default.example.com; known models: digits"
+    );
+    let shared = matcher(vec![digits], Scope::Cluster).no_route("host x".to_owned());
+    assert!(!shared.to_string().contains("digits"));
+}
+
+#[test]
+fn a_service_that_serves_nothing_says_why() {
+    let nowhere = Destination::Nowhere("the service is stopped".into());
+    let mut stopped = route("digits", 1);
+    stopped.destination = nowhere;
+    let matcher = matcher(vec![stopped], Scope::Local);
+    let found = matcher.by_model("digits").unwrap();
+    let error = found.revision(None, None, || 0).unwrap_err();
+    assert_eq!(error.to_string(), "the service is stopped");
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_table(host in ".{0,40}", path in "(/serving)?[/a-z%0-9:é]{0,40}") {
+        let matcher = matcher(vec![route("digits", 1)], Scope::Local);
+        if let Some(found) = matcher.by_address(Some(&host), &path) {
+            prop_assert!(path.is_char_boundary(found.prefix));
+        }
+        let _ = model_of_path(&path);
+    }
+
+    #[test]
+    fn every_claimed_host_is_found(names in proptest::collection::btree_set("[a-z]{1,8}", 1..6)) {
+        let routes: Vec<Route> = names.iter().map(|name| route(name, 1)).collect();
+        let matcher = matcher(routes.clone(), Scope::Cluster);
+        for route in &routes {
+            for host in route.all_hosts() {
+                let found = matcher.by_address(Some(host.as_str()), "/").unwrap();
+                prop_assert_eq!(&found.route.service, &route.service);
+            }
+        }
+    }
+}

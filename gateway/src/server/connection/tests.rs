@@ -1,0 +1,148 @@
+//! Time stands still but for what is waited for.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use tokio::io::{AsyncReadExt, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+use weir_ops::socket::Acceptor;
+
+use super::*;
+use crate::server::idle::IDLE_AFTER;
+
+const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// More than sockets hold.
+const LARGE: usize = 64 << 20;
+
+fn terms(stop: &CancellationToken) -> Terms {
+    Terms {
+        streams: Streams::new(TaskTracker::new(), HEADER_TIMEOUT),
+        header_timeout: HEADER_TIMEOUT,
+        stop: stop.clone(),
+    }
+}
+
+/// A connection that is answered with so many bytes each time.
+fn answered<I>(
+    stream: I,
+    traffic: Arc<Traffic>,
+    length: usize,
+    stop: &CancellationToken,
+) -> JoinHandle<()>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let terms = terms(stop);
+    tokio::spawn(async move {
+        let body = Bytes::from(vec![b'x'; length]);
+        let service = service_fn(move |_: Request<Incoming>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(body.clone()))))
+        });
+        serve(stream, service, &traffic, &terms).await;
+    })
+}
+
+fn connection() -> (DuplexStream, JoinHandle<()>, CancellationToken) {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let stop = CancellationToken::new();
+    let served = answered(near, Arc::default(), 2, &stop);
+    (far, served, stop)
+}
+
+async fn answer(client: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nxx") {
+        client.read_buf(&mut answer).await.unwrap();
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_answered_after_each_pause() {
+    let (mut client, _served, _stop) = connection();
+    for pause in [0, 1, 3, 3, 60, 0, 70] {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        client.write_all(ASK).await.unwrap();
+        assert!(answer(&mut client).await.starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_in_pieces_over_a_pause_is_one_head() {
+    let (mut client, _served, _stop) = connection();
+    client.write_all(ASK).await.unwrap();
+    answer(&mut client).await;
+    for piece in ASK.chunks(4) {
+        client.write_all(piece).await.unwrap();
+        tokio::time::sleep(IDLE_AFTER).await;
+    }
+    assert!(answer(&mut client).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_never_ends_is_waited_for_no_longer_than_any() {
+    for (before, pause) in [("", 0), ("", 3), ("GE", 0), ("GET", 3)] {
+        let (mut client, served, _stop) = connection();
+        client.write_all(ASK).await.unwrap();
+        answer(&mut client).await;
+        let begun = tokio::time::Instant::now();
+        client.write_all(before.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        client.write_all(b"P").await.unwrap();
+        served.await.unwrap();
+        let took = begun.elapsed().as_secs();
+        assert!((74..=76).contains(&took), "{took} s after {before:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_speaks_is_let_go() {
+    let (mut client, served, _stop) = connection();
+    client.write_all(b"PRI").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    served.await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), HEADER_TIMEOUT.as_secs());
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_connection_ends_with_the_port() {
+    let (mut client, served, stop) = connection();
+    client.write_all(ASK).await.unwrap();
+    answer(&mut client).await;
+    tokio::time::sleep(2 * IDLE_AFTER).await;
+    stop.cancel();
+    served.await.unwrap();
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_late_gets_the_whole_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let acceptor = Acceptor::new(listener, 1, HEADER_TIMEOUT, stop.clone());
+    let (client, stream) = tokio::join!(TcpStream::connect(address), acceptor.accept());
+    let (mut client, stream) = (client.unwrap(), stream.unwrap());
+    let traffic = stream.traffic();
+    let _served = answered(stream, traffic, LARGE, &stop);
+    client.write_all(ASK).await.unwrap();
+    tokio::time::sleep(3 * IDLE_AFTER).await;
+    // From here on sockets are waited for.
+    tokio::time::resume();
+    let mut all = 0;
+    let mut piece = vec![0; 1 << 20];
+    while all < LARGE {
+        match client.read(&mut piece).await.unwrap() {
+            0 => panic!("it broke off after {all} bytes"),
+            some => all += some,
+        }
+    }
+}

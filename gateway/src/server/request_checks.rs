@@ -1,0 +1,91 @@
+//! Requests that the servers on their way may understand differently (RFC 9112, 3.2, 6.1 and 9.3.6 of RFC
+//! 9110): refused before anybody acts on them.
+
+use http::header::{HOST, HeaderName, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use crate::error::GatewayError;
+
+/// Whether a request says one thing only of where it goes and where it ends.
+pub(crate) fn check(parts: &Parts) -> Result<(), GatewayError> {
+    if parts.method == Method::CONNECT {
+        // Nobody here makes tunnels.
+        return Err(GatewayError::MethodNotAllowed);
+    }
+    if parts.headers.get_all(HOST).iter().nth(1).is_some() {
+        return Err(wrong(&parts.headers, "host", &HOST, "one host"));
+    }
+    // The library takes chunks out of whatever else a body is coded in, and replicas are told of neither.
+    if !is_plain(&parts.headers) {
+        let name = "transfer-encoding";
+        return Err(wrong(
+            &parts.headers,
+            name,
+            &TRANSFER_ENCODING,
+            "chunked alone",
+        ));
+    }
+    Ok(())
+}
+
+fn is_plain(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked =
+        |coding: &http::HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(is_chunked) && codings.next().is_none()
+}
+
+fn wrong(
+    headers: &HeaderMap,
+    name: &'static str,
+    header: &HeaderName,
+    expected: &'static str,
+) -> GatewayError {
+    let values = headers.get_all(header).iter();
+    let values: Vec<_> = values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    GatewayError::Header {
+        name,
+        value: values.join(", "),
+        expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn checked(method: &str, headers: &[(&str, &str)]) -> Result<(), GatewayError> {
+        let mut request = Request::builder().method(method);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        check(&request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn what_says_two_things_is_refused() {
+        let host = ("host", "a.b");
+        let coded = |coding| [host, ("transfer-encoding", coding)];
+        assert_eq!(checked("POST", &[host]), Ok(()));
+        assert_eq!(checked("POST", &coded("Chunked")), Ok(()));
+        assert!(checked("POST", &coded("gzip, chunked")).is_err());
+        assert!(checked("POST", &coded("chunked, chunked")).is_err());
+        let twice = [
+            ("transfer-encoding", "chunked"),
+            ("transfer-encoding", "chunked"),
+        ];
+        assert!(checked("POST", &twice).is_err());
+        let error = checked("GET", &[host, ("host", "c.d")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "header host: \"a.b, c.d\" is not one host"
+        );
+        let error = checked("CONNECT", &[host]);
+        assert_eq!(error, Err(GatewayError::MethodNotAllowed));
+    }
+}

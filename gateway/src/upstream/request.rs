@@ -1,0 +1,120 @@
+//! A request as it leaves: what came, but for some headers. Nothing is copied before it is known in which
+//! form it goes.
+
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, Uri, Version};
+use smallvec::SmallVec;
+
+use crate::upstream::RequestBody;
+
+/// For a replica, or another gateway.
+#[derive(Debug)]
+pub(crate) struct UpstreamRequest<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a PathAndQuery,
+    /// What HTTP/2 says instead of a `Host` header.
+    pub(crate) authority: Option<&'a Authority>,
+    /// As they came.
+    pub(crate) headers: &'a HeaderMap,
+    /// Which of them stay behind.
+    pub(crate) without: &'static [HeaderName],
+    /// What goes in place of theirs.
+    pub(crate) with: SmallVec<[(HeaderName, HeaderValue); 4]>,
+    pub(crate) body: RequestBody,
+}
+
+impl<'a> UpstreamRequest<'a> {
+    /// One with these headers and no others.
+    pub(crate) fn plain(
+        method: &'a Method,
+        path: &'a PathAndQuery,
+        headers: &'a HeaderMap,
+        body: RequestBody,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            authority: None,
+            headers,
+            without: &[],
+            with: SmallVec::new(),
+            body,
+        }
+    }
+
+    /// The headers that go.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        let stays = |name: &HeaderName| {
+            self.without.contains(name) || self.with.iter().any(|(other, _)| other == name)
+        };
+        let kept = self.headers.iter().filter(move |(name, _)| !stays(name));
+        kept.chain(self.with.iter().map(|(name, value)| (name, value)))
+    }
+
+    /// For HTTP/2, whose frames tell where a body ends.
+    pub(crate) fn into_http2(self) -> Request<RequestBody> {
+        let mut headers = HeaderMap::with_capacity(self.headers.len() + self.with.len());
+        for (name, value) in self.lines().filter(|(name, _)| *name != CONTENT_LENGTH) {
+            headers.append(name, value.clone());
+        }
+        let mut parts = http::uri::Parts::default();
+        parts.path_and_query = Some(self.path.clone());
+        parts.scheme = Some(Scheme::HTTP);
+        let authority = self.authority.cloned();
+        parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
+        let mut request = Request::new(self.body);
+        *request.method_mut() = self.method.clone();
+        // All parts are there.
+        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+        *request.headers_mut() = headers;
+        *request.version_mut() = Version::HTTP_2;
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::headers;
+
+    #[test]
+    fn headers_stay_behind_or_are_replaced() {
+        let mut came = HeaderMap::new();
+        for (name, value) in [
+            ("accept", "a"),
+            ("weir-tag", "t"),
+            ("weir-waited-us", "9"),
+            ("accept", "b"),
+            ("content-length", "3"),
+        ] {
+            came.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        let path = PathAndQuery::from_static("/a.B/C");
+        static WITHOUT: [HeaderName; 1] = [headers::TAG];
+        let upstream_request = UpstreamRequest {
+            without: &WITHOUT,
+            with: SmallVec::from_iter([(headers::WAITED, HeaderValue::from_static("1"))]),
+            ..UpstreamRequest::plain(&Method::POST, &path, &came, RequestBody::empty())
+        };
+        let lines = |lines: &mut dyn Iterator<Item = (&HeaderName, &HeaderValue)>| -> Vec<String> {
+            let text = lines.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+            text.collect()
+        };
+        let plain = lines(&mut upstream_request.lines());
+        let kept = [
+            "accept: a",
+            "accept: b",
+            "content-length: 3",
+            "weir-waited-us: 1",
+        ];
+        assert_eq!(plain, kept);
+        let call = upstream_request.into_http2();
+        assert_eq!(call.uri(), "http://localhost/a.B/C");
+        let kept = ["accept: a", "accept: b", "weir-waited-us: 1"];
+        assert_eq!(lines(&mut call.headers().iter()), kept);
+    }
+}

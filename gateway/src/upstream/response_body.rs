@@ -1,0 +1,58 @@
+//! The body of a replica's response, as it comes.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use super::http1::Http1ResponseBody;
+use super::http2::Http2ResponseBody;
+
+/// A body of either wire.
+pub(crate) enum ResponseBody {
+    Http1(Http1ResponseBody),
+    Http2(Http2ResponseBody),
+}
+
+impl ResponseBody {
+    /// The next piece; a clause if it broke off.
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+        match self {
+            Self::Http1(body) => body.poll_frame(context),
+            Self::Http2(body) => body.poll_frame(context),
+        }
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(_) => SizeHint::default(),
+        }
+    }
+
+    /// Reads it for nobody, so that the connection ends, or is used again, in good order.
+    pub(crate) async fn discard(mut self, now: Instant) {
+        while let Some(Ok(_)) = poll_fn(|context| self.poll_frame(context)).await {}
+        self.finish(now);
+    }
+
+    /// It was read to its end.
+    pub(crate) fn finish(self, now: Instant) {
+        match self {
+            Self::Http1(body) => body.finish(now),
+            Self::Http2(_) => {}
+        }
+    }
+}
