@@ -14,10 +14,10 @@ use slab::Slab;
 
 use crate::{Item, Policy, Terms};
 use backlog::Backlog;
-use choice::Ripe;
+use choice::Ready;
 use entry::{Entry, Rank, later};
 use groups::Groups;
-pub use types::{Batch, Due, Id, Lapsed, Member, Next, Refused};
+pub use types::{Batch, Due, ExpiredItem, Id, Member, Next, Refused};
 
 /// A queue that knows which of its items should run together next.
 ///
@@ -30,10 +30,10 @@ pub struct Assembler<T: Item> {
     entries: Slab<Entry<T>>,
     groups: Groups<T::Group>,
     /// When entries time out, soonest first.
-    alarms: BTreeSet<(Instant, Id)>,
+    timeouts: BTreeSet<(Instant, Id)>,
     backlog: Backlog,
     running: Vec<Running>,
-    lapsed: Vec<Lapsed<T>>,
+    expired: Vec<ExpiredItem<T>>,
     devices: usize,
     latest: Option<Instant>,
     admitted: u64,
@@ -64,10 +64,10 @@ impl<T: Item> Assembler<T> {
             groups: Groups::new(policy.max_weight.max(1)),
             policy,
             entries: Slab::new(),
-            alarms: BTreeSet::new(),
+            timeouts: BTreeSet::new(),
             backlog: Backlog::default(),
             running: Vec::new(),
-            lapsed: Vec::new(),
+            expired: Vec::new(),
             devices: 1,
             latest: None,
             admitted: 0,
@@ -83,12 +83,12 @@ impl<T: Item> Assembler<T> {
     /// [`Refused`] gives the item back: when draining, when the queue or the level's is full, or when
     /// the item would be late before a device is free.
     pub fn admit(&mut self, item: T, terms: Terms, now: Instant) -> Result<Id, Refused<T>> {
-        let now = self.sweep(now);
+        let now = self.advance(now);
         let level = self.policy.level(terms.priority);
-        if let Some(error) = self.objection(level, &terms, now) {
+        if let Some(error) = self.refusal(level, &terms, now) {
             return Err(Refused { item, error });
         }
-        let id = self.enter(item, level, &terms, now);
+        let id = self.insert(item, level, &terms, now);
         self.admitted += 1;
         Ok(id)
     }
@@ -96,36 +96,36 @@ impl<T: Item> Assembler<T> {
     /// Forms the batch to run on a device that is free now, or says when to ask again: at the latest
     /// then, at once after anything else was called.
     pub fn next(&mut self, now: Instant) -> Next<T> {
-        let now = self.sweep(now);
-        match self.ripe(now) {
-            Ripe::Group(group) => Next::Run(self.form(group, now)),
-            Ripe::At(at) => Next::WaitUntil(at),
-            Ripe::Nothing => Next::Idle,
+        let now = self.advance(now);
+        match self.ready(now) {
+            Ready::Batch(group) => Next::Run(self.form(group, now)),
+            Ready::At(at) => Next::WaitUntil(at),
+            Ready::Never => Next::Idle,
         }
     }
 
     /// What [`Assembler::next`] would say, without doing it.
     pub fn due(&mut self, now: Instant) -> Due {
-        let now = self.sweep(now);
-        match self.ripe(now) {
-            Ripe::Group(_) => Due::Now,
-            Ripe::At(at) => Due::At(at),
-            Ripe::Nothing => Due::Never,
+        let now = self.advance(now);
+        match self.ready(now) {
+            Ready::Batch(_) => Due::Now,
+            Ready::At(at) => Due::At(at),
+            Ready::Never => Due::Never,
         }
     }
 
     /// How long what [`Assembler::next`] would form now will take, by what was measured of its group; `None`
     /// where nothing is due or nothing was measured.
     pub fn expected(&mut self, now: Instant) -> Option<Duration> {
-        let now = self.sweep(now);
-        match self.ripe(now) {
-            Ripe::Group(group) => self.measured(group, now),
-            Ripe::At(_) | Ripe::Nothing => None,
+        let now = self.advance(now);
+        match self.ready(now) {
+            Ready::Batch(group) => self.measured(group, now),
+            Ready::At(_) | Ready::Never => None,
         }
     }
 
-    /// Takes an item out that nobody waits for any more; `None` when it is not queued.
-    pub fn forget(&mut self, id: Id) -> Option<T> {
+    /// Takes an item out whose caller went away; `None` when it is not queued.
+    pub fn cancel(&mut self, id: Id) -> Option<T> {
         let entry = self.entries.get(id.slot)?;
         if entry.id != id {
             return None;
@@ -135,29 +135,29 @@ impl<T: Item> Assembler<T> {
 
     /// Takes out everything whose time was over by `now`. Items that are over never run, whether or
     /// not this is called.
-    pub fn expire(&mut self, now: Instant) -> Vec<Lapsed<T>> {
-        self.sweep(now);
-        std::mem::take(&mut self.lapsed)
+    pub fn expire(&mut self, now: Instant) -> Vec<ExpiredItem<T>> {
+        self.advance(now);
+        std::mem::take(&mut self.expired)
     }
 
     /// When [`Assembler::expire`] will take the item out, if it is still queued by then.
     #[must_use]
     pub fn expires_at(&self, id: Id) -> Option<Instant> {
         let entry = self.entries.get(id.slot).filter(|entry| entry.id == id)?;
-        entry.end()
+        entry.expires_at()
     }
 
-    /// Takes in what a batch took, or one of a warm-up.
+    /// Records what a batch took, at work or in a warm-up.
     pub fn record(&mut self, group: &T::Group, weight: usize, elapsed: Duration) {
         self.groups.record(group, weight, elapsed);
     }
 
-    /// Says that a batch has ended, however it did.
+    /// Marks a batch as ended, however it did.
     pub fn finished(&mut self, batch: u64) {
         self.running.retain(|running| running.batch != batch);
     }
 
-    /// Says that a batch formed ahead will start only then.
+    /// Sets the start of a batch that was formed ahead.
     pub fn starts(&mut self, batch: u64, at: Instant, expected: Duration) {
         for running in self
             .running
@@ -168,7 +168,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// Says how many devices share the work.
+    /// Sets the number of devices that share the work.
     pub fn devices(&mut self, devices: usize) {
         self.devices = devices;
     }
@@ -186,61 +186,61 @@ impl<T: Item> Assembler<T> {
         self.stage = Stage::Draining;
     }
 
-    /// How many items are queued.
+    /// Number of queued items.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many groups are remembered, for their curves.
+    /// Number of groups remembered for their curves.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
     /// Takes out everything that is queued.
-    pub fn abandon(&mut self) -> Vec<Member<T>> {
+    pub fn take_all(&mut self) -> Vec<Member<T>> {
         let slots: Vec<usize> = self.entries.iter().map(|(slot, _)| slot).collect();
         let taken = slots.into_iter().filter_map(|slot| self.take(slot));
         taken.map(Entry::member).collect()
     }
 
-    /// Takes an entry out of everything that knows it.
+    /// Takes an entry out of the queue.
     fn take(&mut self, slot: usize) -> Option<Entry<T>> {
-        let entry = self.unlist(slot)?;
-        let lot = self.groups.remove(entry.group, entry.rank, entry.weight);
-        lot.arrivals.remove(&entry.id.seq);
+        let entry = self.detach(slot)?;
+        let group = self.groups.remove(entry.group, entry.rank, entry.weight);
+        group.arrivals.remove(&entry.id.seq);
         Some(entry)
     }
 
-    /// Takes an entry out of everything but its group.
-    fn unlist(&mut self, slot: usize) -> Option<Entry<T>> {
+    /// Takes an entry out of everything but its group's queue.
+    fn detach(&mut self, slot: usize) -> Option<Entry<T>> {
         let entry = self.entries.try_remove(slot)?;
-        if let Some(alarm) = entry.alarm() {
-            self.alarms.remove(&(alarm, entry.id));
+        if let Some(at) = entry.next_timeout() {
+            self.timeouts.remove(&(at, entry.id));
         }
         self.backlog.subtract(entry.level, entry.cost);
         Some(entry)
     }
 
-    /// Deals with every timeout that has passed, and keeps time from running backwards.
-    fn sweep(&mut self, now: Instant) -> Instant {
+    /// Advances to `now`, which never runs backwards, and handles every timeout that has passed.
+    fn advance(&mut self, now: Instant) -> Instant {
         let now = self.latest.map_or(now, |latest| latest.max(now));
         self.latest = Some(now);
-        while let Some(&(at, id)) = self.alarms.first()
+        while let Some(&(at, id)) = self.timeouts.first()
             && at <= now
         {
-            self.alarms.pop_first();
-            self.ring(id.slot, now);
+            self.timeouts.pop_first();
+            self.time_out(id.slot, now);
         }
         now
     }
 
-    fn ring(&mut self, slot: usize, now: Instant) {
-        match self.entries.get(slot).and_then(|entry| entry.lapse(now)) {
+    fn time_out(&mut self, slot: usize, now: Instant) {
+        match self.entries.get(slot).and_then(|entry| entry.expiry(now)) {
             Some(cause) => {
                 let entry = self.take(slot);
-                self.lapsed.extend(entry.map(|entry| entry.lapsed(cause)));
+                self.expired.extend(entry.map(|entry| entry.expired(cause)));
             }
             None => self.demote(slot, now),
         }
@@ -252,7 +252,8 @@ impl<T: Item> Assembler<T> {
             return;
         };
         entry.timeout = None;
-        self.alarms.extend(entry.alarm().map(|at| (at, entry.id)));
+        self.timeouts
+            .extend(entry.next_timeout().map(|at| (at, entry.id)));
         let rank = Rank::new(now, self.policy.ageing, entry.level, &mut self.ranked);
         self.groups.remove(entry.group, entry.rank, entry.weight);
         self.groups.add(entry.group, rank, slot, entry.weight);

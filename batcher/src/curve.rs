@@ -43,7 +43,7 @@ const HOPE: f64 = 0.9;
 const PROBE_EVERY: u32 = 256;
 
 impl Curve {
-    /// Takes in that a batch of `weight` took `elapsed`.
+    /// Records that a batch of `weight` took `elapsed`.
     pub fn record(&mut self, weight: usize, elapsed: Duration) {
         let weight = weight.max(1);
         let nanos = (elapsed.as_nanos() as f64).max(1.0);
@@ -73,8 +73,8 @@ impl Curve {
     }
 
     /// The estimated time of one row in nanoseconds, in batches of up to `most` rows of the best size.
-    /// While larger batches than those measured are possible, they are taken to be no slower: who
-    /// refuses work for its predicted wait must not overrate it.
+    /// While larger batches than those measured are possible, they are taken to be no slower: a
+    /// refusal for a predicted wait must not rest on too high an estimate.
     #[must_use]
     pub fn row(&self, most: usize) -> Option<f64> {
         let last = self.points.last()?;

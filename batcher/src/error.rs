@@ -1,8 +1,8 @@
-//! Why an item gets no answer from its model.
+//! Causes for which an item gets no answer from its model.
 
 use std::time::Duration;
 
-/// Whose bound a predicted wait exceeds.
+/// The bound that a predicted wait exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The item's own timeout or deadline: it has no time to lose.
@@ -29,7 +29,7 @@ pub enum SubmitError {
         predicted: Duration,
         /// The least of what the item's timeout, its deadline and the policy leave.
         allowed: Duration,
-        /// Whose bound it is.
+        /// The bound that was exceeded.
         bound: Bound,
     },
     /// The item waited its whole timeout in the queue.
@@ -44,7 +44,7 @@ pub enum SubmitError {
     /// The batcher takes no more items.
     #[error("Server is stopping, scheduler for model has stopped accepting new inference requests")]
     Draining,
-    /// Whoever took the item ended without an answer.
+    /// The worker that took the item ended without an answer.
     #[error("the model instance ended before it answered")]
     Lost,
 }

@@ -1,4 +1,4 @@
-//! What is batched, and on which terms.
+//! The items that are batched, and the terms they are submitted on.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,9 +1,9 @@
-//! The knobs. Their names and meanings are Triton's wherever Triton has them.
+//! The batching policy. Its names and meanings are Triton's wherever Triton has them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How items are gathered.
+/// The settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The largest batch, in rows (`max_batch_size`); 0 counts as 1.
@@ -33,10 +33,10 @@ pub struct Policy {
     pub max_predicted_wait: Option<Duration>,
 }
 
-/// In which order answers leave.
+/// The order in which answers leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ordering {
-    /// As batches end.
+    /// As batches end, whichever ends first.
     #[default]
     Completion,
     /// As items were admitted, over all devices.
@@ -57,7 +57,7 @@ pub struct QueuePolicy {
     pub max_queue_size: usize,
 }
 
-/// What a timeout does.
+/// The effect of a timeout in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeoutAction {
     /// The item is answered with an error.

@@ -1,4 +1,4 @@
-//! A caller's claim to an answer.
+//! The future of an answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,89 +11,73 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::{Id, SubmitError, clock};
 
-/// The future of an answer. It ends when its item's time is over, whether or not a device is free.
-/// Dropping it takes the item out of the queue; one that a device has already is answered in vain.
+/// The future of an item's answer. It ends when its item's time is over, whether or not a device is free.
+/// Dropping it takes the item out of the queue; the answer of one that a device has already is lost.
 ///
 /// Polling one whose item has a timeout or deadline needs a tokio runtime with its timer.
 #[must_use = "dropping a ticket cancels its item"]
 pub struct Ticket<O> {
-    claims: Arc<dyn Claims>,
+    queue: Arc<dyn TicketQueue>,
     answer: oneshot::Receiver<Result<O, SubmitError>>,
-    claim: Claim,
+    admission: Admission,
     /// Made on the first poll that has to wait for it: most items have no timeout.
     timer: Option<Pin<Box<Sleep>>>,
-    fate: Fate,
-    call: Call,
+    answered: bool,
 }
 
-/// Whether a sleeping device is still to be woken for a ticket's item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// The first poll does it, or the drop.
-    Due,
-    /// Done, or nobody sleeps.
-    Settled,
-}
-
-/// What a ticket asks of its queue, which knows its items' type.
-pub(crate) trait Claims: Send + Sync {
+/// The ticket's view of its queue, without the type of the items.
+pub(crate) trait TicketQueue: Send + Sync {
     /// Answers every item whose time is over.
     fn expire(&self, now: Instant);
-    /// Wakes a device that sleeps.
+    /// Wakes an idle worker.
     fn wake(&self);
     /// Takes an item out whose caller went away.
-    fn forget(&self, id: Id);
+    fn cancel(&self, id: Id);
     /// Counts an item that was too late on its device.
     fn late(&self, error: &SubmitError);
 }
 
-/// What a ticket stands for.
-pub(crate) struct Claim {
+/// A ticket's item in the queue.
+pub(crate) struct Admission {
     pub(crate) id: Id,
     pub(crate) submitted: Instant,
-    /// When to look whether its time is over.
-    pub(crate) end: Option<Instant>,
+    /// When to check whether its time is over.
+    pub(crate) expires_at: Option<Instant>,
     pub(crate) deadline: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Open,
-    Settled,
+    /// An idle worker is still to be woken for it: by the first poll, or the drop.
+    pub(crate) wakes_worker: bool,
 }
 
 impl<O> Ticket<O> {
     pub(crate) fn new(
-        claims: Arc<dyn Claims>,
+        queue: Arc<dyn TicketQueue>,
         answer: oneshot::Receiver<Result<O, SubmitError>>,
-        claim: Claim,
-        call: Call,
+        admission: Admission,
     ) -> Self {
         Self {
-            call,
-            claims,
+            queue,
             answer,
-            claim,
+            admission,
             timer: None,
-            fate: Fate::Open,
+            answered: false,
         }
     }
 
-    /// Whether polling it will wake a sleeping device. Who has more to submit at the same moment does
+    /// Whether polling it will wake an idle worker. A caller with more to submit at the same moment does
     /// that first, so that one batch takes it all.
     #[must_use]
-    pub fn will_wake(&self) -> bool {
-        self.call == Call::Due
+    pub fn wakes_worker(&self) -> bool {
+        self.admission.wakes_worker
     }
 
-    /// Someone else sees to what is due.
-    pub(crate) fn relieve(&mut self) {
-        self.call = Call::Settled;
+    /// Leaves the waking to an inline run, which takes the batch.
+    pub(crate) fn cancel_wakeup(&mut self) {
+        self.admission.wakes_worker = false;
     }
 
     fn wake(&mut self) {
-        if std::mem::replace(&mut self.call, Call::Settled) == Call::Due {
-            self.claims.wake();
+        if std::mem::take(&mut self.admission.wakes_worker) {
+            self.queue.wake();
         }
     }
 
@@ -103,8 +87,8 @@ impl<O> Ticket<O> {
     }
 
     /// Ready when the next time limit is over; never where there is none.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(end) = self.claim.end else {
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(end) = self.admission.expires_at else {
             return Poll::Pending;
         };
         let timer = self
@@ -113,20 +97,23 @@ impl<O> Ticket<O> {
         timer.as_mut().poll(cx)
     }
 
-    /// Expires what is due, its item perhaps among it. If that is on a device its timeout has nothing
-    /// to say any more, but its deadline has.
-    fn overtime(&mut self) -> Option<SubmitError> {
+    /// Expires what is over, its item perhaps among it. An item on a device has no timeout any more, but
+    /// still its deadline.
+    fn expire(&mut self) -> Option<SubmitError> {
         let now = clock::now();
-        self.claims.expire(now);
+        self.queue.expire(now);
         self.timer = None;
-        self.claim.end = self.claim.deadline.filter(|deadline| *deadline > now);
-        let waited = now.saturating_duration_since(self.claim.submitted);
-        let over = self.claim.deadline.is_some_and(|deadline| deadline <= now);
+        self.admission.expires_at = self.admission.deadline.filter(|deadline| *deadline > now);
+        let waited = now.saturating_duration_since(self.admission.submitted);
+        let over = self
+            .admission
+            .deadline
+            .is_some_and(|deadline| deadline <= now);
         over.then_some(SubmitError::DeadlineExceeded { waited })
     }
 
-    fn settle(&mut self, answer: Result<O, SubmitError>) -> Poll<Result<O, SubmitError>> {
-        self.fate = Fate::Settled;
+    fn resolve(&mut self, answer: Result<O, SubmitError>) -> Poll<Result<O, SubmitError>> {
+        self.answered = true;
         Poll::Ready(answer)
     }
 }
@@ -139,14 +126,14 @@ impl<O> Future for Ticket<O> {
         let mut over = None;
         loop {
             if let Poll::Ready(answer) = self.poll_answer(cx) {
-                return self.settle(answer);
+                return self.resolve(answer);
             }
             if let Some(error) = over {
-                self.claims.late(&error);
-                return self.settle(Err(error));
+                self.queue.late(&error);
+                return self.resolve(Err(error));
             }
-            ready!(self.poll_end(cx));
-            over = self.overtime();
+            ready!(self.poll_timer(cx));
+            over = self.expire();
         }
     }
 }
@@ -154,9 +141,8 @@ impl<O> Future for Ticket<O> {
 impl<O> Drop for Ticket<O> {
     fn drop(&mut self) {
         self.wake();
-        match self.fate {
-            Fate::Open => self.claims.forget(self.claim.id),
-            Fate::Settled => {}
+        if !self.answered {
+            self.queue.cancel(self.admission.id);
         }
     }
 }

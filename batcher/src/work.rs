@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::batcher::{Queued, Reply, Shared};
-use crate::{Batch, Id, Item, SubmitError, clock};
+use parking_lot::MutexGuard;
+
+use crate::shared::{Queued, Reply, Shared, State};
+use crate::{Batch, BatchStats, Id, Item, SubmitError, clock};
 
 /// A batch that was taken, to be answered. Dropped unanswered, such as by a panic, it answers each
 /// of its items [`SubmitError::Lost`].
@@ -16,25 +18,49 @@ pub struct Work<I: Item, O: Send + 'static> {
     expected: Duration,
     started: Instant,
     items: Vec<I>,
-    seats: Vec<Seat<O>>,
+    waiting: Vec<Waiting<O>>,
 }
 
-/// Where one item's answer goes.
-pub(crate) struct Seat<O> {
-    pub(crate) id: Id,
-    pub(crate) reply: Reply<O>,
+/// A caller that waits for an item's answer.
+struct Waiting<O> {
+    id: Id,
+    reply: Reply<O>,
     arrived: Instant,
 }
 
 impl<I: Item, O: Send + 'static> Work<I, O> {
-    pub(crate) fn new(shared: Arc<Shared<I, O>>, batch: Batch<Queued<I, O>>) -> Self {
+    /// Hands a batch out, and wakes another worker for what stays behind.
+    pub(crate) fn hand_out(
+        shared: &Arc<Shared<I, O>>,
+        mut state: MutexGuard<'_, State<I, O>>,
+        batch: Batch<Queued<I, O>>,
+        now: Instant,
+    ) -> Self {
+        shared.handed_out(batch.members.len());
+        let queued = state.assembler.queued();
+        let wake = state.needs_wakeup(now);
+        drop(state);
+        if wake {
+            shared.due.notify_one();
+        }
+        let first = batch.members.iter().map(|member| member.arrived).min();
+        shared.observer.formed(&BatchStats {
+            weight: batch.weight,
+            items: batch.members.len(),
+            oldest_wait: now.saturating_duration_since(first.unwrap_or(now)),
+            queued,
+        });
+        Self::new(Arc::clone(shared), batch)
+    }
+
+    fn new(shared: Arc<Shared<I, O>>, batch: Batch<Queued<I, O>>) -> Self {
         let count = batch.members.len();
-        let (mut items, mut seats) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut items, mut waiting) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for member in batch.members {
             let Queued { item, reply } = member.item;
             let (id, arrived) = (member.id, member.arrived);
             items.push(item);
-            seats.push(Seat { id, reply, arrived });
+            waiting.push(Waiting { id, reply, arrived });
         }
         Self {
             shared,
@@ -44,14 +70,14 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
             expected: batch.expected,
             started: batch.formed,
             items,
-            seats,
+            waiting,
         }
     }
 
-    /// Says that its device is busy until `free_at`.
+    /// Postpones its start to `free_at`, until when its device is busy.
     pub(crate) fn starts(&self, free_at: Instant) {
         let start = free_at.max(self.started);
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.lock();
         state.assembler.starts(self.number, start, self.expected);
     }
 
@@ -61,25 +87,25 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         &self.items
     }
 
-    /// The items in their order, for keeps.
+    /// Moves the items out, in their order.
     #[must_use]
     pub fn take_items(&mut self) -> Vec<I> {
         std::mem::take(&mut self.items)
     }
 
-    /// How many items there are to answer.
+    /// Number of items to answer.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.seats.len()
+        self.waiting.len()
     }
 
-    /// The sum of their weights.
+    /// The sum of its items' weights.
     #[must_use]
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// The group they are of.
+    /// The group of all its items.
     #[must_use]
     pub fn group(&self) -> &I::Group {
         &self.group
@@ -99,46 +125,45 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
     /// When each item was admitted, in their order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Instant> + '_ {
-        self.seats.iter().map(|seat| seat.arrived)
+        self.waiting.iter().map(|waiting| waiting.arrived)
     }
 
     /// Whether the caller of that item still waits for an answer.
     #[must_use]
     pub fn is_wanted(&self, item: usize) -> bool {
-        self.seats
+        self.waiting
             .get(item)
-            .is_some_and(|seat| !seat.reply.is_closed())
+            .is_some_and(|waiting| !waiting.reply.is_closed())
     }
 
-    /// Answers the items, in their order, and takes in the time since [`Work::started`] as what such a
+    /// Answers the items, in their order, and records the time since [`Work::started`] as what such a
     /// batch takes. Items without an answer are [`SubmitError::Lost`].
     pub fn answer(self, answers: Vec<O>) {
         let elapsed = clock::now().saturating_duration_since(self.started);
         self.answer_after(answers, Some(elapsed));
     }
 
-    /// As [`Work::answer`] for those who know better what the device took, or know that this batch
-    /// says nothing of others like it, because it failed.
+    /// As [`Work::answer`], with the time that the device took; `None` where it says nothing of other
+    /// batches, because this one failed.
     pub fn answer_after(mut self, answers: Vec<O>, elapsed: Option<Duration>) {
-        self.settle(answers, elapsed);
+        self.finish(answers, elapsed);
     }
 
-    fn settle(&mut self, answers: Vec<O>, elapsed: Option<Duration>) {
-        let seats = std::mem::take(&mut self.seats);
-        let count = seats.len();
+    fn finish(&mut self, answers: Vec<O>, elapsed: Option<Duration>) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let count = waiting.len();
         self.report(elapsed);
         let answers = answers.into_iter().map(Ok);
         let lost = std::iter::repeat_with(|| Err(SubmitError::Lost));
+        let answers = waiting.into_iter().zip(answers.chain(lost));
         self.shared
-            .answer(seats.into_iter().zip(answers.chain(lost)));
-        // Only now: who waits for the drain may end the runtime that the answers need.
-        self.shared.state.lock().held -= count;
-        self.shared.tell_if_drained();
+            .send(answers.map(|(waiting, answer)| (waiting.id, (waiting.reply, answer))));
+        self.shared.answered(count);
     }
 
-    /// Before the answers leave: whoever asks next then meets a free device.
+    /// Reports its end, before the answers leave: the next request then meets a free device.
     fn report(&self, elapsed: Option<Duration>) {
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.lock();
         state.assembler.finished(self.number);
         if let Some(elapsed) = elapsed {
             state.assembler.record(&self.group, self.weight, elapsed);
@@ -148,8 +173,8 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
 impl<I: Item, O: Send + 'static> Drop for Work<I, O> {
     fn drop(&mut self) {
-        if !self.seats.is_empty() {
-            self.settle(Vec::new(), None);
+        if !self.waiting.is_empty() {
+            self.finish(Vec::new(), None);
         }
     }
 }

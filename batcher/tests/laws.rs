@@ -6,7 +6,9 @@ mod world;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_batcher::{Curve, Next, Sequence, SubmitError, TimeoutAction, cleared_after, form_at};
+use weir_batcher::{
+    Curve, Next, ReorderBuffer, SubmitError, TimeoutAction, cleared_after, form_at,
+};
 use world::{End, Op, World, at, calm, millis, ops, policy};
 
 /// Times twenty-one laws; a quarter of a minute of one core.
@@ -129,7 +131,7 @@ proptest! {
         world.play(&ops);
         let victims: Vec<usize> = world.queued().map(|thing| thing.number).step_by(2).collect();
         for &victim in &victims {
-            world.forget(victim);
+            world.cancel(victim);
         }
         world.drain();
         for victim in victims {
@@ -147,7 +149,7 @@ proptest! {
             match thing.ends[0] {
                 End::Ran(when) => prop_assert!(!over(when), "{:?}", thing),
                 End::Expired(when) => prop_assert!(over(when), "{:?}", thing),
-                End::Forgotten => {}
+                End::Cancelled => {}
             }
         }
     }
@@ -271,24 +273,24 @@ proptest! {
     }
 
     #[test]
-    fn a_sequence_lets_all_out_once_and_in_order(
+    fn a_reorder_buffer_releases_all_once_and_in_order(
         mut places in (1..60_u64).prop_map(|n| (0..n).collect::<Vec<_>>()).prop_shuffle(),
         given_up in prop::collection::vec(any::<bool>(), 60),
     ) {
-        let mut sequence = Sequence::default();
+        let mut buffer = ReorderBuffer::default();
         let mut out = Vec::new();
         for &place in &places {
             out.extend(if given_up[place as usize] {
-                sequence.give_up(place)
+                buffer.skip(place)
             } else {
-                sequence.fill(place, place)
+                buffer.fill(place, place)
             });
             prop_assert!(out.is_sorted());
         }
         places.sort_unstable();
         places.retain(|&place| !given_up[place as usize]);
         prop_assert_eq!(out, places);
-        prop_assert_eq!(sequence.held(), 0);
+        prop_assert_eq!(buffer.held(), 0);
     }
 
     #[test]

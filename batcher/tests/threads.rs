@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use weir_batcher::{
-    Batcher, Formed, Item, Observer, Ordering, Policy, Puller, SubmitError, Terms, Work,
+    BatchStats, Batcher, Item, Observer, Ordering, Policy, SubmitError, Terms, Work, Worker,
 };
 
 struct Job {
@@ -49,7 +49,7 @@ impl Observer for Counts {
     fn cancelled(&self) {
         self.cancelled.fetch_add(1, SeqCst);
     }
-    fn formed(&self, batch: &Formed) {
+    fn formed(&self, batch: &BatchStats) {
         self.ran.fetch_add(batch.items, SeqCst);
     }
 }
@@ -63,10 +63,10 @@ fn job(number: usize) -> Job {
 }
 
 /// A device that answers each item with its number.
-fn device(mut puller: Puller<Job, usize>) -> JoinHandle<usize> {
+fn device(mut worker: Worker<Job, usize>) -> JoinHandle<usize> {
     thread::spawn(move || {
         let mut batches = 0;
-        while let Some(work) = puller.pull() {
+        while let Some(work) = worker.pull() {
             batches += 1;
             run(work);
         }
@@ -100,7 +100,7 @@ fn batcher(policy: Policy) -> (Batcher<Job, usize>, Arc<Counts>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn each_of_many_submitters_gets_its_own_answer() {
     let (batcher, counts) = batcher(Policy::new(8));
-    let devices: Vec<_> = (0..3).map(|_| device(batcher.puller())).collect();
+    let devices: Vec<_> = (0..3).map(|_| device(batcher.worker())).collect();
     let submitters = (0..8).map(|submitter| {
         let batcher = batcher.clone();
         tokio::spawn(async move {
@@ -144,7 +144,7 @@ async fn cancelled_items_and_the_rest_add_up() {
         })
     });
     let submitters: Vec<_> = submitters.collect();
-    let devices: Vec<_> = (0..2).map(|_| device(batcher.puller())).collect();
+    let devices: Vec<_> = (0..2).map(|_| device(batcher.worker())).collect();
     let mut answered = 0;
     for submitter in submitters {
         answered += within(submitter).await.expect("does not panic");
@@ -172,7 +172,7 @@ async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
                 .expect("has room")
         })
         .collect();
-    let device = device(batcher.puller());
+    let device = device(batcher.worker());
     batcher.close();
     let refused = batcher.submit(job(0), Terms::default());
     assert_eq!(refused.err(), Some(SubmitError::Draining));
@@ -184,10 +184,10 @@ async fn a_drain_answers_what_is_queued_and_refuses_the_rest() {
 }
 
 #[tokio::test]
-async fn dropping_the_last_handle_ends_the_pullers() {
+async fn dropping_the_last_handle_ends_the_workers() {
     let (batcher, _) = batcher(Policy::new(8));
     let other = batcher.clone();
-    let device = device(batcher.puller());
+    let device = device(batcher.worker());
     drop(batcher);
     let ticket = other.submit(job(7), Terms::default()).expect("is open");
     drop(other);
@@ -196,9 +196,9 @@ async fn dropping_the_last_handle_ends_the_pullers() {
 }
 
 #[tokio::test]
-async fn a_dropped_batch_is_lost_and_so_is_a_queue_without_pullers() {
+async fn a_dropped_batch_is_lost_and_so_is_a_queue_without_workers() {
     let (batcher, _) = batcher(Policy::new(1));
-    let mut puller = batcher.puller();
+    let mut worker = batcher.worker();
     let first = batcher.submit(
         Job {
             number: 1,
@@ -215,13 +215,13 @@ async fn a_dropped_batch_is_lost_and_so_is_a_queue_without_pullers() {
         },
         Terms::default(),
     );
-    drop(puller.pull());
+    drop(worker.pull());
     assert_eq!(
         within(first.expect("admitted")).await,
         Err(SubmitError::Lost)
     );
     batcher.close();
-    drop(puller);
+    drop(worker);
     assert_eq!(
         within(second.expect("admitted")).await,
         Err(SubmitError::Lost)
@@ -232,9 +232,9 @@ async fn a_dropped_batch_is_lost_and_so_is_a_queue_without_pullers() {
 #[tokio::test]
 async fn items_without_an_answer_are_lost() {
     let (batcher, _) = batcher(Policy::new(8));
-    let mut puller = batcher.puller();
+    let mut worker = batcher.worker();
     let tickets = [0, 2].map(|n| batcher.submit(job(n), Terms::default()).expect("has room"));
-    puller.pull().expect("is due").answer(vec![0]);
+    worker.pull().expect("is due").answer(vec![0]);
     let [first, second] = tickets;
     assert_eq!(within(first).await, Ok(0));
     assert_eq!(within(second).await, Err(SubmitError::Lost));
@@ -243,7 +243,7 @@ async fn items_without_an_answer_are_lost() {
 #[tokio::test]
 async fn times_end_while_the_only_device_is_busy() {
     let (batcher, counts) = batcher(Policy::new(1));
-    let mut puller = batcher.puller();
+    let mut worker = batcher.worker();
     let soon = Duration::from_millis(5);
     let one = || Job {
         number: 0,
@@ -258,7 +258,7 @@ async fn times_end_while_the_only_device_is_busy() {
             ..Terms::default()
         },
     );
-    let work = puller.pull().expect("is due");
+    let work = worker.pull().expect("is due");
     let timed = Terms {
         timeout: Some(soon),
         ..Terms::default()
@@ -275,7 +275,7 @@ async fn times_end_while_the_only_device_is_busy() {
 #[tokio::test]
 async fn a_timeout_says_nothing_of_a_running_item() {
     let (batcher, _) = batcher(Policy::new(1));
-    let mut puller = batcher.puller();
+    let mut worker = batcher.worker();
     let timed = Terms {
         timeout: Some(Duration::from_millis(2)),
         ..Terms::default()
@@ -288,7 +288,7 @@ async fn a_timeout_says_nothing_of_a_running_item() {
         },
         timed,
     );
-    let work = puller.pull().expect("is due");
+    let work = worker.pull().expect("is due");
     let mut ticket = ticket.expect("has room");
     let early = tokio::time::timeout(Duration::from_millis(10), &mut ticket).await;
     assert!(early.is_err());
@@ -303,7 +303,7 @@ async fn answers_leave_in_the_order_of_admission() {
         ..Policy::new(1)
     };
     let (batcher, _) = batcher(policy);
-    let (mut left, mut right) = (batcher.puller(), batcher.puller());
+    let (mut left, mut right) = (batcher.worker(), batcher.worker());
     let one = |number| Job {
         number,
         weight: 1,
@@ -328,11 +328,11 @@ async fn answers_leave_in_the_order_of_admission() {
 #[test]
 fn a_batch_ahead_is_formed_just_before_the_device_is_free() {
     let (batcher, _) = batcher(Policy::new(8));
-    let mut puller = batcher.puller();
+    let mut worker = batcher.worker();
     let ticket = batcher.submit(job(0), Terms::default());
     let (span, prepare) = (Duration::from_millis(6), Duration::from_millis(2));
     let free_at = tokio::time::Instant::now().into_std() + span;
-    let work = puller.pull_ahead(free_at, prepare).expect("is due");
+    let work = worker.pull_ahead(free_at, prepare).expect("is due");
     assert!(work.started() >= free_at - prepare);
     work.answer(vec![0]);
     drop(ticket);

@@ -1,6 +1,6 @@
 //! When batches go: Triton's knobs with Triton's meaning.
 
-#[path = "desk/queue.rs"]
+#[path = "support/queue.rs"]
 mod queue;
 
 use queue::{Queue, Rows, at, millis};
@@ -251,10 +251,10 @@ fn an_item_is_forgotten_once() {
     assert!(
         queue
             .assembler
-            .forget(id)
+            .cancel(id)
             .is_some_and(|rows: Rows| rows.rows == 1)
     );
     let same_slot = queue.one(0);
-    assert!(queue.assembler.forget(id).is_none());
-    assert_eq!(queue.order(0), [same_slot.place()]);
+    assert!(queue.assembler.cancel(id).is_none());
+    assert_eq!(queue.order(0), [same_slot.position()]);
 }

@@ -1,7 +1,7 @@
 //! The weaknesses of Triton's dynamic batcher, one by one, and that this one does not have them. What
 //! is shown is what runs with what, never how fast.
 
-#[path = "desk/queue.rs"]
+#[path = "support/queue.rs"]
 mod queue;
 
 use std::sync::Arc;
@@ -26,8 +26,8 @@ async fn w01_no_thread_stands_between_callers_and_devices() {
         )
     };
     let tickets: Vec<_> = (0..16).map(submit).collect();
-    let mut puller = batcher.puller();
-    let work = puller.pull().expect("is due");
+    let mut worker = batcher.worker();
+    let work = worker.pull().expect("is due");
     assert_eq!(work.count(), 16);
     work.answer((0..16).collect());
     for (i, ticket) in tickets.into_iter().enumerate() {
@@ -91,7 +91,7 @@ fn w04_nothing_drifts() {
         let ms = round * 10;
         queue.ones(4, ms);
         let gone = queue.one(ms);
-        assert!(queue.assembler.forget(gone).is_some());
+        assert!(queue.assembler.cancel(gone).is_some());
         assert_eq!(queue.run(ms).map(|batch| batch.weight), Some(4));
         queue.one(ms);
         assert_eq!(queue.expired(ms + 5), [SubmitError::Expired]);

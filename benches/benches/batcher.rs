@@ -74,14 +74,14 @@ fn alone(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("batcher");
     for rows in [1, FULL] {
         let batcher: Batcher<Row, ()> = Batcher::new(Policy::new(FULL), Arc::new(()));
-        let mut puller = batcher.puller();
+        let mut worker = batcher.worker();
         group.throughput(Throughput::Elements(rows as u64));
         group.bench_function(BenchmarkId::new("submit and pull", rows), |bencher| {
             bencher.iter(|| {
                 let tickets: Vec<Ticket<()>> = (0..rows)
                     .map(|_| batcher.submit(Row, Terms::default()).unwrap())
                     .collect();
-                let work = puller.pull().unwrap();
+                let work = worker.pull().unwrap();
                 let answers = vec![(); work.count()];
                 work.answer(answers);
                 tickets
@@ -104,9 +104,9 @@ fn contended(criterion: &mut Criterion) {
 /// How long `rows` take, split over the submitters, each with a full batch under way.
 fn race(submitters: usize, rows: u64) -> Duration {
     let batcher: Batcher<Row, ()> = Batcher::new(Policy::new(FULL), Arc::new(()));
-    let mut puller = batcher.puller();
+    let mut worker = batcher.worker();
     let device = thread::spawn(move || {
-        while let Some(work) = puller.pull() {
+        while let Some(work) = worker.pull() {
             let answers = vec![(); work.count()];
             work.answer(answers);
         }

@@ -14,7 +14,7 @@ use weir_protocol::{
     DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor,
 };
 use weir_runtime::backend::{Answer, Signature, TensorConfig, Timing};
-use weir_runtime::batch::Share;
+use weir_runtime::batch::AnswerSlice;
 use weir_runtime::error::ServeError;
 use weir_runtime::interface::Interface;
 use weir_runtime::job::Job;
@@ -108,7 +108,7 @@ fn cut(criterion: &mut Criterion) {
         let shape = Shape::new(&[rows as i64, WIDTH as i64]).unwrap();
         let data = Bytes::from(vec![0; rows * WIDTH * 4]);
         let output = Tensor::new("OUTPUT0".to_owned(), DataType::Fp32, shape, data).unwrap();
-        let share = Share {
+        let share = AnswerSlice {
             answer: Arc::new(Answer {
                 outputs: vec![output],
                 parameters: Vec::new(),

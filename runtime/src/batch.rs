@@ -96,7 +96,7 @@ impl Interface {
 
 /// One job's part of an answer that was checked; cutting it out is left to the thread that writes the response.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct AnswerSlice {
     /// The whole batch's answer.
     pub answer: Arc<Answer>,
     /// Which request of the batch this is.
@@ -111,7 +111,7 @@ pub struct Share {
     pub length: Option<Length>,
 }
 
-impl Share {
+impl AnswerSlice {
     /// Response parameters the model gave for this request.
     #[must_use]
     pub fn parameters(&self) -> Parameters {

@@ -3,10 +3,11 @@
 //! ```text
 //!   infer ──accept──► Job ──submit──► batcher ◄──pull── instance thread ──run──► model
 //!     ▲                                                      │
-//!     └────────────── Share of the batch's Answer ◄──────────┘
+//!     └────────────── slice of the batch's Answer  ◄──────────┘
 //! ```
 
 mod ahead;
+mod context;
 mod counting;
 mod inline;
 mod instance;
@@ -24,7 +25,7 @@ use weir_protocol::{
 };
 
 use crate::backend::{Device, LoadError, Model, Timing};
-use crate::batch::Share;
+use crate::batch::AnswerSlice;
 use crate::error::ServeError;
 use crate::interface::Interface;
 use crate::job::Job;
@@ -33,11 +34,11 @@ use crate::statistics::{Snapshot, Statistics};
 
 pub use warmup::{Sample, WarmUpPlan};
 
-/// What to start an engine with.
+/// The model and settings that an engine starts with.
 pub struct EngineSpec {
     /// The model as requests see it.
     pub interface: Interface,
-    /// The version.
+    /// The model's version number.
     pub version: u64,
     /// How requests are batched.
     pub policy: Policy,
@@ -45,7 +46,7 @@ pub struct EngineSpec {
     pub devices: Vec<Device>,
     /// Class labels per output, in the signature's order; empty for outputs without.
     pub labels: Vec<Vec<String>>,
-    /// What to run before readiness.
+    /// Runs before readiness.
     pub warm_up: WarmUpPlan,
 }
 
@@ -54,24 +55,24 @@ pub struct Engine {
     interface: Arc<Interface>,
     version: String,
     labels: Vec<Vec<String>>,
-    batcher: Batcher<Job, Outcome>,
+    batcher: Batcher<Job, JobResult>,
     statistics: Arc<Statistics>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// By number; those bound to their thread are absent.
-    instances: Vec<Option<inline::Shared>>,
+    instances: Vec<Option<inline::SharedRunner>>,
 }
 
-/// What the batcher brings back for each job.
-type Outcome = Result<Reply, ServeError>;
+/// The batcher's answer to a job.
+type JobResult = Result<JobReply, ServeError>;
 
-/// A job's answer and how it came about.
+/// A job's outputs and what they cost.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    share: Share,
+pub(crate) struct JobReply {
+    slice: AnswerSlice,
     cost: Cost,
 }
 
-/// Where one request's time went.
+/// One request's times, and the batch it ran in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Time in the queue.
@@ -90,20 +91,13 @@ impl Cost {
     }
 }
 
-/// A response and what it cost.
+/// A response and its cost.
 #[derive(Debug)]
 pub struct Inferred {
-    /// What the client gets.
+    /// The response to encode.
     pub response: InferResponse,
     /// For `Server-Timing` and `weir-batch`.
     pub cost: Cost,
-}
-
-/// What surrounds a request.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Call {
-    /// When an answer is of no use any more.
-    pub deadline: Option<Instant>,
 }
 
 impl Engine {
@@ -151,39 +145,40 @@ impl Engine {
     ) -> Result<(), LoadError> {
         let warm_up = Arc::new(warm_up.clone());
         for (index, &device) in devices.iter().enumerate() {
-            let seat = instance::Seat {
+            let context = context::InstanceContext {
                 index,
                 device,
                 interface: Arc::clone(&self.interface),
                 statistics: Arc::clone(&self.statistics),
                 batcher: self.batcher.clone(),
             };
-            let started = seat.start(Arc::clone(model), Arc::clone(&warm_up))?;
+            let started = context.start(Arc::clone(model), Arc::clone(&warm_up))?;
             self.threads.lock().push(started.thread);
             self.instances.push(started.shared);
         }
         Ok(())
     }
 
-    /// Answers one request. Dropping the future takes it out of the queue.
+    /// Answers one request; after `deadline` its answer is of no use. Dropping the future takes it out of
+    /// the queue.
     ///
     /// # Errors
     /// [`ServeError`]: what is wrong with the request, why it was refused, or how the model failed.
     pub fn infer<'a>(
         &'a self,
         request: InferRequest,
-        call: Call,
+        deadline: Option<Instant>,
         memory: &'a dyn ReadShared,
     ) -> impl Future<Output = Result<Inferred, ServeError>> + 'a {
-        let terms = terms(&request.parameters, call.deadline);
+        let terms = terms(&request.parameters, deadline);
         // An `async fn` would hold the request twice.
         async move {
             let terms = terms?;
             let accepted = self.interface.accept(request, memory)?;
             let mut ticket = self.batcher.submit(accepted.job, terms)?;
-            inline::run_if_brief(&self.batcher, &mut ticket, &self.instances).await;
+            inline::run_if_short(&self.batcher, &mut ticket, &self.instances).await;
             let reply = ticket.await??;
-            let response = self.respond(accepted.id, accepted.outputs, &reply.share)?;
+            let response = self.respond(accepted.id, accepted.outputs, &reply.slice)?;
             Ok(Inferred {
                 response,
                 cost: reply.cost,
@@ -195,11 +190,11 @@ impl Engine {
         &self,
         id: String,
         outputs: Vec<(usize, RequestedOutput)>,
-        share: &Share,
+        slice: &AnswerSlice,
     ) -> Result<InferResponse, ServeError> {
         let mut tensors = Vec::with_capacity(outputs.len());
         for (index, requested) in outputs {
-            let tensor = share.output(&self.interface, index)?;
+            let tensor = slice.output(&self.interface, index)?;
             let tensor = match requested.classes {
                 Some(classes) => self.classify(&tensor, index, classes)?,
                 None => tensor,
@@ -210,7 +205,7 @@ impl Engine {
             model: self.interface.model.clone(),
             version: self.version.clone(),
             id,
-            parameters: share.parameters(),
+            parameters: slice.parameters(),
             outputs: tensors,
         })
     }
@@ -238,7 +233,7 @@ impl Engine {
         &self.version
     }
 
-    /// What it has done so far, and how many requests wait.
+    /// Statistics so far, with the requests in the queue.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -247,7 +242,7 @@ impl Engine {
         }
     }
 
-    /// What a request that came now would wait, as far as the measured costs tell.
+    /// Wait predicted for a request that came now, from the measured costs.
     #[must_use]
     pub fn predicted_wait(&self) -> Duration {
         self.batcher.predicted_wait()
@@ -289,7 +284,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Instances that nobody drained end when their queue is closed.
+        // Threads that were not drained end when their queue is closed.
         self.batcher.close();
     }
 }

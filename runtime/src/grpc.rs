@@ -1,10 +1,10 @@
 //! V2 over gRPC: a codec around [`Server`].
 
-mod edge;
-mod front;
+mod budgeted_body;
+mod calls;
 mod health;
-mod held;
 mod listen;
+mod middleware;
 mod service;
 mod stream;
 mod unary;
@@ -21,7 +21,7 @@ use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
 use crate::args::Restriction;
-use crate::engine::{Call, Inferred};
+use crate::engine::Inferred;
 use crate::error::ServeError;
 use crate::intake::Intake;
 use crate::launch::InUse;
@@ -63,14 +63,14 @@ impl Grpc {
         &self,
         request: proto::ModelInferRequest,
         metadata: &HeaderMap,
-        call: Call,
+        deadline: Option<Instant>,
     ) -> Result<(Inferred, usize), ServeError> {
         let (loaded, request) = self.decode(request, metadata)?;
-        let inferred = self.server.infer(&loaded.engine, request, call).await?;
+        let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
         Ok((inferred, self.server.capacity()))
     }
 
-    /// What a message asks, and the version that it asks.
+    /// The request of a message, and the version it is for.
     fn decode(
         &self,
         request: proto::ModelInferRequest,
@@ -108,8 +108,8 @@ fn decode_version(version: &str) -> Result<String, ServeError> {
     codec::decode_version(version).map_err(|error| ServeError::codec(&error))
 }
 
-/// When the request came and when its client stops waiting (`grpc-timeout`, `weir-timeout`).
-fn call(metadata: &HeaderMap) -> Result<Call, ServeError> {
+/// When the client stops waiting, by its `grpc-timeout` and `weir-timeout`.
+fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     let received = now();
     let timeout = metadata
         .get("grpc-timeout")
@@ -126,9 +126,7 @@ fn call(metadata: &HeaderMap) -> Result<Call, ServeError> {
         }
     };
     let earliest = timeout.into_iter().chain(ours).min();
-    Ok(Call {
-        deadline: earliest.and_then(|after| received.checked_add(after)),
-    })
+    Ok(earliest.and_then(|after| received.checked_add(after)))
 }
 
 /// The gRPC wire form: at most eight digits and a unit.
@@ -160,7 +158,7 @@ fn status(error: &ServeError) -> Status {
 
 /// A response with what it cost in its trailing metadata.
 fn respond((inferred, capacity): (Inferred, usize)) -> Response<proto::ModelInferResponse> {
-    let trailers = edge::Trailing::of(&inferred.cost, capacity);
+    let trailers = middleware::Trailers::of(&inferred.cost, capacity);
     let mut response = Response::new(codec::encode_response(inferred.response));
     response.extensions_mut().insert(trailers);
     response

@@ -64,7 +64,7 @@ struct Received {
     at: Instant,
 }
 
-type Answer = Result<Response<Body>, ServeError>;
+type HttpResult = Result<Response<Body>, ServeError>;
 
 /// A body larger than this is packed, unpacked and parsed off the reactor: at some 200 MB/s it
 /// would hold up every other connection for more than a millisecond.
@@ -114,7 +114,7 @@ impl Http {
         headers: HeaderMap,
         unread: &mut Option<Incoming>,
         at: Instant,
-    ) -> Answer {
+    ) -> HttpResult {
         self.admit(route, &headers)?;
         let coding = request_coding(route, &headers)?;
         // Held until the request is answered: tensors lie in the body's own bytes.
@@ -155,7 +155,7 @@ impl Http {
         }
     }
 
-    async fn call(&self, route: &Route<'_>, received: Received) -> Answer {
+    async fn call(&self, route: &Route<'_>, received: Received) -> HttpResult {
         match route {
             Route::Infer(target) => self.infer(target, received).await,
             Route::Generate(target) => self.generate(target, received, infer::Framing::Plain).await,
@@ -198,7 +198,7 @@ impl Http {
         }
     }
 
-    async fn pack(&self, coding: Coding, response: Response<Body>) -> Answer {
+    async fn pack(&self, coding: Coding, response: Response<Body>) -> HttpResult {
         if coding == Coding::Identity || http_body::Body::is_end_stream(response.body()) {
             return Ok(response);
         }

@@ -10,12 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use weir_protocol::grpc::proto;
 
 use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
 use crate::config::ModelConfig;
 use crate::engine::{Engine, EngineSpec, WarmUpPlan};
-use crate::gate::{Closed, Gate};
+use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
 use capacity::{Capacity, Share};
@@ -46,12 +47,15 @@ pub struct Loaded {
     pub config: Arc<ModelConfig>,
     /// How long loading and warming up took.
     pub load: Duration,
-    gate: Gate,
+    in_use: InUseCount,
     _share: Share,
 }
 
 /// A version in use: it stays open for its holder, however soon it is replaced.
-pub struct InUse(Arc<Loaded>);
+pub struct InUse {
+    loaded: Arc<Loaded>,
+    _token: TaskTrackerToken,
+}
 
 impl Launcher {
     /// A launcher that tries `backends` in order.
@@ -119,7 +123,7 @@ impl Launcher {
             engine,
             config: Arc::new(config),
             load: started.elapsed(),
-            gate: Gate::default(),
+            in_use: InUseCount::default(),
         })
     }
 
@@ -158,7 +162,7 @@ impl Launch for Launcher {
     }
 
     async fn retire(&self, served: Arc<Loaded>) {
-        served.gate.close().await;
+        served.in_use.retire().await;
         served.engine.drain().await;
     }
 
@@ -172,10 +176,13 @@ impl InUse {
     /// Takes a version into use.
     ///
     /// # Errors
-    /// [`Closed`] when it is being retired; by now the repository has its successor, or none.
-    pub(crate) fn take(loaded: Arc<Loaded>) -> Result<Self, Closed> {
-        loaded.gate.enter()?;
-        Ok(Self(loaded))
+    /// [`Retired`] when it is being retired; by now the repository has its successor, or none.
+    pub(crate) fn take(loaded: Arc<Loaded>) -> Result<Self, Retired> {
+        let token = loaded.in_use.acquire()?;
+        Ok(Self {
+            loaded,
+            _token: token,
+        })
     }
 }
 
@@ -183,13 +190,7 @@ impl Deref for InUse {
     type Target = Loaded;
 
     fn deref(&self) -> &Loaded {
-        &self.0
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.0.gate.leave();
+        &self.loaded
     }
 }
 

@@ -1,13 +1,13 @@
 //! The server's calls, whatever wire they came over. HTTP and gRPC are codecs around this.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
-use crate::engine::{Call, Engine, Inferred};
+use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, Loaded};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
@@ -168,8 +168,8 @@ impl Server {
     pub fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
         loop {
             let loaded = self.repository.find(model, version)?;
-            // Closed while we looked: the repository switches before it retires, so the next look
-            // finds the successor or that there is none.
+            // Retired since: the repository switches before it retires, so the next look-up finds the
+            // successor or that there is none.
             if let Ok(in_use) = InUse::take(loaded) {
                 return Ok(in_use);
             }
@@ -184,9 +184,9 @@ impl Server {
         &self,
         engine: &Engine,
         request: InferRequest,
-        call: Call,
+        deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
-        let inferred = engine.infer(request, call, &self.memory).await?;
+        let inferred = engine.infer(request, deadline, &self.memory).await?;
         for (tensor, delivery) in &inferred.response.outputs {
             if let Delivery::Shared(range) = delivery {
                 self.write_shared(range, tensor)?;

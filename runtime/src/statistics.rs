@@ -52,7 +52,7 @@ pub struct BatchRecord<'a> {
     /// Cutting and copying outputs.
     pub compute_output: Duration,
     /// How it ended, for every request in it.
-    pub outcome: Outcome,
+    pub outcome: BatchOutcome,
     /// Unix time in ms when it ended.
     pub ended_ms: u64,
 }
@@ -68,7 +68,7 @@ pub struct RequestRecord {
 
 /// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BatchOutcome {
     /// Every request got its outputs.
     Succeeded,
     /// The model failed; every request in the batch failed for it.
@@ -280,13 +280,13 @@ impl Snapshot {
     fn add_batch(&mut self, record: &BatchRecord<'_>) {
         self.add_busy(record);
         match record.outcome {
-            Outcome::Succeeded => self.add_success(record),
-            Outcome::Failed => {
+            BatchOutcome::Succeeded => self.add_success(record),
+            BatchOutcome::Failed => {
                 for request in record.requests {
                     self.add_failure(Reason::Backend, request.total);
                 }
             }
-            Outcome::Retried => {}
+            BatchOutcome::Retried => {}
         }
     }
 

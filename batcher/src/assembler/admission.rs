@@ -1,4 +1,4 @@
-//! Who gets in, and where they stand.
+//! Admission: whether an item is queued, and at which rank.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ impl<T: Item> Assembler<T> {
         cleared_after(&mut busy, self.backlog.up_to(level))
     }
 
-    /// Why the item may not be queued, if it may not.
-    pub(super) fn objection(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
+    /// The reason not to queue the item, if there is one.
+    pub(super) fn refusal(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
         if self.stage == Stage::Draining {
             return Some(SubmitError::Draining);
         }
@@ -32,11 +32,11 @@ impl<T: Item> Assembler<T> {
             let waited = Duration::ZERO;
             return Some(SubmitError::DeadlineExceeded { waited });
         }
-        self.lateness(level, terms, now)
+        self.predicted_refusal(level, terms, now)
     }
 
-    /// Why the item would wait too long, if it would.
-    fn lateness(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
+    /// The refusal of an item that would wait too long.
+    fn predicted_refusal(&self, level: u32, terms: &Terms, now: Instant) -> Option<SubmitError> {
         let own = self.own_limit(level, terms, now);
         let limits = [own, self.policy_limit(level)];
         let allowed = limits.into_iter().flatten().min()?;
@@ -75,15 +75,16 @@ impl<T: Item> Assembler<T> {
     }
 
     /// Queues the item, unconditionally.
-    pub(super) fn enter(&mut self, item: T, level: u32, terms: &Terms, now: Instant) -> Id {
+    pub(super) fn insert(&mut self, item: T, level: u32, terms: &Terms, now: Instant) -> Id {
         let group = self.groups.find(&item.group());
         let entry = self.entry(item, group, level, (terms, now));
         let id = entry.id;
-        self.alarms.extend(entry.alarm().map(|alarm| (alarm, id)));
+        self.timeouts
+            .extend(entry.next_timeout().map(|at| (at, id)));
         self.backlog.add(level, entry.cost);
-        let lot = self.groups.add(group, entry.rank, id.slot, entry.weight);
+        let group = self.groups.add(group, entry.rank, id.slot, entry.weight);
         if !self.policy.delay.is_zero() {
-            lot.arrivals.insert(id.seq, now);
+            group.arrivals.insert(id.seq, now);
         }
         self.entries.insert(entry);
         id

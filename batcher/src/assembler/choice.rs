@@ -1,47 +1,49 @@
-//! Which batch comes next, and when.
+//! The choice of the next batch, and of its time.
 
 use std::time::{Duration, Instant};
 
 use super::entry::later;
-use super::groups::Lot;
+use super::groups::Group;
 use super::{Assembler, Batch, Member, Running, Stage};
 use crate::Item;
-use crate::cut::{Patience, Rule, cut};
+use crate::prefix::{QueueDelay, Rule, batch_prefix};
 
-pub(super) enum Ripe {
-    Group(usize),
+/// When a free device has a batch to run.
+pub(super) enum Ready {
+    /// Now, one of the group at that index.
+    Batch(usize),
     At(Instant),
-    Nothing,
+    Never,
 }
 
 impl<T: Item> Assembler<T> {
-    /// What a free device should do now.
-    pub(super) fn ripe(&self, now: Instant) -> Ripe {
+    /// When a free device should run a batch, and of which group.
+    pub(super) fn ready(&self, now: Instant) -> Ready {
         let Some(first) = self.groups.first() else {
-            return Ripe::Nothing;
+            return Ready::Never;
         };
         if self.policy.delay.is_zero() || self.stage == Stage::Draining {
-            return Ripe::Group(first);
+            return Ready::Batch(first);
         }
-        let mut soonest = self.alarms.first().map(|(at, _)| *at);
-        for group in self.groups.in_order() {
-            let lot = self.groups.lot(group);
-            if self.patience(lot, now) == Patience::Overdue || self.is_worth_running(lot) {
-                return Ripe::Group(group);
+        let mut soonest = self.timeouts.first().map(|(at, _)| *at);
+        for index in self.groups.in_order() {
+            let group = self.groups.get(index);
+            if self.delay(group, now) == QueueDelay::Over || self.is_worth_running(group) {
+                return Ready::Batch(index);
             }
-            soonest = soonest.into_iter().chain(self.overdue_at(lot)).min();
+            soonest = soonest.into_iter().chain(self.overdue_at(group)).min();
         }
-        soonest.map_or(Ripe::Nothing, Ripe::At)
+        soonest.map_or(Ready::Never, Ready::At)
     }
 
     /// Takes the next batch of a group out of the queue.
-    pub(super) fn form(&mut self, group: usize, now: Instant) -> Batch<T> {
-        let count = self.count(group, now);
-        let (weight, members) = self.leave(group, count);
-        let expected = self.groups.expected(group, weight);
+    pub(super) fn form(&mut self, index: usize, now: Instant) -> Batch<T> {
+        let count = self.count(index, now);
+        let (weight, members) = self.take_first(index, count);
+        let expected = self.groups.expected(index, weight);
         Batch {
             number: self.run(later(now, expected)),
-            group: self.groups.lot(group).key.clone(),
+            group: self.groups.get(index).key.clone(),
             weight,
             expected,
             members,
@@ -50,34 +52,36 @@ impl<T: Item> Assembler<T> {
     }
 
     /// How long a group's next batch will take, as far as it was measured; `None` if it never was.
-    pub(super) fn measured(&self, group: usize, now: Instant) -> Option<Duration> {
-        let lot = self.groups.lot(group);
-        let most = lot.curve.choose(self.policy.max_weight.min(lot.weight));
-        let count = self.cut(lot, most, self.patience(lot, now)).unwrap_or(1);
-        let weights = lot.line.values().take(count);
+    pub(super) fn measured(&self, index: usize, now: Instant) -> Option<Duration> {
+        let group = self.groups.get(index);
+        let most = group.curve.choose(self.policy.max_weight.min(group.weight));
+        let count = self
+            .prefix(group, most, self.delay(group, now))
+            .unwrap_or(1);
+        let weights = group.queue.values().take(count);
         let weight = weights.map(|&slot| self.entries[slot].weight).sum();
-        lot.curve.time(weight)
+        group.curve.time(weight)
     }
 
-    /// Takes the first so many of a group out of the queue.
-    fn leave(&mut self, group: usize, count: usize) -> (usize, Vec<Member<T>>) {
-        let slots = self.groups.pop(group, count);
+    /// Takes the first `count` items of a group out of the queue.
+    fn take_first(&mut self, index: usize, count: usize) -> (usize, Vec<Member<T>>) {
+        let slots = self.groups.pop(index, count);
         let mut weight = 0;
         let mut members = Vec::with_capacity(slots.len());
         for slot in slots {
-            let Some(entry) = self.unlist(slot) else {
+            let Some(entry) = self.detach(slot) else {
                 continue;
             };
             weight += entry.weight;
-            let lot = self.groups.lot_mut(group);
-            lot.weight -= entry.weight;
-            lot.arrivals.remove(&entry.id.seq);
+            let group = self.groups.get_mut(index);
+            group.weight -= entry.weight;
+            group.arrivals.remove(&entry.id.seq);
             members.push(entry.member());
         }
         (weight, members)
     }
 
-    /// Numbers a batch that will be done by then.
+    /// Numbers a batch that will be done at `until`.
     fn run(&mut self, until: Instant) -> u64 {
         self.batches += 1;
         let batch = self.batches;
@@ -85,49 +89,51 @@ impl<T: Item> Assembler<T> {
         batch
     }
 
-    /// How many of a group's items are due; at least one, whatever the rules.
-    fn count(&mut self, group: usize, now: Instant) -> usize {
-        let patience = self.patience(self.groups.lot(group), now);
-        let lot = self.groups.lot_mut(group);
-        let limit = lot.curve.pick(self.policy.max_weight.min(lot.weight));
-        let count = self.cut(self.groups.lot(group), limit, patience);
+    /// Number of a group's items that are due; at least one, whatever the rules.
+    fn count(&mut self, index: usize, now: Instant) -> usize {
+        let delay = self.delay(self.groups.get(index), now);
+        let group = self.groups.get_mut(index);
+        let limit = group.curve.pick(self.policy.max_weight.min(group.weight));
+        let count = self.prefix(self.groups.get(index), limit, delay);
         count.unwrap_or(1)
     }
 
     /// Whether there is a batch that need not wait for companions. What to wait for is the best size
     /// of all, not the best of what is there.
-    fn is_worth_running(&self, lot: &Lot<T::Group>) -> bool {
-        let limit = lot.curve.choose(self.policy.max_weight);
-        self.cut(lot, limit, Patience::Wait).is_some()
+    fn is_worth_running(&self, group: &Group<T::Group>) -> bool {
+        let limit = group.curve.choose(self.policy.max_weight);
+        self.prefix(group, limit, QueueDelay::Running).is_some()
     }
 
-    fn cut(&self, lot: &Lot<T::Group>, limit: usize, patience: Patience) -> Option<usize> {
+    fn prefix(&self, group: &Group<T::Group>, limit: usize, delay: QueueDelay) -> Option<usize> {
         let preferred = &self.policy.preferred;
         let rule = Rule {
             limit,
             preferred,
-            patience,
+            delay,
         };
-        let weights = lot.line.values().map(|&slot| self.entries[slot].weight);
-        cut(weights, &rule)
+        let weights = group.queue.values().map(|&slot| self.entries[slot].weight);
+        batch_prefix(weights, &rule)
     }
 
-    fn patience(&self, lot: &Lot<T::Group>, now: Instant) -> Patience {
+    fn delay(&self, group: &Group<T::Group>, now: Instant) -> QueueDelay {
         if self.stage == Stage::Draining {
-            return Patience::Overdue;
+            return QueueDelay::Over;
         }
         if self.policy.delay.is_zero() {
-            return Patience::Now;
+            return QueueDelay::None;
         }
-        if self.overdue_at(lot).is_none_or(|at| at <= now) {
-            Patience::Overdue
+        if self.overdue_at(group).is_none_or(|at| at <= now) {
+            QueueDelay::Over
         } else {
-            Patience::Wait
+            QueueDelay::Running
         }
     }
 
-    /// When the first that came has waited its whole delay.
-    fn overdue_at(&self, lot: &Lot<T::Group>) -> Option<Instant> {
-        lot.oldest().map(|oldest| later(oldest, self.policy.delay))
+    /// When the oldest item has waited its whole delay.
+    fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
+        group
+            .oldest()
+            .map(|oldest| later(oldest, self.policy.delay))
     }
 }

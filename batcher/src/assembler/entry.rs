@@ -1,11 +1,11 @@
-//! A queued item and its place in line.
+//! A queued item and its rank among others.
 
 use std::time::{Duration, Instant};
 
-use super::{Id, Lapsed, Member};
+use super::{ExpiredItem, Id, Member};
 use crate::{SubmitError, TimeoutAction};
 
-/// A place in line: when the item counts as having come, and the order among those of one moment.
+/// An item's position in its queue: when it counts as having come, and the order among those of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     at: Instant,
@@ -13,7 +13,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// The place of an item that comes now, so many levels below the first.
+    /// The rank of an item that comes now, `below` levels under the first.
     pub(super) fn new(now: Instant, ageing: Duration, below: u32, ranked: &mut u64) -> Self {
         *ranked += 1;
         let behind = ageing.min(YEAR).saturating_mul(below);
@@ -25,7 +25,7 @@ impl Rank {
 /// Longer than any process waits; times the highest level it still fits the clock.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// That much later; where the clock ends before that, a year later.
+/// `at + by`; where the clock ends before that, a year later.
 pub(super) fn later(at: Instant, by: Duration) -> Instant {
     at.checked_add(by).unwrap_or_else(|| at + YEAR)
 }
@@ -47,13 +47,13 @@ pub(super) struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// When something must be done about it, if it is still queued.
-    pub(super) fn alarm(&self) -> Option<Instant> {
+    /// When its timeout or deadline passes, whatever that does to it.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// When it will be taken out.
-    pub(super) fn end(&self) -> Option<Instant> {
+    /// When it is taken out of the queue unanswered.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
         let timeout = match self.action {
             TimeoutAction::Reject => self.timeout,
             TimeoutAction::Delay => None,
@@ -61,14 +61,14 @@ impl<T> Entry<T> {
         timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// Why it is over by `now`, if it is.
-    pub(super) fn lapse(&self, now: Instant) -> Option<SubmitError> {
+    /// Why its time is over by `now`, if it is.
+    pub(super) fn expiry(&self, now: Instant) -> Option<SubmitError> {
         let passed = |at: Instant| at <= now;
         if self.deadline.is_some_and(passed) {
             let waited = now.saturating_duration_since(self.arrived);
             return Some(SubmitError::DeadlineExceeded { waited });
         }
-        self.end()
+        self.expires_at()
             .is_some_and(passed)
             .then_some(SubmitError::Expired)
     }
@@ -81,8 +81,8 @@ impl<T> Entry<T> {
         }
     }
 
-    pub(super) fn lapsed(self, cause: SubmitError) -> Lapsed<T> {
-        Lapsed {
+    pub(super) fn expired(self, cause: SubmitError) -> ExpiredItem<T> {
+        ExpiredItem {
             member: self.member(),
             cause,
         }

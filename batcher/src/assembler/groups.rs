@@ -1,4 +1,4 @@
-//! The items of each group in line, and what is known of the group.
+//! The queue and the cost curve of each group.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -18,11 +18,11 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 
 #[derive(Debug)]
 pub(super) struct Groups<G> {
-    index: HashMap<G, usize>,
-    lots: Slab<Lot<G>>,
-    /// The first in line of each group that has any.
-    heads: BTreeSet<(Rank, usize)>,
-    /// Ticks with every look-up; tells which group was of use last.
+    by_key: HashMap<G, usize>,
+    groups: Slab<Group<G>>,
+    /// The front of each group's queue that is not empty.
+    fronts: BTreeSet<(Rank, usize)>,
+    /// Count of look-ups, from which each group has the time of its last use.
     uses: u64,
     /// Nanoseconds a row takes in batches of any group.
     pace: Option<f64>,
@@ -31,39 +31,39 @@ pub(super) struct Groups<G> {
 }
 
 #[derive(Debug)]
-pub(super) struct Lot<G> {
+pub(super) struct Group<G> {
     pub(super) key: G,
-    /// Slots in their order.
-    pub(super) line: BTreeMap<Rank, usize>,
-    /// When each came, by admission; kept only where a delay is counted from it.
+    /// Slots of the items, in their order.
+    pub(super) queue: BTreeMap<Rank, usize>,
+    /// Arrival of each item by admission number; kept only under a queue delay, which counts from it.
     pub(super) arrivals: BTreeMap<u64, Instant>,
-    /// The sum of weights in `line`.
+    /// The sum of weights in `queue`.
     pub(super) weight: usize,
     pub(super) curve: Curve,
     used: u64,
 }
 
 impl<G> Groups<G> {
-    /// No groups yet; batches of theirs have `most` rows at most.
+    /// No groups, whose batches will have `most` rows at most.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
-            index: HashMap::new(),
-            lots: Slab::new(),
-            heads: BTreeSet::new(),
+            by_key: HashMap::new(),
+            groups: Slab::new(),
+            fronts: BTreeSet::new(),
             uses: 0,
             pace: None,
         }
     }
 }
 
-impl<G> Lot<G> {
+impl<G> Group<G> {
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.arrivals.first_key_value().map(|(_, at)| *at)
     }
 
-    fn head(&self) -> Option<Rank> {
-        self.line.first_key_value().map(|(rank, _)| *rank)
+    fn front(&self) -> Option<Rank> {
+        self.queue.first_key_value().map(|(rank, _)| *rank)
     }
 }
 
@@ -71,107 +71,109 @@ impl<G: Clone + Eq + Hash> Groups<G> {
     /// The group of that key, made if it is not remembered.
     pub(super) fn find(&mut self, key: &G) -> usize {
         self.uses += 1;
-        if let Some(&group) = self.index.get(key) {
-            self.lots[group].used = self.uses;
-            return group;
+        if let Some(&index) = self.by_key.get(key) {
+            self.groups[index].used = self.uses;
+            return index;
         }
-        if self.lots.len() >= REMEMBERED {
+        if self.groups.len() >= REMEMBERED {
             self.forget_some();
         }
-        let group = self.lots.insert(Lot {
+        let index = self.groups.insert(Group {
             key: key.clone(),
-            line: BTreeMap::new(),
+            queue: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             weight: 0,
             curve: Curve::default(),
             used: self.uses,
         });
-        self.index.insert(key.clone(), group);
-        group
+        self.by_key.insert(key.clone(), index);
+        index
     }
 
-    pub(super) fn lot(&self, group: usize) -> &Lot<G> {
-        &self.lots[group]
+    pub(super) fn get(&self, index: usize) -> &Group<G> {
+        &self.groups[index]
     }
 
-    pub(super) fn lot_mut(&mut self, group: usize) -> &mut Lot<G> {
-        &mut self.lots[group]
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Group<G> {
+        &mut self.groups[index]
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lots.len()
+        self.groups.len()
     }
 
     /// The group whose first item is oldest.
     pub(super) fn first(&self) -> Option<usize> {
-        self.heads.first().map(|(_, group)| *group)
+        self.fronts.first().map(|(_, index)| *index)
     }
 
     /// Groups with items, the one with the oldest first item first.
     pub(super) fn in_order(&self) -> impl Iterator<Item = usize> + '_ {
-        self.heads.iter().map(|(_, group)| *group)
+        self.fronts.iter().map(|(_, index)| *index)
     }
 
     pub(super) fn add(
         &mut self,
-        group: usize,
+        index: usize,
         rank: Rank,
         slot: usize,
         weight: usize,
-    ) -> &mut Lot<G> {
-        let lot = &mut self.lots[group];
-        let head = lot.head();
-        lot.line.insert(rank, slot);
-        lot.weight += weight;
-        if head.is_none_or(|head| rank < head) {
-            self.heads.extend([(rank, group)]);
-            if let Some(head) = head {
-                self.heads.remove(&(head, group));
+    ) -> &mut Group<G> {
+        let group = &mut self.groups[index];
+        let front = group.front();
+        group.queue.insert(rank, slot);
+        group.weight += weight;
+        if front.is_none_or(|front| rank < front) {
+            self.fronts.extend([(rank, index)]);
+            if let Some(front) = front {
+                self.fronts.remove(&(front, index));
             }
         }
-        lot
+        group
     }
 
-    pub(super) fn remove(&mut self, group: usize, rank: Rank, weight: usize) -> &mut Lot<G> {
-        let lot = &mut self.lots[group];
-        let head = lot.head();
-        lot.line.remove(&rank);
-        lot.weight -= weight;
-        if head == Some(rank) {
-            self.heads.remove(&(rank, group));
-            self.heads.extend(lot.head().map(|head| (head, group)));
+    pub(super) fn remove(&mut self, index: usize, rank: Rank, weight: usize) -> &mut Group<G> {
+        let group = &mut self.groups[index];
+        let front = group.front();
+        group.queue.remove(&rank);
+        group.weight -= weight;
+        if front == Some(rank) {
+            self.fronts.remove(&(rank, index));
+            self.fronts
+                .extend(group.front().map(|front| (front, index)));
         }
-        lot
+        group
     }
 
-    /// Takes the slots of the first so many out of the line, at the cost of one change of its head.
+    /// Takes the slots of the first `count` items out of the queue, at the cost of one change of its front.
     /// Their weights and arrivals are the caller's to take out.
-    pub(super) fn pop(&mut self, group: usize, count: usize) -> Vec<usize> {
-        let lot = &mut self.lots[group];
-        if let Some(head) = lot.head() {
-            self.heads.remove(&(head, group));
+    pub(super) fn pop(&mut self, index: usize, count: usize) -> Vec<usize> {
+        let group = &mut self.groups[index];
+        if let Some(front) = group.front() {
+            self.fronts.remove(&(front, index));
         }
-        let popped = std::iter::from_fn(|| lot.line.pop_first());
+        let popped = std::iter::from_fn(|| group.queue.pop_first());
         let slots = popped.take(count).map(|(_, slot)| slot).collect();
-        self.heads.extend(lot.head().map(|head| (head, group)));
+        self.fronts
+            .extend(group.front().map(|front| (front, index)));
         slots
     }
 
     /// Nanoseconds of a device that an item of this weight will probably take.
-    pub(super) fn cost(&self, group: usize, weight: usize) -> u64 {
-        let row = self.lots[group].curve.row(self.most).or(self.pace);
+    pub(super) fn cost(&self, index: usize, weight: usize) -> u64 {
+        let row = self.groups[index].curve.row(self.most).or(self.pace);
         row.map_or(0, |row| (row * weight as f64) as u64)
     }
 
     /// What a batch will probably take; zero while nothing was measured.
-    pub(super) fn expected(&self, group: usize, weight: usize) -> Duration {
-        let measured = self.lots[group].curve.time(weight);
-        measured.unwrap_or_else(|| Duration::from_nanos(self.cost(group, weight)))
+    pub(super) fn expected(&self, index: usize, weight: usize) -> Duration {
+        let measured = self.groups[index].curve.time(weight);
+        measured.unwrap_or_else(|| Duration::from_nanos(self.cost(index, weight)))
     }
 
     pub(super) fn record(&mut self, key: &G, weight: usize, elapsed: Duration) {
-        let group = self.find(key);
-        self.lots[group].curve.record(weight, elapsed);
+        let index = self.find(key);
+        self.groups[index].curve.record(weight, elapsed);
         let row = elapsed.as_nanos() as f64 / weight.max(1) as f64;
         let pace = self
             .pace
@@ -182,18 +184,21 @@ impl<G: Clone + Eq + Hash> Groups<G> {
     /// Forgets the older half of the groups that have no items: half, so that a stream of new shapes
     /// pays for looking through them once in 512 times.
     fn forget_some(&mut self) {
-        let idle = self.lots.iter().filter(|(_, lot)| lot.line.is_empty());
-        let mut uses: Vec<u64> = idle.map(|(_, lot)| lot.used).collect();
+        let idle = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.queue.is_empty());
+        let mut uses: Vec<u64> = idle.map(|(_, group)| group.used).collect();
         if uses.is_empty() {
             return;
         }
         let middle = uses.len() / 2;
         let (_, &mut last, _) = uses.select_nth_unstable(middle);
-        let index = &mut self.index;
-        self.lots.retain(|_, lot| {
-            let keep = !lot.line.is_empty() || lot.used > last;
+        let by_key = &mut self.by_key;
+        self.groups.retain(|_, group| {
+            let keep = !group.queue.is_empty() || group.used > last;
             if !keep {
-                index.remove(&lot.key);
+                by_key.remove(&group.key);
             }
             keep
         });

@@ -1,10 +1,10 @@
-//! What goes into an assembler and comes out of it.
+//! The values that go into an assembler and come out of it.
 
 use std::time::{Duration, Instant};
 
 use crate::{Item, SubmitError};
 
-/// Names a queued item. Never used twice by one assembler.
+/// A queued item's identity. Never used twice by one assembler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     pub(super) seq: u64,
@@ -12,17 +12,17 @@ pub struct Id {
 }
 
 impl Id {
-    /// How many items were admitted before it.
+    /// Number of items admitted before it.
     #[must_use]
-    pub fn place(self) -> u64 {
+    pub fn position(self) -> u64 {
         self.seq
     }
 }
 
-/// What a free device should do.
+/// The next step of a free device.
 #[derive(Debug)]
 pub enum Next<T: Item> {
-    /// Run this.
+    /// Run this batch.
     Run(Batch<T>),
     /// Wait for companions or this moment, which is in the future.
     WaitUntil(Instant),
@@ -44,11 +44,11 @@ impl<T: Item> Next<T> {
 /// When a free device has something to do, if nothing else comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// There is a batch.
+    /// A batch can run at once.
     Now,
-    /// Then, or an item's time is over then.
+    /// At that moment, or an item's time is over then.
     At(Instant),
-    /// Nothing is queued.
+    /// Not before an item is queued.
     Never,
 }
 
@@ -61,7 +61,7 @@ pub struct Batch<T: Item> {
     pub group: T::Group,
     /// The sum of its items' weights.
     pub weight: usize,
-    /// What it will probably take; zero while nothing was measured.
+    /// Time it will probably take; zero while nothing was measured.
     pub expected: Duration,
     /// Its items in their order; at least one.
     pub members: Vec<Member<T>>,
@@ -72,9 +72,9 @@ pub struct Batch<T: Item> {
 /// An item that leaves the queue.
 #[derive(Debug)]
 pub struct Member<T> {
-    /// Its name until now.
+    /// Its identity in the queue.
     pub id: Id,
-    /// The item.
+    /// The caller's item.
     pub item: T,
     /// When it was admitted.
     pub arrived: Instant,
@@ -82,8 +82,8 @@ pub struct Member<T> {
 
 /// An item whose time is over.
 #[derive(Debug)]
-pub struct Lapsed<T> {
-    /// The item and its name until now.
+pub struct ExpiredItem<T> {
+    /// The item and its identity in the queue.
     pub member: Member<T>,
     /// [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
     pub cause: SubmitError,
@@ -92,8 +92,8 @@ pub struct Lapsed<T> {
 /// An item that was not admitted.
 #[derive(Debug)]
 pub struct Refused<T> {
-    /// The item.
+    /// The item, given back.
     pub item: T,
-    /// Why.
+    /// Cause of the refusal.
     pub error: SubmitError,
 }

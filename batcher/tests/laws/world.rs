@@ -42,7 +42,7 @@ pub(crate) enum Op {
     Admit(Admit),
     Tick(u64),
     Next,
-    Forget(usize),
+    Cancel(usize),
     Record { group: u8, weight: usize, ms: u64 },
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
         10 => admit(),
         5 => (0..25_u64).prop_map(Op::Tick),
         4 => Just(Op::Next),
-        1 => (0..30_usize).prop_map(Op::Forget),
+        1 => (0..30_usize).prop_map(Op::Cancel),
         1 => record.prop_map(|(group, weight, ms)| Op::Record { group, weight, ms }),
     ];
     prop::collection::vec(op, 0..40)
@@ -159,7 +159,7 @@ pub(crate) struct Thing {
 pub(crate) enum End {
     Ran(Duration),
     Expired(Duration),
-    Forgotten,
+    Cancelled,
 }
 
 impl Thing {
@@ -167,7 +167,7 @@ impl Thing {
     pub(crate) fn is_late(&self) -> bool {
         match self.ends.first() {
             Some(End::Ran(when)) => self.timeout.is_some_and(|timeout| timeout <= *when),
-            Some(End::Expired(_) | End::Forgotten) | None => false,
+            Some(End::Expired(_) | End::Cancelled) | None => false,
         }
     }
 
@@ -239,7 +239,7 @@ impl World {
                     self.note(batch);
                 }
             }
-            Op::Forget(number) => self.forget(*number),
+            Op::Cancel(number) => self.cancel(*number),
             Op::Record { group, weight, ms } => self.assembler.record(group, *weight, millis(*ms)),
         }
         self.expire();
@@ -261,13 +261,13 @@ impl World {
         self.batches.push(numbers);
     }
 
-    pub(crate) fn forget(&mut self, number: usize) {
-        let forgotten = self
+    pub(crate) fn cancel(&mut self, number: usize) {
+        let cancelled = self
             .ids
             .get(&number)
-            .and_then(|id| self.assembler.forget(*id));
-        if let Some(parcel) = forgotten {
-            self.things[parcel.number].ends.push(End::Forgotten);
+            .and_then(|id| self.assembler.cancel(*id));
+        if let Some(parcel) = cancelled {
+            self.things[parcel.number].ends.push(End::Cancelled);
         }
     }
 
@@ -291,9 +291,9 @@ impl World {
     }
 
     fn expire(&mut self) {
-        for lapsed in self.assembler.expire(at(self.now)) {
+        for expired in self.assembler.expire(at(self.now)) {
             let end = End::Expired(self.now);
-            self.things[lapsed.member.item.number].ends.push(end);
+            self.things[expired.member.item.number].ends.push(end);
         }
     }
 

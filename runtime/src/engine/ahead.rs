@@ -13,28 +13,28 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use weir_batcher::{Puller, Work};
+use weir_batcher::{Work, Worker};
 
-use super::Outcome;
-use super::instance::Seat;
+use super::JobResult;
+use super::context::InstanceContext;
 use super::runner::{Runner, now, panicked, waits};
 use crate::backend::{Answer, Started};
 use crate::error::ServeError;
 use crate::job::Job;
 
-/// A batch under way.
-struct Flying {
-    work: Work<Job, Outcome>,
+/// A batch that was started and is to be answered.
+struct BatchInFlight {
+    work: Work<Job, JobResult>,
     waits: Vec<Duration>,
     rows: usize,
     started: Started,
     begun: Instant,
 }
 
-/// When the next batch is wanted.
+/// When to take the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wanted {
-    /// The device will have done what it has.
+struct Prefetch {
+    /// When the device will be free.
     free_at: Instant,
     /// How long before that to take the batch.
     prepare: Duration,
@@ -44,7 +44,7 @@ struct Wanted {
 /// comes in it misses the batch, and without it the device would stand still whenever one ends early.
 const MARGIN: u32 = 8;
 
-impl Wanted {
+impl Prefetch {
     /// After a batch that the device began on at `begun`; starting it took `preparing`.
     fn after(begun: Instant, expected: Duration, preparing: Duration) -> Self {
         Self {
@@ -55,46 +55,54 @@ impl Wanted {
 }
 
 /// Serves until the queue is closed and empty.
-pub(super) fn serve(runner: &Mutex<Runner>, seat: &Seat, puller: Puller<Job, Outcome>) {
+pub(super) fn serve(
+    runner: &Mutex<Runner>,
+    context: &InstanceContext,
+    worker: Worker<Job, JobResult>,
+) {
     // Without room: a batch is handed over when the one before is answered.
     let (hand_over, under_way) = sync_channel(0);
     std::thread::scope(|scope| {
-        scope.spawn(move || answer_all(runner, seat, under_way));
-        start_all(runner, puller, &hand_over);
+        scope.spawn(move || answer_all(runner, context, under_way));
+        start_all(runner, worker, &hand_over);
         drop(hand_over);
     });
 }
 
 fn start_all(
     runner: &Mutex<Runner>,
-    mut puller: Puller<Job, Outcome>,
-    hand_over: &SyncSender<Flying>,
+    mut worker: Worker<Job, JobResult>,
+    hand_over: &SyncSender<BatchInFlight>,
 ) {
-    let mut wanted: Option<Wanted> = None;
+    let mut prefetch: Option<Prefetch> = None;
     loop {
-        let work = match wanted {
-            None => puller.pull(),
-            Some(Wanted { free_at, prepare }) => puller.pull_ahead(free_at, prepare),
+        let work = match prefetch {
+            None => worker.pull(),
+            Some(Prefetch { free_at, prepare }) => worker.pull_ahead(free_at, prepare),
         };
         let Some(work) = work else { return };
         let (expected, begun) = (work.expected(), now());
-        let Some(flying) = start(runner, work, begun) else {
+        let Some(batch) = start(runner, work, begun) else {
             continue;
         };
         let preparing = begun.elapsed();
-        if hand_over.send(flying).is_err() {
+        if hand_over.send(batch).is_err() {
             return;
         }
-        wanted = Some(Wanted::after(now(), expected, preparing));
+        prefetch = Some(Prefetch::after(now(), expected, preparing));
     }
 }
 
 /// Starts a batch; `None` where it failed at once, and is answered.
-fn start(runner: &Mutex<Runner>, work: Work<Job, Outcome>, begun: Instant) -> Option<Flying> {
+fn start(
+    runner: &Mutex<Runner>,
+    work: Work<Job, JobResult>,
+    begun: Instant,
+) -> Option<BatchInFlight> {
     let waits = waits(&work);
     let mut runner = runner.lock();
     match runner.begin(work.items()) {
-        Ok((started, rows)) => Some(Flying {
+        Ok((started, rows)) => Some(BatchInFlight {
             work,
             waits,
             rows,
@@ -110,34 +118,38 @@ fn start(runner: &Mutex<Runner>, work: Work<Job, Outcome>, begun: Instant) -> Op
     }
 }
 
-fn answer_all(runner: &Mutex<Runner>, seat: &Seat, under_way: Receiver<Flying>) {
+fn answer_all(
+    runner: &Mutex<Runner>,
+    context: &InstanceContext,
+    under_way: Receiver<BatchInFlight>,
+) {
     let mut free_since: Option<Instant> = None;
-    for flying in under_way {
-        free_since = Some(answer(runner, seat, flying, free_since));
+    for batch in under_way {
+        free_since = Some(answer(runner, context, batch, free_since));
     }
 }
 
-/// Waits for a batch, answers it, and tells when the device was done with it.
+/// Waits for a batch, answers it, and returns when the device was done with it.
 fn answer(
     runner: &Mutex<Runner>,
-    seat: &Seat,
-    flying: Flying,
+    context: &InstanceContext,
+    batch: BatchInFlight,
     free_since: Option<Instant>,
 ) -> Instant {
-    let Flying {
+    let BatchInFlight {
         work,
         waits,
         rows,
         started,
         begun,
-    } = flying;
-    let finished = finish(seat, started, rows);
+    } = batch;
+    let finished = finish(context, started, rows);
     let ended = now();
     // What the device spent on the batch before is not this one's.
     let elapsed = ended.saturating_duration_since(free_since.map_or(begun, |free| free.max(begun)));
     match finished {
         Ok(answer) => {
-            let outcomes = seat.succeed(work.items(), &waits, answer);
+            let outcomes = context.succeed(work.items(), &waits, answer);
             work.answer_after(outcomes, Some(elapsed));
         }
         Err(error) => {
@@ -148,12 +160,12 @@ fn answer(
     ended
 }
 
-fn finish(seat: &Seat, started: Started, rows: usize) -> Result<Answer, ServeError> {
+fn finish(context: &InstanceContext, started: Started, rows: usize) -> Result<Answer, ServeError> {
     let answer = match catch_unwind(AssertUnwindSafe(|| started.finish())) {
         Ok(answer) => answer?,
         Err(panic) => return Err(panicked(panic.as_ref())),
     };
-    seat.interface.check(&answer, rows)?;
+    context.interface.check(&answer, rows)?;
     Ok(answer)
 }
 
@@ -162,10 +174,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_batch_is_wanted_a_little_before_the_device_is_free() {
+    fn the_next_batch_is_taken_a_little_before_the_device_is_free() {
         let (begun, ms) = (now(), Duration::from_millis);
-        let wanted = Wanted::after(begun, ms(80), ms(3));
-        assert_eq!(wanted.free_at, begun + ms(80));
-        assert_eq!(wanted.prepare, ms(13));
+        let prefetch = Prefetch::after(begun, ms(80), ms(3));
+        assert_eq!(prefetch.free_at, begun + ms(80));
+        assert_eq!(prefetch.prepare, ms(13));
     }
 }

@@ -1,4 +1,4 @@
-//! What the batcher sees that never reaches an instance, counted.
+//! Statistics of requests that never reach an instance.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,99 +2,111 @@
 //!
 //! An instance has a thread of its own, so that a long run holds up no socket. For a run of some
 //! microseconds the way there and back costs more than the run: two threads woken, four context
-//! switches. So while that thread sleeps, who queued a request takes its place and runs the batch itself.
+//! switches. So while that thread sleeps, the task that queued a request runs the batch itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use weir_batcher::{Batcher, Loan, Ticket};
+use weir_batcher::{Batcher, InlineRun, InlineStart, Ticket};
 
-use super::Outcome;
+use super::JobResult;
 use super::runner::Runner;
 use crate::job::Job;
 
-/// An instance that any thread may run, one at a time.
-pub(super) type Shared = Arc<Mutex<Runner>>;
+/// An instance that any thread may run, one thread at a time.
+pub(super) type SharedRunner = Arc<Mutex<Runner>>;
 
 /// Where the reactor is one thread, batches that take at most this run on it. A hand-over to another thread and
 /// back costs 40 to 90 us, and for so short a time the kernel would not interrupt that other thread
 /// either: its time slices are about 3 ms.
-const BRIEF_ALONE: Duration = Duration::from_millis(2);
+const SHORT_ON_ONE_THREAD: Duration = Duration::from_millis(2);
 
 /// Where the reactor has several threads. Of these one at a time looks at the sockets, and it may be the one
 /// that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
-const BRIEF_AMONG_OTHERS: Duration = Duration::from_micros(250);
+const SHORT_ON_SEVERAL_THREADS: Duration = Duration::from_micros(250);
 
-/// For a batch that takes at least this, the reactor takes `MORE_TURNS`: a turn costs a microsecond where it
+/// For a batch that takes at least this, the reactor takes `GATHER_TURNS`: a turn costs a microsecond where it
 /// brings nothing, and clients whom the batch before has answered are asking again meanwhile.
-const WORTH_MORE_TURNS: Duration = Duration::from_micros(100);
+const GATHER_FROM: Duration = Duration::from_micros(100);
 
 /// Of 32 connections in a closed loop, batches held 20 after none, 25 after two, 30 after four and after eight.
-const MORE_TURNS: usize = 4;
+const GATHER_TURNS: usize = 4;
 
-/// Sees to what the ticket would wake a device for: runs it here, if that is short, and leaves it to
-/// the device's thread otherwise. `instances` by their number.
-pub(super) async fn run_if_brief(
-    batcher: &Batcher<Job, Outcome>,
-    ticket: &mut Ticket<Outcome>,
-    instances: &[Option<Shared>],
+/// Runs the batch for which the ticket would wake an instance's thread, if it is short; leaves it to that
+/// thread otherwise. `instances` by their number.
+pub(super) async fn run_if_short(
+    batcher: &Batcher<Job, JobResult>,
+    ticket: &mut Ticket<JobResult>,
+    instances: &[Option<SharedRunner>],
 ) {
-    if !ticket.will_wake() {
+    if !ticket.wakes_worker() {
         return;
     }
     // Requests that lie in sockets by now join the batch: the reactor reads them first.
     tokio::task::yield_now().await;
-    let brief = brief();
-    if batcher.expected().is_none_or(|run| run > brief) {
+    let limit = short();
+    if batcher.expected().is_none_or(|run| run > limit) {
         return;
     }
     // It takes up last what it found last: in the second turn those run whom their sockets woke.
     tokio::task::yield_now().await;
-    // Who asks alone does not wait for others.
-    if batcher.queued() > 1 {
-        gather(batcher.expected()).await;
-    }
-    let Some(mut loan) = batcher.take_over(ticket, brief) else {
+    let Some(mut run) = start(batcher, ticket, limit).await else {
         return;
     };
-    let Some(Some(instance)) = instances.get(loan.number()) else {
+    let Some(Some(instance)) = instances.get(run.number()) else {
         return;
     };
-    if let Some(work) = loan.pull() {
+    if let Some(work) = run.pull() {
         instance.lock().serve(work);
     }
-    if loan.expected().is_some() {
+    if let Some(run) = run.continue_or_end() {
         // The answer of this request must not wait for those of others. The task ends with the queue.
-        tokio::spawn(run_while_brief(loan, Arc::clone(instance)));
+        tokio::spawn(run_while_short(run, Arc::clone(instance)));
+    }
+}
+
+/// Starts an inline run: at once for a request that is alone, for others after some turns of the reactor.
+async fn start(
+    batcher: &Batcher<Job, JobResult>,
+    ticket: &mut Ticket<JobResult>,
+    limit: Duration,
+) -> Option<InlineRun<Job, JobResult>> {
+    match batcher.start_inline_if_alone(ticket, limit) {
+        InlineStart::Started(run) => Some(run),
+        InlineStart::NotAlone { expected } => {
+            gather(expected).await;
+            batcher.start_inline(ticket, limit)
+        }
+        InlineStart::Declined => None,
     }
 }
 
 /// Lets the reactor bring more to the batch that is due, where it gains by that.
 async fn gather(run: Option<Duration>) {
-    if run.is_some_and(|run| run >= WORTH_MORE_TURNS) {
-        for _ in 0..MORE_TURNS {
+    if run.is_some_and(|run| run >= GATHER_FROM) {
+        for _ in 0..GATHER_TURNS {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// What is short here.
-fn brief() -> Duration {
+/// Longest run that counts as short on this reactor.
+fn short() -> Duration {
     match Handle::current().metrics().num_workers() {
-        1 => BRIEF_ALONE,
-        _ => BRIEF_AMONG_OTHERS,
+        1 => SHORT_ON_ONE_THREAD,
+        _ => SHORT_ON_SEVERAL_THREADS,
     }
 }
 
-/// Goes on until nothing short is due, and lets the reactor see to its sockets in between.
-async fn run_while_brief(mut loan: Loan<Job, Outcome>, instance: Shared) {
+/// Goes on until nothing short is due, and lets the reactor look at its sockets in between.
+async fn run_while_short(mut run: InlineRun<Job, JobResult>, instance: SharedRunner) {
     loop {
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
-        gather(loan.expected()).await;
-        let Some(work) = loan.pull() else { return };
+        gather(run.expected()).await;
+        let Some(work) = run.pull() else { return };
         instance.lock().serve(work);
     }
 }

@@ -5,41 +5,31 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use weir_batcher::{Batcher, Puller, Work};
+use weir_batcher::Worker;
 
-use super::inline::Shared;
+use super::context::InstanceContext;
+use super::inline::SharedRunner;
 use super::runner::{Runner, panic_text};
 use super::warmup::{WarmUpPlan, warm_up};
-use super::{Outcome, ahead};
+use super::{JobResult, ahead};
 use crate::backend::{Affinity, Device, LoadError, Model, Overlap};
-use crate::interface::Interface;
 use crate::job::Job;
-use crate::statistics::Statistics;
 
-/// Where an instance will sit.
-pub(super) struct Seat {
-    pub(super) index: usize,
-    pub(super) device: Device,
-    pub(super) interface: Arc<Interface>,
-    pub(super) statistics: Arc<Statistics>,
-    pub(super) batcher: Batcher<Job, Outcome>,
-}
-
-/// An instance at work.
-pub(super) struct Started {
+/// An instance's thread, once the instance is warm.
+pub(super) struct StartedInstance {
     pub(super) thread: JoinHandle<()>,
     /// The instance, where other threads may run it too.
-    pub(super) shared: Option<Shared>,
+    pub(super) shared: Option<SharedRunner>,
 }
 
-impl Seat {
+impl InstanceContext {
     /// Makes and warms the instance on a thread of its own: OpenMP's and cuDNN's state belongs to the
     /// thread. Returns when it is ready.
     pub(super) fn start(
         self,
         model: Arc<dyn Model>,
         plan: Arc<WarmUpPlan>,
-    ) -> Result<Started, LoadError> {
+    ) -> Result<StartedInstance, LoadError> {
         let (ready, wait) = sync_channel(1);
         let name = format!("{}/{}", self.interface.model, self.index);
         let thread = std::thread::Builder::new()
@@ -47,7 +37,7 @@ impl Seat {
             .spawn(move || self.run(model.as_ref(), &plan, &ready))
             .map_err(|error| LoadError::Device(format!("cannot start a thread: {error}")))?;
         match wait.recv() {
-            Ok(Ok(shared)) => Ok(Started { thread, shared }),
+            Ok(Ok(shared)) => Ok(StartedInstance { thread, shared }),
             Ok(Err(error)) => {
                 let _ = thread.join();
                 Err(error)
@@ -59,7 +49,12 @@ impl Seat {
         }
     }
 
-    fn run(self, model: &dyn Model, plan: &WarmUpPlan, ready: &SyncSender<Ready>) {
+    fn run(
+        self,
+        model: &dyn Model,
+        plan: &WarmUpPlan,
+        ready: &SyncSender<Result<Option<SharedRunner>, LoadError>>,
+    ) {
         let made = model.instance(self.device).and_then(|mut instance| {
             warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
             instance.settle();
@@ -73,62 +68,38 @@ impl Seat {
                 return;
             }
         };
-        // Made before anyone can submit, and close the queue again: items that come while there is no
-        // puller are lost.
+        // Made before the queue takes items: those that come while there is no worker are lost.
         let (affinity, overlap) = (instance.affinity(), instance.overlap());
-        let puller = match affinity {
-            Affinity::Thread => self.batcher.puller(),
-            Affinity::None => self.batcher.lending_puller(self.index),
+        let worker = match affinity {
+            Affinity::Thread => self.batcher.worker(),
+            Affinity::None => self.batcher.inline_worker(self.index),
         };
-        let seat = Arc::new(self);
+        let context = Arc::new(self);
         let runner = Arc::new(Mutex::new(Runner {
-            seat: Arc::clone(&seat),
+            context: Arc::clone(&context),
             instance,
         }));
         let shared = (affinity == Affinity::None).then(|| Arc::clone(&runner));
         let _ = ready.send(Ok(shared));
         match overlap {
-            Overlap::None => serve(&runner, puller, seat.device),
-            Overlap::OneAhead => ahead::serve(&runner, &seat, puller),
+            Overlap::None => serve(&runner, worker, context.device),
+            Overlap::OneAhead => ahead::serve(&runner, &context, worker),
         }
     }
 }
 
-type Ready = Result<Option<Shared>, LoadError>;
-
-/// Whether requests come together, as the last batch shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crowd {
-    Lone,
-    Many,
-}
-
-impl Crowd {
-    fn of(items: usize) -> Self {
-        if items > 1 { Self::Many } else { Self::Lone }
-    }
-}
-
-fn serve(runner: &Mutex<Runner>, mut puller: Puller<Job, Outcome>, device: Device) {
-    let mut crowd = Crowd::Lone;
-    while let Some(work) = next(&mut puller, device, crowd) {
-        crowd = Crowd::of(work.count());
-        // Free: who runs it instead of this thread does so while this thread sleeps in `pull`.
+fn serve(runner: &Mutex<Runner>, mut worker: Worker<Job, JobResult>, device: Device) {
+    let mut last_batch = 0;
+    loop {
+        // On the processor the device is what the reactor needs too: where both want the same core, and
+        // requests come together, as the last batch shows, the reactor goes first, and what lies in its
+        // sockets joins the batch. An idle core loses nothing by it, and a lone client never waits.
+        if device == Device::Cpu && last_batch > 1 {
+            std::thread::yield_now();
+        }
+        let Some(work) = worker.pull() else { return };
+        last_batch = work.count();
+        // The lock is free while this thread sleeps in `pull`: inline runs take it then.
         runner.lock().serve(work);
     }
-}
-
-/// On the processor the device is what the reactor needs too: where both want the same core, and
-/// requests come together, the reactor goes first, and what lies in its sockets joins the batch.
-/// An idle core loses nothing by it, and a lone client is never made to wait.
-fn next(
-    puller: &mut Puller<Job, Outcome>,
-    device: Device,
-    crowd: Crowd,
-) -> Option<Work<Job, Outcome>> {
-    match (device, crowd) {
-        (Device::Cpu, Crowd::Many) => std::thread::yield_now(),
-        (Device::Cpu, Crowd::Lone) | (Device::Cuda(_), _) => {}
-    }
-    puller.pull()
 }

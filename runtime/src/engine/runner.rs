@@ -6,22 +6,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_batcher::Work;
 
-use super::instance::Seat;
-use super::{Cost, Outcome, Reply};
+use super::context::InstanceContext;
+use super::{Cost, JobReply, JobResult};
 use crate::backend::{Answer, Instance, ModelError, Started};
-use crate::batch::Share;
+use crate::batch::AnswerSlice;
 use crate::error::ServeError;
 use crate::job::Job;
-use crate::statistics::{self, BatchRecord, RequestRecord};
+use crate::statistics::{BatchOutcome, BatchRecord, RequestRecord};
 
-/// An instance in its seat.
+/// An instance and what it works with.
 pub(super) struct Runner {
-    pub(super) seat: Arc<Seat>,
+    pub(super) context: Arc<InstanceContext>,
     pub(super) instance: Box<dyn Instance>,
 }
 
-/// How long each item of a batch waited for it.
-pub(super) fn waits(work: &Work<Job, Outcome>) -> Vec<Duration> {
+/// Time each item of a batch spent in the queue.
+pub(super) fn waits(work: &Work<Job, JobResult>) -> Vec<Duration> {
     let started = work.started();
     let wait = |arrival| started.saturating_duration_since(arrival);
     work.arrivals().map(wait).collect()
@@ -29,21 +29,21 @@ pub(super) fn waits(work: &Work<Job, Outcome>) -> Vec<Duration> {
 
 impl Runner {
     /// Runs a batch and answers every request of it.
-    pub(super) fn serve(&mut self, work: Work<Job, Outcome>) {
+    pub(super) fn serve(&mut self, work: Work<Job, JobResult>) {
         let (started, waits) = (work.started(), waits(&work));
         let outcomes = self.run(work.items(), &waits);
-        // What a failing batch took says nothing of others of its size.
-        let telling = outcomes.iter().all(Result::is_ok);
-        let elapsed = telling.then(|| started.elapsed());
+        // The time of a failed batch says nothing of others of its size.
+        let succeeded = outcomes.iter().all(Result::is_ok);
+        let elapsed = succeeded.then(|| started.elapsed());
         work.answer_after(outcomes, elapsed);
     }
 
     /// Runs the jobs as one batch. If that fails, runs each alone, so that one bad request harms
     /// no neighbour; after an out-of-memory, in halves, because a smaller batch may fit.
-    fn run(&mut self, jobs: &[Job], waits: &[Duration]) -> Vec<Outcome> {
+    fn run(&mut self, jobs: &[Job], waits: &[Duration]) -> Vec<JobResult> {
         let (answer, elapsed) = self.attempt(jobs);
         match answer {
-            Ok(answer) => self.seat.succeed(jobs, waits, answer),
+            Ok(answer) => self.context.succeed(jobs, waits, answer),
             Err(error) => self.recover(jobs, waits, error, elapsed),
         }
     }
@@ -55,14 +55,14 @@ impl Runner {
         waits: &[Duration],
         error: ServeError,
         elapsed: Duration,
-    ) -> Vec<Outcome> {
+    ) -> Vec<JobResult> {
         if jobs.len() == 1 {
-            self.seat
-                .record(jobs, waits, elapsed, statistics::Outcome::Failed);
+            self.context
+                .record(jobs, waits, elapsed, BatchOutcome::Failed);
             return vec![Err(error)];
         }
-        self.seat
-            .record(jobs, waits, elapsed, statistics::Outcome::Retried);
+        self.context
+            .record(jobs, waits, elapsed, BatchOutcome::Retried);
         let no_memory = matches!(error, ServeError::OutOfMemory(_));
         let part = if no_memory { jobs.len().div_ceil(2) } else { 1 };
         let parts = jobs.chunks(part).zip(waits.chunks(part));
@@ -78,24 +78,29 @@ impl Runner {
     }
 
     fn begin_and_finish(&mut self, jobs: &[Job]) -> Result<Answer, ServeError> {
-        let batch = self.seat.interface.gather(jobs)?;
+        let batch = self.context.interface.gather(jobs)?;
         let run = AssertUnwindSafe(|| self.instance.run(&batch));
         let answer = catch_unwind(run).map_err(|panic| panicked(panic.as_ref()))??;
-        self.seat.interface.check(&answer, batch.rows)?;
+        self.context.interface.check(&answer, batch.rows)?;
         Ok(answer)
     }
 
     /// Starts a batch of the jobs; how many rows it has.
     pub(super) fn begin(&mut self, jobs: &[Job]) -> Result<(Started, usize), ServeError> {
-        let batch = self.seat.interface.gather(jobs)?;
+        let batch = self.context.interface.gather(jobs)?;
         let start = AssertUnwindSafe(|| self.instance.start(&batch));
         let started = catch_unwind(start).map_err(|panic| panicked(panic.as_ref()))??;
         Ok((started, batch.rows))
     }
 }
 
-impl Seat {
-    pub(super) fn succeed(&self, jobs: &[Job], waits: &[Duration], answer: Answer) -> Vec<Outcome> {
+impl InstanceContext {
+    pub(super) fn succeed(
+        &self,
+        jobs: &[Job],
+        waits: &[Duration],
+        answer: Answer,
+    ) -> Vec<JobResult> {
         let rows = jobs.iter().map(|job| job.rows).sum();
         let compute = answer.timing;
         let spent = compute.input + compute.infer + compute.output;
@@ -107,13 +112,13 @@ impl Seat {
             compute_input: compute.input,
             compute_infer: compute.infer,
             compute_output: compute.output,
-            outcome: statistics::Outcome::Succeeded,
+            outcome: BatchOutcome::Succeeded,
             ended_ms: unix_ms(),
         });
         let answer = Arc::new(answer);
         let mut first_row = 0;
-        let share = |(index, (job, &queue)): (usize, (&Job, &Duration))| {
-            let share = Share {
+        let reply = |(index, (job, &queue)): (usize, (&Job, &Duration))| {
+            let slice = AnswerSlice {
                 answer: Arc::clone(&answer),
                 index,
                 first_row,
@@ -122,8 +127,8 @@ impl Seat {
                 length: job.length,
             };
             first_row += job.rows;
-            Ok(Reply {
-                share,
+            Ok(JobReply {
+                slice,
                 cost: Cost {
                     queue,
                     steps: compute,
@@ -131,16 +136,10 @@ impl Seat {
                 },
             })
         };
-        jobs.iter().zip(waits).enumerate().map(share).collect()
+        jobs.iter().zip(waits).enumerate().map(reply).collect()
     }
 
-    fn record(
-        &self,
-        jobs: &[Job],
-        waits: &[Duration],
-        spent: Duration,
-        outcome: statistics::Outcome,
-    ) {
+    fn record(&self, jobs: &[Job], waits: &[Duration], spent: Duration, outcome: BatchOutcome) {
         let requests = requests(waits, spent);
         self.statistics.record_batch(&BatchRecord {
             instance: self.index,
@@ -155,7 +154,7 @@ impl Seat {
     }
 }
 
-/// What the requests of a batch took that worked for `spent`.
+/// The times of a batch's requests, if the batch took `spent`.
 fn requests(waits: &[Duration], spent: Duration) -> Vec<RequestRecord> {
     let record = |&queue| RequestRecord {
         queue,
@@ -179,7 +178,7 @@ pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> ServeError {
     ServeError::Model(format!("the model panicked: {text}"))
 }
 
-/// What a panic says of itself.
+/// The text of a panic.
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

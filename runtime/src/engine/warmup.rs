@@ -8,7 +8,7 @@ use bytes::Bytes;
 use weir_batcher::Batcher;
 use weir_protocol::{DataType, Parameters, Shape};
 
-use super::Outcome;
+use super::JobResult;
 use crate::backend::{Instance, LoadError, Part, TensorConfig, WarmUp};
 use crate::interface::{Interface, model_dims};
 use crate::job::{Job, Length};
@@ -55,7 +55,7 @@ pub(super) fn warm_up(
     plan: &WarmUpPlan,
     interface: &Interface,
     instance: &mut dyn Instance,
-    batcher: &Batcher<Job, Outcome>,
+    batcher: &Batcher<Job, JobResult>,
 ) -> Result<(), LoadError> {
     for sample in &plan.samples {
         for _ in 0..sample.count.max(1) {
@@ -74,7 +74,7 @@ fn measure_sizes(
     budget: Duration,
     interface: &Interface,
     instance: &mut dyn Instance,
-    batcher: &Batcher<Job, Outcome>,
+    batcher: &Batcher<Job, JobResult>,
 ) {
     let begun = now();
     for length in lengths(interface) {

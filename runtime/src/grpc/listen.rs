@@ -20,9 +20,9 @@ use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
 use super::Grpc;
-use super::edge::Edge;
-use super::front::Front;
+use super::calls::Calls;
 use super::health::Readiness;
+use super::middleware::Middleware;
 use crate::metrics::Requests;
 
 /// How the gRPC port behaves.
@@ -75,29 +75,34 @@ pub async fn serve(
     options: GrpcListenOptions,
     stop: CancellationToken,
 ) {
-    let front = Arc::new(front(grpc, requests, &options));
+    let calls = Arc::new(calls(grpc, requests, &options));
     let connections = TaskTracker::new();
-    let (places, idle) = (options.max_connections, options.message_idle);
-    let acceptor = Acceptor::new(listener, places, idle, stop.clone());
+    let (max_connections, idle) = (options.max_connections, options.message_idle);
+    let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
     while let Some(stream) = acceptor.accept().await {
-        connections.spawn(converse(stream, Arc::clone(&front), options, stop.clone()));
+        connections.spawn(serve_connection(
+            stream,
+            Arc::clone(&calls),
+            options,
+            stop.clone(),
+        ));
     }
     drop(acceptor);
     connections.close();
     connections.wait().await;
 }
 
-async fn converse(
+async fn serve_connection(
     stream: Stream,
-    front: Arc<Front>,
+    calls: Arc<Calls>,
     options: GrpcListenOptions,
     stop: CancellationToken,
 ) {
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
-        let (front, exchange) = (Arc::clone(&front), seen.begin());
-        let answer = front.answer(request);
+        let (calls, exchange) = (Arc::clone(&calls), seen.begin());
+        let answer = calls.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.carry(response)))
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -140,7 +145,7 @@ async fn after(time: Option<Duration>) {
     }
 }
 
-fn front(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Front {
+fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
     let (server, grpc_options) = (Arc::clone(&grpc.server), Arc::clone(&grpc.options));
     let mut service = GrpcInferenceServiceServer::new(grpc.clone())
         .max_decoding_message_size(options.max_message)
@@ -160,9 +165,9 @@ fn front(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Front {
     if let Ok(service) = reflection().build_v1alpha() {
         routes.add_service(service);
     }
-    Front {
+    Calls {
         grpc,
-        routes: Edge::new(routes.routes().prepare(), grpc_options, requests.clone()),
+        routes: Middleware::new(routes.routes().prepare(), grpc_options, requests.clone()),
         requests,
         max_message: options.max_message,
         message_idle: options.message_idle,

@@ -5,16 +5,15 @@ use weir_protocol::grpc::proto;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceService;
 
 use super::stream::Responses;
-use super::{Grpc, call, decode_version, respond, status};
+use super::{Grpc, deadline, decode_version, respond, status};
 use crate::error::ServeError;
 use crate::repository::{IndexFilter, IndexState, LoadOptions};
 use crate::settings::{log, trace};
 use crate::shared_memory::{RegionStatus, SharedMemory};
 
-/// What every rpc returns.
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
-fn answer<T>(result: Result<T, ServeError>) -> Answer<T> {
+fn answer<T>(result: Result<T, ServeError>) -> RpcResult<T> {
     result.map(Response::new).map_err(|error| status(&error))
 }
 
@@ -23,7 +22,7 @@ impl GrpcInferenceService for Grpc {
     async fn server_live(
         &self,
         _: Request<proto::ServerLiveRequest>,
-    ) -> Answer<proto::ServerLiveResponse> {
+    ) -> RpcResult<proto::ServerLiveResponse> {
         let live = self.server.live().is_ok();
         answer(Ok(proto::ServerLiveResponse { live }))
     }
@@ -31,7 +30,7 @@ impl GrpcInferenceService for Grpc {
     async fn server_ready(
         &self,
         _: Request<proto::ServerReadyRequest>,
-    ) -> Answer<proto::ServerReadyResponse> {
+    ) -> RpcResult<proto::ServerReadyResponse> {
         answer(Ok(proto::ServerReadyResponse {
             ready: self.server.ready(),
         }))
@@ -40,7 +39,7 @@ impl GrpcInferenceService for Grpc {
     async fn model_ready(
         &self,
         request: Request<proto::ModelReadyRequest>,
-    ) -> Answer<proto::ModelReadyResponse> {
+    ) -> RpcResult<proto::ModelReadyResponse> {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
         let ready = self.find(&name, &version).is_ok();
         answer(Ok(proto::ModelReadyResponse { ready }))
@@ -49,7 +48,7 @@ impl GrpcInferenceService for Grpc {
     async fn server_metadata(
         &self,
         _: Request<proto::ServerMetadataRequest>,
-    ) -> Answer<proto::ServerMetadataResponse> {
+    ) -> RpcResult<proto::ServerMetadataResponse> {
         let identity = self.server.identity();
         answer(Ok(proto::ServerMetadataResponse {
             name: identity.name.clone(),
@@ -65,7 +64,7 @@ impl GrpcInferenceService for Grpc {
     async fn model_metadata(
         &self,
         request: Request<proto::ModelMetadataRequest>,
-    ) -> Answer<proto::ModelMetadataResponse> {
+    ) -> RpcResult<proto::ModelMetadataResponse> {
         let proto::ModelMetadataRequest { name, version } = request.into_inner();
         let model = decode_version(&version)
             .and_then(|version| self.server.model_metadata(&name, &version));
@@ -81,11 +80,11 @@ impl GrpcInferenceService for Grpc {
     async fn model_infer(
         &self,
         request: Request<proto::ModelInferRequest>,
-    ) -> Answer<proto::ModelInferResponse> {
+    ) -> RpcResult<proto::ModelInferResponse> {
         let (metadata, _, request) = request.into_parts();
         let metadata = metadata.into_headers();
-        let call = call(&metadata).map_err(|error| status(&error))?;
-        let inferred = self.infer(request, &metadata, call).await;
+        let deadline = deadline(&metadata).map_err(|error| status(&error))?;
+        let inferred = self.infer(request, &metadata, deadline).await;
         inferred.map(respond).map_err(|error| status(&error))
     }
 
@@ -94,7 +93,7 @@ impl GrpcInferenceService for Grpc {
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<proto::ModelInferRequest>>,
-    ) -> Answer<Responses> {
+    ) -> RpcResult<Responses> {
         let (metadata, _, requests) = request.into_parts();
         Ok(Response::new(
             self.stream(requests, metadata.into_headers()),
@@ -104,7 +103,7 @@ impl GrpcInferenceService for Grpc {
     async fn model_config(
         &self,
         request: Request<proto::ModelConfigRequest>,
-    ) -> Answer<proto::ModelConfigResponse> {
+    ) -> RpcResult<proto::ModelConfigResponse> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
         answer(
             self.find(&name, &version)
@@ -117,7 +116,7 @@ impl GrpcInferenceService for Grpc {
     async fn model_statistics(
         &self,
         request: Request<proto::ModelStatisticsRequest>,
-    ) -> Answer<proto::ModelStatisticsResponse> {
+    ) -> RpcResult<proto::ModelStatisticsResponse> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
         let models =
             decode_version(&version).and_then(|version| self.server.statistics(&name, &version));
@@ -134,7 +133,7 @@ impl GrpcInferenceService for Grpc {
     async fn repository_index(
         &self,
         request: Request<proto::RepositoryIndexRequest>,
-    ) -> Answer<proto::RepositoryIndexResponse> {
+    ) -> RpcResult<proto::RepositoryIndexResponse> {
         let proto::RepositoryIndexRequest {
             repository_name,
             ready,
@@ -162,7 +161,7 @@ impl GrpcInferenceService for Grpc {
     async fn repository_model_load(
         &self,
         request: Request<proto::RepositoryModelLoadRequest>,
-    ) -> Answer<proto::RepositoryModelLoadResponse> {
+    ) -> RpcResult<proto::RepositoryModelLoadResponse> {
         let request = request.into_inner();
         let loaded = match unnamed(&request.repository_name)
             .and_then(|()| load_options(request.parameters))
@@ -176,7 +175,7 @@ impl GrpcInferenceService for Grpc {
     async fn repository_model_unload(
         &self,
         request: Request<proto::RepositoryModelUnloadRequest>,
-    ) -> Answer<proto::RepositoryModelUnloadResponse> {
+    ) -> RpcResult<proto::RepositoryModelUnloadResponse> {
         let request = request.into_inner();
         let checked = unnamed(&request.repository_name)
             .and_then(|()| check_unload_parameters(&request.parameters));
@@ -190,7 +189,7 @@ impl GrpcInferenceService for Grpc {
     async fn system_shared_memory_status(
         &self,
         request: Request<proto::SystemSharedMemoryStatusRequest>,
-    ) -> Answer<proto::SystemSharedMemoryStatusResponse> {
+    ) -> RpcResult<proto::SystemSharedMemoryStatusResponse> {
         let name = request.into_inner().name;
         let regions = self.server.memory().status(some(&name));
         answer(
@@ -210,7 +209,7 @@ impl GrpcInferenceService for Grpc {
     async fn system_shared_memory_register(
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
-    ) -> Answer<proto::SystemSharedMemoryRegisterResponse> {
+    ) -> RpcResult<proto::SystemSharedMemoryRegisterResponse> {
         let proto::SystemSharedMemoryRegisterRequest {
             name,
             key,
@@ -231,7 +230,7 @@ impl GrpcInferenceService for Grpc {
     async fn system_shared_memory_unregister(
         &self,
         request: Request<proto::SystemSharedMemoryUnregisterRequest>,
-    ) -> Answer<proto::SystemSharedMemoryUnregisterResponse> {
+    ) -> RpcResult<proto::SystemSharedMemoryUnregisterResponse> {
         let name = request.into_inner().name;
         let unregistered = unregister(self.server.memory(), some(&name));
         answer(unregistered.map(|()| proto::SystemSharedMemoryUnregisterResponse {}))
@@ -240,7 +239,7 @@ impl GrpcInferenceService for Grpc {
     async fn cuda_shared_memory_status(
         &self,
         request: Request<proto::CudaSharedMemoryStatusRequest>,
-    ) -> Answer<proto::CudaSharedMemoryStatusResponse> {
+    ) -> RpcResult<proto::CudaSharedMemoryStatusResponse> {
         let none = self
             .server
             .memory()
@@ -252,7 +251,7 @@ impl GrpcInferenceService for Grpc {
     async fn cuda_shared_memory_register(
         &self,
         _: Request<proto::CudaSharedMemoryRegisterRequest>,
-    ) -> Answer<proto::CudaSharedMemoryRegisterResponse> {
+    ) -> RpcResult<proto::CudaSharedMemoryRegisterResponse> {
         let refused = self.server.memory().register_cuda();
         let refused = refused.map_err(|error| ServeError::codec(&error));
         answer(refused.map(|()| proto::CudaSharedMemoryRegisterResponse {}))
@@ -261,7 +260,7 @@ impl GrpcInferenceService for Grpc {
     async fn cuda_shared_memory_unregister(
         &self,
         request: Request<proto::CudaSharedMemoryUnregisterRequest>,
-    ) -> Answer<proto::CudaSharedMemoryUnregisterResponse> {
+    ) -> RpcResult<proto::CudaSharedMemoryUnregisterResponse> {
         let none = self
             .server
             .memory()
@@ -273,7 +272,7 @@ impl GrpcInferenceService for Grpc {
     async fn trace_setting(
         &self,
         request: Request<proto::TraceSettingRequest>,
-    ) -> Answer<proto::TraceSettingResponse> {
+    ) -> RpcResult<proto::TraceSettingResponse> {
         let request = request.into_inner();
         let model = Some(request.model_name.clone()).filter(|model| !model.is_empty());
         if let Some(model) = &model {
@@ -293,7 +292,7 @@ impl GrpcInferenceService for Grpc {
     async fn log_settings(
         &self,
         request: Request<proto::LogSettingsRequest>,
-    ) -> Answer<proto::LogSettingsResponse> {
+    ) -> RpcResult<proto::LogSettingsResponse> {
         let updated = log::update_from_proto(request.into_inner())
             .and_then(|update| self.server.log().update(&update));
         answer(

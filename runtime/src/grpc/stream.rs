@@ -9,9 +9,8 @@ use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
 use super::{Grpc, status};
-use crate::engine::Call;
 
-/// What a stream sends.
+/// The responses of a stream.
 pub(super) type Responses =
     Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send>>;
 
@@ -19,7 +18,7 @@ pub(super) type Responses =
 /// fast client fill memory behind one slow request.
 const IN_FLIGHT: usize = 128;
 
-/// What a failed request does to its stream.
+/// The effect of a failed request on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnError {
     /// It is reported in its place and the stream goes on.
@@ -65,8 +64,7 @@ impl Grpc {
         };
         mark_final(&mut asked);
         // The stream's own deadline is not that of each request on it.
-        let call = Call::default();
-        match self.infer(request, metadata, call).await {
+        match self.infer(request, metadata, None).await {
             Ok((inferred, _)) => {
                 let mut response = codec::encode_response(inferred.response);
                 mark_final(&mut response);

@@ -132,7 +132,7 @@ impl Gathered {
 }
 
 /// The body of a gRPC answer.
-pub(super) enum Reply {
+pub(super) enum ReplyBody {
     /// One message, then trailers.
     Message {
         data: Option<Bytes>,
@@ -150,7 +150,7 @@ pub(super) fn write(
     message: &impl Message,
     mut trailers: HeaderMap,
     limit: usize,
-) -> Result<Response<Reply>, Status> {
+) -> Result<Response<ReplyBody>, Status> {
     let length = message.encoded_len();
     if length > limit {
         return Err(Status::out_of_range(format!(
@@ -164,7 +164,7 @@ pub(super) fn write(
         .encode(&mut data)
         .map_err(|error| Status::internal(error.to_string()))?;
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
-    let mut response = Response::new(Reply::Message {
+    let mut response = Response::new(ReplyBody::Message {
         data: Some(data.freeze()),
         trailers: Some(trailers),
     });
@@ -175,7 +175,7 @@ pub(super) fn write(
     Ok(response)
 }
 
-impl Default for Reply {
+impl Default for ReplyBody {
     /// Nothing, as where the headers say it all.
     fn default() -> Self {
         Self::Message {
@@ -185,7 +185,7 @@ impl Default for Reply {
     }
 }
 
-impl HttpBody for Reply {
+impl HttpBody for ReplyBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn an_answer_is_one_frame_and_its_trailers() {
         let response = write(&42_u32, HeaderMap::new(), 100).unwrap();
-        let Reply::Message { data, trailers } = response.into_body() else {
+        let ReplyBody::Message { data, trailers } = response.into_body() else {
             panic!("is a message");
         };
         assert_eq!(&data.unwrap()[..], [0, 0, 0, 0, 2, 8, 42]);

@@ -96,8 +96,8 @@ pub(crate) async fn read(
     read_frames(body, limits, exact, portion).await
 }
 
-/// Reads a body for nobody, so that its sender comes to read the answer. One that is too large or
-/// stalls is left where it is; then the connection ends with the answer.
+/// Reads a body and drops it, so that its sender comes to read the answer. One that is too large or
+/// stalls is left unread; then the connection ends with the answer.
 pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
     if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
         return;

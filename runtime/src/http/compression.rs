@@ -59,7 +59,7 @@ impl Coding {
         best.0
     }
 
-    /// The header's value.
+    /// The coding's name in headers.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -110,8 +110,8 @@ impl Coding {
     }
 }
 
-/// Unpacked between two looks at the limits: little beside what a body may be, much beside the
-/// cost of looking.
+/// Bytes unpacked between two checks of the limits: little beside what a body may be, much beside the
+/// cost of a check.
 const STEP: u64 = 64 * 1024;
 
 fn read_up_to(
@@ -145,7 +145,7 @@ mod tests {
     use crate::intake::Intake;
 
     #[test]
-    fn what_unpacks_counts() {
+    fn unpacked_bytes_count_against_the_budget() {
         let packed = Coding::Gzip.pack(&vec![7; 1_000_000]).unwrap();
         let intake = Intake::new(500_000);
         let portion = intake.portion();

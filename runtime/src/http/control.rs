@@ -5,7 +5,7 @@ use weir_protocol::rest::{self, Health, ModelMetadata, ServerMetadata};
 
 use super::respond::{CAPACITY, done, json};
 use super::route::{Access, Memory, Route, Target};
-use super::{Answer, Http, Received};
+use super::{Http, HttpResult, Received};
 use crate::error::ServeError;
 use crate::repository::{IndexFilter, LoadOptions};
 use crate::settings::{log, trace};
@@ -14,7 +14,7 @@ use crate::statistics::statistics_body;
 
 impl Http {
     /// Calls that wait for nothing.
-    pub(super) fn control(&self, route: &Route<'_>, received: &Received) -> Answer {
+    pub(super) fn control(&self, route: &Route<'_>, received: &Received) -> HttpResult {
         match route {
             Route::Live => self.live(),
             Route::Ready => self.ready(),
@@ -62,11 +62,11 @@ impl Http {
         }
     }
 
-    fn live(&self) -> Answer {
+    fn live(&self) -> HttpResult {
         self.server.live().map(|()| json(rest::live(Health::Up)))
     }
 
-    fn ready(&self) -> Answer {
+    fn ready(&self) -> HttpResult {
         self.server.live()?;
         if self.server.ready() {
             return Ok(self.with_capacity(json(rest::ready(Health::Up))));
@@ -76,7 +76,7 @@ impl Http {
         Ok(response)
     }
 
-    fn model_ready(&self, target: &Target<'_>) -> Answer {
+    fn model_ready(&self, target: &Target<'_>) -> HttpResult {
         self.server.find(&target.model, target.version)?;
         let response = json(rest::model_ready(&target.model, Health::Up));
         Ok(self.with_capacity(response))
@@ -100,7 +100,7 @@ impl Http {
         }))
     }
 
-    fn model_metadata(&self, target: &Target<'_>) -> Answer {
+    fn model_metadata(&self, target: &Target<'_>) -> HttpResult {
         let model = self.server.model_metadata(&target.model, target.version)?;
         Ok(json(rest::model_metadata(&ModelMetadata {
             name: &model.name,
@@ -111,14 +111,14 @@ impl Http {
         })))
     }
 
-    fn model_config(&self, target: &Target<'_>) -> Answer {
+    fn model_config(&self, target: &Target<'_>) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let config = crate::config::to_json(loaded.proto())
             .map_err(|error| ServeError::Model(error.to_string()))?;
         Ok(json(config))
     }
 
-    fn statistics(&self, target: Option<&Target<'_>>) -> Answer {
+    fn statistics(&self, target: Option<&Target<'_>>) -> HttpResult {
         let (model, version) = target.map_or(("", ""), |target| (&target.model, target.version));
         let models = self.server.statistics(model, version)?;
         let body = statistics_body(
@@ -129,7 +129,7 @@ impl Http {
         Ok(json(body.to_string()))
     }
 
-    fn index(&self, body: &Bytes) -> Answer {
+    fn index(&self, body: &Bytes) -> HttpResult {
         let request = rest::decode_index(body).map_err(|error| ServeError::codec(&error))?;
         let listing = if request.ready {
             IndexFilter::Ready
@@ -150,7 +150,7 @@ impl Http {
         Ok(json(rest::repository_index(&entries)))
     }
 
-    pub(super) async fn load(&self, model: &str, received: &Received) -> Answer {
+    pub(super) async fn load(&self, model: &str, received: &Received) -> HttpResult {
         let request =
             rest::decode_load(&received.body).map_err(|error| ServeError::codec(&error))?;
         let options = LoadOptions {
@@ -160,13 +160,13 @@ impl Http {
         self.server.load(model, options).await.map(|()| done())
     }
 
-    pub(super) async fn unload(&self, model: &str, received: &Received) -> Answer {
+    pub(super) async fn unload(&self, model: &str, received: &Received) -> HttpResult {
         // `unload_dependents` changes nothing: only ensembles depend on models, and there are none.
         rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
         self.server.unload(model).await.map(|()| done())
     }
 
-    fn trace(&self, access: Access, model: Option<&str>, body: &Bytes) -> Answer {
+    fn trace(&self, access: Access, model: Option<&str>, body: &Bytes) -> HttpResult {
         if let Some(model) = model {
             self.server.find(model, "")?;
         }
@@ -180,7 +180,7 @@ impl Http {
         Ok(json(current.to_json().to_string()))
     }
 
-    fn logging(&self, access: Access, body: &Bytes) -> Answer {
+    fn logging(&self, access: Access, body: &Bytes) -> HttpResult {
         let store = self.server.log();
         let current = match access {
             Access::Read => store.current(),
@@ -191,14 +191,14 @@ impl Http {
         Ok(json(current.to_json().to_string()))
     }
 
-    fn region_status(&self, region: Option<&str>) -> Answer {
+    fn region_status(&self, region: Option<&str>) -> HttpResult {
         let regions = self.server.memory().status(region);
         let regions = regions.map_err(|error| ServeError::codec(&error))?;
         let regions: Vec<_> = regions.iter().map(RegionStatus::to_json).collect();
         Ok(json(serde_json::Value::from(regions).to_string()))
     }
 
-    fn region_register(&self, name: &str, body: &Bytes) -> Answer {
+    fn region_register(&self, name: &str, body: &Bytes) -> HttpResult {
         let given = rest::decode_region(body).map_err(|error| ServeError::codec(&error))?;
         let rest::RegionRequest {
             key,
@@ -217,7 +217,7 @@ impl Http {
             .map_err(|error| ServeError::codec(&error))
     }
 
-    fn region_unregister(&self, region: Option<&str>) -> Answer {
+    fn region_unregister(&self, region: Option<&str>) -> HttpResult {
         let memory = self.server.memory();
         let unregistered = match region {
             Some(name) => memory.unregister(name),

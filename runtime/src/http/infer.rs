@@ -1,7 +1,7 @@
 //! Inference: V2 `infer`, Triton's `generate`, V1 `:predict`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,11 +10,11 @@ use weir_protocol::{InferRequest, TensorSpec};
 
 use super::body::Body;
 use super::route::Target;
-use super::{Answer, Http, LARGE, Received, off_reactor, respond, text};
-use crate::engine::{Call, Engine, Inferred};
+use super::{Http, HttpResult, LARGE, Received, off_reactor, respond, text};
+use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
 
-/// How a generated response is framed.
+/// The framing of a generated response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// One JSON document.
@@ -30,16 +30,16 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
 impl Http {
-    pub(super) async fn infer(&self, target: &Target<'_>, received: Received) -> Answer {
+    pub(super) async fn infer(&self, target: &Target<'_>, received: Received) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
-        let call = call(&received)?;
+        let deadline = deadline(&received)?;
         let Received { headers, body, .. } = received;
         let decoded = self.decode(&loaded.engine, target, &headers, body);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &headers)?;
         // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
         drop(headers);
-        let inferred = self.server.infer(&loaded.engine, request, call).await?;
+        let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
         let encoded = if output_bytes(&inferred) > LARGE {
             let response = inferred.response;
             off_reactor(move || rest::encode_response(&response)).await?
@@ -83,7 +83,7 @@ impl Http {
         let limits = self.limits();
         let decoded = if header_length == Some(0) {
             let inputs = inputs(engine);
-            rest::decode_raw(&of(engine, target, &inputs), body, &limits)
+            rest::decode_raw(&rest_target(engine, target, &inputs), body, &limits)
         } else if header_length.unwrap_or(body.len()) > LARGE {
             let (model, version) = (model.to_owned(), version.to_owned());
             off_reactor(move || {
@@ -127,15 +127,15 @@ impl Http {
         target: &Target<'_>,
         received: Received,
         framing: Framing,
-    ) -> Answer {
+    ) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
-        let call = call(&received)?;
+        let deadline = deadline(&received)?;
         let specs = inputs(&loaded.engine);
-        let of = of(&loaded.engine, target, &specs);
-        let mut request = rest::decode_generate(&of, &received.body, &self.limits())
+        let target = rest_target(&loaded.engine, target, &specs);
+        let mut request = rest::decode_generate(&target, &received.body, &self.limits())
             .map_err(|error| ServeError::codec(&error))?;
         self.forward_headers(&mut request, &received.headers)?;
-        let inferred = self.server.infer(&loaded.engine, request, call).await?;
+        let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
         let json =
             rest::encode_generate(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = match framing {
@@ -146,19 +146,19 @@ impl Http {
         Ok(response)
     }
 
-    pub(super) async fn predict(&self, model: &str, received: Received) -> Answer {
+    pub(super) async fn predict(&self, model: &str, received: Received) -> HttpResult {
         let loaded = self.server.find(model, "")?;
-        let call = call(&received)?;
+        let deadline = deadline(&received)?;
         let specs = inputs(&loaded.engine);
         let target = Target {
             model: model.into(),
             version: "",
         };
-        let of = of(&loaded.engine, &target, &specs);
-        let mut request = rest::decode_predict(&of, &received.body, &self.limits())
+        let target = rest_target(&loaded.engine, &target, &specs);
+        let mut request = rest::decode_predict(&target, &received.body, &self.limits())
             .map_err(|error| ServeError::codec(&error))?;
         self.forward_headers(&mut request, &received.headers)?;
-        let inferred = self.server.infer(&loaded.engine, request, call).await?;
+        let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
         let json =
             rest::encode_predict(&inferred.response).map_err(|error| ServeError::codec(&error))?;
         let mut response = respond::json(json);
@@ -167,9 +167,9 @@ impl Http {
     }
 }
 
-/// When the request came, and when its client stops waiting (`weir-timeout`, in ms).
-fn call(received: &Received) -> Result<Call, ServeError> {
-    let deadline = match received.headers.get(TIMEOUT) {
+/// When the client stops waiting, by its `weir-timeout` in ms.
+fn deadline(received: &Received) -> Result<Option<Instant>, ServeError> {
+    Ok(match received.headers.get(TIMEOUT) {
         None => None,
         Some(_) => {
             let ms = text(&received.headers, TIMEOUT).and_then(|value| value.parse().ok());
@@ -180,8 +180,7 @@ fn call(received: &Received) -> Result<Call, ServeError> {
             })?;
             received.at.checked_add(Duration::from_millis(ms))
         }
-    };
-    Ok(Call { deadline })
+    })
 }
 
 fn inputs(engine: &Engine) -> Vec<TensorSpec> {
@@ -193,8 +192,12 @@ fn inputs(engine: &Engine) -> Vec<TensorSpec> {
         .collect()
 }
 
-/// The model as bodies without names and types need it.
-fn of<'a>(engine: &Engine, target: &'a Target<'_>, inputs: &'a [TensorSpec]) -> rest::Target<'a> {
+/// The model's names and types, for bodies without them.
+fn rest_target<'a>(
+    engine: &Engine,
+    target: &'a Target<'_>,
+    inputs: &'a [TensorSpec],
+) -> rest::Target<'a> {
     rest::Target {
         model: &target.model,
         version: target.version,

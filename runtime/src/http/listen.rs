@@ -14,21 +14,21 @@ use weir_ops::socket::{self, Acceptor, Stream};
 
 use super::Http;
 
-/// Serves until `stop`; then finishes what is in flight and returns. Idle connections close, and such
-/// as have not asked all of a request within seconds.
+/// Serves until `stop`; then finishes the requests in flight and returns. Idle connections close then, and
+/// those that have not sent a whole request within seconds.
 pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let connections = TaskTracker::new();
-    let (places, idle) = (http.options.max_connections, http.options.body_idle);
-    let acceptor = Acceptor::new(listener, places, idle, stop.clone());
+    let (max_connections, idle) = (http.options.max_connections, http.options.body_idle);
+    let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
     while let Some(stream) = acceptor.accept().await {
-        connections.spawn(converse(stream, Arc::clone(&http), stop.clone()));
+        connections.spawn(serve_connection(stream, Arc::clone(&http), stop.clone()));
     }
     drop(acceptor);
     connections.close();
     connections.wait().await;
 }
 
-async fn converse(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
+async fn serve_connection(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
     let header_timeout = http.options.header_timeout;
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);

@@ -1,4 +1,4 @@
-//! Which V2 or V1 call a method and a path mean. A function of values: no server behind it.
+//! The V2 or V1 call that a method and a path mean. A function of values: no server behind it.
 
 use std::borrow::Cow;
 
@@ -66,14 +66,14 @@ pub(crate) enum Route<'a> {
     V1Predict(Cow<'a, str>),
 }
 
-/// Whether a setting is read or changed.
+/// The use of a setting: read or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Update,
 }
 
-/// Which kind of shared memory.
+/// The kind of a shared memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     System,
@@ -101,7 +101,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The group a restriction names.
+    /// The group of calls that a restriction names it by.
     pub(crate) fn group(&self) -> ApiGroup {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Ready(_) => ApiGroup::Health,

@@ -33,7 +33,11 @@ impl Collector {
         }
     }
 
-    fn durations(&self, print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+    fn durations(
+        &self,
+        print: &mut Printer<'_, '_>,
+        models: &[LabelledModel],
+    ) -> Result<(), Error> {
         if self.options.counter_latencies {
             for family in &DURATIONS {
                 let samples = models
@@ -45,7 +49,11 @@ impl Collector {
         Ok(())
     }
 
-    fn first_response(&self, print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+    fn first_response(
+        &self,
+        print: &mut Printer<'_, '_>,
+        models: &[LabelledModel],
+    ) -> Result<(), Error> {
         if !self.options.histogram_latencies {
             return Ok(());
         }
@@ -126,7 +134,12 @@ impl Collector {
 
 impl collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let models: Vec<Model> = self.sources.models().into_iter().map(Model::new).collect();
+        let models: Vec<LabelledModel> = self
+            .sources
+            .models()
+            .into_iter()
+            .map(LabelledModel::new)
+            .collect();
         let mut print = Printer(&mut encoder);
         counts(&mut print, &models)?;
         self.durations(&mut print, &models)?;
@@ -140,12 +153,12 @@ impl collector::Collector for Collector {
 }
 
 /// A sample with its labels, which every family needs.
-struct Model {
+struct LabelledModel {
     sample: ModelSample,
     labels: Labels,
 }
 
-impl Model {
+impl LabelledModel {
     fn new(sample: ModelSample) -> Self {
         let mut labels = vec![
             label("model", &sample.name),
@@ -166,7 +179,7 @@ fn label(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-fn counts(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+fn counts(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     let failures = models.iter().flat_map(|model| {
         let counts = Reason::ALL.into_iter().zip(model.sample.snapshot.failures);
         counts.map(|(reason, count)| (model.with("reason", reason.label()), count))
@@ -182,7 +195,7 @@ fn counts(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
     Ok(())
 }
 
-fn gauges(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+fn gauges(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     for family in &GAUGES {
         let samples = models
             .iter()
@@ -193,7 +206,7 @@ fn gauges(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
 }
 
 /// What Triton does not tell and an autoscaler wants.
-fn ours(print: &mut Printer<'_, '_>, models: &[Model]) -> Result<(), Error> {
+fn ours(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     let refusals = models.iter().flat_map(|model| {
         let counts = Refusal::ALL.into_iter().zip(model.sample.snapshot.refusals);
         counts.map(|(refusal, count)| (model.with("cause", refusal.label()), count))
@@ -295,7 +308,7 @@ impl Printer<'_, '_> {
         &mut self,
         name: &str,
         help: &str,
-        models: &[Model],
+        models: &[LabelledModel],
         pick: fn(&Snapshot) -> &Histogram,
     ) -> Result<(), Error> {
         let mut metric = self

@@ -2,7 +2,7 @@ use weir_protocol::Code;
 
 use super::*;
 use crate::statistics::{
-    BatchRecord, Outcome, Reason, Refusal, RequestRecord, Snapshot, Statistics,
+    BatchOutcome, BatchRecord, Reason, Refusal, RequestRecord, Snapshot, Statistics,
 };
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Sources for Fixture {
             compute_input: Duration::from_millis(1),
             compute_infer: Duration::from_millis(2),
             compute_output: Duration::from_millis(1),
-            outcome: Outcome::Succeeded,
+            outcome: BatchOutcome::Succeeded,
             ended_ms: 1,
         });
         statistics.record_failure(Reason::Backend, Duration::ZERO);

@@ -4,7 +4,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn record(requests: &[RequestRecord], outcome: Outcome) -> BatchRecord<'_> {
+fn record(requests: &[RequestRecord], outcome: BatchOutcome) -> BatchRecord<'_> {
     BatchRecord {
         instance: 0,
         rows: 3,
@@ -31,7 +31,7 @@ const TWO: [RequestRecord; 2] = [
 #[test]
 fn a_batch_counts_rows_executions_and_requests() {
     let statistics = Statistics::new(2);
-    statistics.record_batch(&record(&TWO, Outcome::Succeeded));
+    statistics.record_batch(&record(&TWO, BatchOutcome::Succeeded));
     let snapshot = statistics.snapshot();
     assert_eq!(snapshot.inference_count, 3);
     assert_eq!(snapshot.execution_count, 1);
@@ -73,8 +73,8 @@ fn a_batch_counts_rows_executions_and_requests() {
 #[test]
 fn a_failed_batch_fails_its_requests_and_keeps_the_instance_busy() {
     let statistics = Statistics::new(1);
-    statistics.record_batch(&record(&TWO, Outcome::Failed));
-    statistics.record_batch(&record(&TWO, Outcome::Retried));
+    statistics.record_batch(&record(&TWO, BatchOutcome::Failed));
+    statistics.record_batch(&record(&TWO, BatchOutcome::Retried));
     let snapshot = statistics.snapshot();
     assert_eq!(snapshot.execution_count, 0);
     assert_eq!(
@@ -129,7 +129,7 @@ fn a_value_on_a_bound_belongs_to_it() {
 #[test]
 fn the_json_body_has_every_key_and_exact_integers() {
     let statistics = Statistics::new(1);
-    statistics.record_batch(&record(&TWO, Outcome::Succeeded));
+    statistics.record_batch(&record(&TWO, BatchOutcome::Succeeded));
     statistics.set_memory(vec![MemoryUsage {
         kind: "CPU",
         id: 0,
@@ -163,7 +163,7 @@ fn the_json_body_has_every_key_and_exact_integers() {
 #[test]
 fn the_message_says_what_the_body_says() {
     let statistics = Statistics::new(1);
-    statistics.record_batch(&record(&TWO, Outcome::Succeeded));
+    statistics.record_batch(&record(&TWO, BatchOutcome::Succeeded));
     let message = statistics.snapshot().to_proto("m", 7);
     assert_eq!(
         (message.name.as_str(), message.version.as_str()),

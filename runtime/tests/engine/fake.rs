@@ -12,7 +12,7 @@ use weir_runtime::backend::{
     Affinity, Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
     TensorConfig, Timing, WarmUp,
 };
-use weir_runtime::engine::{Call, Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
+use weir_runtime::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
 use weir_runtime::error::ServeError;
 use weir_runtime::interface::Interface;
 use weir_runtime::padding::Padding;
@@ -137,7 +137,7 @@ impl Running {
         deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
         let memory = SharedMemory::new(None);
-        self.engine.infer(request, Call { deadline }, &memory).await
+        self.engine.infer(request, deadline, &memory).await
     }
 
     /// Asks for `x` in a task of its own.

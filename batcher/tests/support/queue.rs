@@ -108,12 +108,12 @@ impl Queue {
     pub(crate) fn order(&mut self, ms: u64) -> Vec<u64> {
         let batches = std::iter::from_fn(|| self.run(ms));
         let members = batches.flat_map(|batch| batch.members);
-        members.map(|member| member.id.place()).collect()
+        members.map(|member| member.id.position()).collect()
     }
 
     /// The causes of what was over by now.
     pub(crate) fn expired(&mut self, ms: u64) -> Vec<SubmitError> {
-        let lapsed = self.assembler.expire(at(ms));
-        lapsed.into_iter().map(|lapsed| lapsed.cause).collect()
+        let expired = self.assembler.expire(at(ms));
+        expired.into_iter().map(|expired| expired.cause).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Every call of the port: `ModelInfer` as it mostly comes is answered here, the rest by tonic.
+//! The calls of the port: a plain `ModelInfer` is answered here, without tonic's layers; the rest by tonic.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tonic::service::Routes;
 use weir_protocol::Code;
 use weir_protocol::grpc as codec;
 
-use super::edge::{self, Edge, Trailing};
-use super::unary::{self, Reply};
+use super::middleware::{self, Middleware, Trailers};
+use super::unary::{self, ReplyBody};
 use super::{Compression, Grpc, status};
 use crate::metrics::{Protocol, Requests};
 use crate::request_body::BodyLimits;
@@ -23,21 +23,21 @@ use crate::request_body::BodyLimits;
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// The calls of the gRPC port.
-pub(super) struct Front {
+pub(super) struct Calls {
     pub(super) grpc: Grpc,
-    pub(super) routes: Edge<Routes>,
+    pub(super) routes: Middleware<Routes>,
     pub(super) requests: Requests,
     pub(super) max_message: usize,
     pub(super) message_idle: Duration,
     pub(super) compression: Compression,
 }
 
-impl Front {
+impl Calls {
     /// Answers one call; every failure becomes a status. (An `async fn` would hold the request twice.)
     pub(super) fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Reply>> {
+    ) -> impl Future<Output = Response<ReplyBody>> {
         let is_plain = self.is_plain_infer(&request);
         async move {
             if is_plain {
@@ -47,13 +47,13 @@ impl Front {
             let mut routes = self.routes.clone();
             // Routes are always ready, and never fail.
             match routes.call(request.map(Body::new)).await {
-                Ok(response) => response.map(Reply::Routed),
+                Ok(response) => response.map(ReplyBody::Routed),
                 Err(never) => match never {},
             }
         }
     }
 
-    /// Whether it is one unpacked message, to be answered by another.
+    /// Whether it is one `ModelInfer` message, uncompressed, to be answered by another.
     fn is_plain_infer(&self, request: &Request<Incoming>) -> bool {
         let is = |name, test: fn(&[u8]) -> bool| {
             let value = request.headers().get(name);
@@ -67,16 +67,16 @@ impl Front {
             && is("grpc-encoding", |value| value == b"identity").unwrap_or(true)
     }
 
-    async fn infer(&self, headers: HeaderMap, body: Incoming) -> Response<Reply> {
-        if let Some(refusal) = edge::refusal(&self.grpc.options, MODEL_INFER, &headers) {
+    async fn infer(&self, headers: HeaderMap, body: Incoming) -> Response<ReplyBody> {
+        if let Some(refusal) = middleware::refusal(&self.grpc.options, MODEL_INFER, &headers) {
             return refusal.into_http();
         }
         // Dropped with this future when the client leaves, it counts as cancelled.
         let in_flight = self.requests.begin(Protocol::Grpc);
-        let timeout = edge::timeout(&headers);
+        let timeout = middleware::timeout(&headers);
         // Handed on by its address: handed on itself, it would be held twice.
         let answer = pin!(self.infer_message(headers, body));
-        let answer = edge::within(timeout, answer).await;
+        let answer = middleware::within(timeout, answer).await;
         let failure = answer.as_ref().err();
         in_flight.finish(failure.and_then(|status| Code::of_grpc(status.code())));
         answer.unwrap_or_else(Status::into_http)
@@ -86,9 +86,9 @@ impl Front {
         &self,
         headers: HeaderMap,
         body: Incoming,
-    ) -> Result<Response<Reply>, Status> {
-        let call = super::call(&headers).map_err(|error| status(&error))?;
-        // Held until the request is answered: tensors lie in the message's own bytes.
+    ) -> Result<Response<ReplyBody>, Status> {
+        let deadline = super::deadline(&headers).map_err(|error| status(&error))?;
+        // BudgetedBody until the request is answered: tensors lie in the message's own bytes.
         let portion = self.grpc.options.intake.portion();
         let request = unary::read(body, self.limits(), &portion).await?;
         let request = self.grpc.decode(request, &headers);
@@ -96,9 +96,9 @@ impl Front {
         // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
         drop(headers);
         let server = &self.grpc.server;
-        let inferred = server.infer(&loaded.engine, request, call).await;
+        let inferred = server.infer(&loaded.engine, request, deadline).await;
         let inferred = inferred.map_err(|error| status(&error))?;
-        let Trailing(trailers) = Trailing::of(&inferred.cost, server.capacity());
+        let Trailers(trailers) = Trailers::of(&inferred.cost, server.capacity());
         let response = codec::encode_response(inferred.response);
         unary::write(&response, trailers, self.max_message)
     }
@@ -116,13 +116,13 @@ impl Front {
 mod tests {
     use super::*;
 
-    fn size<F>(_: fn(Arc<Front>, Request<Incoming>) -> F) -> usize {
+    fn size<F>(_: fn(Arc<Calls>, Request<Incoming>) -> F) -> usize {
         size_of::<F>()
     }
 
     #[test]
     fn a_waiting_call_is_held_once() {
         // A call that is moved where its address would do, or a request held twice, is larger.
-        assert!(size(Front::answer) < 2176, "{} bytes", size(Front::answer));
+        assert!(size(Calls::answer) < 2176, "{} bytes", size(Calls::answer));
     }
 }

@@ -1,24 +1,24 @@
-//! Where a queue is cut: how many of its first items make the next batch.
+//! How many of a queue's first items make the next batch.
 
-/// What may be cut off.
+/// Limits of the next batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<'a> {
     /// The largest weight worth running now.
     pub(crate) limit: usize,
     /// Sizes that go at once, ascending.
     pub(crate) preferred: &'a [usize],
-    pub(crate) patience: Patience,
+    pub(crate) delay: QueueDelay,
 }
 
-/// Whether the items can wait for companions.
+/// The state of Triton's `max_queue_delay_microseconds` for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Only a preferred or full batch goes.
-    Wait,
-    /// Something goes; a preferred size if there is one.
-    Now,
-    /// One has waited its whole delay: all goes that fits.
-    Overdue,
+pub(crate) enum QueueDelay {
+    /// No item has waited its whole delay: only a preferred or full batch goes.
+    Running,
+    /// There is none: something goes, a preferred size if there is one.
+    None,
+    /// An item has waited its whole delay: all goes that fits.
+    Over,
 }
 
 /// How many of the items with these weights, in order, to run now; `None` to wait. The first is
@@ -26,7 +26,7 @@ pub(crate) enum Patience {
 ///
 /// This is Triton's rule: the longest prefix of a preferred size, or else the last one before the
 /// largest preferred size would be passed.
-pub(crate) fn cut(weights: impl Iterator<Item = usize>, rule: &Rule<'_>) -> Option<usize> {
+pub(crate) fn batch_prefix(weights: impl Iterator<Item = usize>, rule: &Rule<'_>) -> Option<usize> {
     let largest = rule.preferred.last().copied().unwrap_or(usize::MAX);
     let (mut count, mut total) = (0_usize, 0_usize);
     let (mut best, mut full) = (None, false);
@@ -49,9 +49,9 @@ pub(crate) fn cut(weights: impl Iterator<Item = usize>, rule: &Rule<'_>) -> Opti
         }
     }
     let all = (count > 0).then_some(count);
-    match rule.patience {
-        Patience::Overdue => all,
-        Patience::Now => best.or(all),
-        Patience::Wait => best.or(all.filter(|_| full || total >= largest)),
+    match rule.delay {
+        QueueDelay::Over => all,
+        QueueDelay::None => best.or(all),
+        QueueDelay::Running => best.or(all.filter(|_| full || total >= largest)),
     }
 }

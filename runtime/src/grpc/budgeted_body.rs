@@ -14,7 +14,7 @@ use tonic::body::Body;
 use crate::intake::Portion;
 
 /// A request's body whose bytes are counted.
-pub(super) struct Held {
+pub(super) struct BudgetedBody {
     inner: Body,
     portion: Arc<Portion>,
     extent: Extent,
@@ -40,7 +40,7 @@ struct Messages {
 /// A flag for compression and a length of four bytes come before each message.
 const PREFIX: usize = 5;
 
-impl Held {
+impl BudgetedBody {
     /// The request, its body counted in `portion`.
     pub(super) fn around(request: Request<Body>, portion: Arc<Portion>) -> Request<Body> {
         let extent = if request.uri().path().ends_with("/ModelStreamInfer") {
@@ -98,7 +98,7 @@ impl Messages {
     }
 }
 
-impl HttpBody for Held {
+impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = Status;
 

@@ -16,7 +16,7 @@ use tonic::codegen::Service;
 use weir_protocol::Code;
 
 use super::GrpcOptions;
-use super::held::Held;
+use super::budgeted_body::BudgetedBody;
 use crate::args::{self, ApiGroup};
 use crate::engine::Cost;
 use crate::metrics::{Protocol, Requests};
@@ -24,9 +24,9 @@ use crate::serving_headers;
 
 /// Metadata for a response's trailers, carried in its extensions.
 #[derive(Clone, Debug)]
-pub(super) struct Trailing(pub(super) HeaderMap);
+pub(super) struct Trailers(pub(super) HeaderMap);
 
-impl Trailing {
+impl Trailers {
     pub(super) fn of(cost: &Cost, capacity: usize) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
         let mut insert = |name: &'static str, value: Result<HeaderValue, _>| {
@@ -51,13 +51,13 @@ impl Trailing {
 
 /// Wraps the routes of the gRPC server.
 #[derive(Clone)]
-pub(super) struct Edge<S> {
+pub(super) struct Middleware<S> {
     inner: S,
     options: Arc<GrpcOptions>,
     requests: Requests,
 }
 
-impl<S> Edge<S> {
+impl<S> Middleware<S> {
     pub(super) fn new(inner: S, options: Arc<GrpcOptions>, requests: Requests) -> Self {
         Self {
             inner,
@@ -67,7 +67,7 @@ impl<S> Edge<S> {
     }
 }
 
-impl<S> Service<Request<Body>> for Edge<S>
+impl<S> Service<Request<Body>> for Middleware<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -88,7 +88,7 @@ where
         let portion = Arc::new(self.options.intake.portion());
         let held = Arc::clone(&portion);
         let timeout = timeout(request.headers());
-        let inner = self.inner.call(Held::around(request, held));
+        let inner = self.inner.call(BudgetedBody::around(request, held));
         let answer = within(timeout, async move {
             inner.await.map_err(|never| match never {})
         });
@@ -164,8 +164,8 @@ fn failure(response: &Response<Body>) -> Option<Code> {
 }
 
 fn with_trailers(mut response: Response<Body>) -> Response<Body> {
-    match response.extensions_mut().remove::<Trailing>() {
-        Some(Trailing(extra)) => response.map(|inner| {
+    match response.extensions_mut().remove::<Trailers>() {
+        Some(Trailers(extra)) => response.map(|inner| {
             Body::new(WithTrailers {
                 inner,
                 extra: Some(extra),

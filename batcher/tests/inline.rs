@@ -1,4 +1,4 @@
-//! Lent places, with real threads: who runs a batch makes no difference to whom it belongs.
+//! Inline runs with real threads: each caller gets its own answer, whichever thread runs the batch.
 
 #![expect(clippy::expect_used, reason = "a test may end at once")]
 
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use weir_batcher::{Batcher, Item, Loan, Policy, Terms, Ticket, Work};
+use weir_batcher::{Batcher, InlineRun, Item, Policy, Terms, Ticket, Work};
 
-const BRIEF: Duration = Duration::from_millis(1);
+const LIMIT: Duration = Duration::from_millis(1);
 
 struct Job {
     number: usize,
@@ -31,7 +31,7 @@ impl Item for Job {
 /// Items of this group are known to be short.
 const SHORT: u8 = 0;
 
-/// Who works at a moment, and the most that ever did.
+/// Runs at work now, and the most there ever were at once.
 #[derive(Default)]
 struct Busy {
     now: AtomicUsize,
@@ -48,17 +48,17 @@ impl Busy {
     }
 }
 
-struct Desk {
+struct Fixture {
     batcher: Batcher<Job, usize>,
     busy: Arc<Busy>,
     devices: Vec<JoinHandle<usize>>,
 }
 
-impl Desk {
+impl Fixture {
     fn new(devices: usize) -> Self {
         let batcher = Batcher::new(Policy::new(4), Arc::new(()));
         for weight in 1..=4 {
-            batcher.record(&SHORT, weight, BRIEF / 2);
+            batcher.record(&SHORT, weight, LIMIT / 2);
         }
         let busy = Arc::new(Busy::default());
         let devices = (0..devices).map(|number| device(&batcher, &busy, number));
@@ -76,12 +76,12 @@ impl Desk {
             .expect("has room")
     }
 
-    /// Submits until a device is found asleep, and takes its place.
-    async fn borrow(&self) -> (Loan<Job, usize>, Ticket<usize>) {
+    /// Submits until a worker is idle and its device free for an inline run.
+    async fn start_inline(&self) -> (InlineRun<Job, usize>, Ticket<usize>) {
         loop {
             let mut ticket = self.submit(7, SHORT);
-            match self.batcher.take_over(&mut ticket, BRIEF) {
-                Some(loan) => return (loan, ticket),
+            match self.batcher.start_inline(&mut ticket, LIMIT) {
+                Some(run) => return (run, ticket),
                 None => assert_eq!(within(ticket).await, Ok(7)),
             }
         }
@@ -96,11 +96,11 @@ impl Desk {
 }
 
 fn device(batcher: &Batcher<Job, usize>, busy: &Arc<Busy>, number: usize) -> JoinHandle<usize> {
-    let mut puller = batcher.lending_puller(number);
+    let mut worker = batcher.inline_worker(number);
     let busy = Arc::clone(busy);
     thread::spawn(move || {
         let mut batches = 0;
-        while let Some(work) = puller.pull() {
+        while let Some(work) = worker.pull() {
             batches += 1;
             busy.run(work);
         }
@@ -118,21 +118,21 @@ async fn within<T>(what: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn each_gets_its_own_answer_and_no_place_is_used_twice_at_once() {
-    let desk = Arc::new(Desk::new(2));
-    let lent = Arc::new(AtomicUsize::new(0));
+async fn each_gets_its_own_answer_and_no_device_is_used_twice_at_once() {
+    let fixture = Arc::new(Fixture::new(2));
+    let inline = Arc::new(AtomicUsize::new(0));
     let submitters = (0..8_usize).map(|submitter| {
-        let (desk, lent) = (Arc::clone(&desk), Arc::clone(&lent));
+        let (fixture, inline) = (Arc::clone(&fixture), Arc::clone(&inline));
         tokio::spawn(async move {
             for i in 0..2_000 {
                 let number = submitter * 2_000 + i;
-                // Every eighth is of a group that nobody measured, and is left to the devices.
-                let mut ticket = desk.submit(number, u8::from(i % 8 == 0));
-                if let Some(mut loan) = desk.batcher.take_over(&mut ticket, BRIEF) {
-                    assert!(!ticket.will_wake());
-                    while let Some(work) = loan.pull() {
-                        lent.fetch_add(1, SeqCst);
-                        desk.busy.run(work);
+                // Every eighth is of a group that was not measured, and is left to the workers.
+                let mut ticket = fixture.submit(number, u8::from(i % 8 == 0));
+                if let Some(mut run) = fixture.batcher.start_inline(&mut ticket, LIMIT) {
+                    assert!(!ticket.wakes_worker());
+                    while let Some(work) = run.pull() {
+                        inline.fetch_add(1, SeqCst);
+                        fixture.busy.run(work);
                     }
                 }
                 assert_eq!(ticket.await, Ok(number));
@@ -142,55 +142,55 @@ async fn each_gets_its_own_answer_and_no_place_is_used_twice_at_once() {
     for submitter in submitters.collect::<Vec<_>>() {
         within(submitter).await.expect("does not panic");
     }
-    assert!(desk.busy.most.load(SeqCst) <= 2);
-    assert!(lent.load(SeqCst) > 0);
-    let desk = Arc::into_inner(desk).expect("is free");
-    desk.end().await;
+    assert!(fixture.busy.most.load(SeqCst) <= 2);
+    assert!(inline.load(SeqCst) > 0);
+    let fixture = Arc::into_inner(fixture).expect("is free");
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn what_nobody_measured_is_left_to_its_device() {
-    let desk = Desk::new(1);
-    let mut ticket = desk.submit(3, SHORT + 1);
-    assert!(desk.batcher.take_over(&mut ticket, BRIEF).is_none());
+async fn what_was_not_measured_is_left_to_its_worker() {
+    let fixture = Fixture::new(1);
+    let mut ticket = fixture.submit(3, SHORT + 1);
+    assert!(fixture.batcher.start_inline(&mut ticket, LIMIT).is_none());
     assert_eq!(within(ticket).await, Ok(3));
-    assert_eq!(desk.end().await, 1);
+    assert_eq!(fixture.end().await, 1);
 }
 
 #[tokio::test]
-async fn what_came_during_a_loan_and_is_not_short_is_its_owners() {
-    let desk = Desk::new(1);
-    let (mut loan, first) = desk.borrow().await;
-    let work = loan.pull().expect("was taken");
-    let second = desk.submit(8, SHORT + 1);
-    assert!(!second.will_wake(), "its place is taken");
-    desk.busy.run(work);
-    assert!(loan.pull().is_none());
-    assert_eq!(loan.expected(), None);
+async fn what_came_during_an_inline_run_and_is_not_short_is_left_to_the_worker() {
+    let fixture = Fixture::new(1);
+    let (mut run, first) = fixture.start_inline().await;
+    let work = run.pull().expect("was taken");
+    let second = fixture.submit(8, SHORT + 1);
+    assert!(!second.wakes_worker(), "its device is in use");
+    fixture.busy.run(work);
+    assert!(run.pull().is_none());
+    assert_eq!(run.expected(), None);
     assert_eq!(within(first).await, Ok(7));
-    drop(loan);
+    drop(run);
     assert_eq!(within(second).await, Ok(8));
-    desk.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn a_loan_that_is_dropped_gives_its_batch_up_and_its_place_back() {
-    let desk = Desk::new(1);
-    let (loan, ticket) = desk.borrow().await;
-    drop(loan);
+async fn a_dropped_inline_run_fails_its_batch_and_frees_the_device() {
+    let fixture = Fixture::new(1);
+    let (run, ticket) = fixture.start_inline().await;
+    drop(run);
     assert!(within(ticket).await.is_err());
-    assert_eq!(within(desk.submit(9, SHORT + 1)).await, Ok(9));
-    desk.end().await;
+    assert_eq!(within(fixture.submit(9, SHORT + 1)).await, Ok(9));
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn a_queue_that_closes_while_its_place_is_lent_ends_when_it_is_back() {
-    let desk = Desk::new(1);
-    let (mut loan, ticket) = desk.borrow().await;
-    desk.batcher.close();
-    let work = loan.pull().expect("was taken");
-    desk.busy.run(work);
-    drop(loan);
+async fn a_queue_that_closes_during_an_inline_run_ends_after_it() {
+    let fixture = Fixture::new(1);
+    let (mut run, ticket) = fixture.start_inline().await;
+    fixture.batcher.close();
+    let work = run.pull().expect("was taken");
+    fixture.busy.run(work);
+    drop(run);
     assert_eq!(within(ticket).await, Ok(7));
-    desk.end().await;
+    fixture.end().await;
 }

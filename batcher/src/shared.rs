@@ -1,0 +1,246 @@
+//! The queue's state, shared by callers, tickets and workers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::{Notify, oneshot};
+
+use crate::ticket::TicketQueue;
+use crate::{
+    Assembler, Due, ExpiredItem, Id, Item, Observer, Ordering, Policy, ReorderBuffer, SubmitError,
+};
+
+pub(crate) struct Shared<I: Item, O: Send + 'static> {
+    state: Mutex<State<I, O>>,
+    /// Signals a batch that is due, or that the queue closed.
+    pub(crate) due: Condvar,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// Holds answers back for earlier ones. They are sent under its lock, or they could pass each other.
+    reorder: Option<Mutex<ReorderBuffer<Answer<O>>>>,
+    /// Changed under the lock, read without it.
+    closed: AtomicBool,
+    /// Items handed out whose answers have not been sent; raised under the lock, lowered without it.
+    unanswered: AtomicUsize,
+    drained: Notify,
+    #[cfg(test)]
+    locks: AtomicUsize,
+}
+
+pub(crate) struct State<I: Item, O: Send + 'static> {
+    pub(crate) assembler: Assembler<Queued<I, O>>,
+    /// Workers that exist.
+    pub(crate) workers: usize,
+    /// Workers that wait for a batch, those woken and not yet running included.
+    pub(crate) sleeping: usize,
+    /// Numbers of the sleeping workers whose devices are free for inline runs.
+    pub(crate) idle: Vec<usize>,
+    /// A woken worker has not taken the lock yet; it will see all that came since.
+    pub(crate) wakeup_pending: bool,
+    /// When the sleeping worker with a timeout wakes up.
+    pub(crate) wakes_at: Option<Instant>,
+}
+
+/// An item and the way back to its caller.
+pub(crate) struct Queued<I, O> {
+    pub(crate) item: I,
+    pub(crate) reply: Reply<O>,
+}
+
+pub(crate) type Reply<O> = oneshot::Sender<Result<O, SubmitError>>;
+
+pub(crate) type Answer<O> = (Reply<O>, Result<O, SubmitError>);
+
+impl<I: Item, O: Send + 'static> Item for Queued<I, O> {
+    type Group = I::Group;
+
+    fn weight(&self) -> usize {
+        self.item.weight()
+    }
+
+    fn group(&self) -> I::Group {
+        self.item.group()
+    }
+}
+
+impl<I: Item, O: Send + 'static> State<I, O> {
+    /// Whether a sleeping worker has to be woken for what is due; if so, notes the wake-up as pending.
+    pub(crate) fn needs_wakeup(&mut self, now: Instant) -> bool {
+        if self.sleeping == 0 || self.wakeup_pending {
+            return false;
+        }
+        let wake = match self.assembler.due(now) {
+            Due::Now => true,
+            Due::At(at) => self.wakes_at.is_none_or(|wakes_at| at < wakes_at),
+            Due::Never => false,
+        };
+        self.wakeup_pending = wake;
+        wake
+    }
+}
+
+impl<I: Item, O: Send + 'static> Shared<I, O> {
+    pub(crate) fn new(policy: Policy, observer: Arc<dyn Observer>) -> Self {
+        let reorder = match policy.ordering {
+            Ordering::Completion => None,
+            Ordering::Admission => Some(Mutex::default()),
+        };
+        let state = State {
+            assembler: Assembler::new(policy),
+            workers: 0,
+            sleeping: 0,
+            idle: Vec::new(),
+            wakeup_pending: false,
+            wakes_at: None,
+        };
+        Self {
+            state: Mutex::new(state),
+            due: Condvar::new(),
+            observer,
+            reorder,
+            closed: AtomicBool::new(false),
+            unanswered: AtomicUsize::new(0),
+            drained: Notify::new(),
+            #[cfg(test)]
+            locks: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<I, O>> {
+        #[cfg(test)]
+        self.locks.fetch_add(1, SeqCst);
+        self.state.lock()
+    }
+
+    /// How often the state was locked so far.
+    #[cfg(test)]
+    pub(crate) fn locks(&self) -> usize {
+        self.locks.load(SeqCst)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// Counts items as handed out. Called under the lock.
+    pub(crate) fn handed_out(&self, items: usize) {
+        self.unanswered.fetch_add(items, SeqCst);
+    }
+
+    /// Counts items as answered, once their answers have been sent: the end of the drain may end the
+    /// runtime that the answers need.
+    pub(crate) fn answered(&self, items: usize) {
+        self.unanswered.fetch_sub(items, SeqCst);
+        self.notify_if_drained();
+    }
+
+    /// Sends answers, in the policy's order.
+    pub(crate) fn send(&self, answers: impl Iterator<Item = (Id, Answer<O>)>) {
+        let Some(reorder) = &self.reorder else {
+            answers.for_each(|(_, answer)| send(answer));
+            return;
+        };
+        let mut reorder = reorder.lock();
+        for (id, answer) in answers {
+            let released = reorder.fill(id.position(), answer);
+            released.into_iter().for_each(send);
+        }
+    }
+
+    /// Answers items whose time is over.
+    pub(crate) fn send_expired(&self, expired: Vec<ExpiredItem<Queued<I, O>>>) {
+        if expired.is_empty() {
+            return;
+        }
+        for ExpiredItem { member, cause } in expired {
+            self.observer.expired(&cause);
+            self.skip(member.id);
+            send((member.item.reply, Err(cause)));
+        }
+        self.notify_if_drained();
+    }
+
+    /// Lets later answers pass an item that gets none in its turn.
+    fn skip(&self, id: Id) {
+        if let Some(reorder) = &self.reorder {
+            let mut reorder = reorder.lock();
+            reorder.skip(id.position()).into_iter().for_each(send);
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        self.closed.store(true, SeqCst);
+        state.assembler.drain();
+        self.due.notify_all();
+        self.fail_unserved(state);
+    }
+
+    /// Answers what is queued if the queue is closed and has no worker left.
+    pub(crate) fn fail_unserved(&self, mut state: MutexGuard<'_, State<I, O>>) {
+        let unserved = if self.is_closed() && state.workers == 0 {
+            state.assembler.take_all()
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        for member in unserved {
+            self.skip(member.id);
+            send((member.item.reply, Err(SubmitError::Lost)));
+        }
+        self.notify_if_drained();
+    }
+
+    /// Waits until the queue is closed and everything admitted has been answered.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let notified = self.drained.notified();
+            if self.is_drained() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Takes the lock only of a closed queue: closing it looks itself.
+    fn notify_if_drained(&self) {
+        if self.is_closed() && self.is_drained() {
+            self.drained.notify_waiters();
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        let queued = self.lock().assembler.queued();
+        self.is_closed() && queued == 0 && self.unanswered.load(SeqCst) == 0
+    }
+}
+
+impl<I: Item, O: Send + 'static> TicketQueue for Shared<I, O> {
+    fn expire(&self, now: Instant) {
+        let expired = self.lock().assembler.expire(now);
+        self.send_expired(expired);
+    }
+
+    fn wake(&self) {
+        self.due.notify_one();
+    }
+
+    fn cancel(&self, id: Id) {
+        let cancelled = self.lock().assembler.cancel(id);
+        if cancelled.is_some() {
+            self.skip(id);
+            self.observer.cancelled();
+            self.notify_if_drained();
+        }
+    }
+
+    fn late(&self, error: &SubmitError) {
+        self.observer.expired(error);
+    }
+}
+
+fn send<O>((reply, answer): Answer<O>) {
+    // A caller that went away meanwhile wants no answer.
+    let _ = reply.send(answer);
+}

@@ -1,0 +1,134 @@
+//! A device's access to the queue.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+
+use crate::shared::{Shared, State};
+use crate::{Item, Next, Work, clock};
+
+/// Takes batches for one device, on that device's thread.
+pub struct Worker<I: Item, O: Send + 'static> {
+    shared: Arc<Shared<I, O>>,
+    /// The number under which inline runs use its device; `None` where they may not.
+    number: Option<usize>,
+}
+
+/// When to form the batch that is to start on a device at `free_at`, if making it ready takes
+/// `prepare`: as late as it can be without the device waiting, so that it holds all that came by then.
+#[must_use]
+pub fn form_at(now: Instant, free_at: Instant, prepare: Duration) -> Instant {
+    let latest = free_at.checked_sub(prepare);
+    latest.map_or(now, |latest| latest.max(now))
+}
+
+impl<I: Item, O: Send + 'static> Worker<I, O> {
+    pub(crate) fn new(shared: Arc<Shared<I, O>>, number: Option<usize>) -> Self {
+        let mut state = shared.lock();
+        state.workers += 1;
+        let workers = state.workers;
+        state.assembler.devices(workers);
+        drop(state);
+        Self { shared, number }
+    }
+
+    /// Blocks the thread until a batch is due, and takes it. `None` when the queue is closed and empty.
+    /// Call it when the device is free: the batch is formed at the moment it is taken.
+    pub fn pull(&mut self) -> Option<Work<I, O>> {
+        self.wait(self.shared.lock())
+    }
+
+    /// As [`Worker::pull`], for a device that is still busy until about `free_at` and needs a batch
+    /// `prepare` before it can start it: blocks until then at least. Call it with one unanswered
+    /// [`Work`] at most: one batch prepared ahead keeps the device busy, more would only be formed
+    /// early and so be smaller.
+    pub fn pull_ahead(&mut self, free_at: Instant, prepare: Duration) -> Option<Work<I, O>> {
+        let now = clock::now();
+        std::thread::sleep(form_at(now, free_at, prepare) - now);
+        let work = self.wait(self.shared.lock())?;
+        work.starts(free_at);
+        Some(work)
+    }
+
+    fn wait(&self, mut state: MutexGuard<'_, State<I, O>>) -> Option<Work<I, O>> {
+        loop {
+            let now = clock::now();
+            state.wakeup_pending = false;
+            let next = state.assembler.next(now);
+            let expired = state.assembler.expire(now);
+            let pause = match next {
+                Next::Run(batch) => {
+                    let work = Work::hand_out(&self.shared, state, batch, now);
+                    self.shared.send_expired(expired);
+                    return Some(work);
+                }
+                Next::Idle if self.shared.is_closed() => Pause::End,
+                Next::Idle => Pause::Sleep,
+                Next::WaitUntil(at) => Pause::SleepUntil(at),
+            };
+            if !expired.is_empty() {
+                // Items may come while the lock is open: look again before sleeping.
+                MutexGuard::unlocked(&mut state, || self.shared.send_expired(expired));
+                continue;
+            }
+            match pause {
+                Pause::End => return None,
+                Pause::Sleep => self.sleep(&mut state, None),
+                Pause::SleepUntil(at) => self.sleep(&mut state, Some(at)),
+            }
+        }
+    }
+
+    /// Sleeps until woken. Only one worker also wakes at `until`: more would find nothing.
+    fn sleep(&self, state: &mut MutexGuard<'_, State<I, O>>, until: Option<Instant>) {
+        let until = until.filter(|at| state.wakes_at.is_none_or(|wakes_at| *at < wakes_at));
+        state.sleeping += 1;
+        state.idle.extend(self.number);
+        match until {
+            Some(at) => {
+                state.wakes_at = until;
+                self.shared.due.wait_until(state, at);
+                state.wakes_at = state.wakes_at.filter(|wakes_at| *wakes_at != at);
+            }
+            None => self.shared.due.wait(state),
+        }
+        if let Some(number) = self.number {
+            self.reclaim(state, number);
+        }
+        state.sleeping -= 1;
+    }
+
+    /// Sleeps on while an inline run uses its device. What it was woken for goes to another worker, or is
+    /// looked for when that run ends.
+    fn reclaim(&self, state: &mut MutexGuard<'_, State<I, O>>, number: usize) {
+        loop {
+            if let Some(at) = state.idle.iter().position(|idle| *idle == number) {
+                state.idle.swap_remove(at);
+                return;
+            }
+            state.wakeup_pending = false;
+            if state.needs_wakeup(clock::now()) {
+                self.shared.due.notify_one();
+            }
+            self.shared.due.wait(state);
+        }
+    }
+}
+
+/// What a worker without a batch does.
+enum Pause {
+    SleepUntil(Instant),
+    Sleep,
+    End,
+}
+
+impl<I: Item, O: Send + 'static> Drop for Worker<I, O> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.workers -= 1;
+        let workers = state.workers;
+        state.assembler.devices(workers);
+        self.shared.fail_unserved(state);
+    }
+}
