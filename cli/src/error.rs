@@ -140,7 +140,7 @@ fn with_reasons(error: &ClusterError) -> String {
 impl From<ControllerError> for CliError {
     fn from(error: ControllerError) -> Self {
         match error {
-            ControllerError::Mistakes(mistakes) => Self::Mistakes(mistakes),
+            ControllerError::InvalidManifests(mistakes) => Self::Mistakes(mistakes),
             // A path that is not there was given by a flag.
             ControllerError::Read { .. } => Self::Usage(error.to_string()),
             ControllerError::Watch { .. }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster_local::{Local, Options};
 use weir_controller::files::Files;
-use weir_controller::{Declared, ModelNames, Platform};
+use weir_controller::{ModelNames, Platform, Source};
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::telemetry::{self, Levels, Settings};
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
-use crate::validate::Fault;
+use crate::validate::FieldError;
 
 /// How long requests may wait.
 pub(crate) const QUEUE_DELAY_TARGET: &str = "weir.dev/queue-delay-target";
@@ -92,7 +92,7 @@ pub(crate) const PREFIX: &str = "weir.dev/";
 pub(crate) struct Reader<'a> {
     /// Most telling first: the component's, then the service's.
     layers: Vec<(&'static str, &'a BTreeMap<String, String>)>,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<FieldError>,
 }
 
 impl<'a> Reader<'a> {
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         let value = read(text);
         if value.is_none() {
             let because = format!("`{text}` is not {expected}");
-            self.faults.push(Fault::new(field, because));
+            self.faults.push(FieldError::new(field, because));
         }
         value
     }

@@ -11,7 +11,7 @@ use weir_cluster::ClusterError;
 pub enum ControllerError {
     /// What is declared has mistakes, one a line, each with its place. Correct them.
     #[error("{}", .0.join("\n"))]
-    Mistakes(Vec<String>),
+    InvalidManifests(Vec<String>),
     /// A path that cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {

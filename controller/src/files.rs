@@ -1,10 +1,10 @@
 //! Services declared in files: YAML, watched for changes.
 
-mod folder;
-mod gather;
-mod numbering;
-mod numbers;
-mod reach;
+mod collect;
+mod generations;
+mod manifest_set;
+mod revision_file;
+mod watched_folders;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceServiceStatus;
 
-use crate::declared::{Declaration, Declared, Event, EventKind, Subject};
+use crate::source::{Declaration, Event, EventKind, Source, Subject};
 use crate::{ControllerError, History};
-use folder::Sources;
-use numbers::Numbers;
+use manifest_set::ManifestSet;
+use revision_file::RevisionFile;
 use watcher::Watcher;
 
 /// The namespace of objects that name none, kubectl's.
@@ -39,7 +39,7 @@ pub struct Files {
     declared: watch::Receiver<Arc<Declaration>>,
     statuses: watch::Sender<Arc<Statuses>>,
     histories: Arc<Mutex<Histories>>,
-    numbers: Option<Arc<Numbers>>,
+    numbers: Option<Arc<RevisionFile>>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -51,14 +51,14 @@ impl Files {
     /// [`Declaration::problems`] says what is wrong with it.
     ///
     /// # Errors
-    /// [`ControllerError::Read`] for a path that is not there, [`ControllerError::Mistakes`] for what is
+    /// [`ControllerError::Read`] for a path that is not there, [`ControllerError::InvalidManifests`] for what is
     /// wrong in the files now, [`ControllerError::Watch`].
     pub fn open(paths: &[PathBuf]) -> Result<Self, ControllerError> {
         let mut watcher = Watcher::start(paths)?;
-        let mut sources = Sources::new(paths);
+        let mut sources = ManifestSet::new(paths);
         watcher.look(&sources);
         let declaration = sources.first()?;
-        for object in &declaration.passed_over {
+        for object in &declaration.ignored_objects {
             tracing::info!("{object} is passed over: nobody here looks at it");
         }
         let (sender, declared) = watch::channel(Arc::new(declaration));
@@ -76,7 +76,7 @@ impl Files {
     /// restart. A damaged file is as none; one that cannot be written is warned of.
     #[must_use]
     pub fn numbered_in(mut self, path: PathBuf) -> Self {
-        let (numbers, histories) = Numbers::open(path);
+        let (numbers, histories) = RevisionFile::open(path);
         *self.histories.lock() = histories;
         self.numbers = Some(Arc::new(numbers));
         self
@@ -105,16 +105,16 @@ impl Files {
 }
 
 #[async_trait]
-impl Declared for Files {
+impl Source for Files {
     fn watch(&self) -> watch::Receiver<Arc<Declaration>> {
         self.declared.clone()
     }
 
-    async fn recall(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError> {
+    async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError> {
         Ok(self.histories.lock().get(service).cloned())
     }
 
-    async fn remember(
+    async fn store(
         &self,
         service: &ServiceName,
         history: &Arc<History>,
@@ -126,7 +126,7 @@ impl Declared for Files {
         Ok(())
     }
 
-    async fn report(
+    async fn publish_status(
         &self,
         service: &ServiceName,
         status: Arc<InferenceServiceStatus>,
@@ -137,7 +137,11 @@ impl Declared for Files {
         Ok(())
     }
 
-    async fn tell(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError> {
+    async fn publish_event(
+        &self,
+        service: &ServiceName,
+        event: Event,
+    ) -> Result<(), ControllerError> {
         match (event.kind, event.subject) {
             // Who watches this machine's replicas is told of them already.
             (EventKind::Normal, _) | (EventKind::Warning, Subject::Replicas) => {

@@ -15,7 +15,7 @@ use weir_cluster::{ClusterError, Desired, RevisionName, Tag, Workload};
 pub(crate) use bounds::is_held;
 pub(crate) use route::tagged_host;
 
-use crate::validate::{Run, Valid};
+use crate::validate::{Run, Validated};
 use crate::{Bounds, History};
 
 /// A service as it should be.
@@ -45,7 +45,7 @@ pub struct Share {
 ///
 /// # Errors
 /// None in practice: what is valid makes a plan. A test holds that for many services.
-pub fn plan(valid: &Valid, history: &History, now: u64) -> Result<Plan, ClusterError> {
+pub fn plan(valid: &Validated, history: &History, now: u64) -> Result<Plan, ClusterError> {
     let scaling = match valid.run {
         Run::Serving => bounds::bounds(valid, history, now),
         Run::Stopped => Bounds::new(),
@@ -64,7 +64,7 @@ pub fn plan(valid: &Valid, history: &History, now: u64) -> Result<Plan, ClusterE
 }
 
 /// One for every revision that has bounds.
-fn workloads(valid: &Valid, history: &History, scaling: &Bounds) -> Vec<Workload> {
+fn workloads(valid: &Validated, history: &History, scaling: &Bounds) -> Vec<Workload> {
     let each = scaling.iter().filter_map(|(name, scaling)| {
         let record = history.record(name)?;
         Some(Workload {

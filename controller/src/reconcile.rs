@@ -1,14 +1,14 @@
 //! The loop: what is declared, made so, one named step after the other.
 
 mod apply;
-mod check;
 mod evidence;
-mod looks;
-mod memory;
-mod progress;
-mod remember;
-mod tell;
-mod wait;
+mod inputs;
+mod metrics;
+mod publish;
+mod state;
+mod store;
+mod validate;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,14 +23,14 @@ use weir_cluster::{
 };
 
 use crate::rollout::step;
-use crate::validate::{Platform, Valid};
+use crate::validate::{Platform, Validated};
 use crate::{
-    ControllerError, Declaration, Declared, History, Move, Plan, Scaling, Service, plan, revise,
+    ControllerError, Declaration, History, Plan, Scaling, Service, Source, Transition, plan, revise,
 };
-use looks::Looks;
-use memory::Memory;
-use progress::{Progress, Services};
-use wait::Watches;
+use inputs::Inputs;
+use metrics::{ReadyCounts, ReconcileMetrics};
+use state::ServiceState;
+use watches::Watches;
 
 /// The bounds of every revision there is, for the autoscaler.
 pub type Bounds = BTreeMap<RevisionName, Arc<Scaling>>;
@@ -41,27 +41,27 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Makes what is declared so.
 pub struct Controller {
-    declared: Arc<dyn Declared>,
+    declared: Arc<dyn Source>,
     cluster: Arc<dyn Apply>,
     watches: Watches,
     platform: Platform,
-    services: BTreeMap<ServiceName, Box<Memory>>,
+    services: BTreeMap<ServiceName, Box<ServiceState>>,
     claims: Claims,
     bounds: watch::Sender<Arc<Bounds>>,
-    progress: Progress,
+    progress: ReconcileMetrics,
 }
 
 /// What came of a pass over some services.
 #[derive(Default)]
 struct Passed {
-    /// Services that failed.
+    /// ReadyCounts that failed.
     errors: u64,
     /// Whether anything was done.
     is_new: bool,
 }
 
 /// All that is known when a pass begins.
-struct World {
+struct Observed {
     declaration: Arc<Declaration>,
     snapshot: Arc<Snapshot>,
     reports: Arc<LatestReports>,
@@ -81,17 +81,17 @@ struct Claims {
 
 /// What became of a pass over one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
+enum Outcome {
     /// It did what there was to do.
-    Made,
+    Reconciled,
     /// All is as it was.
-    Rested,
+    Unchanged,
 }
 
 impl Controller {
     /// A controller of what is declared, over a cluster.
     #[must_use]
-    pub fn new<C>(declared: Arc<dyn Declared>, cluster: Arc<C>, platform: Platform) -> Self
+    pub fn new<C>(declared: Arc<dyn Source>, cluster: Arc<C>, platform: Platform) -> Self
     where
         C: Apply + Directory + Reports + 'static,
     {
@@ -101,7 +101,7 @@ impl Controller {
             reports: Reports::watch(&*cluster),
         };
         Self {
-            progress: Progress::new(declared.watch()),
+            progress: ReconcileMetrics::new(declared.watch()),
             declared,
             cluster,
             watches,
@@ -127,8 +127,8 @@ impl Controller {
     /// on.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let world = self.watches.world(&mut self.claims, now());
-            self.pass(&world).await;
+            let observed = self.watches.observed(&mut self.claims, now());
+            self.pass(&observed).await;
             tokio::select! {
                 () = stop.cancelled() => return,
                 going_on = self.watches.changed() => if going_on.is_err() { return },
@@ -136,24 +136,24 @@ impl Controller {
         }
     }
 
-    async fn pass(&mut self, world: &World) {
-        let made = self.make_all(world).await;
-        let forgotten = self.forget_others(world).await;
+    async fn pass(&mut self, observed: &Observed) {
+        let made = self.make_all(observed).await;
+        let forgotten = self.forget_others(observed).await;
         if made.is_new || forgotten.is_new {
             self.publish_bounds();
         }
-        let statuses = self.services.values().map(|memory| &*memory.status);
+        let statuses = self.services.values().map(|state| &*state.status);
         let errors = made.errors + forgotten.errors;
-        self.progress.passed(Services::of(statuses), errors);
+        self.progress.passed(ReadyCounts::of(statuses), errors);
     }
 
     /// What is declared.
-    async fn make_all(&mut self, world: &World) -> Passed {
+    async fn make_all(&mut self, observed: &Observed) -> Passed {
         let mut passed = Passed::default();
-        for service in world.declaration.services.values() {
-            match self.service(world, service).await {
-                Ok(Pass::Rested) => {}
-                Ok(Pass::Made) => passed.is_new = true,
+        for service in observed.declaration.services.values() {
+            match self.service(observed, service).await {
+                Ok(Outcome::Unchanged) => {}
+                Ok(Outcome::Reconciled) => passed.is_new = true,
                 Err(error) => {
                     passed.is_new = true;
                     passed.errors += 1;
@@ -165,11 +165,11 @@ impl Controller {
     }
 
     /// What is declared no more.
-    async fn forget_others(&mut self, world: &World) -> Passed {
+    async fn forget_others(&mut self, observed: &Observed) -> Passed {
         let gone: Vec<_> = self
             .services
             .keys()
-            .filter(|name| !world.declaration.services.contains_key(name))
+            .filter(|name| !observed.declaration.services.contains_key(name))
             .cloned()
             .collect();
         let mut passed = Passed {
@@ -188,41 +188,45 @@ impl Controller {
     /// One service, through all steps, unless nothing is new for it.
     async fn service(
         &mut self,
-        world: &World,
+        observed: &Observed,
         service: &Arc<Service>,
-    ) -> Result<Pass, ControllerError> {
-        if let Some(memory) = self.services.get(&service.name)
-            && let Some(rests) = &memory.rests
-            && rests.is(&Looks::at(world, service, memory))
+    ) -> Result<Outcome, ControllerError> {
+        if let Some(state) = self.services.get(&service.name)
+            && let Some(rests) = &state.rests
+            && rests.is(&Inputs::at(observed, service, state))
         {
-            return Ok(Pass::Rested);
+            return Ok(Outcome::Unchanged);
         }
-        let mut memory = match self.services.remove(&service.name) {
-            Some(memory) => memory,
-            None => Box::new(remember::recall(&*self.declared, service).await?),
+        let mut state = match self.services.remove(&service.name) {
+            Some(state) => state,
+            None => Box::new(store::load(&*self.declared, service).await?),
         };
-        check::check(&mut memory, service, world, &self.platform);
-        let before = memory.history.clone();
-        let done = self.make(world, &mut memory).await;
-        let told = tell::status(&*self.declared, world, service, &mut memory).await;
+        validate::revalidate(&mut state, service, observed, &self.platform);
+        let before = state.history.clone();
+        let done = self.make(observed, &mut state).await;
+        let told = publish::status(&*self.declared, observed, service, &mut state).await;
         let done = done.and(told);
-        let is_still = done.is_ok() && memory.history == before && !memory.is_timed(world.now);
-        memory.rests = is_still.then(|| Looks::at(world, service, &memory));
-        self.services.insert(service.name.clone(), memory);
-        done.map(|()| Pass::Made)
+        let is_still = done.is_ok() && state.history == before && !state.is_timed(observed.now);
+        state.rests = is_still.then(|| Inputs::at(observed, service, &state));
+        self.services.insert(service.name.clone(), state);
+        done.map(|()| Outcome::Reconciled)
     }
 
     /// Makes it so, if it can be.
-    async fn make(&self, world: &World, memory: &mut Memory) -> Result<(), ControllerError> {
-        let Some(valid) = memory.valid() else {
+    async fn make(
+        &self,
+        observed: &Observed,
+        state: &mut ServiceState,
+    ) -> Result<(), ControllerError> {
+        let Some(valid) = state.valid() else {
             return Ok(());
         };
-        let (plan, moved) = decide(world, &valid, memory)?;
-        remember::keep(&*self.declared, &valid.service, memory).await?;
+        let (plan, moved) = decide(observed, &valid, state)?;
+        store::store(&*self.declared, &valid.service, state).await?;
         if let Some(moved) = moved {
-            tell::moved(&*self.declared, &valid.service, &moved).await?;
+            publish::moved(&*self.declared, &valid.service, &moved).await?;
         }
-        apply::apply(&*self.cluster, plan, memory).await
+        apply::apply(&*self.cluster, plan, state).await
     }
 
     async fn forget(&mut self, service: &ServiceName) -> Result<(), ControllerError> {
@@ -236,7 +240,7 @@ impl Controller {
         let plans = self
             .services
             .values()
-            .filter_map(|memory| memory.plan.as_ref());
+            .filter_map(|state| state.plan.as_ref());
         let all = plans.flat_map(|plan| plan.scaling.clone());
         let all: Arc<Bounds> = Arc::new(all.collect());
         self.bounds.send_if_modified(|bounds| {
@@ -263,7 +267,7 @@ impl Claims {
     }
 }
 
-impl World {
+impl Observed {
     fn conflicts_of(&self, service: &ServiceName) -> &[Conflict] {
         self.conflicts.get(service).map_or(&[], Vec::as_slice)
     }
@@ -271,19 +275,19 @@ impl World {
 
 /// The pure middle: which revisions there are, who takes over from whom, what should run.
 fn decide(
-    world: &World,
-    valid: &Valid,
-    memory: &mut Memory,
-) -> Result<(Plan, Option<Move>), ControllerError> {
-    let history = History::clone(&memory.history).observed(&world.snapshot);
-    let mut history = revise(valid, &history, world.now)?.observed(&world.snapshot);
-    let samples = memory.window.samples(&history.rollout, &world.reports);
-    let evidence = history.evidence(&world.snapshot, &samples);
-    let (rollout, moved) = step(&history.rollout, &evidence, world.now);
+    observed: &Observed,
+    valid: &Validated,
+    state: &mut ServiceState,
+) -> Result<(Plan, Option<Transition>), ControllerError> {
+    let history = History::clone(&state.history).observed(&observed.snapshot);
+    let mut history = revise(valid, &history, observed.now)?.observed(&observed.snapshot);
+    let samples = state.window.samples(&history.rollout, &observed.reports);
+    let evidence = history.evidence(&observed.snapshot, &samples);
+    let (rollout, moved) = step(&history.rollout, &evidence, observed.now);
     history.rollout = rollout;
-    let plan = plan(valid, &history, world.now)?;
-    if *memory.history != history {
-        memory.history = Arc::new(history);
+    let plan = plan(valid, &history, observed.now)?;
+    if *state.history != history {
+        state.history = Arc::new(history);
     }
     Ok((plan, moved))
 }
@@ -301,7 +305,7 @@ async fn in_time<T, E: Into<ControllerError>>(
     }
 }
 
-/// Histories outlive the process, so their times are those of the world.
+/// Histories outlive the process, so their times are those of the observed.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the shell that owns the controller's clock"

@@ -20,7 +20,7 @@ pub struct Rollout {
     /// The revision that was last rolled out: it has all traffic that no rollout takes from it.
     pub stable: Option<RevisionName>,
     /// The one before, to roll back to.
-    pub previous: Option<Former>,
+    pub previous: Option<PreviousRevision>,
     /// The one that is to take over.
     pub candidate: Option<Candidate>,
     /// Replicas of the stable revision when the rollout began: it keeps them until it is over.
@@ -31,7 +31,7 @@ pub struct Rollout {
 
 /// A revision that was rolled out once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Former {
+pub struct PreviousRevision {
     /// Which.
     pub revision: RevisionName,
     /// When another took over.
@@ -115,7 +115,7 @@ pub struct Sample {
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Move {
+pub enum Transition {
     /// The candidate gets this share from now on, in percent.
     Shifted(RevisionName, u8),
     /// It has all traffic and is the stable revision now.
@@ -181,7 +181,7 @@ impl Rollout {
     }
 }
 
-impl fmt::Display for Move {
+impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shifted(revision, percent) => {

@@ -13,7 +13,7 @@ use weir_cluster::{Applied, Conflict, Gateway, LatestReports, Revision, Revision
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
-use crate::validate::{Faults, Run, Valid};
+use crate::validate::{Run, Validated, ValidationErrors};
 use crate::{History, Plan, Scope, Service};
 
 /// The one mode that Weir has, under KServe's name.
@@ -25,7 +25,7 @@ pub struct Seen<'a> {
     /// The service as it was declared.
     pub declared: &'a Service,
     /// What that means. Where it means nothing, what was planned before still runs.
-    pub valid: Result<&'a Valid, &'a Faults>,
+    pub valid: Result<&'a Validated, &'a ValidationErrors>,
     /// What is remembered of it.
     pub history: &'a History,
     /// What was last planned, if anything was.
@@ -64,8 +64,8 @@ pub fn status(seen: &Seen<'_>) -> InferenceServiceStatus {
 }
 
 /// Where it is reached and what runs it.
-fn describe(status: &mut InferenceServiceStatus, valid: &Valid, seen: &Seen<'_>) {
-    let outside = valid.reach.outside.as_ref();
+fn describe(status: &mut InferenceServiceStatus, valid: &Validated, seen: &Seen<'_>) {
+    let outside = valid.exposure.outside.as_ref();
     status.url = outside.map(|host| format!("http://{host}"));
     let service = &valid.service;
     let (name, namespace) = (service.name(), service.namespace());

@@ -1,9 +1,9 @@
 //! Whether a service can be what its manifest says, and what that is.
 
+mod annotations;
 mod canary;
 mod component;
-mod knobs;
-mod notes;
+mod ignored;
 mod predictor;
 mod route;
 mod runtime;
@@ -24,8 +24,8 @@ use weir_crds::{InferenceService, with_defaults};
 use crate::rollout::Strategy;
 use crate::{Runtimes, Scaling, Scope, Service};
 
+pub(crate) use annotations::LATEST;
 pub(crate) use canary::PREVIOUS;
-pub(crate) use knobs::LATEST;
 pub use runtime::validate_runtime;
 
 /// What holds for every service of a platform.
@@ -48,7 +48,7 @@ pub enum ModelNames {
 
 /// Something that makes a service impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct FieldError {
     /// Path of the field, as in `spec.predictor.minReplicas`.
     pub field: String,
     /// What is wrong with it, a sentence without its first capital and its full stop.
@@ -57,16 +57,16 @@ pub struct Fault {
 
 /// All that makes a service impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Faults {
+pub struct ValidationErrors {
     /// The kind of the first, as the status has it.
     pub reason: FailureReason,
     /// At least one.
-    pub list: Vec<Fault>,
+    pub list: Vec<FieldError>,
 }
 
 /// A field that is taken and has no effect, or less than it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct IgnoredField {
     /// Path of the field.
     pub field: String,
     /// Why, or what happens instead.
@@ -75,7 +75,7 @@ pub struct Note {
 
 /// A service that can be served: every choice is made, every default filled in, every text read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Valid {
+pub struct Validated {
     /// Which.
     pub service: ServiceName,
     /// When it was made, seconds since 1970.
@@ -91,11 +91,11 @@ pub struct Valid {
     /// How a new model takes over.
     pub strategy: Strategy,
     /// How it is reached.
-    pub reach: Reach,
+    pub exposure: Exposure,
     /// Requests in flight at one replica.
     pub concurrency: Option<NonZeroU32>,
     /// What has no effect.
-    pub notes: Vec<Note>,
+    pub ignored_fields: Vec<IgnoredField>,
 }
 
 /// Whether anything of a service runs.
@@ -135,7 +135,7 @@ pub struct CanaryVariant {
 
 /// How a service is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reach {
+pub struct Exposure {
     /// The main host for callers outside, unless the service is kept from them.
     pub outside: Option<Host>,
     /// All hosts, that one included.
@@ -164,9 +164,9 @@ pub fn validate(
     declared: &Service,
     runtimes: &Runtimes,
     platform: &Platform,
-) -> Result<Valid, Faults> {
+) -> Result<Validated, ValidationErrors> {
     let mut found = Found::default();
-    let notes = notes::notes(&declared.object, &mut found);
+    let ignored_fields = ignored::ignored_fields(&declared.object, &mut found);
     let object = with_defaults(InferenceService::clone(&declared.object));
     let context = Context {
         service: &declared.name,
@@ -174,7 +174,7 @@ pub fn validate(
         claims: declared.claims.as_ref(),
         runtimes,
     };
-    let valid = context.read(platform, notes, &mut found);
+    let valid = context.read(platform, ignored_fields, &mut found);
     match (valid, found.list.is_empty()) {
         (Some(valid), true) => Ok(valid),
         (Some(_) | None, _) => Err(found.faults()),
@@ -192,40 +192,45 @@ struct Context<'a> {
 
 impl Context<'_> {
     /// None, when there is a fault that leaves nothing to describe.
-    fn read(&self, platform: &Platform, notes: Vec<Note>, found: &mut Found) -> Option<Valid> {
+    fn read(
+        &self,
+        platform: &Platform,
+        ignored_fields: Vec<IgnoredField>,
+        found: &mut Found,
+    ) -> Option<Validated> {
         let spec = &self.object.spec;
-        let knobs = knobs::read(self.object, found);
+        let annotations = annotations::read(self.object, found);
         let predictor = predictor::read(self, "spec.predictor", &spec.predictor, found);
         let bounds = predictor
             .as_ref()
             .map(|predictor| predictor.scaling.clone());
         let canaries = canary::read(self, &bounds.unwrap_or_default(), found);
-        let reach = route::read(self, &knobs, platform, found);
-        Some(Valid {
+        let exposure = route::read(self, &annotations, platform, found);
+        Some(Validated {
             service: self.service.clone(),
             since: created(self.object),
             generation: self.object.metadata.generation,
-            run: knobs.run,
+            run: annotations.run,
             predictor: predictor?,
             canaries,
-            strategy: knobs.strategy,
-            reach: reach?,
+            strategy: annotations.strategy,
+            exposure: exposure?,
             concurrency: component::concurrency(&spec.predictor.component),
-            notes,
+            ignored_fields,
         })
     }
 }
 
-/// Faults as they are found.
+/// ValidationErrors as they are found.
 #[derive(Default)]
 struct Found {
-    list: Vec<Fault>,
+    list: Vec<FieldError>,
     reason: Option<FailureReason>,
 }
 
 impl Found {
     fn add(&mut self, field: impl Into<String>, because: impl Into<String>) {
-        self.list.push(Fault::new(field, because));
+        self.list.push(FieldError::new(field, because));
     }
 
     fn check(&mut self, is_right: Right, field: impl Into<String>, because: impl Into<String>) {
@@ -235,8 +240,8 @@ impl Found {
         }
     }
 
-    fn faults(self) -> Faults {
-        Faults {
+    fn faults(self) -> ValidationErrors {
+        ValidationErrors {
             reason: self.reason.unwrap_or(FailureReason::InvalidPredictorSpec),
             list: self.list,
         }
@@ -262,7 +267,7 @@ fn created(object: &InferenceService) -> u64 {
     created.map_or(0, |time| u64::try_from(time.0.as_second()).unwrap_or(0))
 }
 
-impl Fault {
+impl FieldError {
     pub(crate) fn new(field: impl Into<String>, because: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -299,13 +304,13 @@ impl Variant {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.because)
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ValidationErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list: Vec<_> = self.list.iter().map(ToString::to_string).collect();
         f.write_str(&list.join("; "))

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use weir_cluster::ServiceName;
 use weir_controller::files::Files;
-use weir_controller::{ControllerError, Declaration, Declared, ModelNames, Platform, Service};
+use weir_controller::{ControllerError, Declaration, ModelNames, Platform, Service, Source};
 
 /// Far more than an edit takes to be noticed.
 const SOON: Duration = Duration::from_secs(60);
@@ -85,7 +85,10 @@ async fn a_folder_declares_what_its_manifests_do() {
     let declaration = files.watch().borrow().clone();
     let names: Vec<_> = declaration.services.keys().map(ServiceName::name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert_eq!(declaration.passed_over, ["PersistentVolumeClaim models"]);
+    assert_eq!(
+        declaration.ignored_objects,
+        ["PersistentVolumeClaim models"]
+    );
     let a = &declaration.services[&named("a")];
     assert_eq!(a.claims.as_deref(), Some(folder.path()));
     assert_eq!(a.object.metadata.generation, Some(1));

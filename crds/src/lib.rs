@@ -2,19 +2,19 @@
 //! `ServingRuntime` and `ClusterServingRuntime` (`v1alpha1`), with the same JSON names.
 //!
 //! The types hold what the user wrote. [`with_defaults`] is what it means, [`unsupported`] names what
-//! KServe has and Weir does not, and [`read`] turns YAML into objects or into every [`Mistake`] in it.
+//! KServe has and Weir does not, and [`read`] turns YAML into objects or into every [`Diagnostic`] in it.
 //! `yaml/` holds the custom resource definitions, generated from the types: see [`DEFINITIONS`].
 
 mod defaults;
 mod definitions;
-mod mistake;
+mod diagnostic;
 mod nearest;
-mod places;
 mod pod;
 mod quantity;
 mod read;
 mod rules;
-mod shape;
+mod schema;
+mod spans;
 mod support;
 mod yaml;
 
@@ -26,13 +26,13 @@ pub use defaults::{
     with_defaults,
 };
 pub use definitions::{DEFINITIONS, Definition};
+pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
-pub use mistake::{Mistake, Place, Problem};
-pub use places::Places;
 pub use read::{Manifest, Object, read};
 pub use serving_runtime::{
     ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec,
 };
+pub use spans::Spans;
 pub use support::{Effect, Unsupported, unsupported, unsupported_in_runtime};
 
 /// API group of all three kinds: KServe's, so that people's manifests keep working.

@@ -2,7 +2,7 @@
 //!
 //! Written out, a PodSpec makes a definition of megabytes, which client-side `kubectl apply` cannot
 //! take. So the definitions name the fields of the outermost level and let pass what is below; each
-//! such place is marked with the Kubernetes type it stands for, and [`crate::read`] checks against
+//! such position is marked with the Kubernetes type it stands for, and [`crate::read`] checks against
 //! that type.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -12,7 +12,7 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Keyword that names the Kubernetes type a place stands for. It does not reach the definitions:
+/// Keyword that names the Kubernetes type a position stands for. It does not reach the definitions:
 /// they hold only what Kubernetes knows.
 pub(crate) const STANDS_FOR: &str = "x-weir-stands-for";
 

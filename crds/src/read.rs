@@ -1,17 +1,17 @@
-//! Reads manifests for people: every mistake, with its file, line, column and field.
+//! Reads manifests for people: every diagnostic, with its file, line, column and field.
 
-mod check;
+mod against_schema;
 mod kind;
 
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use crate::diagnostic::{Diagnostic, Position, Problem};
 use crate::inference_service::InferenceService;
-use crate::mistake::{Mistake, Place, Problem};
-use crate::places::Places;
+use crate::schema::{Schema, Schemas};
 use crate::serving_runtime::{ClusterServingRuntime, ServingRuntime};
-use crate::shape::{Shape, Shapes};
+use crate::spans::Spans;
 use crate::yaml::{self, Content, Node};
 use kind::Kind;
 
@@ -21,7 +21,7 @@ pub struct Manifest {
     /// The object.
     pub object: Object,
     /// Where its fields are written.
-    pub places: Places,
+    pub spans: Spans,
 }
 
 /// An object of a manifest, as written: no default is filled in.
@@ -43,40 +43,42 @@ pub enum Object {
 }
 
 /// Reads every object of a text: documents of YAML, or `List`s of objects, as kubectl prints them.
-/// `file` is what mistakes call the text. What a manifest says under `status` is left out.
+/// `file` is what diagnostics call the text. What a manifest says under `status` is left out.
 ///
 /// # Errors
 ///
-/// Every mistake of every document, in the order of the text.
-pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Mistake>> {
+/// Every diagnostic of every document, in the order of the text.
+pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     let mut reader = Reader {
         file,
-        mistakes: Vec::new(),
+        diagnostics: Vec::new(),
         manifests: Vec::new(),
     };
     let (documents, problems) = yaml::documents(text);
-    let syntax = |(place, problem)| (place, String::new(), problem);
-    reader.mistakes(problems.into_iter().map(syntax));
+    let syntax = |(position, problem)| (position, String::new(), problem);
+    reader.diagnostics(problems.into_iter().map(syntax));
     for document in &documents {
         reader.document(document);
     }
-    if reader.mistakes.is_empty() {
+    if reader.diagnostics.is_empty() {
         return Ok(reader.manifests);
     }
-    reader.mistakes.sort_by_key(|mistake| mistake.place);
-    Err(reader.mistakes)
+    reader
+        .diagnostics
+        .sort_by_key(|diagnostic| diagnostic.position);
+    Err(reader.diagnostics)
 }
 
 fn shared(service: Box<InferenceService>) -> Object {
     Object::InferenceService(service.into())
 }
 
-/// A problem, its place and its field.
-type Found = (Place, String, Problem);
+/// A problem, its position and its field.
+type Found = (Position, String, Problem);
 
 struct Reader<'text> {
     file: &'text str,
-    mistakes: Vec<Mistake>,
+    diagnostics: Vec<Diagnostic>,
     manifests: Vec<Manifest>,
 }
 
@@ -92,8 +94,8 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, node: &Node) {
-        let service = Shapes::inference_service;
-        let runtime = Shapes::serving_runtime;
+        let service = Schemas::inference_service;
+        let runtime = Schemas::serving_runtime;
         let read = match Kind::of(node) {
             Ok(Kind::InferenceService) => self.typed(node, &service()).map(shared),
             Ok(Kind::ServingRuntime) => self.typed(node, &runtime()).map(Object::ServingRuntime),
@@ -102,41 +104,43 @@ impl Reader<'_> {
                 .map(Object::ClusterServingRuntime),
             Ok(Kind::Other { kind, name }) => Some(Object::Other { kind, name }),
             Err(found) => {
-                self.mistakes([found]);
+                self.diagnostics([found]);
                 None
             }
         };
         self.manifests.extend(read.map(|object| Manifest {
             object,
-            places: Places::of(self.file, node),
+            spans: Spans::of(self.file, node),
         }));
     }
 
-    /// The object, if it has no mistake.
-    fn typed<T: DeserializeOwned>(&mut self, node: &Node, shape: &Shape) -> Option<Box<T>> {
-        let read = check::json(node, shape).and_then(|json| {
-            // The shapes come from the types, so an error here is one that shapes cannot say.
+    /// The object, if it has no diagnostic.
+    fn typed<T: DeserializeOwned>(&mut self, node: &Node, schema: &Schema) -> Option<Box<T>> {
+        let read = against_schema::json(node, schema).and_then(|json| {
+            // The schemas come from the types, so an error here is one that schemas cannot say.
             serde_json::from_value(json).map_err(|error| {
                 let problem = Problem::Syntax(error.to_string());
-                vec![(node.place, String::new(), problem)]
+                vec![(node.position, String::new(), problem)]
             })
         });
         match read {
             Ok(object) => Some(Box::new(object)),
             Err(found) => {
-                self.mistakes(found);
+                self.diagnostics(found);
                 None
             }
         }
     }
 
-    fn mistakes(&mut self, found: impl IntoIterator<Item = Found>) {
-        let mistakes = found.into_iter().map(|(place, field, problem)| Mistake {
-            file: self.file.to_owned(),
-            place,
-            field,
-            problem,
-        });
-        self.mistakes.extend(mistakes);
+    fn diagnostics(&mut self, found: impl IntoIterator<Item = Found>) {
+        let diagnostics = found
+            .into_iter()
+            .map(|(position, field, problem)| Diagnostic {
+                file: self.file.to_owned(),
+                position,
+                field,
+                problem,
+            });
+        self.diagnostics.extend(diagnostics);
     }
 }

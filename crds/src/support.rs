@@ -218,7 +218,7 @@ impl Found {
             let reason = "nothing fetches this scheme";
             self.add(format!("{path}.storageUri"), Refused, reason);
         }
-        let reason = "write the place as storageUri";
+        let reason = "write the position as storageUri";
         self.given(
             &framework.storage,
             &format!("{path}.storage"),

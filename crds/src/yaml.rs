@@ -1,4 +1,4 @@
-//! YAML as Kubernetes reads it, with the place of every value.
+//! YAML as Kubernetes reads it, with the position of every value.
 
 mod compose;
 mod scalar;
@@ -6,12 +6,12 @@ mod scalar;
 pub(crate) use compose::documents;
 pub(crate) use scalar::{Scalar, Value};
 
-use crate::mistake::Place;
+use crate::diagnostic::Position;
 
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     pub(crate) content: Content,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Content {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     pub(crate) value: Node,
 }
 

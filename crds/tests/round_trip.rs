@@ -244,10 +244,10 @@ prop_compose! {
 
 /// The one object of a text.
 fn one(text: &str) -> Object {
-    let manifests = read("written.yaml", text).unwrap_or_else(|mistakes| {
+    let manifests = read("written.yaml", text).unwrap_or_else(|diagnostics| {
         panic!(
             "{}\n{text}",
-            mistakes
+            diagnostics
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
@@ -304,11 +304,11 @@ proptest! {
         }
         let text: String = text.into_iter().collect();
         let lines = text.lines().count();
-        for mistake in read("any.yaml", &text).err().unwrap_or_default() {
-            let weir_crds::Place { line, column } = mistake.place;
-            prop_assert!((1..=lines + 1).contains(&line), "{mistake}");
+        for diagnostic in read("any.yaml", &text).err().unwrap_or_default() {
+            let weir_crds::Position { line, column } = diagnostic.position;
+            prop_assert!((1..=lines + 1).contains(&line), "{diagnostic}");
             let width = text.lines().nth(line - 1).map_or(0, |line| line.chars().count());
-            prop_assert!((1..=width + 1).contains(&column), "{mistake}");
+            prop_assert!((1..=width + 1).contains(&column), "{diagnostic}");
         }
     }
 

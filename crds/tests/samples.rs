@@ -30,7 +30,7 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
 
 /// What a manifest means.
 fn meaning(manifest: Manifest) -> String {
-    let Manifest { object, places } = manifest;
+    let Manifest { object, spans } = manifest;
     let (written, not) = match object {
         Object::InferenceService(service) => {
             let not = unsupported(&service);
@@ -50,7 +50,7 @@ fn meaning(manifest: Manifest) -> String {
         reason,
     } in not
     {
-        let line = places.of_field(&field).unwrap().line;
+        let line = spans.of_field(&field).unwrap().line;
         writeln!(meaning, "# line {line}: {field}: {effect:?}: {reason}").unwrap();
     }
     meaning

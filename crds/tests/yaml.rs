@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_crds::{InferenceService, Manifest, Object, Place, read};
+use weir_crds::{InferenceService, Manifest, Object, Position, read};
 
 fn manifest(text: &str) -> Manifest {
     let manifests = read("service.yaml", text).unwrap();
@@ -68,8 +68,8 @@ fn scalars_mean_what_they_mean_to_kubectl() {
 
 #[test]
 fn every_field_has_a_place() {
-    let places = manifest(TEXT).places;
-    assert_eq!(places.file(), "service.yaml");
+    let spans = manifest(TEXT).spans;
+    assert_eq!(spans.file(), "service.yaml");
     for (field, line, column) in [
         ("", 4, 1),
         ("metadata.annotations[weir.dev/rollout]", 10, 5),
@@ -81,8 +81,8 @@ fn every_field_has_a_place() {
         ("elsewhere", 4, 1),
     ] {
         assert_eq!(
-            places.of_field(field),
-            Some(Place { line, column }),
+            spans.of_field(field),
+            Some(Position { line, column }),
             "{field}"
         );
     }

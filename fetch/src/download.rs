@@ -1,7 +1,7 @@
 //! One file from a server, in as many attempts as it needs.
 
-mod answer;
 mod part;
+mod response;
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use reqwest::{Client, Response, header};
 use tokio::io::AsyncWriteExt;
 
-use self::answer::{Head, Verdict, judge};
 use self::part::Part;
+use self::response::{Head, Verdict, judge};
 use crate::source::Source;
 use crate::{FetchError, Limits};
 

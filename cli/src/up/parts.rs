@@ -11,7 +11,7 @@ use weir_autoscaler::{Autoscaler, Policies};
 use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
 use weir_cluster_local::Local;
 use weir_controller::files::Files;
-use weir_controller::{Controller, Declared, Platform};
+use weir_controller::{Controller, Platform, Source};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;

@@ -166,7 +166,7 @@ mod tests {
         Service {
             name: ServiceName::new(namespace, "digits").unwrap(),
             object: Arc::new(object),
-            places: None,
+            spans: None,
             claims: folder.map(Path::to_owned),
         }
     }

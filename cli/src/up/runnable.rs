@@ -4,7 +4,7 @@ use std::iter::once;
 
 use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::Options;
-use weir_controller::{Declaration, Platform, Run, Service, Valid, Variant, validate};
+use weir_controller::{Declaration, Platform, Run, Service, Validated, Variant, validate};
 
 /// A sentence for each, with its place. What is not valid is told elsewhere.
 pub(super) fn faults(
@@ -23,7 +23,7 @@ pub(super) fn faults(
     each.collect()
 }
 
-fn of_service(service: &Service, valid: &Valid, options: &Options) -> Vec<String> {
+fn of_service(service: &Service, valid: &Validated, options: &Options) -> Vec<String> {
     let canaries = valid.canaries.iter().enumerate();
     let canaries = canaries.map(|(i, canary)| {
         let field = format!("spec.canary[{i}].predictor");
@@ -40,7 +40,7 @@ fn of_service(service: &Service, valid: &Valid, options: &Options) -> Vec<String
 /// Why the variant cannot run.
 fn refusal(
     service: &Service,
-    valid: &Valid,
+    valid: &Validated,
     variant: &Variant,
     options: &Options,
 ) -> Option<String> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::Workload;
-use weir_controller::{Declaration, Platform, Valid, validate};
+use weir_controller::{Declaration, Platform, Validated, validate};
 
 use crate::error::CliError;
 
@@ -61,7 +61,7 @@ fn needed_by(declaration: &Declaration, platform: &Platform) -> Option<String> {
     })
 }
 
-fn runs_it(valid: &Valid) -> bool {
+fn runs_it(valid: &Validated) -> bool {
     let canaries = valid.canaries.iter().map(|canary| &canary.variant);
     let mut all = std::iter::once(&valid.predictor).chain(canaries);
     all.any(|variant| container(&variant.template).is_some_and(is_ours))

@@ -227,7 +227,7 @@ impl Actor {
 fn follow(recipe: &Arc<Recipe>, revision: &mut Arc<Revision>, fleet: &mut Fleet) {
     let mut next = Revision::clone(revision);
     next.ready_call = recipe.ready_call();
-    next.without_effect.clone_from(&recipe.without_effect);
+    next.ignored_fields.clone_from(&recipe.ignored_fields);
     fleet.reconcile(&mut next, recipe);
     if next != **revision {
         *revision = Arc::new(next);

@@ -46,7 +46,7 @@ pub(crate) struct Recipe {
     pub(crate) probe: Probe,
     pub(crate) liveness: Liveness,
     /// Fields of the pod that mean nothing to a process.
-    pub(crate) without_effect: Vec<&'static str>,
+    pub(crate) ignored_fields: Vec<&'static str>,
     /// From leaving the snapshot to SIGTERM.
     pub(crate) notice: Duration,
     /// From SIGTERM to SIGKILL.
@@ -93,7 +93,7 @@ impl Recipe {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
             probe: Probe::of(container, program.server())?,
             liveness: Liveness::of(container, program.server())?,
-            without_effect: pod::without_effect(pod, container),
+            ignored_fields: pod::ignored_fields(pod, container),
             notice: pod::notice(container).unwrap_or(NOTICE),
             grace: pod::grace(pod).unwrap_or(GRACE),
             directory: container

@@ -19,7 +19,7 @@ pub struct Revision {
     /// Who may find out that a replica is ready.
     pub ready_call: ReadyCall,
     /// Fields of its pod that have no meaning on this platform, for its owner to be told.
-    pub without_effect: Vec<&'static str>,
+    pub ignored_fields: Vec<&'static str>,
     /// Its replicas, those included that are about to be stopped.
     pub replicas: Vec<Replica>,
     /// What last kept it from being ready. Cleared when a replica becomes ready.
@@ -45,7 +45,7 @@ impl Revision {
             wanted,
             concurrency: workload.concurrency,
             ready_call: ReadyCall::V2,
-            without_effect: Vec::new(),
+            ignored_fields: Vec::new(),
             replicas: Vec::new(),
             failure: None,
         }

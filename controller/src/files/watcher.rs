@@ -9,10 +9,10 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::folder::Sources;
-use super::reach::reach;
+use super::manifest_set::ManifestSet;
+use super::watched_folders::watched_folders;
 use crate::ControllerError;
-use crate::declared::Declaration;
+use crate::source::Declaration;
 
 /// How long nothing may happen before files are read: editors write a file in several steps, a few
 /// milliseconds apart.
@@ -54,7 +54,7 @@ impl Watcher {
             folders: BTreeSet::new(),
         };
         for path in paths {
-            for folder in reach(path) {
+            for folder in watched_folders(path) {
                 let watched = this.watch(&folder);
                 watched.map_err(|error| failed(path, error))?;
             }
@@ -64,10 +64,13 @@ impl Watcher {
 
     /// Watches what the paths and their files lead to now, and nothing else any more. Must come before they are
     /// read: what changes after it is noticed.
-    pub(super) fn look(&mut self, sources: &Sources) {
+    pub(super) fn look(&mut self, sources: &ManifestSet) {
         for _ in 0..LOOKS {
             let paths = sources.everything();
-            let wanted: BTreeSet<PathBuf> = paths.iter().flat_map(|path| reach(path)).collect();
+            let wanted: BTreeSet<PathBuf> = paths
+                .iter()
+                .flat_map(|path| watched_folders(path))
+                .collect();
             let new: Vec<_> = wanted.difference(&self.folders).cloned().collect();
             self.forget(&wanted);
             // One that went meanwhile is told of by the folder of whoever led to it.
@@ -129,7 +132,7 @@ fn failed(path: &Path, error: notify::Error) -> ControllerError {
 /// Reads the files anew after every change, until nobody wants to know.
 pub(super) async fn follow(
     mut watcher: Watcher,
-    mut sources: Sources,
+    mut sources: ManifestSet,
     declared: watch::Sender<Arc<Declaration>>,
 ) {
     loop {

@@ -4,7 +4,7 @@ use weir_cluster::{ClusterError, RevisionName};
 
 use super::{Canary, History, Loaded, Record};
 use crate::rollout::{Candidate, Rollout, Stage};
-use crate::{Valid, Variant};
+use crate::{Validated, Variant};
 
 /// Revisions that are remembered though nothing of them runs: Kubernetes' `revisionHistoryLimit`.
 const REMEMBERED: usize = 10;
@@ -14,7 +14,7 @@ const REMEMBERED: usize = 10;
 ///
 /// # Errors
 /// [`ClusterError::Name`] after 99999 revisions.
-pub fn revise(valid: &Valid, history: &History, now: u64) -> Result<History, ClusterError> {
+pub fn revise(valid: &Validated, history: &History, now: u64) -> Result<History, ClusterError> {
     let mut next = history.clone();
     let target = next.revision_of(valid, &valid.predictor)?;
     next.canaries = Vec::new();
@@ -35,7 +35,7 @@ pub fn revise(valid: &Valid, history: &History, now: u64) -> Result<History, Clu
 impl History {
     fn revision_of(
         &mut self,
-        valid: &Valid,
+        valid: &Validated,
         variant: &Variant,
     ) -> Result<RevisionName, ClusterError> {
         let identity = variant.identity.clone();

@@ -1,9 +1,9 @@
 use super::*;
-use crate::Valid;
+use crate::Validated;
+use crate::fixtures::{model, valid};
 use crate::rollout::Stage;
-use crate::sample::{model, valid};
 
-fn after(history: &History, valid: &Valid) -> History {
+fn after(history: &History, valid: &Validated) -> History {
     revise(valid, history, 0).unwrap()
 }
 

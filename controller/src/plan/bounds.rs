@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_cluster::RevisionName;
 
-use crate::rollout::{Former, Stage};
-use crate::validate::Valid;
+use crate::rollout::{PreviousRevision, Stage};
+use crate::validate::Validated;
 use crate::{Bounds, History, Scaling};
 
 /// How long a revision that was replaced keeps its replicas, in seconds, so that going back to it is
@@ -13,7 +13,7 @@ use crate::{Bounds, History, Scaling};
 pub(super) const HELD: u64 = 600;
 
 /// The bounds of every revision that runs: the stable one, the candidate, the one before, the canaries.
-pub(super) fn bounds(valid: &Valid, history: &History, now: u64) -> Bounds {
+pub(super) fn bounds(valid: &Validated, history: &History, now: u64) -> Bounds {
     let mut bounds = Bounds::new();
     let rollout = &history.rollout;
     let own = &valid.predictor.scaling;
@@ -37,7 +37,7 @@ pub(super) fn bounds(valid: &Valid, history: &History, now: u64) -> Bounds {
 }
 
 /// A revision that was replaced keeps what it had for a while, and may sleep then.
-fn held(own: &Scaling, former: &Former, now: u64) -> Scaling {
+fn held(own: &Scaling, former: &PreviousRevision, now: u64) -> Scaling {
     let kept = match is_held(former, now) {
         true => former.kept,
         false => 0,
@@ -46,7 +46,7 @@ fn held(own: &Scaling, former: &Former, now: u64) -> Scaling {
 }
 
 /// Whether a revision that was replaced keeps what it had.
-pub(crate) fn is_held(former: &Former, now: u64) -> bool {
+pub(crate) fn is_held(former: &PreviousRevision, now: u64) -> bool {
     now.saturating_sub(former.since) < HELD
 }
 

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::Plan;
 use super::world::{CANARY, World, split};
-use crate::Valid;
+use crate::Validated;
+use crate::fixtures::{model, valid};
 use crate::rollout::Stage;
-use crate::sample::{model, valid};
 
 /// What can happen to a service.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ struct Manifest {
 }
 
 impl Manifest {
-    fn valid(&self) -> Valid {
+    fn valid(&self) -> Validated {
         let mut fields = vec![
             format!("minReplicas: {}", self.bounds.0),
             format!("maxReplicas: {}", self.bounds.1),

@@ -5,26 +5,26 @@ use weir_cluster::{
 };
 
 use super::Share;
-use crate::validate::Valid;
+use crate::validate::Validated;
 
-pub(super) fn route(valid: &Valid, shares: &[Share]) -> Result<Route, ClusterError> {
-    let reach = &valid.reach;
+pub(super) fn route(valid: &Validated, shares: &[Share]) -> Result<Route, ClusterError> {
+    let exposure = &valid.exposure;
     Ok(Route {
         service: valid.service.clone(),
         since: valid.since,
-        hosts: reach.hosts.clone(),
-        model: reach.model.clone(),
+        hosts: exposure.hosts.clone(),
+        model: exposure.model.clone(),
         destination: destination(valid, shares)?,
         tags: tags(valid, shares),
-        timeout: reach.timeout,
-        activation_timeout: reach.activation_timeout,
-        max_queue: reach.max_queue,
-        batching: reach.batching,
+        timeout: exposure.timeout,
+        activation_timeout: exposure.activation_timeout,
+        max_queue: exposure.max_queue,
+        batching: exposure.batching,
         mirror: mirror(valid, shares),
     })
 }
 
-fn destination(valid: &Valid, shares: &[Share]) -> Result<Destination, ClusterError> {
+fn destination(valid: &Validated, shares: &[Share]) -> Result<Destination, ClusterError> {
     let with_requests = shares.iter().filter(|share| share.percent > 0);
     let targets: Vec<_> = with_requests
         .map(|share| Target {
@@ -41,11 +41,11 @@ fn destination(valid: &Valid, shares: &[Share]) -> Result<Destination, ClusterEr
     }
 }
 
-fn tags(valid: &Valid, shares: &[Share]) -> Vec<Tagged> {
+fn tags(valid: &Validated, shares: &[Share]) -> Vec<Tagged> {
     let each = shares.iter().flat_map(|share| {
         share.tags.iter().map(|tag| Tagged {
             tag: tag.clone(),
-            hosts: tagged_host(&valid.service, tag, valid.reach.tag_domain.as_deref())
+            hosts: tagged_host(&valid.service, tag, valid.exposure.tag_domain.as_deref())
                 .into_iter()
                 .collect(),
             revision: share.revision.clone(),
@@ -60,8 +60,8 @@ pub(crate) fn tagged_host(service: &ServiceName, tag: &Tag, domain: Option<&str>
 }
 
 /// Copies go to the revision of a tag, unless it has all requests anyway.
-fn mirror(valid: &Valid, shares: &[Share]) -> Option<Mirror> {
-    let (tag, percent) = valid.reach.mirror.as_ref()?;
+fn mirror(valid: &Validated, shares: &[Share]) -> Option<Mirror> {
+    let (tag, percent) = valid.exposure.mirror.as_ref()?;
     let to = shares.iter().find(|share| share.tags.contains(tag))?;
     (to.percent < 100).then(|| Mirror {
         revision: to.revision.clone(),

@@ -4,11 +4,11 @@ use weir_cluster::{RevisionName, Tag};
 
 use super::Share;
 use crate::History;
-use crate::validate::{LATEST, PREVIOUS, Valid};
+use crate::validate::{LATEST, PREVIOUS, Validated};
 
 /// Canaries that have loaded get what they ask for; of the rest, the candidate gets its share and the
 /// stable revision what is left.
-pub(super) fn shares(valid: &Valid, history: &History) -> Vec<Share> {
+pub(super) fn shares(valid: &Validated, history: &History) -> Vec<Share> {
     let rollout = &history.rollout;
     let Some(stable) = &rollout.stable else {
         return Vec::new();
@@ -39,7 +39,7 @@ struct Shares(Vec<Share>);
 
 impl Shares {
     /// What is left of a hundred.
-    fn canaries(&mut self, valid: &Valid, history: &History) -> u8 {
+    fn canaries(&mut self, valid: &Validated, history: &History) -> u8 {
         let mut left = 100;
         for (canary, of) in valid.canaries.iter().zip(&history.canaries) {
             let percent = match history.has_loaded(&of.revision) {

@@ -4,8 +4,8 @@ use weir_cluster::Destination;
 
 use super::bounds;
 use super::world::{CANARY, World, split, tags};
-use crate::Move;
-use crate::sample::{model, valid};
+use crate::Transition;
+use crate::fixtures::{model, valid};
 
 #[test]
 fn a_canary_by_percent_from_first_to_last() {
@@ -22,7 +22,7 @@ fn a_canary_by_percent_from_first_to_last() {
     );
     world.start(|_| true);
     let (shifted, moved) = world.pass(&canary);
-    assert!(matches!(moved, Some(Move::Shifted(_, 20))));
+    assert!(matches!(moved, Some(Transition::Shifted(_, 20))));
     assert_eq!(split(&shifted), [(1, 80), (2, 20)]);
     assert_eq!(
         tags(&shifted),
@@ -33,7 +33,7 @@ fn a_canary_by_percent_from_first_to_last() {
     let (back, _) = world.pass(&valid(&[], &fields("canaryTrafficPercent: 0")));
     assert_eq!(split(&back), [(1, 100)]);
     let (promoted, moved) = world.pass(&valid(&[], &model("b", &[])));
-    assert!(matches!(moved, Some(Move::Promoted(_))));
+    assert!(matches!(moved, Some(Transition::Promoted(_))));
     assert_eq!(split(&promoted), [(2, 100)]);
     assert_eq!(
         tags(&promoted),

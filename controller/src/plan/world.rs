@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weir_cluster::{Destination, Endpoints, Ledger, Phase, Replica, Revisions, Route, Snapshot};
 
 use super::{Plan, plan};
-use crate::rollout::{Move, step};
-use crate::{History, Sample, Valid, revise};
+use crate::rollout::{Transition, step};
+use crate::{History, Sample, Validated, revise};
 
 /// A canary with 30 percent, to stand behind a predictor.
 pub(super) const CANARY: &str = "  canary:
@@ -36,7 +36,7 @@ impl World {
     }
 
     /// One pass of the controller.
-    pub(super) fn pass(&mut self, valid: &Valid) -> (Plan, Option<Move>) {
+    pub(super) fn pass(&mut self, valid: &Validated) -> (Plan, Option<Transition>) {
         let snapshot = self.snapshot();
         let history = self.history.clone().observed(&snapshot);
         let history = revise(valid, &history, self.now).unwrap();

@@ -3,28 +3,28 @@
 use weir_cluster::{Apply, ClusterError};
 
 use super::in_time;
-use super::memory::Memory;
+use super::state::ServiceState;
 use crate::{ControllerError, Plan};
 
 /// Applies a plan, unless the cluster has it. One that it refused is not tried again: it can never run.
 pub(super) async fn apply(
     cluster: &dyn Apply,
     plan: Plan,
-    memory: &mut Memory,
+    state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let told = memory.told.as_ref().map(|(desired, _)| desired);
+    let told = state.told.as_ref().map(|(desired, _)| desired);
     if let Some(told) = told.filter(|told| **told == plan.desired) {
         let desired = told.clone();
-        memory.plan = Some(Plan { desired, ..plan });
+        state.plan = Some(Plan { desired, ..plan });
         return Ok(());
     }
     let desired = plan.desired.clone();
-    memory.plan = Some(plan);
+    state.plan = Some(plan);
     match in_time("applying a service", cluster.apply(desired.clone())).await {
-        Ok(applied) => memory.told = Some((desired, Ok(applied))),
+        Ok(applied) => state.told = Some((desired, Ok(applied))),
         Err(ControllerError::Cluster(
             error @ (ClusterError::Refused { .. } | ClusterError::Name { .. }),
-        )) => memory.told = Some((desired, Err(error.to_string()))),
+        )) => state.told = Some((desired, Err(error.to_string()))),
         Err(error) => return Err(error),
     }
     Ok(())

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::judge::{Verdict, judge};
-use super::{Candidate, Evidence, Former, Limits, Move, Rollout, Stage, Strategy};
+use super::{Candidate, Evidence, Limits, PreviousRevision, Rollout, Stage, Strategy, Transition};
 
 /// Moves a rollout on, as far as the evidence allows it. Without a candidate nothing moves. `now` is in
 /// seconds since 1970.
 #[must_use]
-pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Option<Move>) {
+pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
     let Some(candidate) = &rollout.candidate else {
         return (rollout.clone(), None);
     };
@@ -42,14 +42,14 @@ fn advance(
     (at, limits): (usize, &Limits),
     evidence: &Evidence,
     now: u64,
-) -> (Rollout, Option<Move>) {
+) -> (Rollout, Option<Transition>) {
     let lasts = limits.steps.get(at).map_or(Duration::ZERO, |s| s.lasts);
     let is_over = now.saturating_sub(candidate.since) >= lasts.as_secs()
         && evidence.ready.contains(&candidate.revision);
     match judge(limits, evidence) {
         Verdict::Bad(because) => {
             let revision = candidate.revision.clone();
-            let moved = Move::RolledBack(revision, because.clone());
+            let moved = Transition::RolledBack(revision, because.clone());
             (
                 at_stage(rollout, candidate, Stage::RolledBack(because), now),
                 Some(moved),
@@ -63,14 +63,19 @@ fn advance(
     }
 }
 
-fn shift(rollout: &Rollout, candidate: &Candidate, to: usize, now: u64) -> (Rollout, Option<Move>) {
+fn shift(
+    rollout: &Rollout,
+    candidate: &Candidate,
+    to: usize,
+    now: u64,
+) -> (Rollout, Option<Transition>) {
     let next = at_stage(rollout, candidate, Stage::Shifting(to), now);
-    let moved = Move::Shifted(candidate.revision.clone(), next.percent());
+    let moved = Transition::Shifted(candidate.revision.clone(), next.percent());
     (next, Some(moved))
 }
 
-fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Option<Move>) {
-    let former = rollout.stable.clone().map(|revision| Former {
+fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Option<Transition>) {
+    let former = rollout.stable.clone().map(|revision| PreviousRevision {
         revision,
         since: now,
         kept: rollout.kept,
@@ -82,7 +87,7 @@ fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Opti
         kept: 0,
         strategy: rollout.strategy.clone(),
     };
-    (next, Some(Move::Promoted(candidate.revision.clone())))
+    (next, Some(Transition::Promoted(candidate.revision.clone())))
 }
 
 fn at_stage(rollout: &Rollout, candidate: &Candidate, stage: Stage, now: u64) -> Rollout {

@@ -75,9 +75,9 @@ fn a_revision_that_never_becomes_ready_gets_nothing() {
 fn without_a_share_it_is_promoted_as_soon_as_it_is_ready() {
     let ready = evidence(Sample::default());
     let (after, moved) = step(&rollout(Strategy::Manual(None)), &ready, 7);
-    assert_eq!(moved, Some(Move::Promoted(name(2))));
+    assert_eq!(moved, Some(Transition::Promoted(name(2))));
     assert_eq!((after.stable, after.candidate), (Some(name(2)), None));
-    let former = Former {
+    let former = PreviousRevision {
         revision: name(1),
         since: 7,
         kept: 3,
@@ -89,7 +89,7 @@ fn without_a_share_it_is_promoted_as_soon_as_it_is_ready() {
 fn a_share_by_hand_holds_until_it_is_changed() {
     let ready = evidence(Sample::default());
     let (mut after, moved) = step(&rollout(Strategy::Manual(Some(20))), &ready, 7);
-    assert_eq!(moved, Some(Move::Shifted(name(2), 20)));
+    assert_eq!(moved, Some(Transition::Shifted(name(2), 20)));
     assert_eq!(
         step(&after, &evidence(sample(0, 1000, 500)), 700),
         (after.clone(), None)
@@ -124,14 +124,14 @@ fn one_that_sleeps_wakes_before_it_is_promoted() {
 fn good_evidence_moves_it_step_by_step() {
     let good = evidence(sample(500, 1, 11));
     let (first, moved) = step(&rollout(automatic()), &good, 100);
-    assert_eq!(moved, Some(Move::Shifted(name(2), 10)));
+    assert_eq!(moved, Some(Transition::Shifted(name(2), 10)));
     assert_eq!(step(&first, &good, 109), (first.clone(), None));
     let (second, moved) = step(&first, &good, 110);
-    assert_eq!(moved, Some(Move::Shifted(name(2), 50)));
+    assert_eq!(moved, Some(Transition::Shifted(name(2), 50)));
     let (last, moved) = step(&second, &good, 120);
     assert_eq!(
         (moved, last.candidate),
-        (Some(Move::Promoted(name(2))), None)
+        (Some(Transition::Promoted(name(2))), None)
     );
 }
 
@@ -157,7 +157,10 @@ fn bad_evidence_rolls_it_back_with_a_reason() {
         ),
     ] {
         let (after, moved) = step(&first, &evidence(bad), 101);
-        assert_eq!(moved, Some(Move::RolledBack(name(2), expected.into())));
+        assert_eq!(
+            moved,
+            Some(Transition::RolledBack(name(2), expected.into()))
+        );
         assert_eq!((after.percent(), after.stable.clone()), (0, Some(name(1))));
         let good = evidence(sample(500, 0, 10));
         assert_eq!(step(&after, &good, 100_000), (after.clone(), None));
@@ -170,7 +173,7 @@ fn a_stable_revision_that_fails_as_often_is_no_reason() {
     let mut both = evidence(sample(90, 20, 10));
     both.stable = sample(90, 20, 10);
     let (_, moved) = step(&first, &both, 110);
-    assert_eq!(moved, Some(Move::Shifted(name(2), 50)));
+    assert_eq!(moved, Some(Transition::Shifted(name(2), 50)));
 }
 
 fn samples() -> impl Values<Value = Sample> {
@@ -215,7 +218,7 @@ proptest! {
             prop_assert!(next.stable.is_some());
             prop_assert!(moved.is_none() || next != rollout);
             prop_assert!(is_ready || next.stable == rollout.stable);
-            if let Some(Move::RolledBack(_, because)) = &moved {
+            if let Some(Transition::RolledBack(_, because)) = &moved {
                 prop_assert!(!because.is_empty() && next.percent() == 0);
             }
             rollout = next;

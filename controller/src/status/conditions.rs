@@ -5,7 +5,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::{Seen, State, route_is_live, time};
 use crate::rollout::Stage;
-use crate::validate::{Run, Valid};
+use crate::validate::{Run, Validated};
 
 use ConditionStatus::{False, True, Unknown};
 
@@ -145,7 +145,7 @@ fn stopped(seen: &Seen<'_>) -> Finding {
 }
 
 fn canaries(seen: &Seen<'_>) -> Option<Finding> {
-    let serving = |valid: &&Valid| valid.run == Run::Serving;
+    let serving = |valid: &&Validated| valid.run == Run::Serving;
     seen.valid.ok().filter(serving)?;
     let canaries = &seen.history.canaries;
     canaries.first()?;
@@ -200,8 +200,8 @@ fn conflicts(seen: &Seen<'_>) -> Option<Finding> {
 /// What the manifest's fields do not do, and what those of its pod do not do on this platform.
 fn ignored(seen: &Seen<'_>) -> Option<Finding> {
     let valid = seen.valid.ok()?;
-    let notes = valid.notes.iter();
-    let mut parts: Vec<_> = notes
+    let ignored_fields = valid.ignored_fields.iter();
+    let mut parts: Vec<_> = ignored_fields
         .map(|note| format!("{} ({})", note.field, note.because))
         .collect();
     let newest = seen
@@ -209,7 +209,7 @@ fn ignored(seen: &Seen<'_>) -> Option<Finding> {
         .rollout
         .newest()
         .and_then(|name| seen.revision(name));
-    if let Some(without) = newest.map(|revision| &revision.without_effect)
+    if let Some(without) = newest.map(|revision| &revision.ignored_fields)
         && !without.is_empty()
     {
         parts.push(format!(

@@ -7,13 +7,13 @@ use weir_cluster::{
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
 use super::*;
-use crate::sample::{faults, model, platform, service, valid};
+use crate::fixtures::{faults, model, platform, service, valid};
 use crate::{Platform, Runtimes, plan, revise, validate};
 
 /// One service, planned and applied, with what a test puts there.
 struct World {
     declared: Service,
-    valid: Valid,
+    valid: Validated,
     history: History,
     plan: Plan,
     applied: Applied,

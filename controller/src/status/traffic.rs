@@ -5,9 +5,9 @@ use weir_crds::inference_service::{Address, CanaryStatus, ComponentStatus, Traff
 
 use super::{Seen, State, model};
 use crate::plan::tagged_host;
-use crate::validate::{PREVIOUS, Valid};
+use crate::validate::{PREVIOUS, Validated};
 
-pub(super) fn predictor(valid: &Valid, seen: &Seen<'_>) -> ComponentStatus {
+pub(super) fn predictor(valid: &Validated, seen: &Seen<'_>) -> ComponentStatus {
     let rollout = &seen.history.rollout;
     let name = |revision: &RevisionName| revision.as_str().to_owned();
     let shown = |revision: &&RevisionName| seen.history.has_loaded(revision);
@@ -19,7 +19,7 @@ pub(super) fn predictor(valid: &Valid, seen: &Seen<'_>) -> ComponentStatus {
         service.name(),
         service.namespace()
     );
-    let outer = valid.reach.tag_domain.as_deref();
+    let outer = valid.exposure.tag_domain.as_deref();
     let outer = outer.and_then(|domain| service.predictor_host(domain).ok());
     let url = outer.map(|host| format!("http://{host}"));
     ComponentStatus {
@@ -35,7 +35,7 @@ pub(super) fn predictor(valid: &Valid, seen: &Seen<'_>) -> ComponentStatus {
     }
 }
 
-fn traffic(valid: &Valid, seen: &Seen<'_>) -> Vec<Traffic> {
+fn traffic(valid: &Validated, seen: &Seen<'_>) -> Vec<Traffic> {
     let newest = seen.history.rollout.newest();
     let shares = seen.plan.iter().flat_map(|plan| &plan.shares);
     let shown = shares.filter(|share| share.percent > 0 || !share.tags.is_empty());
@@ -43,7 +43,7 @@ fn traffic(valid: &Valid, seen: &Seen<'_>) -> Vec<Traffic> {
         // A revision may have two; `prev` is the one that people look for.
         let previous = share.tags.iter().find(|tag| tag.as_str() == PREVIOUS);
         let tag = previous.or(share.tags.first());
-        let domain = valid.reach.tag_domain.as_deref();
+        let domain = valid.exposure.tag_domain.as_deref();
         let host = tag.and_then(|tag| tagged_host(&valid.service, tag, domain));
         Traffic {
             revision_name: Some(share.revision.as_str().to_owned()),
@@ -56,7 +56,7 @@ fn traffic(valid: &Valid, seen: &Seen<'_>) -> Vec<Traffic> {
     each.collect()
 }
 
-pub(super) fn canaries(valid: &Valid, seen: &Seen<'_>) -> Vec<CanaryStatus> {
+pub(super) fn canaries(valid: &Validated, seen: &Seen<'_>) -> Vec<CanaryStatus> {
     let pairs = valid.canaries.iter().zip(&seen.history.canaries);
     let each = pairs.map(|(canary, of)| {
         let has_loaded = seen.history.has_loaded(&of.revision);

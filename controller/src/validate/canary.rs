@@ -4,7 +4,7 @@ use serde_json::Value;
 use weir_cluster::Tag;
 use weir_crds::inference_service::{Canary, Component, Predictor};
 
-use super::knobs::LATEST;
+use super::annotations::LATEST;
 use super::{CanaryVariant, Context, Found, component, predictor, right};
 use crate::Scaling;
 

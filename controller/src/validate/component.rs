@@ -169,7 +169,7 @@ fn metric(reader: &mut Reader<'_>, component: &Component) -> Option<Metric> {
             target.map(Metric::Concurrency)
         }
         (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map(Metric::Rps),
-        // Knative's default metric is concurrency. A bare scaleTarget has none, and the notes say so.
+        // Knative's default metric is concurrency. A bare scaleTarget has none, and the ignored_fields say so.
         (None, None) if annotated_target.is_some() => target.map(Metric::Concurrency),
         (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => None,
     }

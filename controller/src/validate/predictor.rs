@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::{Storage, Workload};
 use weir_crds::inference_service::{Model, Predictor};
 
-use super::{Context, Fault, Found, Variant, component, right};
+use super::{Context, FieldError, Found, Variant, component, right};
 use crate::{Runtime, Scope, pod};
 
 /// Where a custom container says which model it wants beside it, as KServe reads it.
@@ -205,7 +205,7 @@ fn env(path: &str, container: &Container, found: &mut Found) {
         .filter_map(|(i, variable)| {
             let is_blocked = BLOCKED.contains(&&*variable.name);
             let because = format!("the variable {} may not be set", variable.name);
-            is_blocked.then(|| Fault::new(format!("{path}.env[{i}]"), because))
+            is_blocked.then(|| FieldError::new(format!("{path}.env[{i}]"), because))
         });
     found.list.extend(faults);
 }

@@ -6,16 +6,16 @@ use weir_cluster::{Batching, Host, Route, Tag};
 use weir_crds::inference_service::Component;
 use weir_crds::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE};
 
-use super::knobs::{Knobs, LATEST};
-use super::{Context, Found, ModelNames, Platform, Reach, right};
+use super::annotations::{LATEST, ServiceAnnotations};
+use super::{Context, Exposure, Found, ModelNames, Platform, right};
 use crate::annotations::VISIBILITY;
 
 pub(super) fn read(
     context: &Context<'_>,
-    knobs: &Knobs,
+    annotations: &ServiceAnnotations,
     platform: &Platform,
     found: &mut Found,
-) -> Option<Reach> {
+) -> Option<Exposure> {
     let component = &context.object.spec.predictor.component;
     let is_outside = !is_cluster_local(context);
     let outside = match is_outside {
@@ -24,8 +24,8 @@ pub(super) fn read(
     };
     let mut hosts = outside.clone();
     hosts.extend(context.service.inside_hosts().ok()?);
-    mirror_leads_somewhere(context, knobs.mirror.as_ref(), found);
-    Some(Reach {
+    mirror_leads_somewhere(context, annotations.mirror.as_ref(), found);
+    Some(Exposure {
         outside: outside.first().cloned(),
         hosts,
         tag_domain: is_outside.then(|| platform.domain.clone()),
@@ -34,12 +34,12 @@ pub(super) fn read(
             ModelNames::DoNotLead => None,
         },
         timeout: timeout(component),
-        activation_timeout: knobs
+        activation_timeout: annotations
             .activation_timeout
             .unwrap_or(Route::ACTIVATION_TIMEOUT),
-        max_queue: knobs.max_queue.unwrap_or(Route::MAX_QUEUE),
+        max_queue: annotations.max_queue.unwrap_or(Route::MAX_QUEUE),
         batching: batching(component, found),
-        mirror: knobs.mirror.clone(),
+        mirror: annotations.mirror.clone(),
     })
 }
 

@@ -2,17 +2,17 @@
 
 use weir_crds::{Effect, ServingRuntimeSpec, unsupported_in_runtime};
 
-use super::{Fault, Found, Note, right};
+use super::{FieldError, Found, IgnoredField, right};
 
 /// What is wrong with a runtime, and what of it has no effect.
 #[must_use]
-pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<Fault>, Vec<Note>) {
+pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<FieldError>, Vec<IgnoredField>) {
     let mut found = Found::default();
-    let mut notes = Vec::new();
+    let mut ignored_fields = Vec::new();
     for given in unsupported_in_runtime(runtime) {
         match given.effect {
             Effect::Refused => found.add(given.field, format!("not supported: {}", given.reason)),
-            Effect::Ignored => notes.push(Note {
+            Effect::Ignored => ignored_fields.push(IgnoredField {
                 field: given.field,
                 because: given.reason.to_owned(),
             }),
@@ -25,7 +25,7 @@ pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<Fault>, Vec<Note>)
         "a runtime needs a container",
     );
     priorities(runtime, &mut found);
-    (found.list, notes)
+    (found.list, ignored_fields)
 }
 
 fn priorities(runtime: &ServingRuntimeSpec, found: &mut Found) {

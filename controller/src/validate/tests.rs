@@ -5,8 +5,8 @@ use weir_crds::inference_service::FailureReason;
 
 use super::Strategy;
 use super::*;
+use crate::fixtures::{faults, model, platform, service, valid};
 use crate::rollout::{Limits, Step};
-use crate::sample::{faults, model, platform, service, valid};
 use crate::{Economy, Metric, ScaledBy};
 
 #[track_caller]
@@ -80,10 +80,14 @@ fn what_kserve_has_and_weir_has_not_is_refused_or_noted_by_name() {
         &[],
         &model("digits", &["scaleMetric: cpu", "scaleTarget: 80"]),
     );
-    let fields: Vec<_> = valid.notes.iter().map(|note| &*note.field).collect();
+    let fields: Vec<_> = valid
+        .ignored_fields
+        .iter()
+        .map(|note| &*note.field)
+        .collect();
     assert_eq!(fields, ["spec.predictor.scaleMetric"]);
-    let bare = crate::sample::valid(&[], &model("digits", &["scaleTarget: 80"]));
-    assert_eq!(bare.notes[0].field, "spec.predictor.scaleTarget");
+    let bare = crate::fixtures::valid(&[], &model("digits", &["scaleTarget: 80"]));
+    assert_eq!(bare.ignored_fields[0].field, "spec.predictor.scaleTarget");
     assert_eq!(bare.predictor.scaling.metric, None);
 }
 
@@ -101,7 +105,11 @@ fn no_annotation_about_scaling_is_passed_over_in_silence() {
             &["annotations: {autoscaling.knative.dev/tick: 1s}"],
         ),
     );
-    let fields: Vec<_> = valid.notes.iter().map(|note| &*note.field).collect();
+    let fields: Vec<_> = valid
+        .ignored_fields
+        .iter()
+        .map(|note| &*note.field)
+        .collect();
     assert_eq!(
         fields,
         [
@@ -157,14 +165,14 @@ fn annotations_become_values() {
             &["minReplicas: 0", "timeout: 30", "containerConcurrency: 2"],
         ),
     );
-    assert_eq!(valid.reach.activation_timeout, Duration::from_secs(120));
+    assert_eq!(valid.exposure.activation_timeout, Duration::from_secs(120));
     assert_eq!(
-        (valid.reach.max_queue, valid.reach.timeout),
+        (valid.exposure.max_queue, valid.exposure.timeout),
         (7, Some(Duration::from_secs(30)))
     );
     assert_eq!(
         valid
-            .reach
+            .exposure
             .mirror
             .map(|(tag, percent)| (tag.to_string(), percent)),
         Some(("latest".to_owned(), 10))
@@ -237,11 +245,11 @@ fn a_share_that_a_person_writes_holds_over_steps() {
 fn hosts_lead_to_a_service_unless_it_is_kept_from_callers_outside() {
     let open = valid(&[], &model("digits", &[]));
     assert_eq!(
-        open.reach.outside.as_ref().map(Host::as_str),
+        open.exposure.outside.as_ref().map(Host::as_str),
         Some("digits-default.example.com")
     );
-    assert_eq!(open.reach.hosts.len(), 2 + 6);
-    assert_eq!(open.reach.model.as_deref(), Some("digits"));
+    assert_eq!(open.exposure.hosts.len(), 2 + 6);
+    assert_eq!(open.exposure.model.as_deref(), Some("digits"));
     let mut service = service(&[], &model("digits", &[]));
     let label = (
         "networking.kserve.io/visibility".to_owned(),
@@ -249,7 +257,10 @@ fn hosts_lead_to_a_service_unless_it_is_kept_from_callers_outside() {
     );
     Arc::make_mut(&mut service.object).metadata.labels = Some([label].into());
     let closed = validate(&service, &Runtimes::default(), &platform()).unwrap();
-    assert_eq!((closed.reach.outside, closed.reach.hosts.len()), (None, 6));
+    assert_eq!(
+        (closed.exposure.outside, closed.exposure.hosts.len()),
+        (None, 6)
+    );
 }
 
 const CANARIES: &str = "  canary:

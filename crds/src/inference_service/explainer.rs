@@ -14,7 +14,7 @@ use crate::{pod, rules};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::transformer()))]
 pub struct Transformer {
-    /// Several places that files are fetched from.
+    /// Several spans that files are fetched from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
@@ -35,7 +35,7 @@ pub struct Explainer {
     /// The Adversarial Robustness Toolbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub art: Option<Box<Art>>,
-    /// Several places that files are fetched from.
+    /// Several spans that files are fetched from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,

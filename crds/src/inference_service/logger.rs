@@ -25,7 +25,7 @@ pub struct Logger {
     /// Object store that keeps the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<LoggerStorage>,
-    /// Service that shapes events before they are stored.
+    /// Service that schemas events before they are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marshaller_url: Option<String>,
     /// Events stored together.

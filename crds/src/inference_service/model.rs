@@ -113,7 +113,7 @@ pub struct Confidential {
     pub resource_id: Option<String>,
 }
 
-/// One of several places that models are fetched from.
+/// One of several spans that models are fetched from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::storage_uri()))]

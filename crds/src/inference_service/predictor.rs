@@ -50,7 +50,7 @@ pub struct Predictor {
     /// A model in any format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<Model>>,
-    /// Several places that the model is fetched from.
+    /// Several spans that the model is fetched from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,

@@ -2,7 +2,7 @@
 
 use super::Found;
 use crate::GROUP;
-use crate::mistake::Problem;
+use crate::diagnostic::Problem;
 use crate::nearest::nearest;
 use crate::yaml::{Content, Node};
 
@@ -50,19 +50,21 @@ impl Kind {
             let expected = "a mapping with apiVersion and kind";
             let found = node.described();
             let problem = Problem::WrongType { expected, found };
-            return Err((node.place, String::new(), problem));
+            return Err((node.position, String::new(), problem));
         }
         let text = |field: &str| {
             let text = node.field(field).and_then(Node::text);
-            text.ok_or_else(|| (node.place, field.to_owned(), Problem::Missing))
+            text.ok_or_else(|| (node.position, field.to_owned(), Problem::Missing))
         };
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
         if let Some(kind) = Self::ours(api_version, kind) {
             return Ok(kind);
         }
         if let Some(problem) = refusal(api_version, kind) {
-            let place = node.field("kind").map_or(node.place, |kind| kind.place);
-            return Err((place, "kind".to_owned(), problem));
+            let position = node
+                .field("kind")
+                .map_or(node.position, |kind| kind.position);
+            return Err((position, "kind".to_owned(), problem));
         }
         let name = node
             .field("metadata")

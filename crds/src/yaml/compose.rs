@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag, options};
 
 use super::{Content, Entry, Node, Scalar};
-use crate::mistake::{Place, Problem};
+use crate::diagnostic::{Position, Problem};
 
 /// Values in one text at most, aliases counted in full: a few lines of aliases of aliases could ask
 /// for billions. A service has some hundred.
@@ -16,7 +16,7 @@ const MAX_NODES: usize = 1_000_000;
 const MAX_DEPTH: usize = 100;
 
 /// A problem and where it is.
-pub(crate) type Located = (Place, Problem);
+pub(crate) type Located = (Position, Problem);
 
 /// The documents of a text. What is wrong with one does not hide the next; an empty one is left out.
 pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
@@ -72,39 +72,39 @@ impl<'text> Composer<'text> {
 
     fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, Located> {
         let event = self.events.next().transpose();
-        event.map_err(|error| (place(error.marker()), Problem::Syntax(error.info())))
+        event.map_err(|error| (position(error.marker()), Problem::Syntax(error.info())))
     }
 
     fn node(&mut self, event: Event<'text>, span: &Span) -> Result<Node, Located> {
-        let place = place(&span.start);
-        self.bound(1, 0, place)?;
+        let position = position(&span.start);
+        self.bound(1, 0, position)?;
         let anchor = event.anchor_id();
         self.depth += 1;
-        let content = self.content(event, place)?;
+        let content = self.content(event, position)?;
         self.depth -= 1;
         if let Some(id) = anchor {
             self.anchors.insert(id, content.clone());
         }
-        Ok(Node { place, content })
+        Ok(Node { position, content })
     }
 
-    fn content(&mut self, event: Event<'text>, place: Place) -> Result<Content, Located> {
+    fn content(&mut self, event: Event<'text>, position: Position) -> Result<Content, Located> {
         match event {
             Event::Scalar(text, style, _, tag) => {
-                let scalar = self.scalar(&text, style, tag.as_deref(), place);
+                let scalar = self.scalar(&text, style, tag.as_deref(), position);
                 Ok(Content::Scalar(scalar))
             }
             Event::SequenceStart(_, _, tag) => {
-                self.refuse(tag.as_deref(), "seq", place);
+                self.refuse(tag.as_deref(), "seq", position);
                 self.list().map(Content::List)
             }
             Event::MappingStart(_, _, tag) => {
-                self.refuse(tag.as_deref(), "map", place);
+                self.refuse(tag.as_deref(), "map", position);
                 self.map().map(Content::Map)
             }
-            Event::Alias(id) => self.alias(id, place),
+            Event::Alias(id) => self.alias(id, position),
             Event::UnresolvedAlias(name) => {
-                Err((place, syntax(format!("no anchor `&{name}` above"))))
+                Err((position, syntax(format!("no anchor `&{name}` above"))))
             }
             // The end of a document without a value, or what a newer parser may send.
             _ => Ok(Content::Scalar(Scalar::plain(""))),
@@ -136,7 +136,7 @@ impl<'text> Composer<'text> {
             let value = self.node(event, &span)?;
             match self.key(&key) {
                 Some(key) if key == "<<" => merged.push(value),
-                Some(name) => self.insert(&mut entries, name, key.place, value),
+                Some(name) => self.insert(&mut entries, name, key.position, value),
                 None => {}
             }
         }
@@ -154,18 +154,22 @@ impl<'text> Composer<'text> {
         };
         if key.is_none() {
             let sentence = format!("a key must be a word, not {}", node.described());
-            self.problems.push((node.place, syntax(sentence)));
+            self.problems.push((node.position, syntax(sentence)));
         }
         key
     }
 
-    fn insert(&mut self, entries: &mut Vec<Entry>, key: String, place: Place, value: Node) {
+    fn insert(&mut self, entries: &mut Vec<Entry>, key: String, position: Position, value: Node) {
         match entries.iter().find(|earlier| earlier.key == key) {
             Some(earlier) => {
-                let first = earlier.place.line;
-                self.problems.push((place, Problem::Duplicate { first }));
+                let first = earlier.position.line;
+                self.problems.push((position, Problem::Duplicate { first }));
             }
-            None => entries.push(Entry { key, place, value }),
+            None => entries.push(Entry {
+                key,
+                position,
+                value,
+            }),
         }
     }
 
@@ -186,32 +190,32 @@ impl<'text> Composer<'text> {
             }
             Content::Scalar(scalar) => {
                 let sentence = format!("`<<` takes a mapping, not {}", scalar.described());
-                self.problems.push((node.place, syntax(sentence)));
+                self.problems.push((node.position, syntax(sentence)));
             }
         }
     }
 
     /// A copy of the anchored value, whose own fields stay where they are written.
-    fn alias(&mut self, id: usize, place: Place) -> Result<Content, Located> {
+    fn alias(&mut self, id: usize, position: Position) -> Result<Content, Located> {
         let Some(content) = self.anchors.get(&id).cloned() else {
             let sentence = "an alias inside the value that it names";
-            return Err((place, syntax(sentence)));
+            return Err((position, syntax(sentence)));
         };
         let (nodes, height) = extent(&content);
-        self.bound(nodes, height, place)?;
+        self.bound(nodes, height, position)?;
         Ok(content)
     }
 
     /// Refuses what is too much, before it is built.
-    fn bound(&mut self, nodes: usize, height: usize, place: Place) -> Result<(), Located> {
+    fn bound(&mut self, nodes: usize, height: usize, position: Position) -> Result<(), Located> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
             let sentence = format!("more than {MAX_NODES} values in one file");
-            return Err((place, syntax(sentence)));
+            return Err((position, syntax(sentence)));
         }
         if self.depth + height > MAX_DEPTH {
             let sentence = format!("nested more than {MAX_DEPTH} levels deep");
-            return Err((place, syntax(sentence)));
+            return Err((position, syntax(sentence)));
         }
         Ok(())
     }
@@ -221,35 +225,35 @@ impl<'text> Composer<'text> {
         text: &str,
         style: ScalarStyle,
         tag: Option<&Tag>,
-        place: Place,
+        position: Position,
     ) -> Scalar {
         match (tag.map(Tag::core_suffix), style) {
-            (None, ScalarStyle::Plain) => self.plain(text, place),
+            (None, ScalarStyle::Plain) => self.plain(text, position),
             (None, _) => Scalar::quoted(text),
             (Some(Some("int" | "float" | "bool" | "null")), _) => Scalar::plain(text),
             (Some(_), _) => {
-                self.refuse(tag, "str", place);
+                self.refuse(tag, "str", position);
                 Scalar::quoted(text)
             }
         }
     }
 
     /// JSON has no infinity.
-    fn plain(&mut self, text: &str, place: Place) -> Scalar {
+    fn plain(&mut self, text: &str, position: Position) -> Scalar {
         let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
         if matches!(&*word, ".inf" | ".nan") {
             let sentence = format!("`{text}` is a number that JSON does not have");
-            self.problems.push((place, syntax(sentence)));
+            self.problems.push((position, syntax(sentence)));
         }
         Scalar::plain(text)
     }
 
-    fn refuse(&mut self, tag: Option<&Tag>, but: &str, place: Place) {
+    fn refuse(&mut self, tag: Option<&Tag>, but: &str, position: Position) {
         if let Some(tag) = tag
             && tag.core_suffix() != Some(but)
         {
             let sentence = format!("the tag `{}` means nothing here", tag.original());
-            self.problems.push((place, syntax(sentence)));
+            self.problems.push((position, syntax(sentence)));
         }
     }
 }
@@ -273,8 +277,8 @@ fn syntax(sentence: impl Into<String>) -> Problem {
     Problem::Syntax(sentence.into())
 }
 
-fn place(marker: &Marker) -> Place {
-    Place {
+fn position(marker: &Marker) -> Position {
+    Position {
         line: marker.line(),
         column: marker.col() + 1,
     }

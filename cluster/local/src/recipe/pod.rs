@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use crate::probe::Liveness;
 
 /// Refuses what would not be the same without a container. What only places, limits or guards a pod is
-/// taken, and named by [`without_effect`].
+/// taken, and named by [`ignored_fields`].
 pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> {
     let no = |what: &str| Err(format!("{what} cannot be had without Kubernetes"));
     let others = pod.containers.iter().find(|c| c.name != container.name);
@@ -47,7 +47,7 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
 }
 
 /// What is set and means nothing to a process, by the fields' names.
-pub(super) fn without_effect(pod: &PodSpec, container: &Container) -> Vec<&'static str> {
+pub(super) fn ignored_fields(pod: &PodSpec, container: &Container) -> Vec<&'static str> {
     let image = container.image.as_ref().and(container.command.as_ref());
     let fields = [
         ("image", image.is_some()),

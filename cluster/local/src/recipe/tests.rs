@@ -178,7 +178,7 @@ fn what_has_no_effect_is_named() {
     pod["nodeSelector"] = json!({ "gpu": "a100" });
     let recipe = Recipe::of(&workload(pod), &options()).unwrap();
     let named = ["image", "resources", "livenessProbe", "nodeSelector"];
-    assert_eq!(recipe.without_effect, named);
+    assert_eq!(recipe.ignored_fields, named);
 }
 
 #[test]

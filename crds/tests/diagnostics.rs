@@ -2,14 +2,14 @@
 
 use weir_crds::read;
 
-/// What reading says, a mistake a line.
+/// What reading says, a diagnostic a line.
 fn said(text: &str) -> String {
     match read("service.yaml", text) {
         Ok(manifests) => format!("{} objects", manifests.len()),
-        Err(mistakes) => mistakes
+        Err(diagnostics) => diagnostics
             .iter()
-            .map(|mistake| {
-                let line = mistake.to_string();
+            .map(|diagnostic| {
+                let line = diagnostic.to_string();
                 line.strip_prefix("service.yaml:")
                     .unwrap_or(&line)
                     .to_owned()

@@ -2,15 +2,15 @@
 
 use weir_crds::{Effect, InferenceService, unsupported};
 
-use super::{Found, Note};
+use super::{Found, IgnoredField};
 use crate::annotations::{FOR_HPA, KNATIVE, KNATIVE_READ, OF_COMPONENTS, OURS, PREFIX};
 
-pub(super) fn notes(written: &InferenceService, found: &mut Found) -> Vec<Note> {
-    let mut notes = Vec::new();
+pub(super) fn ignored_fields(written: &InferenceService, found: &mut Found) -> Vec<IgnoredField> {
+    let mut ignored_fields = Vec::new();
     for given in unsupported(written) {
         match given.effect {
             Effect::Refused => found.add(given.field, format!("not supported: {}", given.reason)),
-            Effect::Ignored => notes.push(Note {
+            Effect::Ignored => ignored_fields.push(IgnoredField {
                 field: given.field,
                 because: given.reason.to_owned(),
             }),
@@ -18,19 +18,23 @@ pub(super) fn notes(written: &InferenceService, found: &mut Found) -> Vec<Note> 
     }
     let component = &written.spec.predictor.component;
     if component.scale_target.is_some() && component.scale_metric.is_none() {
-        notes.push(Note {
+        ignored_fields.push(IgnoredField {
             field: "spec.predictor.scaleTarget".to_owned(),
             because: "without scaleMetric, replicas follow queue delay".to_owned(),
         });
     }
-    annotations(written, found, &mut notes);
-    notes
+    annotations(written, found, &mut ignored_fields);
+    ignored_fields
 }
 
 /// Where annotations stand that bound replicas: the service's, and the component's.
 const PATHS: [&str; 2] = ["metadata.annotations", "spec.predictor.annotations"];
 
-fn annotations(written: &InferenceService, found: &mut Found, notes: &mut Vec<Note>) {
+fn annotations(
+    written: &InferenceService,
+    found: &mut Found,
+    ignored_fields: &mut Vec<IgnoredField>,
+) {
     let maps = [
         &written.metadata.annotations,
         &written.spec.predictor.component.annotations,
@@ -40,9 +44,9 @@ fn annotations(written: &InferenceService, found: &mut Found, notes: &mut Vec<No
             let field = format!("{path}[{name}]");
             if name.starts_with(PREFIX) {
                 ours(path, name, field, found);
-            } else if is_unread(name) && !notes.iter().any(|note| note.field == field) {
+            } else if is_unread(name) && !ignored_fields.iter().any(|note| note.field == field) {
                 let because = "replicas follow queue delay".to_owned();
-                notes.push(Note { field, because });
+                ignored_fields.push(IgnoredField { field, because });
             }
         }
     }

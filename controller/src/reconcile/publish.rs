@@ -6,63 +6,73 @@ use weir_cluster::{FailureReason, ServiceName};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::memory::Memory;
-use super::{World, in_time};
+use super::state::ServiceState;
+use super::{Observed, in_time};
 use crate::status::{Seen, status as told};
-use crate::{ControllerError, Declared, Event, EventKind, Move, Service, Subject};
+use crate::{ControllerError, Event, EventKind, Service, Source, Subject, Transition};
 
 /// Reports the status of a service, if it is another one; and an event, if it became ready or ceased to
 /// be.
 pub(super) async fn status(
-    declared: &dyn Declared,
-    world: &World,
+    source: &dyn Source,
+    observed: &Observed,
     service: &Arc<Service>,
-    memory: &mut Memory,
+    state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let Some(next) = status_of(world, service, memory) else {
+    let Some(next) = status_of(observed, service, state) else {
         return Ok(());
     };
-    if next == *memory.status {
+    if next == *state.status {
         return Ok(());
     }
-    let event = readiness(&memory.status, &next);
+    let event = readiness(&state.status, &next);
     let next = Arc::new(next);
-    let reported = declared.report(&service.name, next.clone());
+    let reported = source.publish_status(&service.name, next.clone());
     in_time("reporting a status", reported).await?;
-    memory.status = next;
+    state.status = next;
     match event {
-        Some(event) => in_time("telling an event", declared.tell(&service.name, event)).await,
+        Some(event) => {
+            in_time(
+                "telling an event",
+                source.publish_event(&service.name, event),
+            )
+            .await
+        }
         None => Ok(()),
     }
 }
 
 /// None before it was looked at.
-fn status_of(world: &World, service: &Service, memory: &Memory) -> Option<InferenceServiceStatus> {
-    let valid = memory.valid.as_ref()?;
+fn status_of(
+    observed: &Observed,
+    service: &Service,
+    state: &ServiceState,
+) -> Option<InferenceServiceStatus> {
+    let valid = state.valid.as_ref()?;
     Some(told(&Seen {
         declared: service,
         valid: valid.as_ref().map(|valid| &**valid),
-        history: &memory.history,
-        plan: memory.plan.as_ref(),
-        applied: memory.applied(),
-        snapshot: &world.snapshot,
-        reports: &world.reports,
-        conflicts: world.conflicts_of(&service.name),
-        before: &memory.status,
-        now: world.now,
+        history: &state.history,
+        plan: state.plan.as_ref(),
+        applied: state.applied(),
+        snapshot: &observed.snapshot,
+        reports: &observed.reports,
+        conflicts: observed.conflicts_of(&service.name),
+        before: &state.status,
+        now: observed.now,
     }))
 }
 
 /// Tells that a rollout moved.
 pub(super) async fn moved(
-    declared: &dyn Declared,
+    source: &dyn Source,
     service: &ServiceName,
-    moved: &Move,
+    moved: &Transition,
 ) -> Result<(), ControllerError> {
     let (kind, reason) = match moved {
-        Move::Shifted(_, _) => (EventKind::Normal, "TrafficShifted"),
-        Move::Promoted(_) => (EventKind::Normal, "RevisionPromoted"),
-        Move::RolledBack(_, _) => (EventKind::Warning, "RevisionRolledBack"),
+        Transition::Shifted(_, _) => (EventKind::Normal, "TrafficShifted"),
+        Transition::Promoted(_) => (EventKind::Normal, "RevisionPromoted"),
+        Transition::RolledBack(_, _) => (EventKind::Warning, "RevisionRolledBack"),
     };
     let event = Event {
         kind,
@@ -70,7 +80,7 @@ pub(super) async fn moved(
         reason,
         message: moved.to_string(),
     };
-    in_time("telling an event", declared.tell(service, event)).await
+    in_time("telling an event", source.publish_event(service, event)).await
 }
 
 fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {

@@ -9,8 +9,8 @@ const LINKS: usize = 40;
 
 /// Those of a path: the folder itself or the file's folder, and that of every link on the way, which may come
 /// to lead elsewhere. Each by its real name, so that two that are the same folder are one, and a folder that
-/// takes another's place is another.
-pub(super) fn reach(path: &Path) -> BTreeSet<PathBuf> {
+/// takes another's position is another.
+pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
     // Without a working directory there is nothing behind a relative path.
     let Ok(path) = std::path::absolute(path) else {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn reached(root: &Path, path: &str) -> Vec<String> {
-        let found = reach(&root.join(path));
+        let found = watched_folders(&root.join(path));
         let below = found
             .iter()
             .filter_map(|folder| folder.strip_prefix(root).ok());

@@ -11,7 +11,7 @@ use crate::annotations::{self, Reader};
 use crate::duration;
 use crate::rollout::{Limits, Step, Strategy};
 
-pub(super) struct Knobs {
+pub(super) struct ServiceAnnotations {
     pub(super) run: Run,
     pub(super) strategy: Strategy,
     pub(super) activation_timeout: Option<Duration>,
@@ -22,14 +22,14 @@ pub(super) struct Knobs {
 /// The tag that leads to the newest revision.
 pub(crate) const LATEST: &str = "latest";
 
-pub(super) fn read(object: &InferenceService, found: &mut Found) -> Knobs {
+pub(super) fn read(object: &InferenceService, found: &mut Found) -> ServiceAnnotations {
     let layers = [("metadata.annotations", object.metadata.annotations.as_ref())];
     let mut reader = Reader::new(layers);
     let percent = object.spec.predictor.component.canary_traffic_percent;
     let percent = percent.and_then(|percent| u8::try_from(percent).ok());
     mode(&mut reader);
     let expected = "PERCENT or TAG=PERCENT, 1 to 100";
-    let knobs = Knobs {
+    let annotations = ServiceAnnotations {
         run: run(&mut reader),
         strategy: strategy(&mut reader, percent),
         activation_timeout: reader.duration(annotations::ACTIVATION_TIMEOUT),
@@ -37,7 +37,7 @@ pub(super) fn read(object: &InferenceService, found: &mut Found) -> Knobs {
         mirror: reader.read(annotations::MIRROR, expected, mirror),
     };
     found.list.append(&mut reader.faults);
-    knobs
+    annotations
 }
 
 /// All modes are one here, and ModelMesh is refused elsewhere; but a word that is none is a slip.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// A place in a text; both numbers count from 1.
+/// A position in a text; both numbers count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// Line.
     pub line: usize,
     /// Column, in characters.
@@ -14,11 +14,11 @@ pub struct Place {
 /// Something wrong with a manifest. Printed as `FILE:LINE:COLUMN: FIELD: SENTENCE`, which editors
 /// and terminals link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// What the caller of [`crate::read`] called the text.
     pub file: String,
     /// Where.
-    pub place: Place,
+    pub position: Position,
     /// Path of the field, as in `spec.predictor.model.env[0].name`; empty for a whole document.
     pub field: String,
     /// What.
@@ -26,11 +26,11 @@ pub struct Mistake {
     pub problem: Problem,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             file,
-            place: Place { line, column },
+            position: Position { line, column },
             field,
             problem,
         } = self;

@@ -1,16 +1,16 @@
-//! What a pass over one service looks at: where it is as it was, the pass would do nothing again.
+//! What a pass over one service inputs at: where it is as it was, the pass would do nothing again.
 
 use std::sync::Arc;
 
 use weir_cluster::{Conflict, Gateway, Revision};
 
-use super::World;
-use super::memory::Memory;
+use super::Observed;
+use super::state::ServiceState;
 use crate::status::route_is_live;
 use crate::{Runtimes, Service};
 
-/// All of the world that a pass over one service looks at, but for the time.
-pub(super) struct Looks {
+/// All of the observed that a pass over one service inputs at, but for the time.
+pub(super) struct Inputs {
     service: Arc<Service>,
     runtimes: Arc<Runtimes>,
     revisions: Vec<Arc<Revision>>,
@@ -20,22 +20,22 @@ pub(super) struct Looks {
     conflicts: Vec<Conflict>,
 }
 
-impl Looks {
+impl Inputs {
     /// What there is to see for a service that was seen like this.
-    pub(super) fn at(world: &World, service: &Arc<Service>, memory: &Memory) -> Self {
-        let (gateways, reports) = (&world.snapshot.gateways, &world.reports);
-        let applied = memory.applied().unwrap_or_default();
+    pub(super) fn at(observed: &Observed, service: &Arc<Service>, state: &ServiceState) -> Self {
+        let (gateways, reports) = (&observed.snapshot.gateways, &observed.reports);
+        let applied = state.applied().unwrap_or_default();
         Self {
             service: service.clone(),
-            runtimes: world.declaration.runtimes.clone(),
-            revisions: world
+            runtimes: observed.declaration.runtimes.clone(),
+            revisions: observed
                 .snapshot
                 .revisions_of(&service.name)
                 .cloned()
                 .collect(),
             gateways: gateways.clone(),
             live: route_is_live(applied, gateways, reports),
-            conflicts: world.conflicts_of(&service.name).to_vec(),
+            conflicts: observed.conflicts_of(&service.name).to_vec(),
         }
     }
 

@@ -3,7 +3,7 @@
 use weir_cluster::ServiceName;
 use weir_crds::{Object, read};
 
-use crate::{ModelNames, Platform, Runtimes, Service, Valid, validate};
+use crate::{ModelNames, Platform, Runtimes, Service, Validated, validate};
 
 pub(crate) fn platform() -> Platform {
     Platform {
@@ -35,13 +35,13 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
     Service {
         name: ServiceName::new("default", "digits").unwrap(),
         object,
-        places: Some(manifest.places),
+        spans: Some(manifest.spans),
         claims: Some("/here".into()),
     }
 }
 
 /// What a service means that is right.
-pub(crate) fn valid(annotations: &[(&str, &str)], spec: &str) -> Valid {
+pub(crate) fn valid(annotations: &[(&str, &str)], spec: &str) -> Validated {
     let service = service(annotations, spec);
     validate(&service, &Runtimes::default(), &platform()).unwrap()
 }

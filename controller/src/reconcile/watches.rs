@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_cluster::{LatestReports, Snapshot};
 
-use super::{Claims, World};
+use super::{Claims, Observed};
 use crate::Declaration;
 
-/// How often it looks without being told to: steps of rollouts end with time, and what failed is tried
+/// How often it inputs without being told to: steps of rollouts end with time, and what failed is tried
 /// again.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks: what happens in between, as when many services start at once, is
+/// The shortest time between two inputs: what happens in between, as when many services start at once, is
 /// seen together. Nobody's request waits for us.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -26,9 +26,9 @@ pub(super) struct Watches {
 
 impl Watches {
     /// The latest of each.
-    pub(super) fn world(&mut self, claims: &mut Claims, now: u64) -> World {
+    pub(super) fn observed(&mut self, claims: &mut Claims, now: u64) -> Observed {
         let snapshot = self.snapshot.borrow_and_update().clone();
-        World {
+        Observed {
             declaration: self.declared.borrow_and_update().clone(),
             conflicts: claims.conflicts(&snapshot.routes),
             snapshot,

@@ -8,13 +8,13 @@ use k8s_openapi::jiff::Timestamp;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceService;
 
-use crate::declared::Service;
+use crate::source::Service;
 
 /// What was declared last, with its numbers.
 #[derive(Debug, Default)]
-pub(super) struct Numbering(BTreeMap<ServiceName, Arc<Service>>);
+pub(super) struct Generations(BTreeMap<ServiceName, Arc<Service>>);
 
-impl Numbering {
+impl Generations {
     /// Gives the services their numbers: the generation grows when the spec changes. One that is as it
     /// was stays the same value, so that nobody need compare it.
     pub(super) fn numbered(

@@ -6,18 +6,18 @@ use weir_cluster::{Applied, Desired};
 use weir_crds::InferenceServiceStatus;
 
 use super::evidence::Window;
-use super::looks::Looks;
+use super::inputs::Inputs;
 use crate::plan::is_held;
-use crate::validate::{Faults, Valid};
+use crate::validate::{Validated, ValidationErrors};
 use crate::{History, Plan, Runtimes, Service};
 
 /// What the loop knows of one service.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct ServiceState {
     /// What was last checked, and against which runtimes.
     pub(super) checked: Option<(Arc<Service>, Arc<Runtimes>)>,
     /// What came of it.
-    pub(super) valid: Option<Result<Arc<Valid>, Faults>>,
+    pub(super) valid: Option<Result<Arc<Validated>, ValidationErrors>>,
     pub(super) history: Arc<History>,
     /// The history that was last kept elsewhere.
     pub(super) kept: Option<Arc<History>>,
@@ -27,14 +27,14 @@ pub(super) struct Memory {
     /// What the cluster was last told, and what it said.
     pub(super) told: Option<(Desired, Result<Applied, String>)>,
     /// What the last pass saw, if it came to rest: nothing but another sight would change anything.
-    pub(super) rests: Option<Looks>,
+    pub(super) rests: Option<Inputs>,
     /// What was last reported.
     pub(super) status: Arc<InferenceServiceStatus>,
 }
 
-impl Memory {
+impl ServiceState {
     /// The service, if it can be served.
-    pub(super) fn valid(&self) -> Option<Arc<Valid>> {
+    pub(super) fn valid(&self) -> Option<Arc<Validated>> {
         self.valid.as_ref()?.as_ref().ok().cloned()
     }
 

@@ -1,32 +1,32 @@
-//! Compares a tree with a shape and makes JSON of it.
+//! Compares a tree with a schema and makes JSON of it.
 
 use serde_json::{Map, Value as Json};
 
 use super::Found;
-use crate::mistake::{Place, Problem};
+use crate::diagnostic::{Position, Problem};
 use crate::nearest::nearest;
-use crate::places::{field_path, item_path};
 use crate::quantity::is_quantity;
-use crate::shape::{Fields, Shape, Shapes};
+use crate::schema::{Fields, Schema, Schemas};
+use crate::spans::{field_path, item_path};
 use crate::yaml::{Content, Entry, Node, Scalar, Value};
 
 /// The object as its type reads it, without the status.
 ///
 /// # Errors
 ///
-/// Everything that does not fit the shape.
-pub(super) fn json(node: &Node, shape: &Shape) -> Result<Json, Vec<Found>> {
+/// Everything that does not fit the schema.
+pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     let mut check = Check {
-        shapes: Shapes::all(),
+        schemas: Schemas::all(),
         around: Vec::new(),
         problems: Vec::new(),
     };
-    let mut json = check.value("", node, shape);
+    let mut json = check.value("", node, schema);
     if let Some(metadata) = node.field("metadata")
         && metadata.field("name").is_none_or(Node::is_null)
     {
         let field = "metadata.name".to_owned();
-        check.problem(metadata.place, field, Problem::Missing);
+        check.problem(metadata.position, field, Problem::Missing);
     }
     if let Some(fields) = json.as_object_mut() {
         fields.remove("status");
@@ -38,36 +38,36 @@ pub(super) fn json(node: &Node, shape: &Shape) -> Result<Json, Vec<Found>> {
     }
 }
 
-struct Check<'shapes> {
-    shapes: &'shapes Shapes,
+struct Check<'schemas> {
+    schemas: &'schemas Schemas,
     /// Objects around the one at hand, outermost first: a misplaced field is often one of theirs.
-    around: Vec<(String, &'shapes Fields)>,
+    around: Vec<(String, &'schemas Fields)>,
     problems: Vec<Found>,
 }
 
-impl<'shapes> Check<'shapes> {
+impl<'schemas> Check<'schemas> {
     /// The value as its type reads it; `null` where it is wrong.
-    fn value(&mut self, path: &str, node: &Node, shape: &'shapes Shape) -> Json {
-        let shape = self.shapes.resolve(shape);
-        match (shape, &node.content) {
-            (Shape::Any, _) => node.to_json(),
-            (Shape::Object(fields), Content::Map(entries)) => {
+    fn value(&mut self, path: &str, node: &Node, schema: &'schemas Schema) -> Json {
+        let schema = self.schemas.resolve(schema);
+        match (schema, &node.content) {
+            (Schema::Any, _) => node.to_json(),
+            (Schema::Object(fields), Content::Map(entries)) => {
                 self.object(path, node, entries, fields)
             }
-            (Shape::Map(below), Content::Map(entries)) => self.map(path, entries, below),
-            (Shape::List(below), Content::List(items)) => self.list(path, items, below),
-            (Shape::Object(_) | Shape::Map(_), _) => self.wrong(path, node, "a mapping"),
-            (Shape::List(_), _) => self.wrong(path, node, "a list"),
+            (Schema::Map(below), Content::Map(entries)) => self.map(path, entries, below),
+            (Schema::List(below), Content::List(items)) => self.list(path, items, below),
+            (Schema::Object(_) | Schema::Map(_), _) => self.wrong(path, node, "a mapping"),
+            (Schema::List(_), _) => self.wrong(path, node, "a list"),
             (
-                Shape::Text(_)
-                | Shape::Integer(_)
-                | Shape::Number
-                | Shape::Boolean
-                | Shape::IntegerOrText
-                | Shape::Quantity
-                | Shape::Named(_),
+                Schema::Text(_)
+                | Schema::Integer(_)
+                | Schema::Number
+                | Schema::Boolean
+                | Schema::IntegerOrText
+                | Schema::Quantity
+                | Schema::Named(_),
                 _,
-            ) => self.scalar(path, node, shape),
+            ) => self.scalar(path, node, schema),
         }
     }
 
@@ -76,27 +76,27 @@ impl<'shapes> Check<'shapes> {
         path: &str,
         node: &Node,
         entries: &[Entry],
-        fields: &'shapes Fields,
+        fields: &'schemas Fields,
     ) -> Json {
         let mut object = Map::new();
         let mut missing = fields.required.clone();
         self.around.push((path.to_owned(), fields));
         for entry in entries {
-            let Some(shape) = fields.known.get(&entry.key) else {
+            let Some(schema) = fields.known.get(&entry.key) else {
                 let meant = self.unknown(path, entries, entry);
                 missing.retain(|name| Some(name) != meant.as_ref());
                 continue;
             };
             // Kubernetes takes a field without a value for one that is not there.
             if !entry.value.is_null() {
-                let value = self.value(&field_path(path, &entry.key), &entry.value, shape);
+                let value = self.value(&field_path(path, &entry.key), &entry.value, schema);
                 object.insert(entry.key.clone(), value);
                 missing.retain(|name| *name != entry.key);
             }
         }
         self.around.pop();
         for name in missing {
-            self.problem(node.place, field_path(path, &name), Problem::Missing);
+            self.problem(node.position, field_path(path, &name), Problem::Missing);
         }
         object.into()
     }
@@ -107,11 +107,11 @@ impl<'shapes> Check<'shapes> {
         let problem = Problem::UnknownField {
             nearest: nearest.clone(),
         };
-        self.problem(entry.place, field_path(path, &entry.key), problem);
+        self.problem(entry.position, field_path(path, &entry.key), problem);
         nearest
     }
 
-    fn map(&mut self, path: &str, entries: &[Entry], below: &'shapes Shape) -> Json {
+    fn map(&mut self, path: &str, entries: &[Entry], below: &'schemas Schema) -> Json {
         let mut object = Map::new();
         for entry in entries {
             let value = self.value(&field_path(path, &entry.key), &entry.value, below);
@@ -120,7 +120,7 @@ impl<'shapes> Check<'shapes> {
         object.into()
     }
 
-    fn list(&mut self, path: &str, items: &[Node], below: &'shapes Shape) -> Json {
+    fn list(&mut self, path: &str, items: &[Node], below: &'schemas Schema) -> Json {
         let mut list = Vec::new();
         for (i, item) in items.iter().enumerate() {
             list.push(self.value(&item_path(path, i), item, below));
@@ -128,29 +128,29 @@ impl<'shapes> Check<'shapes> {
         list.into()
     }
 
-    fn scalar(&mut self, path: &str, node: &Node, shape: &Shape) -> Json {
+    fn scalar(&mut self, path: &str, node: &Node, schema: &Schema) -> Json {
         let Content::Scalar(scalar) = &node.content else {
-            return self.wrong(path, node, expected(shape));
+            return self.wrong(path, node, expected(schema));
         };
-        match (shape, scalar.value) {
-            (Shape::Text(words), Value::Text) => self.word(path, node, words, &scalar.written),
-            (Shape::Text(_), Value::Boolean(_) | Value::Integer(_) | Value::Float(_)) => {
+        match (schema, scalar.value) {
+            (Schema::Text(words), Value::Text) => self.word(path, node, words, &scalar.written),
+            (Schema::Text(_), Value::Boolean(_) | Value::Integer(_) | Value::Float(_)) => {
                 let found = node.described();
-                self.problem(node.place, path.to_owned(), Problem::Unquoted { found })
+                self.problem(node.position, path.to_owned(), Problem::Unquoted { found })
             }
-            (Shape::Integer(range), Value::Integer(found)) if !range.contains(&found) => {
+            (Schema::Integer(range), Value::Integer(found)) if !range.contains(&found) => {
                 let (least, most) = (*range.start(), *range.end());
                 let problem = Problem::OutOfRange { found, least, most };
-                self.problem(node.place, path.to_owned(), problem)
+                self.problem(node.position, path.to_owned(), problem)
             }
-            (Shape::Quantity, Value::Integer(_) | Value::Float(_) | Value::Text) => {
+            (Schema::Quantity, Value::Integer(_) | Value::Float(_) | Value::Text) => {
                 self.quantity(path, node, scalar)
             }
-            (Shape::Integer(_) | Shape::Number | Shape::IntegerOrText, Value::Integer(_))
-            | (Shape::Number, Value::Float(_))
-            | (Shape::Boolean, Value::Boolean(_))
-            | (Shape::IntegerOrText, Value::Text) => node.to_json(),
-            _ => self.wrong(path, node, expected(shape)),
+            (Schema::Integer(_) | Schema::Number | Schema::IntegerOrText, Value::Integer(_))
+            | (Schema::Number, Value::Float(_))
+            | (Schema::Boolean, Value::Boolean(_))
+            | (Schema::IntegerOrText, Value::Text) => node.to_json(),
+            _ => self.wrong(path, node, expected(schema)),
         }
     }
 
@@ -165,7 +165,7 @@ impl<'shapes> Check<'shapes> {
         if is_quantity(&text) {
             return text.into();
         }
-        self.problem(node.place, path.to_owned(), Problem::Quantity(text))
+        self.problem(node.position, path.to_owned(), Problem::Quantity(text))
     }
 
     fn word(&mut self, path: &str, node: &Node, words: &[String], written: &str) -> Json {
@@ -178,7 +178,7 @@ impl<'shapes> Check<'shapes> {
             known: words.to_vec(),
             nearest: nearest.map(str::to_owned),
         };
-        self.problem(node.place, path.to_owned(), problem)
+        self.problem(node.position, path.to_owned(), problem)
     }
 
     /// The field that was meant: one of the same name just below or further out, else one of much
@@ -186,8 +186,8 @@ impl<'shapes> Check<'shapes> {
     fn nearest_field(&self, path: &str, entries: &[Entry], written: &str) -> Option<String> {
         let (_, fields) = self.around.last()?;
         let has = |entry: &&Entry| {
-            fields.known.get(&entry.key).is_some_and(|shape| {
-                matches!(self.shapes.resolve(shape), Shape::Object(below) if below.known.contains_key(written))
+            fields.known.get(&entry.key).is_some_and(|schema| {
+                matches!(self.schemas.resolve(schema), Schema::Object(below) if below.known.contains_key(written))
             })
         };
         if let Some(entry) = entries.iter().find(has) {
@@ -203,28 +203,28 @@ impl<'shapes> Check<'shapes> {
     fn wrong(&mut self, path: &str, node: &Node, expected: &'static str) -> Json {
         let found = node.described();
         self.problem(
-            node.place,
+            node.position,
             path.to_owned(),
             Problem::WrongType { expected, found },
         )
     }
 
-    fn problem(&mut self, place: Place, path: String, problem: Problem) -> Json {
-        self.problems.push((place, path, problem));
+    fn problem(&mut self, position: Position, path: String, problem: Problem) -> Json {
+        self.problems.push((position, path, problem));
         Json::Null
     }
 }
 
-fn expected(shape: &Shape) -> &'static str {
-    match shape {
-        Shape::Any | Shape::Named(_) => "a value",
-        Shape::Object(_) | Shape::Map(_) => "a mapping",
-        Shape::List(_) => "a list",
-        Shape::Text(_) => "text",
-        Shape::Integer(_) => "an integer",
-        Shape::Number => "a number",
-        Shape::Boolean => "true or false",
-        Shape::IntegerOrText => "an integer or text",
-        Shape::Quantity => "a quantity",
+fn expected(schema: &Schema) -> &'static str {
+    match schema {
+        Schema::Any | Schema::Named(_) => "a value",
+        Schema::Object(_) | Schema::Map(_) => "a mapping",
+        Schema::List(_) => "a list",
+        Schema::Text(_) => "text",
+        Schema::Integer(_) => "an integer",
+        Schema::Number => "a number",
+        Schema::Boolean => "true or false",
+        Schema::IntegerOrText => "an integer or text",
+        Schema::Quantity => "a quantity",
     }
 }

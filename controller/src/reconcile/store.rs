@@ -5,34 +5,34 @@ use std::sync::Arc;
 use weir_cluster::ServiceName;
 
 use super::in_time;
-use super::memory::Memory;
-use crate::{ControllerError, Declared, Service};
+use super::state::ServiceState;
+use crate::{ControllerError, Service, Source};
 
 /// A service that is new to this controller.
-pub(super) async fn recall(
-    declared: &dyn Declared,
+pub(super) async fn load(
+    source: &dyn Source,
     service: &Service,
-) -> Result<Memory, ControllerError> {
-    let history = in_time("recalling a service", declared.recall(&service.name)).await?;
-    Ok(Memory {
+) -> Result<ServiceState, ControllerError> {
+    let history = in_time("recalling a service", source.load(&service.name)).await?;
+    Ok(ServiceState {
         history: history.clone().unwrap_or_default(),
         kept: history,
         status: Arc::new(service.object.status.clone().unwrap_or_default()),
-        ..Memory::default()
+        ..ServiceState::default()
     })
 }
 
 /// Keeps what changed, before anything runs under a new revision's name.
-pub(super) async fn keep(
-    declared: &dyn Declared,
+pub(super) async fn store(
+    source: &dyn Source,
     service: &ServiceName,
-    memory: &mut Memory,
+    state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    if memory.kept.as_ref() == Some(&memory.history) {
+    if state.kept.as_ref() == Some(&state.history) {
         return Ok(());
     }
-    let kept = declared.remember(service, &memory.history);
+    let kept = source.store(service, &state.history);
     in_time("remembering a service", kept).await?;
-    memory.kept = Some(memory.history.clone());
+    state.kept = Some(state.history.clone());
     Ok(())
 }

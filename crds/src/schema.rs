@@ -7,21 +7,21 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-pub(crate) use known::Shapes;
+pub(crate) use known::Schemas;
 
 use crate::pod::STANDS_FOR;
 
 /// What a value may look like.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Shape {
+pub(crate) enum Schema {
     /// Anything.
     Any,
     /// A mapping with known fields.
     Object(Fields),
     /// A mapping with keys of the user's.
-    Map(Box<Shape>),
+    Map(Box<Schema>),
     /// A list.
-    List(Box<Shape>),
+    List(Box<Schema>),
     /// A text; one of these words if there are any.
     Text(Vec<String>),
     /// An integer.
@@ -41,12 +41,12 @@ pub(crate) enum Shape {
 /// Fields of a mapping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fields {
-    pub(crate) known: BTreeMap<String, Shape>,
+    pub(crate) known: BTreeMap<String, Schema>,
     pub(crate) required: Vec<String>,
 }
 
-impl Shape {
-    /// The shape that a schema describes. Of JSON Schema it reads what the derive macros and
+impl Schema {
+    /// The schema that a schema describes. Of JSON Schema it reads what the derive macros and
     /// Kubernetes' types write; `null` is left to the reader, who takes it for an absent field.
     pub(crate) fn of(schema: &Value) -> Self {
         let Some(schema) = schema.as_object() else {
@@ -63,21 +63,21 @@ impl Shape {
     }
 }
 
-fn by_type(schema: &Map<String, Value>) -> Shape {
+fn by_type(schema: &Map<String, Value>) -> Schema {
     if schema.get("x-kubernetes-int-or-string") == Some(&true.into()) {
-        return Shape::IntegerOrText;
+        return Schema::IntegerOrText;
     }
     match kind(schema) {
         Some("object") => object(schema),
-        Some("array") => Shape::List(Box::new(below(schema, "items"))),
-        Some("integer") => Shape::Integer(range(schema)),
-        Some("number") => Shape::Number,
-        Some("boolean") => Shape::Boolean,
+        Some("array") => Schema::List(Box::new(below(schema, "items"))),
+        Some("integer") => Schema::Integer(range(schema)),
+        Some("number") => Schema::Number,
+        Some("boolean") => Schema::Boolean,
         Some("string") => {
             let choices = schema.get("enum").and_then(Value::as_array);
             words(choices.into_iter().flatten())
         }
-        Some(_) | None => Shape::Any,
+        Some(_) | None => Schema::Any,
     }
 }
 
@@ -105,7 +105,7 @@ fn kind(schema: &Map<String, Value>) -> Option<&str> {
 }
 
 /// Words, each alone, in an `enum` or as a documented `const`.
-fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Shape {
+fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Schema {
     let mut words = Vec::new();
     for schema in schemas {
         match (
@@ -117,7 +117,7 @@ fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Shape {
             (None, None) => words.push(schema),
         }
     }
-    Shape::Text(
+    Schema::Text(
         words
             .iter()
             .filter_map(|word| Some(word.as_str()?.to_owned()))
@@ -125,15 +125,15 @@ fn words<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Shape {
     )
 }
 
-fn object(schema: &Map<String, Value>) -> Shape {
+fn object(schema: &Map<String, Value>) -> Schema {
     let Some(known) = schema.get("properties").and_then(Value::as_object) else {
-        return Shape::Map(Box::new(below(schema, "additionalProperties")));
+        return Schema::Map(Box::new(below(schema, "additionalProperties")));
     };
     let required = schema.get("required").and_then(Value::as_array);
-    Shape::Object(Fields {
+    Schema::Object(Fields {
         known: known
             .iter()
-            .map(|(name, schema)| (name.clone(), Shape::of(schema)))
+            .map(|(name, schema)| (name.clone(), Schema::of(schema)))
             .collect(),
         required: required
             .into_iter()
@@ -143,8 +143,8 @@ fn object(schema: &Map<String, Value>) -> Shape {
     })
 }
 
-fn below(schema: &Map<String, Value>, keyword: &str) -> Shape {
-    schema.get(keyword).map_or(Shape::Any, Shape::of)
+fn below(schema: &Map<String, Value>, keyword: &str) -> Schema {
+    schema.get(keyword).map_or(Schema::Any, Schema::of)
 }
 
 fn range(schema: &Map<String, Value>) -> RangeInclusive<i64> {

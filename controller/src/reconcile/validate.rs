@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::World;
-use super::memory::Memory;
+use super::Observed;
+use super::state::ServiceState;
 use crate::Service;
 use crate::validate::{Platform, validate};
 
 /// Checks a service against the runtimes, unless that was done with the very same.
-pub(super) fn check(
-    memory: &mut Memory,
+pub(super) fn revalidate(
+    state: &mut ServiceState,
     service: &Arc<Service>,
-    world: &World,
+    observed: &Observed,
     platform: &Platform,
 ) {
-    let runtimes = &world.declaration.runtimes;
-    let same = memory.checked.as_ref().is_some_and(|(checked, against)| {
+    let runtimes = &observed.declaration.runtimes;
+    let same = state.checked.as_ref().is_some_and(|(checked, against)| {
         Arc::ptr_eq(checked, service) && (Arc::ptr_eq(against, runtimes) || against == runtimes)
     });
     if !same {
-        memory.valid = Some(validate(service, runtimes, platform).map(Arc::new));
+        state.valid = Some(validate(service, runtimes, platform).map(Arc::new));
     }
-    memory.checked = Some((service.clone(), runtimes.clone()));
+    state.checked = Some((service.clone(), runtimes.clone()));
 }

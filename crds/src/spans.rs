@@ -3,31 +3,33 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::mistake::Place;
+use crate::diagnostic::Position;
 use crate::yaml::{Content, Node};
 
 /// Where the fields of an object are written, so that what is found wrong with it later can still be
 /// shown in the file. Clones share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places(Arc<Written>);
+pub struct Spans(Arc<Written>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Written {
     file: String,
     /// By path, in order: it is made once, and kept for as long as the object.
-    fields: Box<[(Box<str>, Place)]>,
+    fields: Box<[(Box<str>, Position)]>,
 }
 
-type ByPath = BTreeMap<String, Place>;
+type ByPath = BTreeMap<String, Position>;
 
-impl Places {
+impl Spans {
     pub(crate) fn of(file: &str, node: &Node) -> Self {
         let mut by_path = ByPath::new();
         note(&mut by_path, String::new(), node);
         let fields = by_path.into_iter();
         Self(Arc::new(Written {
             file: file.to_owned(),
-            fields: fields.map(|(path, place)| (path.into(), place)).collect(),
+            fields: fields
+                .map(|(path, position)| (path.into(), position))
+                .collect(),
         }))
     }
 
@@ -39,7 +41,7 @@ impl Places {
 
     /// Where that field is written, or the nearest that encloses it: a default is nowhere.
     #[must_use]
-    pub fn of_field(&self, path: &str) -> Option<Place> {
+    pub fn of_field(&self, path: &str) -> Option<Position> {
         let mut path = path;
         loop {
             let fields = &self.0.fields;
@@ -65,13 +67,13 @@ fn note(by_path: &mut ByPath, path: String, node: &Node) {
         Content::Map(entries) => {
             for entry in entries {
                 let below = field_path(&path, &entry.key);
-                by_path.insert(below.clone(), entry.place);
+                by_path.insert(below.clone(), entry.position);
                 note(by_path, below, &entry.value);
             }
         }
     }
     // A field is where its key is; only items and documents are where their value is.
-    by_path.entry(path).or_insert(node.place);
+    by_path.entry(path).or_insert(node.position);
 }
 
 /// Path of a field below `path`. A key that is no plain word is put in brackets, as Kubernetes does.

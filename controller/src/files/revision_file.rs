@@ -29,13 +29,13 @@ struct Kept {
 
 /// The file.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(super) struct RevisionFile {
     path: PathBuf,
     /// What it holds, to write only what changes.
     text: Mutex<String>,
 }
 
-impl Numbers {
+impl RevisionFile {
     /// Reads the file. One that is not there, or damaged, tells nothing: numbers begin anew.
     pub(super) fn open(path: PathBuf) -> (Self, Histories) {
         let kept = match read(&path) {
@@ -149,13 +149,13 @@ mod tests {
     fn numbers_outlive_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("revisions.json");
-        let (numbers, none) = Numbers::open(path.clone());
+        let (numbers, none) = RevisionFile::open(path.clone());
         assert!(none.is_empty());
         let service = ServiceName::new("default", "digits").unwrap();
         let known = history(&service, &[(3, "aa"), (7, "bb")]);
         let histories = BTreeMap::from([(service, known)]);
         numbers.write(&histories);
-        assert_eq!(Numbers::open(path).1, histories);
+        assert_eq!(RevisionFile::open(path).1, histories);
     }
 
     #[test]
@@ -166,12 +166,12 @@ mod tests {
         let long = " ".repeat(MAX_FILE as usize + 1);
         for damage in ["", "{\"revisions\": {\"default/dig", "[]", &long] {
             fs::write(&path, damage).unwrap();
-            let (numbers, none) = Numbers::open(path.clone());
+            let (numbers, none) = RevisionFile::open(path.clone());
             assert!(none.is_empty());
             let known = history(&service, &[(1, "aa")]);
             let histories = BTreeMap::from([(service.clone(), known)]);
             numbers.write(&histories);
-            assert_eq!(Numbers::open(path.clone()).1, histories);
+            assert_eq!(RevisionFile::open(path.clone()).1, histories);
         }
     }
 
@@ -184,6 +184,9 @@ mod tests {
         fs::write(&path, text).unwrap();
         let service = ServiceName::new("default", "digits").unwrap();
         let known = history(&service, &[(2, "c")]);
-        assert_eq!(Numbers::open(path).1, BTreeMap::from([(service, known)]));
+        assert_eq!(
+            RevisionFile::open(path).1,
+            BTreeMap::from([(service, known)])
+        );
     }
 }

@@ -10,10 +10,10 @@ use std::time::SystemTime;
 use weir_cluster::ServiceName;
 use weir_crds::{Manifest, Object, read};
 
-use super::gather::{self, Gathered};
-use super::numbering::Numbering;
+use super::collect::{self, Collected};
+use super::generations::Generations;
 use crate::ControllerError;
-use crate::declared::{Declaration, Service};
+use crate::source::{Declaration, Service};
 
 /// Files of a folder that are manifests, by their names' ends.
 const ENDS: [&str; 3] = ["yaml", "yml", "json"];
@@ -23,16 +23,16 @@ const LARGEST: u64 = 16 << 20;
 
 /// Paths, what was last good in each file below them, and what that declared.
 #[derive(Debug)]
-pub(super) struct Sources {
+pub(super) struct ManifestSet {
     paths: Vec<PathBuf>,
-    good: BTreeMap<PathBuf, Written>,
+    good: BTreeMap<PathBuf, ManifestFile>,
     last: Declaration,
-    numbering: Numbering,
+    generations: Generations,
 }
 
 /// What one file holds. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct ManifestFile {
     /// One that was read as the same text means the same.
     text: Arc<str>,
     pub(super) manifests: Vec<Manifest>,
@@ -40,17 +40,17 @@ pub(super) struct Written {
 
 /// What the files hold now.
 struct Contents {
-    good: BTreeMap<PathBuf, Written>,
+    good: BTreeMap<PathBuf, ManifestFile>,
     problems: Vec<String>,
 }
 
-impl Sources {
+impl ManifestSet {
     pub(super) fn new(paths: &[PathBuf]) -> Self {
         Self {
             paths: paths.to_vec(),
             good: BTreeMap::new(),
             last: Declaration::default(),
-            numbering: Numbering::default(),
+            generations: Generations::default(),
         }
     }
 
@@ -60,12 +60,12 @@ impl Sources {
             .list()
             .map_err(|(path, source)| ControllerError::Read { path, source })?;
         let contents = self.contents(files);
-        let gathered = gather::gather(&contents.good);
-        let problems = [contents.problems, gathered.problems.clone()].concat();
+        let collected = collect::collect(&contents.good);
+        let problems = [contents.problems, collected.problems.clone()].concat();
         if !problems.is_empty() {
-            return Err(ControllerError::Mistakes(problems));
+            return Err(ControllerError::InvalidManifests(problems));
         }
-        Ok(self.declare(contents.good, gathered, Vec::new()))
+        Ok(self.declare(contents.good, collected, Vec::new()))
     }
 
     /// The paths, and the files that they hold now.
@@ -89,28 +89,28 @@ impl Sources {
         // A file that is gone was told of when it was read.
         let unread = unread.filter(|problem| !contents.problems.contains(problem));
         contents.problems.extend(unread);
-        let gathered = gather::gather(&contents.good);
-        if gathered.problems.is_empty() {
-            return self.declare(contents.good, gathered, contents.problems);
+        let collected = collect::collect(&contents.good);
+        if collected.problems.is_empty() {
+            return self.declare(contents.good, collected, contents.problems);
         }
-        contents.problems.extend(gathered.problems);
+        contents.problems.extend(collected.problems);
         self.last.problems = contents.problems;
         self.last.clone()
     }
 
     fn declare(
         &mut self,
-        good: BTreeMap<PathBuf, Written>,
-        gathered: Gathered,
+        good: BTreeMap<PathBuf, ManifestFile>,
+        collected: Collected,
         problems: Vec<String>,
     ) -> Declaration {
-        let services = self.numbering.numbered(gathered.services, now());
+        let services = self.generations.numbered(collected.services, now());
         self.good = shared(good, &services);
         self.last = Declaration {
             services,
-            runtimes: gathered.runtimes.into(),
+            runtimes: collected.runtimes.into(),
             problems,
-            passed_over: gathered.passed_over,
+            ignored_objects: collected.ignored_objects,
         };
         self.last.clone()
     }
@@ -181,13 +181,13 @@ fn is_hidden(file: &Path) -> bool {
 
 /// What is kept of files has the services as they were numbered, and not another copy of each.
 fn shared(
-    mut good: BTreeMap<PathBuf, Written>,
+    mut good: BTreeMap<PathBuf, ManifestFile>,
     services: &BTreeMap<ServiceName, Arc<Service>>,
-) -> BTreeMap<PathBuf, Written> {
+) -> BTreeMap<PathBuf, ManifestFile> {
     let manifests = good.values_mut().flat_map(|written| &mut written.manifests);
     for Manifest { object, .. } in manifests {
         if let Object::InferenceService(object) = object
-            && let Ok(name) = gather::name(&object.metadata)
+            && let Ok(name) = collect::name(&object.metadata)
             && let Some(service) = services.get(&name)
         {
             *object = service.object.clone();
@@ -196,7 +196,7 @@ fn shared(
     good
 }
 
-fn written(file: &Path, before: Option<&Written>) -> Result<Written, Vec<String>> {
+fn written(file: &Path, before: Option<&ManifestFile>) -> Result<ManifestFile, Vec<String>> {
     let name = file.display().to_string();
     let text = fs::metadata(file).and_then(|meta| match meta.len() > LARGEST {
         true => Err(io::Error::other(format!(
@@ -214,7 +214,7 @@ fn written(file: &Path, before: Option<&Written>) -> Result<Written, Vec<String>
         return Err(vec![format!("{name}: {mistake}")]);
     }
     match read(&name, &text) {
-        Ok(manifests) => Ok(Written {
+        Ok(manifests) => Ok(ManifestFile {
             text: text.into(),
             manifests,
         }),

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use weir_cluster::ServiceName;
-use weir_crds::{InferenceService, InferenceServiceStatus, Places};
+use weir_crds::{InferenceService, InferenceServiceStatus, Spans};
 
 use crate::{ControllerError, History, Platform, Runtimes, validate};
 
 /// Where services are declared: files, or an API server.
 #[async_trait]
-pub trait Declared: Send + Sync {
+pub trait Source: Send + Sync {
     /// What is declared now, and every change. States that nobody looked at in time are skipped.
     fn watch(&self) -> watch::Receiver<Arc<Declaration>>;
 
@@ -22,13 +22,13 @@ pub trait Declared: Send + Sync {
     ///
     /// # Errors
     /// [`ControllerError::Cluster`] when it cannot be had now.
-    async fn recall(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError>;
+    async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError>;
 
     /// Remembers it.
     ///
     /// # Errors
-    /// As [`Self::recall`].
-    async fn remember(
+    /// As [`Self::load`].
+    async fn store(
         &self,
         service: &ServiceName,
         history: &Arc<History>,
@@ -37,8 +37,8 @@ pub trait Declared: Send + Sync {
     /// Notes what is known of a service.
     ///
     /// # Errors
-    /// As [`Self::recall`].
-    async fn report(
+    /// As [`Self::load`].
+    async fn publish_status(
         &self,
         service: &ServiceName,
         status: Arc<InferenceServiceStatus>,
@@ -47,13 +47,17 @@ pub trait Declared: Send + Sync {
     /// Tells people that something happened.
     ///
     /// # Errors
-    /// As [`Self::recall`].
-    async fn tell(&self, service: &ServiceName, event: Event) -> Result<(), ControllerError>;
+    /// As [`Self::load`].
+    async fn publish_event(
+        &self,
+        service: &ServiceName,
+        event: Event,
+    ) -> Result<(), ControllerError>;
 
     /// Drops what was noted and remembered of a service that is declared no more.
     ///
     /// # Errors
-    /// As [`Self::recall`].
+    /// As [`Self::load`].
     async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError>;
 }
 
@@ -67,7 +71,7 @@ pub struct Declaration {
     /// What is wrong with what was read last, a sentence each: for it, the last good state stands.
     pub problems: Vec<String>,
     /// Objects of other kinds that nobody here looks at, as `KIND NAME`.
-    pub passed_over: Vec<String>,
+    pub ignored_objects: Vec<String>,
 }
 
 /// A service as it was declared.
@@ -78,7 +82,7 @@ pub struct Service {
     /// The object, as written: no default is filled in.
     pub object: Arc<InferenceService>,
     /// Where its fields are written, if they are in a file.
-    pub places: Option<Places>,
+    pub spans: Option<Spans>,
     /// The directory in which claims lie by their names, without Kubernetes.
     pub claims: Option<PathBuf>,
 }
@@ -115,7 +119,7 @@ pub enum Subject {
 }
 
 impl Declaration {
-    /// All that is wrong with the services, a sentence each, with its place; before anything runs.
+    /// All that is wrong with the services, a sentence each, with its position; before anything runs.
     #[must_use]
     pub fn faults(&self, platform: &Platform) -> Vec<String> {
         let each = self.services.values().flat_map(|service| {
@@ -128,20 +132,20 @@ impl Declaration {
 }
 
 impl Service {
-    /// A sentence about a field, as `FILE:LINE:COLUMN: FIELD: SENTENCE` where the field's place is
+    /// A sentence about a field, as `FILE:LINE:COLUMN: FIELD: SENTENCE` where the field's position is
     /// known.
     #[must_use]
     pub fn located(&self, field: &str, sentence: &str) -> String {
-        let place = self.places.as_ref().and_then(|places| {
-            let place = places.of_field(field)?;
+        let position = self.spans.as_ref().and_then(|spans| {
+            let position = spans.of_field(field)?;
             Some(format!(
                 "{}:{}:{}: ",
-                places.file(),
-                place.line,
-                place.column
+                spans.file(),
+                position.line,
+                position.column
             ))
         });
-        format!("{}{field}: {sentence}", place.unwrap_or_default())
+        format!("{}{field}: {sentence}", position.unwrap_or_default())
     }
 }
 

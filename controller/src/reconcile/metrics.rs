@@ -15,33 +15,33 @@ use tokio::time::Instant;
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::ConditionStatus;
 
-use super::tell::ready;
+use super::publish::ready;
 use crate::Declaration;
 
 /// How the loop does. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Progress {
+pub(super) struct ReconcileMetrics {
     state: Arc<Mutex<State>>,
     declared: watch::Receiver<Arc<Declaration>>,
 }
 
 #[derive(Debug)]
 struct State {
-    services: Services,
+    services: ReadyCounts,
     errors: u64,
     /// The end of the last pass without an error; before the first, the beginning.
     succeeded: Instant,
 }
 
-/// Services by their condition `Ready`.
+/// ReadyCounts by their condition `Ready`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Services {
+pub(super) struct ReadyCounts {
     ready: u64,
     unready: u64,
     unknown: u64,
 }
 
-impl Services {
+impl ReadyCounts {
     /// Counts these.
     pub(super) fn of<'a>(statuses: impl Iterator<Item = &'a InferenceServiceStatus>) -> Self {
         let mut services = Self::default();
@@ -57,11 +57,11 @@ impl Services {
     }
 }
 
-impl Progress {
+impl ReconcileMetrics {
     /// Of a loop that begins.
     pub(super) fn new(declared: watch::Receiver<Arc<Declaration>>) -> Self {
         let state = State {
-            services: Services::default(),
+            services: ReadyCounts::default(),
             errors: 0,
             succeeded: Instant::now(),
         };
@@ -72,7 +72,7 @@ impl Progress {
     }
 
     /// A pass ended, with so many errors.
-    pub(super) fn passed(&self, services: Services, errors: u64) {
+    pub(super) fn passed(&self, services: ReadyCounts, errors: u64) {
         let mut state = self.state.lock();
         state.services = services;
         state.errors += errors;
@@ -86,7 +86,7 @@ impl Progress {
     }
 }
 
-impl Collector for Progress {
+impl Collector for ReconcileMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (services, errors, age) = {
             let state = self.state.lock();
@@ -98,9 +98,12 @@ impl Collector for Progress {
     }
 }
 
-fn by_readiness(encoder: &mut DescriptorEncoder<'_>, services: Services) -> Result<(), fmt::Error> {
+fn by_readiness(
+    encoder: &mut DescriptorEncoder<'_>,
+    services: ReadyCounts,
+) -> Result<(), fmt::Error> {
     let name = "weir_controller_services";
-    let help = "Services, by their condition Ready.";
+    let help = "ReadyCounts, by their condition Ready.";
     let kind = ConstGauge::new(0_u64).metric_type();
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     for (ready, count) in [
@@ -171,7 +174,7 @@ mod tests {
             ..Declaration::default()
         };
         let (_sender, declared) = watch::channel(Arc::new(declaration));
-        let progress = Progress::new(declared);
+        let progress = ReconcileMetrics::new(declared);
         let mut registry = Registry::default();
         progress.register(&mut registry);
         let statuses = [
@@ -180,8 +183,8 @@ mod tests {
             status(ConditionStatus::False),
             InferenceServiceStatus::default(),
         ];
-        progress.passed(Services::of(statuses.iter()), 2);
-        progress.passed(Services::of(statuses.iter()), 1);
+        progress.passed(ReadyCounts::of(statuses.iter()), 2);
+        progress.passed(ReadyCounts::of(statuses.iter()), 1);
         let samples = samples(&registry);
         let (age, rest) = samples.split_last().unwrap();
         let expected = [
@@ -199,7 +202,7 @@ mod tests {
             .parse()
             .unwrap();
         assert!(age <= began.elapsed().as_secs_f64(), "{age}");
-        progress.passed(Services::default(), 0);
+        progress.passed(ReadyCounts::default(), 0);
         assert!(progress.state.lock().succeeded > began);
     }
 }

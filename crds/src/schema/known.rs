@@ -1,0 +1,141 @@
+//! The schemas of the three kinds and of every Kubernetes type they hold.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use k8s_openapi::api::apps::v1::DeploymentStrategy;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
+use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+
+use super::{Fields, Schema};
+use crate::inference_service::InferenceServiceSpec;
+use crate::serving_runtime::ServingRuntimeSpec;
+
+/// Schemas by the name of their type.
+pub(crate) struct Schemas {
+    by_name: BTreeMap<String, Schema>,
+}
+
+static SCHEMAS: LazyLock<Schemas> = LazyLock::new(Schemas::new);
+
+impl Schemas {
+    /// All there are; made once.
+    pub(crate) fn all() -> &'static Self {
+        &SCHEMAS
+    }
+
+    /// A whole InferenceService.
+    pub(crate) fn inference_service() -> Schema {
+        envelope::<InferenceServiceSpec>()
+    }
+
+    /// A whole ServingRuntime, or ClusterServingRuntime.
+    pub(crate) fn serving_runtime() -> Schema {
+        envelope::<ServingRuntimeSpec>()
+    }
+
+    /// The schema itself, where one only names it.
+    pub(crate) fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
+        match schema {
+            Schema::Named(name) => self.by_name.get(name).unwrap_or(&Schema::Any),
+            schema => schema,
+        }
+    }
+
+    fn new() -> Self {
+        let mut generator = SchemaSettings::draft2020_12().into_generator();
+        generator.subschema_for::<InferenceServiceSpec>();
+        generator.subschema_for::<ServingRuntimeSpec>();
+        generator.subschema_for::<ObjectMeta>();
+        generator.subschema_for::<PodSpec>();
+        generator.subschema_for::<DeploymentStrategy>();
+        generator.subschema_for::<HorizontalPodAutoscalerBehavior>();
+        let mut by_name: BTreeMap<_, _> = generator
+            .definitions()
+            .iter()
+            .map(|(name, schema)| (name.clone(), Schema::of(schema)))
+            .collect();
+        // Its schema says integer or text; every number and not every text is meant.
+        by_name.insert(Quantity::schema_name().into_owned(), Schema::Quantity);
+        Self { by_name }
+    }
+}
+
+/// `apiVersion`, `kind`, `metadata`, `spec` and `status`. What a file says of the status is the
+/// cluster's own, printed by kubectl, and not looked at.
+fn envelope<Spec: JsonSchema>() -> Schema {
+    let fields = [
+        ("apiVersion", Schema::Text(Vec::new())),
+        ("kind", Schema::Text(Vec::new())),
+        (
+            "metadata",
+            Schema::Named(ObjectMeta::schema_name().into_owned()),
+        ),
+        ("spec", Schema::Named(Spec::schema_name().into_owned())),
+        ("status", Schema::Any),
+    ];
+    let required = ["apiVersion", "kind", "metadata", "spec"];
+    Schema::Object(Fields {
+        known: fields
+            .map(|(name, schema)| (name.to_owned(), schema))
+            .into(),
+        required: required.map(str::to_owned).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Schema, Schemas};
+
+    fn names(schema: &Schema, found: &mut Vec<String>) {
+        match schema {
+            Schema::Object(fields) => fields.known.values().for_each(|field| names(field, found)),
+            Schema::Map(inner) | Schema::List(inner) => names(inner, found),
+            Schema::Named(name) => found.push(name.clone()),
+            Schema::Any
+            | Schema::Text(_)
+            | Schema::Integer(_)
+            | Schema::Number
+            | Schema::Boolean
+            | Schema::IntegerOrText
+            | Schema::Quantity => {}
+        }
+    }
+
+    #[test]
+    fn every_name_is_known() {
+        let schemas = Schemas::all();
+        let mut found = Vec::new();
+        schemas
+            .by_name
+            .values()
+            .for_each(|schema| names(schema, &mut found));
+        assert!(found.iter().any(|name| name.ends_with("v1.Container")));
+        for name in found {
+            assert!(schemas.by_name.contains_key(&name), "{name}");
+        }
+    }
+
+    /// A schema that the reader does not understand would let everything pass.
+    #[test]
+    fn nothing_passes_unread() {
+        let anything = |schema: &Schema| match schema {
+            Schema::Any => true,
+            Schema::Map(inner) | Schema::List(inner) => **inner == Schema::Any,
+            _ => false,
+        };
+        for (name, schema) in &Schemas::all().by_name {
+            let Schema::Object(fields) = schema else {
+                assert!(!anything(schema) || name.ends_with("FieldsV1"), "{name}");
+                continue;
+            };
+            for (field, schema) in &fields.known {
+                assert!(!anything(schema), "{name}.{field}: {schema:?}");
+            }
+        }
+    }
+}
