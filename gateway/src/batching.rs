@@ -1,20 +1,21 @@
-//! Batches for runtimes that do not batch: requests of one revision that are alike share one.
+//! Batches for runtimes without batching: compatible requests of one revision are merged into one.
 //!
 //! ```text
-//!   request ─► part ─► gatherer ─┬─► alone: goes as it came
-//!                (alike? rows?)  └─► flight: merge ─► queue, credit, replica ─► cut ─► each its rows
+//!   request ─► parse ─► batch queue ─┬─► alone: forwarded unchanged
+//!             (key, rows)            └─► merge ─► queue, credit, replica ─► split ─► a response per request
 //! ```
 //!
-//! Bodies are parsed here and nowhere else in the gateway, and only where a route asks for batches. What
-//! cannot be merged goes as if nobody had asked.
+//! Bodies are parsed here and nowhere else in the gateway, and only where a route sets `spec.predictor.batcher`.
+//! Requests that cannot be merged are forwarded unchanged.
 
+mod dispatch;
 mod entry;
-mod gatherer;
 mod in_flight;
 mod message;
-mod outcome;
-mod part;
-mod slices;
+mod queue;
+mod request;
+mod response;
+mod rows;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -35,192 +36,196 @@ use crate::forward::ProxyRequest;
 use crate::gateway::Gateway;
 use crate::queue::{RevisionQueue, Verdict};
 use entry::{BatchEntry, EntryResult};
-use gatherer::{Bounds, Entry, Gatherer};
-use part::{Key, Part};
+use queue::{BatchLimits, BatchQueue, NewEntry};
+use request::{BatchKey, ParsedRequest};
 
-/// What a route says of batches.
+/// A route's batching settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    rows: usize,
-    wait: Duration,
-    room: usize,
+pub(crate) struct BatchSettings {
+    max_rows: usize,
+    max_delay: Duration,
+    max_queued: usize,
 }
 
-/// Those who gather at one revision.
+/// The batch queue of one revision.
 #[derive(Default)]
-pub(crate) struct Gathering(Mutex<Gatherer<Key, BatchEntry>>);
+pub(crate) struct Batcher(Mutex<BatchQueue<BatchKey, BatchEntry>>);
 
-impl Rules {
-    /// `None` where the route does not ask for batches.
+impl BatchSettings {
+    /// The settings of a route; `None` where it has no batcher.
     pub(crate) fn of(route: &Route) -> Option<Self> {
         let batching = route.batching?;
         Some(Self {
-            rows: batching.max_size as usize,
-            wait: batching.max_latency,
-            room: route.max_queue as usize,
+            max_rows: batching.max_size as usize,
+            max_delay: batching.max_latency,
+            max_queued: route.max_queue as usize,
         })
     }
 
-    fn bounds(self, flights: usize) -> Bounds {
-        Bounds {
-            rows: self.rows,
-            wait: self.wait,
-            flights,
-            room: self.room,
+    fn limits(self, max_in_flight: usize) -> BatchLimits {
+        BatchLimits {
+            max_rows: self.max_rows,
+            max_delay: self.max_delay,
+            max_in_flight,
+            max_queued: self.max_queued,
         }
     }
 }
 
-impl Gathering {
-    /// How many wait for others.
-    pub(crate) fn waiting(&self) -> usize {
-        self.0.lock().waiting()
+impl Batcher {
+    /// Requests in the queue.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().len()
     }
 }
 
-/// Brings a request to a replica, in a batch or alone, and returns its own answer.
-pub(crate) async fn deliver(
+/// Sends a request to a replica, in a batch or alone, and returns its own response.
+pub(crate) async fn forward_batched(
     gateway: &Arc<Gateway>,
     mut request: ProxyRequest,
     mut buffered: BufferedBody,
-    rules: Rules,
+    settings: BatchSettings,
 ) -> Result<Response<DownstreamBody>, GatewayError> {
     let queue = Arc::clone(&request.queue);
-    // Where another gateway has the queue, it gathers for all.
-    let Some(flights) = queue.flights() else {
+    // Where another gateway owns the revision's queue, it also forms the batches.
+    let Some(max_in_flight) = queue.flights() else {
         return gateway.forward(&request, &mut buffered).await;
     };
-    let Some(part) = Part::read(&request, &buffered) else {
+    let Some(parsed) = ParsedRequest::read(&request, &buffered) else {
         return gateway.forward(&request, &mut buffered).await;
     };
     queue.count_arrival();
     request.count_as_arrived();
-    let (tell, mut told) = oneshot::channel();
-    let times = Times::of(&request);
-    let entry = BatchEntry::new(request, buffered, part, tell);
-    let sequence = join(entry, &queue, &rules.bounds(flights), times.gathered);
-    let sequence = sequence.inspect_err(|_| queue.count_refused())?;
-    in_flight::dispatch(gateway, &queue, rules);
-    let turn = wait(gateway, &queue, rules, &mut told, times).await;
-    drop(sequence);
-    end(gateway, &queue, turn).await
+    let (reply, mut result) = oneshot::channel();
+    let times = EntryTimes::of(&request);
+    let entry = BatchEntry::new(request, buffered, parsed, reply);
+    let ticket = enqueue(entry, &queue, &settings.limits(max_in_flight), times.queued);
+    let ticket = ticket.inspect_err(|_| queue.count_refused())?;
+    dispatch::dispatch(gateway, &queue, settings);
+    let result = wait(gateway, &queue, settings, &mut result, times).await;
+    drop(ticket);
+    respond(gateway, &queue, result).await
 }
 
-/// A place among those who gather, given up when it is dropped.
-struct BatchPlace {
+/// A request's entry in the batch queue, removed when this is dropped.
+struct QueueTicket {
     queue: Arc<RevisionQueue>,
     ticket: u64,
 }
 
-impl Drop for BatchPlace {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
-        self.queue.gathering.0.lock().forget(self.ticket);
+        self.queue.batcher.0.lock().remove(self.ticket);
     }
 }
 
-/// When a request came, when it began to wait for others, and when it has to be done.
+/// EntryTimes of one request: its arrival, its entry into the batch queue, and its deadline.
 #[derive(Clone, Copy)]
-struct Times {
+struct EntryTimes {
     arrived: Instant,
-    gathered: Instant,
+    queued: Instant,
     deadline: Option<Instant>,
 }
 
-impl Times {
+impl EntryTimes {
     fn of(request: &ProxyRequest) -> Self {
         Self {
             arrived: request.arrived,
-            gathered: now(),
+            queued: now(),
             deadline: request.deadline,
         }
     }
 }
 
-fn join(
+/// Adds an entry to the batch queue.
+///
+/// # Errors
+/// [`GatewayError::QueueFull`].
+fn enqueue(
     entry: BatchEntry,
     queue: &Arc<RevisionQueue>,
-    bounds: &Bounds,
+    limits: &BatchLimits,
     at: Instant,
-) -> Result<BatchPlace, GatewayError> {
-    let entry = Entry {
+) -> Result<QueueTicket, GatewayError> {
+    let entry = NewEntry {
         key: entry.key(),
-        rows: entry.part.rows(),
+        rows: entry.parsed.rows(),
         item: entry,
     };
-    let mut gatherer = queue.gathering.0.lock();
-    let admitted = gatherer.admit(entry, at, bounds);
-    let waiting = gatherer.waiting();
-    drop(gatherer);
+    let mut batches = queue.batcher.0.lock();
+    let admitted = batches.admit(entry, at, limits);
+    let queued = batches.len();
+    drop(batches);
     match admitted {
-        Ok(ticket) => Ok(BatchPlace {
+        Ok(ticket) => Ok(QueueTicket {
             queue: Arc::clone(queue),
             ticket,
         }),
         Err(entry) => Err(GatewayError::QueueFull {
             revision: queue.name.to_string(),
-            requests: waiting,
+            requests: queued,
             bytes: entry.buffered.size(),
         }),
     }
 }
 
-/// Waits for its turn; whoever waits is also the clock of the batch that it would begin.
+/// Waits until the entry is dispatched. Each waiting request is also the timer of the batch that it would start.
 async fn wait(
     gateway: &Arc<Gateway>,
     queue: &Arc<RevisionQueue>,
-    rules: Rules,
-    told: &mut oneshot::Receiver<EntryResult>,
-    times: Times,
+    settings: BatchSettings,
+    result: &mut oneshot::Receiver<EntryResult>,
+    times: EntryTimes,
 ) -> Result<EntryResult, GatewayError> {
     let late = || GatewayError::LateInQueue {
         revision: queue.name.to_string(),
         waited: now().saturating_duration_since(times.arrived),
         ahead: 0,
     };
-    let mut due = Some(times.gathered + rules.wait);
+    let mut due = Some(times.queued + settings.max_delay);
     loop {
-        let turn = tokio::select! {
+        let received = tokio::select! {
             biased;
-            turn = &mut *told => turn,
+            received = &mut *result => received,
             () = until(times.deadline) => return Err(late()),
             () = until(due) => {
                 due = None;
-                in_flight::dispatch(gateway, queue, rules);
+                dispatch::dispatch(gateway, queue, settings);
                 continue;
             }
         };
-        // Nobody drops a member whose turn it still is, but the end of the process.
-        return turn.map_err(|_| GatewayError::Gone(queue.name.to_string()));
+        // Entries are dropped without an outcome only when the process ends.
+        return received.map_err(|_| GatewayError::Gone(queue.name.to_string()));
     }
 }
 
-/// What it gets, counted.
-async fn end(
+/// Turns an entry's outcome into its response, and counts it.
+async fn respond(
     gateway: &Arc<Gateway>,
     queue: &Arc<RevisionQueue>,
-    turn: Result<EntryResult, GatewayError>,
+    result: Result<EntryResult, GatewayError>,
 ) -> Result<Response<DownstreamBody>, GatewayError> {
-    let (answer, verdict) = match turn {
+    let (response, verdict) = match result {
         Ok(EntryResult::Alone {
             request,
             mut buffered,
             in_flight,
         }) => {
-            let answer = gateway.forward(&request, &mut buffered).await;
+            let response = gateway.forward(&request, &mut buffered).await;
             drop(in_flight);
-            let is_refused = matches!(answer, Err(GatewayError::QueueFull { .. }));
+            let is_refused = matches!(response, Err(GatewayError::QueueFull { .. }));
             if is_refused {
                 queue.count_refused();
             }
-            return answer;
+            return response;
         }
         Ok(EntryResult::Answered(response, verdict)) => (Ok(response), verdict),
         Ok(EntryResult::Failed(error)) | Err(error) => (Err(error), Verdict::Failed),
     };
-    match &answer {
+    match &response {
         Err(GatewayError::QueueFull { .. }) => queue.count_refused(),
         Err(GatewayError::NotOwner(_)) => {}
         Ok(_) | Err(_) => queue.count_batch_entry(verdict),
     }
-    answer
+    response
 }

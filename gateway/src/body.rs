@@ -1,7 +1,5 @@
-//! Request bodies, kept under a budget of bytes so that they can be sent again.
+//! Request bodies, buffered under a byte budget so that they can be sent again.
 
-mod budget;
 mod buffered;
 
-pub(crate) use budget::{Buffers, Grown, Portion};
-pub(crate) use buffered::{BufferMode, BufferedBody, Limits, discard};
+pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard};

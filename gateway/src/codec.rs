@@ -1,4 +1,4 @@
-//! What HTTP and gRPC say differently: errors, deadlines, ends of answers. One small file each.
+//! What differs between HTTP and gRPC: how errors and results are encoded. One small file each.
 
 pub(crate) mod grpc;
 pub(crate) mod http;
@@ -12,7 +12,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::Verdict;
 
-/// The one way an error becomes a response.
+/// Encodes an error as a response of the request's protocol.
 pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<DownstreamBody> {
     let mut response = match protocol {
         Protocol::Http => http::error(error.code(), &error.to_string()),
@@ -25,7 +25,7 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
     response
 }
 
-/// How an answer with this head ends, as far as its head tells.
+/// The verdict on a response, as far as its head determines it.
 pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
     if response.headers().contains_key(headers::REFUSED) {
         return Verdict::Refused;
@@ -34,13 +34,13 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
         Protocol::Http => http::verdict(response.status(), response.headers()),
         Protocol::Grpc => match grpc::status(response.headers()) {
             Some(status) => grpc::verdict(status),
-            // Its trailers will tell.
+            // Its trailers carry the status.
             None => Verdict::Open,
         },
     }
 }
 
-/// What a failure counts as: what its caller brought about is none of the revision's.
+/// The verdict on a failure code: the caller's mistakes do not count as the revision's failures.
 fn counted(code: Option<Code>) -> Verdict {
     match code.map(Code::blame) {
         None | Some(Blame::Caller) => Verdict::Succeeded,
@@ -49,9 +49,9 @@ fn counted(code: Option<Code>) -> Verdict {
     }
 }
 
-/// Whether a replica refused to work on a request, which then may be tried elsewhere. Our runtime says by a
-/// header whether it may. Of others, HTTP's "come again" is taken for it; gRPC's "resource exhausted" is not, because
-/// it stands for a message that is too large as well, and for work that ran out of memory.
+/// Whether a replica refused a request before working on it, so that it may be retried elsewhere. Weir's runtime
+/// says so by a header. Of other servers, HTTP's 503 with `retry-after` counts; gRPC's `RESOURCE_EXHAUSTED` does
+/// not, because it stands for a message that is too large as well, and for work that ran out of memory.
 pub(crate) fn is_refusal(protocol: Protocol, response: &Response<impl Sized>) -> bool {
     let mark = response.headers().get(headers::REFUSED);
     match (mark, protocol) {
@@ -61,7 +61,7 @@ pub(crate) fn is_refusal(protocol: Protocol, response: &Response<impl Sized>) ->
     }
 }
 
-/// Whether a gateway refused to take a request that it does not own.
+/// Whether a gateway turned away a request because it does not own the revision's queue.
 pub(crate) fn is_unserved(headers: &HeaderMap) -> bool {
     headers.contains_key(headers::UNSERVED)
 }

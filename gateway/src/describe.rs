@@ -1,4 +1,4 @@
-//! Routes and queues as JSON, for people who look.
+//! Routes and queues as JSON, for debugging.
 
 use serde_json::{Value, json};
 use weir_cluster::{Destination, Host, Route};

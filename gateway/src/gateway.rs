@@ -10,8 +10,8 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_cluster::{Report, Snapshot};
+use weir_ops::byte_budget::ByteBudget;
 
-use crate::body::Buffers;
 use crate::clock::{now, seconds_since_1970, until};
 use crate::metrics;
 use crate::mirror::Mirrors;
@@ -25,7 +25,7 @@ use crate::{describe, report, server};
 pub struct Gateway {
     pub(crate) options: Options,
     pub(crate) state: ArcSwap<State>,
-    pub(crate) buffers: Buffers,
+    pub(crate) buffers: ByteBudget,
     pub(crate) requests: metrics::Requests,
     pub(crate) mirrors: Mirrors,
     /// Batches under way.
@@ -49,7 +49,7 @@ impl Gateway {
         let pulse = Arc::new(Notify::new());
         Arc::new(Self {
             state: ArcSwap::from_pointee(State::empty(&options, Arc::clone(&pulse))),
-            buffers: Buffers::new(options.all_buffers),
+            buffers: ByteBudget::new(options.all_buffers),
             requests: metrics::Requests::default(),
             mirrors: Mirrors::new(options.all_buffers),
             batches: TaskTracker::new(),

@@ -1,4 +1,4 @@
-//! What scrapers see. Revisions' counts are read from the same place as the reports, when asked for.
+//! Prometheus metrics. Revisions' counts come from the same source as the reports, read at each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::gateway::Gateway;
 use crate::mirror::{MirrorCounts, MirrorOutcome};
 use crate::protocol::Protocol;
 
-/// Requests of the port, whatever became of them.
+/// Counts of the port's requests since the gateway started, whatever their outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     http: AtomicU64,
@@ -36,18 +36,18 @@ impl Requests {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One that leads to no revision.
+    /// Counts a request that matches no revision.
     pub(crate) fn count_unrouted(&self) {
         self.unrouted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many that go to a replica as one.
+    /// Counts a batch of this many requests.
     pub(crate) fn count_batch(&self, members: usize) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.batched.fetch_add(members as u64, Ordering::Relaxed);
     }
 
-    /// One that is sent again.
+    /// Counts a request that is sent again.
     pub(crate) fn count_replay(&self) {
         self.replays.fetch_add(1, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
     let counter = ConstCounter::new(0_u64);
     let mut family = encoder.encode_descriptor(
         name,
-        "Requests that came, by protocol.",
+        "Requests received, by protocol.",
         None,
         counter.metric_type(),
     )?;
@@ -116,22 +116,22 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
     for (name, help, count) in [
         (
             "weir_gateway_unrouted",
-            "Requests that lead to no revision.",
+            "Requests that match no revision.",
             &requests.unrouted,
         ),
         (
             "weir_gateway_replays",
-            "Times that a request was sent again.",
+            "Retries of requests.",
             &requests.replays,
         ),
         (
             "weir_gateway_batches",
-            "Batches that were gathered here of several requests.",
+            "Batches of several requests formed by the gateway.",
             &requests.batches,
         ),
         (
             "weir_gateway_batched_requests",
-            "Requests that went to a replica in such a batch.",
+            "Requests sent to a replica in such a batch.",
             &requests.batched,
         ),
     ] {
@@ -139,20 +139,20 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
         counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
     }
     let name = "weir_gateway_buffered";
-    let help = "Bytes of request bodies that are kept to be sent again.";
-    let gauge = ConstGauge::new(i64::try_from(gateway.buffers.held()).unwrap_or(i64::MAX));
+    let help = "Bytes of request bodies buffered for retries.";
+    let gauge = ConstGauge::new(i64::try_from(gateway.buffers.in_use()).unwrap_or(i64::MAX));
     let bytes = Some(&Unit::Bytes);
     gauge.encode(encoder.encode_descriptor(name, help, bytes, gauge.metric_type())?)
 }
 
-/// Only of revisions that mirror a service.
+/// Encodes the counts of mirrored requests, by the revision that they are copied to.
 fn mirrored(
     encoder: &mut DescriptorEncoder<'_>,
     rows: &[(&RevisionName, &MirrorCounts)],
 ) -> Result<(), fmt::Error> {
     let kind = ConstCounter::new(0_u64).metric_type();
     let name = "weir_gateway_mirrored";
-    let help = "Copies of requests for a revision that mirrors its service, by outcome.";
+    let help = "Requests mirrored to the revision, by outcome.";
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     for (revision, counts) in rows {
         for outcome in MirrorOutcome::ALL {
@@ -169,12 +169,12 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
     let counts: [(&str, &str, fn(&Activity) -> u64); 5] = [
         (
             "weir_revision_requests",
-            "Requests that came, refused ones included.",
+            "Requests received, refused ones included.",
             |a| a.arrivals,
         ),
         (
             "weir_revision_succeeded",
-            "Requests that were answered well.",
+            "Requests answered without an error of the gateway or the replica.",
             |a| a.succeeded,
         ),
         (
@@ -184,12 +184,12 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt:
         ),
         (
             "weir_revision_refused",
-            "Requests that found the queue full, or no room at the replicas.",
+            "Requests refused because the queue or the replicas were full.",
             |a| a.refused,
         ),
         (
             "weir_revision_woken",
-            "Requests that met the revision at zero.",
+            "Requests that found the revision scaled to zero.",
             |a| a.woken,
         ),
     ];
@@ -208,12 +208,12 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
     let gauges: [(&str, &str, fn(&Activity) -> u32); 2] = [
         (
             "weir_revision_queued",
-            "Requests that wait for a replica.",
+            "Requests waiting for a replica.",
             |a| a.queued,
         ),
         (
             "weir_revision_in_flight",
-            "Requests that are at a replica.",
+            "Requests in progress at a replica.",
             |a| a.in_flight,
         ),
     ];
@@ -228,17 +228,17 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::E
     Ok(())
 }
 
-/// Sums, whose rates over that of the counts are means; quantiles are in the JSON snapshot.
+/// Encodes sums of delays: their rate over that of the counts is the mean. Quantiles are in the JSON snapshot.
 fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &Rows) -> Result<(), fmt::Error> {
     let sums: [(&str, &str, fn(&Activity) -> u64); 2] = [
         (
             "weir_revision_queue_delay_us",
-            "Microseconds that requests waited for a replica.",
+            "Microseconds that requests have waited for a replica.",
             |a| a.queue_delay.sum_us(),
         ),
         (
             "weir_revision_service_time_us",
-            "Microseconds that requests were at a replica.",
+            "Microseconds that requests have been in progress at a replica.",
             |a| a.service_time.sum_us(),
         ),
     ];

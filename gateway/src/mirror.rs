@@ -14,8 +14,8 @@ use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_cluster::RevisionName;
+use weir_ops::byte_budget::ByteBudget;
 
-use crate::body::Buffers;
 use crate::queue::RevisionQueue;
 use crate::router::RouteMatch;
 use crate::state::State;
@@ -28,7 +28,7 @@ const PART_OF_BUFFERS: usize = 8;
 
 /// The copies under way: their tasks, and the bytes that they hold together.
 pub(crate) struct Mirrors {
-    bytes: Buffers,
+    bytes: ByteBudget,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -43,7 +43,7 @@ impl Mirrors {
     /// None under way; all bodies together may hold `all_buffers` bytes.
     pub(crate) fn new(all_buffers: usize) -> Self {
         Self {
-            bytes: Buffers::new(all_buffers / PART_OF_BUFFERS),
+            bytes: ByteBudget::new(all_buffers / PART_OF_BUFFERS),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -55,7 +55,7 @@ impl Mirrors {
         counts: &Arc<MirrorCounts>,
         bytes: usize,
     ) -> Option<MirrorPermit> {
-        counts.try_acquire(self.bytes.portion(), bytes)
+        counts.try_acquire(self.bytes.permit(), bytes)
     }
 
     /// Runs one copy, which says what became of it, until it is done or all are ended.

@@ -10,8 +10,8 @@ use http::{Request, Response, header};
 use hyper::body::Incoming;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
-use crate::batching::{self, Rules};
-use crate::body::{BufferMode, BufferedBody, Limits, discard};
+use crate::batching::{self, BatchSettings};
+use crate::body::{BufferLimits, BufferMode, BufferedBody, discard};
 use crate::clock::now;
 use crate::codec;
 use crate::deadline::{Deadline, parse_grpc_timeout, parse_weir_timeout};
@@ -109,14 +109,16 @@ impl Gateway {
             }
         };
         deadline.check(now, buffered.size())?;
-        let rules = Rules::of(&target.route);
+        let batching = BatchSettings::of(&target.route);
         let mirror_target = target.mirror_target.take();
         let request = ProxyRequest::new(protocol, parts, target, deadline);
         if let Some(mirror_target) = mirror_target {
             self.mirror(mirror_target, &request, &buffered);
         }
-        match rules {
-            Some(rules) => Box::pin(batching::deliver(self, request, buffered, rules)).await,
+        match batching {
+            Some(settings) => {
+                Box::pin(batching::forward_batched(self, request, buffered, settings)).await
+            }
             None => self.forward(&request, &mut buffered).await,
         }
     }
@@ -181,12 +183,12 @@ impl Gateway {
         buffer_mode: BufferMode,
         deadline: Deadline,
     ) -> Result<BufferedBody, GatewayError> {
-        let limits = Limits {
+        let limits = BufferLimits {
             size: self.options.request_buffer,
             idle: self.options.body_idle,
             deadline,
-            buffers: &self.buffers,
-            ending: &self.ending,
+            budget: &self.buffers,
+            shutdown: &self.ending,
         };
         match body.take() {
             Some(body) => BufferedBody::receive(body, buffer_mode, &limits).await,

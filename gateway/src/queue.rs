@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, RevisionName};
 
-use crate::batching::Gathering;
+use crate::batching::Batcher;
 use crate::clock::now;
 use crate::error::GatewayError;
 use crate::queue::dispatcher::{
@@ -34,7 +34,7 @@ pub(crate) struct RevisionQueue {
     pub(crate) header: http::HeaderValue,
     state: Mutex<QueueState>,
     /// Requests that wait for others to share a batch with.
-    pub(crate) gathering: Gathering,
+    pub(crate) batcher: Batcher,
     /// Told when a request meets the revision at zero.
     wake: Arc<Notify>,
 }
@@ -108,7 +108,7 @@ impl RevisionQueue {
                 reported: None,
                 retry_timer: RetryTimer::Off,
             }),
-            gathering: Gathering::default(),
+            batcher: Batcher::default(),
             wake,
         }
     }
@@ -285,8 +285,8 @@ impl RevisionQueue {
     /// All that happened, and what is so now.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         let mut state = self.state.lock();
-        let gathering = self.gathering.waiting();
-        let queued = state.dispatcher.queued().requests + gathering;
+        let batching = self.batcher.len();
+        let queued = state.dispatcher.queued().requests + batching;
         if queued == 0
             && let Some(reported) = &state.reported
         {
@@ -302,7 +302,7 @@ impl RevisionQueue {
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
         // Who gathers comes and goes without a word to us.
-        state.reported = (gathering == 0).then(|| Arc::clone(&reported));
+        state.reported = (batching == 0).then(|| Arc::clone(&reported));
         reported
     }
 

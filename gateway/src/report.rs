@@ -1,4 +1,4 @@
-//! How busy this gateway is.
+//! The gateway's report to autoscalers: every revision's activity.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use weir_cluster::Report;
 
 use crate::state::State;
 
-/// All counts since the gateway began.
+/// A report of all counts since the gateway started at `started` (seconds since 1970), `age` ago.
 pub(crate) fn report(state: &State, started: u64, age: Duration) -> Report {
     let revisions = state.routes.queues.iter();
     Report {

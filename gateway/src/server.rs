@@ -1,14 +1,13 @@
-//! The port: HTTP/1.1, HTTP/2 and gRPC, told apart by the first bytes; all of it plain, or all behind TLS.
+//! The serving port: HTTP/1.1, HTTP/2 and gRPC on one listener, distinguished by their first bytes; plain or TLS.
 //!
 //! ```text
-//!   accept ─► shake hands (TLS) ─► first bytes ─┬─► HTTP/2 ───► its end
-//!                                               └─► HTTP/1.1 ─► its end
-//!                                                    │    ▲
-//!                                              quiet └────┘ first bytes
+//!   accept ─► TLS handshake ─► sniff ─┬─► HTTP/2 ───► close
+//!                                     └─► HTTP/1.1 ─► close
+//!                                          │    ▲
+//!                                     idle └────┘ next request's first bytes
 //! ```
 //!
-//! Most connections are quiet most of the time: between two requests that lie apart an HTTP/1.1 connection
-//! holds its socket and little else.
+//! Most connections are idle most of the time: an idle HTTP/1.1 connection holds its socket and little else.
 
 mod connection;
 mod http1;
@@ -16,6 +15,7 @@ mod http2;
 mod idle;
 pub(crate) mod request_checks;
 mod rewind;
+mod settings;
 mod sniff;
 mod streams;
 mod tls;
@@ -34,24 +34,28 @@ use weir_ops::socket::{Acceptor, Counted, Stream, Traffic};
 
 use crate::forward::DownstreamBody;
 use crate::gateway::Gateway;
-use connection::{Terms, serve as serve_connection};
-use streams::Streams;
-pub(crate) use streams::note;
+use settings::ServerSettings;
+use streams::{StreamExecutor, WatchedBody};
 
+/// Serves the port until `stop`, then drains its connections.
 pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let options = &gateway.options;
-    let (places, idle) = (options.max_connections, options.body_idle);
-    let acceptor = Acceptor::new(listener, places, idle, stop.clone());
-    let terms = Arc::new(Terms {
-        streams: Streams::new(connections.clone(), idle),
+    let idle = options.body_idle;
+    let acceptor = Acceptor::new(listener, options.max_connections, idle, stop.clone());
+    let settings = Arc::new(ServerSettings {
+        streams: StreamExecutor::new(connections.clone(), idle),
         header_timeout: options.header_timeout,
         stop,
     });
     while let Some(stream) = acceptor.accept().await {
-        // Boxed: a task has room for each move of it.
+        // Boxed: a task's size includes every copy that a move leaves.
         let stream = Box::new(stream);
-        connections.spawn(receive(Arc::clone(&gateway), stream, Arc::clone(&terms)));
+        connections.spawn(serve_connection(
+            Arc::clone(&gateway),
+            stream,
+            Arc::clone(&settings),
+        ));
     }
     drop(acceptor);
     gateway.ending.cancel();
@@ -59,34 +63,41 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
     connections.wait().await;
 }
 
-async fn receive(gateway: Arc<Gateway>, stream: Box<Stream>, terms: Arc<Terms>) {
-    let (traffic, from) = (stream.traffic(), stream.peer());
-    let service = service(Arc::clone(&gateway), Arc::clone(&traffic), from);
+async fn serve_connection(
+    gateway: Arc<Gateway>,
+    stream: Box<Stream>,
+    settings: Arc<ServerSettings>,
+) {
+    let (traffic, peer) = (stream.traffic(), stream.peer());
+    let service = service(Arc::clone(&gateway), Arc::clone(&traffic), peer);
     let Some(config) = &gateway.options.tls else {
-        return serve_connection(stream, service, &traffic, &terms).await;
+        return connection::serve(stream, service, &traffic, &settings).await;
     };
     let timeout = gateway.options.handshake_timeout;
-    // Apart, so that plain connections do not carry what encryption needs.
-    let shaken = Box::pin(tls::shake_hands(*stream, config, timeout, &terms.stop)).await;
-    if let Some(stream) = shaken {
-        serve_connection(Box::new(stream), service, &traffic, &terms).await;
+    // Boxed, so that the future of plain connections has no room for TLS.
+    let accepted = Box::pin(tls::handshake(*stream, config, timeout, &settings.stop)).await;
+    if let Some(stream) = accepted {
+        connection::serve(Box::new(stream), service, &traffic, &settings).await;
     }
 }
 
-/// What answers a connection's requests.
+/// The hyper service that answers one connection's requests.
 fn service(
     gateway: Arc<Gateway>,
     traffic: Arc<Traffic>,
-    from: Option<IpAddr>,
+    peer: Option<IpAddr>,
 ) -> impl HttpService<
     Incoming,
-    ResBody = Counted<DownstreamBody>,
+    ResBody = Counted<WatchedBody<DownstreamBody>>,
     Error = Infallible,
     Future: Future + Send + Unpin + 'static,
 > {
     service_fn(move |request: Request<Incoming>| {
         let (gateway, exchange) = (Arc::clone(&gateway), traffic.begin());
-        // Boxed: the library moves it several times, and keeps its room on an idle connection.
-        Box::pin(async move { Ok(exchange.carry(gateway.answer(request, from).await)) })
+        // Boxed: hyper moves it several times, and keeps its room on an idle connection.
+        Box::pin(async move {
+            let response = gateway.answer(request, peer).await;
+            Ok(exchange.carry(response.map(WatchedBody)))
+        })
     })
 }

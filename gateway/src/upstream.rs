@@ -1,4 +1,4 @@
-//! Replicas, and other gateways, as this one talks to them.
+//! Connections to replicas and to other gateways.
 
 mod dial;
 pub(crate) mod http1;
@@ -18,55 +18,55 @@ use weir_cluster::{Endpoints, Gateway, Replica};
 
 use crate::protocol::Protocol;
 pub(crate) use request::UpstreamRequest;
-pub(crate) use request_body::{Chunks, RequestBody, Sender};
+pub(crate) use request_body::{Chunks, RequestBody, UploadHandle};
 pub(crate) use response_body::ResponseBody;
 
-/// One replica, in one of its lives: one that was started again is another one.
+/// A replica, or another gateway, and the connections to it. A restarted replica is another upstream.
 pub(crate) struct Upstream {
     pub(crate) name: Arc<str>,
     restarts: u32,
     pub(crate) endpoints: Endpoints,
-    pub(crate) http1_pool: http1::Pool,
-    grpc: http2::Channel,
-    /// Cancelled when it is gone: nobody will answer what it has.
+    pub(crate) http1_pool: http1::Http1Pool,
+    grpc: http2::GrpcChannel,
+    /// Cancelled when it has left the cluster: its open requests will not be answered.
     pub(crate) lost: CancellationToken,
-    /// What it last said that it takes at once; 0 before.
+    /// Concurrent requests that it last reported to accept; 0 before its first report.
     capacity: AtomicU32,
-    /// Whether somebody asks, or asked, whether it is ready.
+    /// Whether a readiness probe was started.
     probed: AtomicBool,
-    /// Whether it said that it is, before its platform did.
+    /// Whether a readiness probe succeeded.
     proven: AtomicBool,
 }
 
-/// Why there is no response.
+/// Failure to get a response from an upstream.
 #[derive(Debug)]
 pub(crate) struct UpstreamError {
     pub(crate) kind: UpstreamErrorKind,
-    /// A clause.
+    /// What happened, as a clause without a full stop.
     pub(crate) because: String,
 }
 
-/// What a fault says about the replica.
+/// Kind of an upstream's failure, by which the request's retry is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamErrorKind {
-    /// Nothing: a connection that had been used before was closed meanwhile.
+    /// A pooled connection was closed by its peer meanwhile: says nothing about the replica.
     StaleConnection,
-    /// It saw nothing of the request.
+    /// The replica did not see the request.
     ConnectFailed,
-    /// It took the request and broke off.
+    /// The replica accepted the request, then the connection failed.
     Broken,
-    /// It took the request, and what it answered is no answer: it may have done the work.
+    /// The replica's answer violates its protocol; the replica may have done the work.
     InvalidResponse,
-    /// Nothing: whoever sends the request's body broke off.
+    /// The client broke off its request's body: says nothing about the replica.
     RequestBodyFailed,
 }
 
-/// Which connections a request may use.
+/// Connections that a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// Any.
+    /// An idle connection of the pool, else a new one.
     Any,
-    /// One on which nothing can have gone stale, for what can be sent only once.
+    /// A new connection, which cannot be stale: for bodies that can be sent only once.
     New,
 }
 
@@ -90,8 +90,8 @@ impl Upstream {
             name,
             restarts,
             endpoints,
-            http1_pool: http1::Pool::default(),
-            grpc: http2::Channel::default(),
+            http1_pool: http1::Http1Pool::default(),
+            grpc: http2::GrpcChannel::default(),
             lost: CancellationToken::new(),
             capacity: AtomicU32::new(0),
             probed: AtomicBool::new(false),
@@ -99,8 +99,8 @@ impl Upstream {
         }
     }
 
-    /// Sends a request over a connection of its wire, and waits for the head of the answer. The request is made
-    /// once there is a connection: until then it need not be carried.
+    /// Sends a request over a connection of its protocol, and waits for the response's head. The request is built
+    /// once there is a connection, so that the future has no room for it before.
     pub(crate) async fn send<'a>(
         self: &Arc<Self>,
         protocol: Protocol,
@@ -121,26 +121,26 @@ impl Upstream {
                 Ok(response.map(ResponseBody::Http1))
             }
             Protocol::Grpc => {
-                // Apart, so that plain requests do not carry what calls need.
+                // Boxed, so that the future of HTTP requests has no room for gRPC's.
                 let response = Box::pin(self.grpc.send(address, request)).await?;
                 Ok(response.map(ResponseBody::Http2))
             }
         }
     }
 
-    /// Whether it is this replica, in this life.
+    /// Whether it is this replica, without a restart in between.
     pub(crate) fn is(&self, replica: &Replica) -> bool {
         self.name == replica.name
             && self.restarts == replica.restarts
             && self.endpoints == replica.endpoints
     }
 
-    /// Whether the caller is the first to ask it.
+    /// Marks the upstream as probed; true for the first caller only.
     pub(crate) fn begins_probe(&self) -> bool {
         self.endpoints.http.is_some() && !self.probed.swap(true, Ordering::Relaxed)
     }
 
-    /// It said that it is ready.
+    /// Notes that a readiness probe succeeded.
     pub(crate) fn prove(&self) {
         self.proven.store(true, Ordering::Relaxed);
     }
@@ -149,7 +149,7 @@ impl Upstream {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// Whether this is news of how much it takes at once.
+    /// Stores the concurrency that the replica reports; true if it changed.
     pub(crate) fn note_capacity(&self, capacity: u32) -> bool {
         self.capacity.swap(capacity, Ordering::Relaxed) != capacity
     }

@@ -1,34 +1,34 @@
-//! One request among those that gather.
+//! One request in the batch queue.
 
 use http::Response;
 use tokio::sync::oneshot;
 
 use super::in_flight::InFlightBatch;
-use super::part::{Key, Part};
+use super::request::{BatchKey, ParsedRequest};
 use crate::body::BufferedBody;
 use crate::error::GatewayError;
 use crate::forward::DownstreamBody;
 use crate::forward::ProxyRequest;
 use crate::queue::Verdict;
 
-/// A request, and who waits for its answer.
+/// A request, and the channel to the task that waits for its response.
 pub(super) struct BatchEntry {
     pub(super) request: Box<ProxyRequest>,
     pub(super) buffered: Box<BufferedBody>,
-    pub(super) part: Part,
-    pub(super) tell: oneshot::Sender<EntryResult>,
+    pub(super) parsed: ParsedRequest,
+    pub(super) reply: oneshot::Sender<EntryResult>,
 }
 
-/// What becomes of a member.
+/// Outcome of an entry.
 pub(super) enum EntryResult {
-    /// It goes as it came.
+    /// It is forwarded unchanged, by its own task.
     Alone {
         request: Box<ProxyRequest>,
         buffered: Box<BufferedBody>,
-        /// Ends when its answer is there; none for one whose batch has failed.
+        /// Held until its response arrives; none for one whose batch has failed.
         in_flight: Option<InFlightBatch>,
     },
-    /// Its rows of the batch's answer, or the same refusal as the others.
+    /// Its rows of the batch's response, or the same refusal as the others.
     Answered(Response<DownstreamBody>, Verdict),
     /// The batch failed.
     Failed(GatewayError),
@@ -38,30 +38,30 @@ impl BatchEntry {
     pub(super) fn new(
         request: ProxyRequest,
         buffered: BufferedBody,
-        part: Part,
-        tell: oneshot::Sender<EntryResult>,
+        parsed: ParsedRequest,
+        reply: oneshot::Sender<EntryResult>,
     ) -> Self {
         Self {
             request: Box::new(request),
             buffered: Box::new(buffered),
-            part,
-            tell,
+            parsed,
+            reply,
         }
     }
 
-    pub(super) fn key(&self) -> Key {
-        self.part.key(&self.request)
+    pub(super) fn key(&self) -> BatchKey {
+        self.parsed.key(&self.request)
     }
 
-    /// Sends it on its own way. Who left meanwhile goes nowhere, and its flight ends.
-    pub(super) fn go_alone(self, in_flight: Option<InFlightBatch>) {
+    /// Lets its task forward it unchanged. If the client has disconnected, the batch ends here.
+    pub(super) fn forward_alone(self, in_flight: Option<InFlightBatch>) {
         let Self {
             request,
             buffered,
-            tell,
+            reply,
             ..
         } = self;
-        drop(tell.send(EntryResult::Alone {
+        drop(reply.send(EntryResult::Alone {
             request,
             buffered,
             in_flight,
@@ -69,10 +69,10 @@ impl BatchEntry {
     }
 
     pub(super) fn answer(self, response: Response<DownstreamBody>, verdict: Verdict) {
-        drop(self.tell.send(EntryResult::Answered(response, verdict)));
+        drop(self.reply.send(EntryResult::Answered(response, verdict)));
     }
 
     pub(super) fn fail(self, error: GatewayError) {
-        drop(self.tell.send(EntryResult::Failed(error)));
+        drop(self.reply.send(EntryResult::Failed(error)));
     }
 }

@@ -1,4 +1,4 @@
-//! V2's gRPC messages: what batches share, merged and cut.
+//! V2 gRPC messages: requests that can be merged, responses that can be split.
 
 mod contents;
 
@@ -11,27 +11,27 @@ use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 use weir_protocol::grpc::proto::{InferTensorContents, ModelInferRequest, ModelInferResponse};
 use weir_protocol::{DataType, Shape};
 
-use super::slices::Slices;
+use super::rows::RowSlices;
 
-/// A request that can share a batch.
+/// A V2 gRPC request that can share a batch.
 #[derive(Clone, Debug)]
-pub(super) struct Infer {
+pub(super) struct GrpcRequest {
     message: ModelInferRequest,
     pub(super) rows: usize,
 }
 
-/// An answer that can be cut.
+/// A V2 gRPC response that can be split by rows.
 #[derive(Clone, Debug)]
-pub(super) struct Inferred {
+pub(super) struct GrpcResponse {
     message: ModelInferResponse,
-    /// How the raw contents of each output are cut.
-    slices: Vec<Option<Slices>>,
+    /// Rows of each output's raw contents; `None` for typed contents.
+    slices: Vec<Option<RowSlices>>,
     pub(super) rows: usize,
 }
 
-impl Infer {
-    /// `None` for what cannot share a batch: no rows, shared memory, sequences, data that is not of its
-    /// shape.
+impl GrpcRequest {
+    /// Decodes a request; `None` if it cannot share a batch: no rows, shared memory, sequences, data that does not
+    /// fit its shape.
     pub(super) fn read(message: Bytes) -> Option<Self> {
         let message = ModelInferRequest::decode(message).ok()?;
         let is_of_sequence = message
@@ -47,16 +47,16 @@ impl Infer {
             .into_iter()
             .any(|key| key.starts_with("shared_memory_"));
         let rows = rows(message.inputs.iter().map(|input| &*input.shape)).ok()?;
-        let infer = Self { message, rows };
-        (!is_of_sequence && !is_shared && infer.has_its_data()).then_some(infer)
+        let request = Self { message, rows };
+        (!is_of_sequence && !is_shared && request.data_fits()).then_some(request)
     }
 
     pub(super) fn id(&self) -> &str {
         &self.message.id
     }
 
-    /// What has to be equal in the requests of one batch.
-    pub(super) fn likeness(&self) -> Vec<u8> {
+    /// The message without ids, rows and data: equal in all requests of a batch.
+    pub(super) fn batch_key(&self) -> Vec<u8> {
         let ModelInferRequest {
             model_name,
             model_version,
@@ -65,19 +65,19 @@ impl Infer {
             outputs,
             ..
         } = &self.message;
-        let alike = ModelInferRequest {
+        let key = ModelInferRequest {
             model_name: model_name.clone(),
             model_version: model_version.clone(),
             id: String::new(),
             parameters: parameters.clone(),
-            inputs: inputs.iter().map(blank).collect(),
+            inputs: inputs.iter().map(without_data).collect(),
             outputs: outputs.clone(),
             raw_input_contents: Vec::new(),
         };
-        alike.encode_to_vec()
+        key.encode_to_vec()
     }
 
-    /// One request with the rows of all these, which are alike. The first one's id stands for all.
+    /// One request with the rows of all these, which have equal keys; its id is the first one's.
     pub(super) fn merge(all: &[&Self]) -> ModelInferRequest {
         let Some(first) = all.first() else {
             return ModelInferRequest::default();
@@ -85,7 +85,7 @@ impl Infer {
         let rows: usize = all.iter().map(|one| one.rows).sum();
         let mut merged = first.message.clone();
         for (i, input) in merged.inputs.iter_mut().enumerate() {
-            set_first(&mut input.shape, rows);
+            set_rows(&mut input.shape, rows);
             let others = all[1..].iter().filter_map(|one| one.message.inputs.get(i));
             if let Some(contents) = &mut input.contents {
                 for other in others {
@@ -103,37 +103,39 @@ impl Infer {
         merged
     }
 
-    fn has_its_data(&self) -> bool {
+    fn data_fits(&self) -> bool {
         let mut raw = self.message.raw_input_contents.iter();
         let mut inputs = self.message.inputs.iter();
         let fits = inputs.all(|input| match &input.contents {
             Some(contents) => fits(contents, &input.datatype, &input.shape),
             None => raw
                 .next()
-                .is_some_and(|raw| slices(&input.datatype, &input.shape, raw).is_some()),
+                .is_some_and(|raw| row_slices(&input.datatype, &input.shape, raw).is_some()),
         });
         fits && raw.next().is_none()
     }
 }
 
-impl Inferred {
+impl GrpcResponse {
+    /// Decodes a response.
+    ///
     /// # Errors
-    /// Why it cannot be taken apart.
+    /// A clause that says why it cannot be split.
     pub(super) fn read(message: Bytes) -> Result<Self, String> {
         let message = ModelInferResponse::decode(message).map_err(|error| error.to_string())?;
         let rows = rows(message.outputs.iter().map(|output| &*output.shape));
-        let odd = |i: usize| {
+        let not_a_batch = |i: usize| {
             let output = message.outputs.get(i);
-            output.map_or_else(|| "it has no output".to_owned(), no_batch)
+            output.map_or_else(|| "it has no output".to_owned(), not_batched)
         };
         Ok(Self {
-            rows: rows.map_err(odd)?,
-            slices: cuts_of(&message)?,
+            rows: rows.map_err(not_a_batch)?,
+            slices: output_slices(&message)?,
             message,
         })
     }
 
-    /// The name of its first output.
+    /// Name of its first output.
     pub(super) fn name(&self) -> &str {
         self.message
             .outputs
@@ -141,14 +143,14 @@ impl Inferred {
             .map_or("", |output| &output.name)
     }
 
-    /// The same answer with some of its rows only, and with this id unless it is empty.
-    pub(super) fn cut(&self, rows: &Range<usize>, id: &str) -> ModelInferResponse {
+    /// The response with these rows only, and with this id unless it is empty.
+    pub(super) fn slice(&self, rows: &Range<usize>, id: &str) -> ModelInferResponse {
         let whole = &self.message;
         let id = if id.is_empty() { whole.id.as_str() } else { id };
         let outputs = whole
             .outputs
             .iter()
-            .map(|output| part(output, self.rows, rows));
+            .map(|output| slice(output, self.rows, rows));
         let raw = whole.raw_output_contents.iter().zip(&self.slices);
         let raw = raw.map(|(raw, slices)| match slices {
             Some(slices) => raw.slice(slices.bytes(rows)),
@@ -165,24 +167,23 @@ impl Inferred {
     }
 }
 
-/// How the raw contents of each output are cut.
-fn cuts_of(message: &ModelInferResponse) -> Result<Vec<Option<Slices>>, String> {
+/// Rows of each output's raw contents; `None` for typed contents.
+fn output_slices(message: &ModelInferResponse) -> Result<Vec<Option<RowSlices>>, String> {
     let mut raw = message.raw_output_contents.iter();
     let outputs = message.outputs.iter().map(|output| {
         let found = match (&output.contents, raw.next()) {
-            (_, Some(raw)) => slices(&output.datatype, &output.shape, raw).map(Some),
+            (_, Some(raw)) => row_slices(&output.datatype, &output.shape, raw).map(Some),
             (Some(contents), None) => {
                 fits(contents, &output.datatype, &output.shape).then_some(None)
             }
             (None, None) => None,
         };
-        let wrong = || format!("the data of output {:?} are not of its shape", output.name);
-        found.ok_or_else(wrong)
+        found.ok_or_else(|| format!("the data of output {:?} do not fit its shape", output.name))
     });
     outputs.collect()
 }
 
-/// The first dimension that all shapes share; else the place of the first that is odd.
+/// The first dimension, if all shapes share it; else the index of the first shape that differs.
 fn rows<'a>(shapes: impl Iterator<Item = &'a [i64]>) -> Result<usize, usize> {
     let mut rows = None;
     for (i, shape) in shapes.enumerate() {
@@ -195,21 +196,22 @@ fn rows<'a>(shapes: impl Iterator<Item = &'a [i64]>) -> Result<usize, usize> {
     rows.ok_or(0)
 }
 
-fn no_batch(output: &InferOutputTensor) -> String {
+/// Error of an output without the batch's first dimension.
+fn not_batched(output: &InferOutputTensor) -> String {
     let (name, shape) = (&output.name, &output.shape);
-    format!("tensor {name:?} has the shape {shape:?}, whose first dimension is not that of a batch")
+    format!("tensor {name:?} has the shape {shape:?}, whose first dimension is not the batch's")
 }
 
-/// An input without what may differ.
-fn blank(input: &InferInputTensor) -> InferInputTensor {
+/// An input without rows and data.
+fn without_data(input: &InferInputTensor) -> InferInputTensor {
     let mut shape = input.shape.clone();
-    set_first(&mut shape, 0);
+    set_rows(&mut shape, 0);
     InferInputTensor {
         name: input.name.clone(),
         datatype: input.datatype.clone(),
         shape,
         parameters: input.parameters.clone(),
-        // Whether it has typed contents, of whatever they are.
+        // Keeps whether it has typed contents.
         contents: input
             .contents
             .as_ref()
@@ -217,30 +219,30 @@ fn blank(input: &InferInputTensor) -> InferInputTensor {
     }
 }
 
-fn part(output: &InferOutputTensor, all: usize, rows: &Range<usize>) -> InferOutputTensor {
+fn slice(output: &InferOutputTensor, all: usize, rows: &Range<usize>) -> InferOutputTensor {
     let mut shape = output.shape.clone();
-    set_first(&mut shape, rows.len());
+    set_rows(&mut shape, rows.len());
     let contents = output.contents.as_ref();
     InferOutputTensor {
         name: output.name.clone(),
         datatype: output.datatype.clone(),
         shape,
         parameters: output.parameters.clone(),
-        contents: contents.map(|contents| contents::part(contents, all, rows)),
+        contents: contents.map(|contents| contents::slice(contents, all, rows)),
     }
 }
 
-fn set_first(shape: &mut [i64], rows: usize) {
+fn set_rows(shape: &mut [i64], rows: usize) {
     if let Some(first) = shape.first_mut() {
         *first = i64::try_from(rows).unwrap_or(i64::MAX);
     }
 }
 
-fn slices(datatype: &str, shape: &[i64], raw: &Bytes) -> Option<Slices> {
-    Slices::of(DataType::parse(datatype)?, &Shape::new(shape).ok()?, raw)
+fn row_slices(datatype: &str, shape: &[i64], raw: &Bytes) -> Option<RowSlices> {
+    RowSlices::of(DataType::parse(datatype)?, &Shape::new(shape).ok()?, raw)
 }
 
-/// Whether typed contents are as many as the shape says, all in one field.
+/// Whether typed contents have as many elements as the shape, all in one field.
 fn fits(contents: &InferTensorContents, datatype: &str, shape: &[i64]) -> bool {
     let elements = Shape::new(shape).map(|shape| shape.elements());
     DataType::parse(datatype).is_some() && contents::count(contents) == elements.ok()

@@ -1,6 +1,6 @@
-//! A JSON body with holes where bodies of one batch differ: id, first dimension, data, sizes of binary
-//! data. What lies between the holes is moved as it is, and so are the numbers in them: nothing is read
-//! that need not be, and what this gateway does not know of survives.
+//! A JSON body with holes where the bodies of one batch differ: id, first dimension, data, sizes of binary data.
+//! The text between the holes is copied verbatim, and so are the numbers in the data: nothing is parsed without
+//! need, and unknown fields survive.
 
 mod parse;
 
@@ -9,30 +9,30 @@ use std::ops::Range;
 use bytes::Bytes;
 use weir_protocol::rest::Nesting;
 
-use super::slices::Slices;
+use super::rows::RowSlices;
 
-/// A body.
+/// A JSON body, and the positions of its holes.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     text: Bytes,
     holes: Vec<(Range<usize>, Hole)>,
-    /// In the order of the body.
-    tensors: Vec<Data>,
-    /// The name of the first tensor.
+    /// Tensors in the order of the body.
+    tensors: Vec<TensorData>,
+    /// Name of the first tensor.
     pub(super) name: String,
     pub(super) rows: usize,
 }
 
-/// What a hole is for.
+/// Content of a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hole {
     /// The id, with its quotes.
     Id,
-    /// Nothing is here, but an id could be: at the beginning of the object.
+    /// An empty hole at the beginning of an object without id, where one can be inserted.
     NoId,
     /// The first dimension of the tensor with this index.
     Rows,
-    /// What lies between the brackets of the tensor's data.
+    /// The elements of the tensor's data, without the brackets around them.
     Data(usize),
     /// The size of the tensor's binary data.
     Size(usize),
@@ -40,65 +40,65 @@ enum Hole {
 
 /// The data of a tensor.
 #[derive(Clone, Debug)]
-enum Data {
-    /// In the text: where each row is.
+enum TensorData {
+    /// Position of each row in the text.
     Text(Nesting, Vec<Range<usize>>),
-    /// After the text.
-    Blob(Bytes, Slices),
+    /// Binary data after the text, and its rows.
+    Blob(Bytes, RowSlices),
 }
 
-/// Which member holds the tensors.
+/// Kind of body, which determines the field that holds the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// `inputs` or `instances`.
+pub(super) enum BodyKind {
+    /// Tensors are in `inputs` or `instances`.
     Request,
-    /// `outputs` or `predictions`.
+    /// Tensors are in `outputs` or `predictions`.
     Response,
 }
 
-/// A body, JSON first.
+/// A body: JSON, and the binary data behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pieces {
+pub(super) struct JsonBody {
     pub(super) json: Bytes,
     pub(super) blobs: Vec<Bytes>,
 }
 
 impl Template {
-    /// A V1 body. `None` where it has no rows, or is none.
-    pub(super) fn v1(text: Bytes, side: Side) -> Option<Self> {
-        parse::v1(text, side)
+    /// Parses a V1 body; `None` if it is invalid or has no rows.
+    pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Self> {
+        parse::v1(text, kind)
     }
 
-    /// A V2 body.
+    /// Parses a V2 body.
     ///
     /// # Errors
-    /// Why it cannot be taken apart.
-    pub(super) fn v2(text: Bytes, blobs: Bytes, side: Side) -> Result<Self, String> {
-        parse::v2(text, blobs, side)
+    /// A clause that says why it cannot share a batch, or be split.
+    pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Self, String> {
+        parse::v2(text, blobs, kind)
     }
 
-    /// What has to be equal in the bodies of one batch.
-    pub(super) fn likeness(&self) -> Vec<u8> {
+    /// The text without the holes' content: equal in all bodies of a batch.
+    pub(super) fn batch_key(&self) -> Vec<u8> {
         self.fill(|hole, out| match hole {
             Hole::NoId => {}
             Hole::Id | Hole::Rows | Hole::Size(_) => out.push(BLANK),
             Hole::Data(tensor) => {
                 out.push(BLANK);
-                self.tensors[tensor].likeness(&self.text, out);
+                self.tensors[tensor].batch_key(&self.text, out);
             }
         })
     }
 
-    /// The id as it was written, quotes included.
+    /// The id as written, quotes included.
     pub(super) fn id(&self) -> Option<Bytes> {
         let id = self.holes.iter().find(|(_, hole)| *hole == Hole::Id);
         id.map(|(range, _)| self.text.slice(range.clone()))
     }
 
-    /// One body with the rows of all these, which are alike. The first one's id stands for all.
-    pub(super) fn merge(all: &[&Self]) -> Pieces {
+    /// One body with the rows of all these, which have equal keys; its id is the first one's.
+    pub(super) fn merge(all: &[&Self]) -> JsonBody {
         let Some(first) = all.first() else {
-            return Pieces::default();
+            return JsonBody::default();
         };
         let rows: usize = all.iter().map(|one| one.rows).sum();
         let json = first.fill(|hole, out| match hole {
@@ -114,14 +114,14 @@ impl Template {
         let tensors = 0..first.tensors.len();
         let blobs =
             tensors.flat_map(|tensor| all.iter().filter_map(move |one| one.blob_of(tensor)));
-        Pieces {
+        JsonBody {
             json: json.into(),
             blobs: blobs.cloned().collect(),
         }
     }
 
-    /// The same body with some of its rows only, and with this id if there is one.
-    pub(super) fn cut(&self, rows: &Range<usize>, id: Option<&Bytes>) -> Pieces {
+    /// The body with these rows only, and with this id if there is one.
+    pub(super) fn slice(&self, rows: &Range<usize>, id: Option<&Bytes>) -> JsonBody {
         let mut blobs = Vec::new();
         let json = self.fill(|hole, out| match (hole, id) {
             (Hole::Id, Some(id)) => out.extend_from_slice(id),
@@ -134,8 +134,8 @@ impl Template {
             (Hole::NoId, None) => {}
             (Hole::Rows, _) => number(out, rows.len()),
             (Hole::Data(tensor) | Hole::Size(tensor), _) => match &self.tensors[tensor] {
-                Data::Text(_, found) => out.extend_from_slice(&self.text[span(found, rows)]),
-                Data::Blob(data, slices) => {
+                TensorData::Text(_, found) => out.extend_from_slice(&self.text[span(found, rows)]),
+                TensorData::Blob(data, slices) => {
                     let blob = data.slice(slices.bytes(rows));
                     number(out, blob.len());
                     blobs.push(blob);
@@ -143,13 +143,13 @@ impl Template {
             },
         });
         blobs.retain(|blob| !blob.is_empty());
-        Pieces {
+        JsonBody {
             json: json.into(),
             blobs,
         }
     }
 
-    /// The text with its holes filled.
+    /// The text, with each hole's content written by `fill`.
     fn fill(&self, mut fill: impl FnMut(Hole, &mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.text.len());
         let mut at = 0;
@@ -164,22 +164,22 @@ impl Template {
 
     fn text_of(&self, tensor: usize) -> Option<&[u8]> {
         match self.tensors.get(tensor)? {
-            Data::Text(_, found) => Some(&self.text[span(found, &(0..found.len()))]),
-            Data::Blob(..) => None,
+            TensorData::Text(_, found) => Some(&self.text[span(found, &(0..found.len()))]),
+            TensorData::Blob(..) => None,
         }
     }
 
     fn blob_of(&self, tensor: usize) -> Option<&Bytes> {
         match self.tensors.get(tensor)? {
-            Data::Text(..) => None,
-            Data::Blob(data, _) => Some(data),
+            TensorData::Text(..) => None,
+            TensorData::Blob(data, _) => Some(data),
         }
     }
 }
 
-impl Data {
-    /// How it is written; of rows that no shape describes, how deep and wide the first one is.
-    fn likeness(&self, text: &[u8], out: &mut Vec<u8>) {
+impl TensorData {
+    /// Appends the data's encoding; for rows without a shape, also the dimensions of the first one.
+    fn batch_key(&self, text: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Blob(..) => out.push(b'b'),
             Self::Text(Nesting::Flat, _) => out.push(b'f'),
@@ -193,10 +193,10 @@ impl Data {
     }
 }
 
-/// What stands for whatever differs; no JSON text holds it.
+/// Stands for the content of a hole; no JSON text contains it.
 const BLANK: u8 = 0;
 
-/// Where these rows lie, with what is between them.
+/// The range of the text from the first to the last of these rows.
 fn span(found: &[Range<usize>], rows: &Range<usize>) -> Range<usize> {
     match found.get(rows.clone()) {
         Some([first, .., last]) => first.start..last.end,

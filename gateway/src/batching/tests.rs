@@ -1,4 +1,4 @@
-//! Bodies that are merged and answers that are cut: nothing is lost, and nobody gets what is another's.
+//! Bodies that are merged and responses that are split: every row arrives, and at its own request.
 
 mod grpc;
 mod v1;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use weir_protocol::{DataType, Shape, Tensor};
 
-/// The tensors of one batch: for each the type, what follows the first dimension, and each member's rows.
+/// Tensors of one batch, and the rows of each entry.
 #[derive(Clone, Debug)]
 struct Sample {
     rows: Vec<usize>,
@@ -21,7 +21,7 @@ struct Sample {
 struct SampleTensor {
     datatype: DataType,
     tail: Vec<i64>,
-    /// One of each member.
+    /// Data of each entry.
     data: Vec<Bytes>,
 }
 
@@ -34,7 +34,7 @@ impl Sample {
         self.rows.iter().sum()
     }
 
-    /// Where each member's rows are in the batch.
+    /// Each entry's rows in the batch.
     fn spans(&self) -> Vec<Range<usize>> {
         let mut end = 0;
         let span = |rows: &usize| {
@@ -71,7 +71,7 @@ impl SampleTensor {
     }
 }
 
-/// Batches of tensors of these types.
+/// Generates batches of tensors of these types.
 fn samples(datatypes: Vec<DataType>) -> impl Strategy<Value = Sample> {
     let rows = proptest::collection::vec(1_usize..4, 1..5);
     let kind = (
@@ -138,7 +138,7 @@ fn element(datatype: DataType) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// Those that JSON and typed contents can hold.
+/// Data types that JSON and typed contents can represent.
 fn but_half() -> Vec<DataType> {
     let is_half = |datatype: &DataType| matches!(datatype, DataType::Fp16 | DataType::Bf16);
     DataType::ALL

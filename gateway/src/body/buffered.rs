@@ -1,4 +1,4 @@
-//! Request bodies as they come, kept so that they can be sent again.
+//! Buffers request bodies, so that a request can be sent again.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,123 +9,121 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
+use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 
-use crate::body::{Buffers, Grown, Portion};
 use crate::clock::{now, until};
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
-use crate::upstream::{Chunks, RequestBody, Sender};
+use crate::upstream::{Chunks, RequestBody, UploadHandle};
 
-/// How much of a body is waited for before its request goes on.
+/// How much of a body is buffered before its request is routed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferMode {
-    /// All of it.
+    /// The whole body.
     Whole,
-    /// At least this many bytes, then what comes within a moment: it may be a stream whose sender waits
-    /// for an answer.
+    /// The first gRPC message, and what arrives within [`END_OF_STREAM_WAIT`]: the body may be a stream whose client
+    /// waits for a response.
     FirstMessage,
-    /// Nothing: it is a stream.
+    /// Nothing: the body is a stream.
     Stream,
 }
 
-/// Bounds of what is kept.
-pub(crate) struct Limits<'a> {
+/// Bounds of buffering one body.
+pub(crate) struct BufferLimits<'a> {
     pub(crate) size: usize,
     pub(crate) idle: Duration,
     pub(crate) deadline: Deadline,
-    pub(crate) buffers: &'a Buffers,
-    /// Cancelled when the gateway ends.
-    pub(crate) ending: &'a CancellationToken,
+    pub(crate) budget: &'a ByteBudget,
+    /// Cancelled when the gateway shuts down.
+    pub(crate) shutdown: &'a CancellationToken,
 }
 
-/// A body as far as it was received.
+/// The buffered part of a request's body, and the rest of it that still arrives.
 pub(crate) struct BufferedBody {
     pub(crate) chunks: Chunks,
     trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
-    /// Who sends the rest, once that was handed on.
-    sender: Option<Sender>,
-    portion: Portion,
+    /// State of the rest's upload, once it was forwarded.
+    upload: Option<UploadHandle>,
+    permit: BudgetPermit,
     size: usize,
 }
 
-/// A unary call's end may come just after its message.
-const MOMENT: Duration = Duration::from_millis(5);
+/// Wait for the end of a gRPC stream after its first message: a unary call's end may arrive just after it.
+const END_OF_STREAM_WAIT: Duration = Duration::from_millis(5);
 
-/// The length of the prefix of a gRPC message: a flag and four bytes of length.
-const PREFIX: usize = 5;
+/// Bytes of a gRPC message's prefix: a flag and four bytes of length.
+const MESSAGE_PREFIX: usize = 5;
 
-/// Once the gateway ends, a client who sends nothing is not waited for as long as others: it would hold up
-/// the end. Twice what the runtime gives: the gateway's clients are farther away.
-const IDLE_AT_THE_END: Duration = Duration::from_secs(5);
-
-enum Piece {
-    Whole,
-    Partial,
-}
+/// Longest pause inside a body once the gateway shuts down, so that a stalled client does not delay the shutdown.
+/// Twice the runtime's: the gateway's clients are farther away.
+const SHUTDOWN_IDLE: Duration = Duration::from_secs(5);
 
 impl BufferedBody {
-    /// Reads until the body ends, outgrows the bounds, or `mode` is over.
+    /// Buffers a body until it ends, exceeds the limits, or holds as much as `mode` asks for.
     pub(crate) async fn receive(
         mut body: Incoming,
         mode: BufferMode,
-        limits: &Limits<'_>,
+        limits: &BufferLimits<'_>,
     ) -> Result<Self, GatewayError> {
         let mut buffered = Self {
             chunks: Chunks::new(),
             trailers: None,
             rest: None,
-            sender: None,
-            portion: limits.buffers.portion(),
+            upload: None,
+            permit: limits.budget.permit(),
             size: 0,
         };
         let is_large = body.size_hint().lower() > limits.size as u64;
-        let is_read = match (is_large || mode == BufferMode::Stream, body.is_end_stream()) {
-            (_, true) => true,
-            (true, false) => false,
-            (false, false) => matches!(buffered.read(&mut body, mode, limits).await?, Piece::Whole),
-        };
-        if !is_read {
+        let is_streamed = is_large || mode == BufferMode::Stream;
+        let is_complete = body.is_end_stream()
+            || (!is_streamed && buffered.read(&mut body, mode, limits).await?);
+        if !is_complete {
             buffered.rest = Some(body);
         }
         Ok(buffered)
     }
 
-    /// A body that was made here, of parts that others hold.
-    pub(crate) fn made(chunks: Chunks, buffers: &Buffers) -> Self {
+    /// A body that the gateway made, of chunks whose bytes other bodies are charged for.
+    pub(crate) fn from_chunks(chunks: Chunks, budget: &ByteBudget) -> Self {
         Self {
             size: chunks.iter().map(Bytes::len).sum(),
             chunks,
             trailers: None,
             rest: None,
-            sender: None,
-            portion: buffers.portion(),
+            upload: None,
+            permit: budget.permit(),
         }
     }
 
+    /// Reads until the mode is satisfied; true if the body is complete.
     async fn read(
         &mut self,
         body: &mut Incoming,
         mode: BufferMode,
-        limits: &Limits<'_>,
-    ) -> Result<Piece, GatewayError> {
+        limits: &BufferLimits<'_>,
+    ) -> Result<bool, GatewayError> {
         loop {
             let has_message = mode == BufferMode::FirstMessage && self.has_message();
-            let pause = if has_message { MOMENT } else { limits.idle };
+            let pause = if has_message {
+                END_OF_STREAM_WAIT
+            } else {
+                limits.idle
+            };
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
                 () = until(limits.deadline.at) => return Err(limits.deadline.late(now(), self.size)),
-                _ = silence(pause, limits.ending), if has_message => return Ok(Piece::Partial),
-                pause = silence(pause, limits.ending) => {
+                _ = idle_timeout(pause, limits.shutdown), if has_message => return Ok(false),
+                pause = idle_timeout(pause, limits.shutdown) => {
                     let pause = pause.as_secs_f32();
                     return Err(GatewayError::Body(format!("stalled for {pause} s")));
                 }
             };
             let Some(frame) = frame else {
                 return match body.size_hint().lower() {
-                    0 => Ok(Piece::Whole),
-                    // A stream that its client cancels ends as if it were whole.
+                    0 => Ok(true),
+                    // A cancelled HTTP/2 stream ends like a complete one, before its announced length.
                     left => Err(GatewayError::Body(format!(
                         "broke off {left} bytes before its end"
                     ))),
@@ -135,66 +133,66 @@ impl BufferedBody {
             match frame.into_data() {
                 Ok(data) => {
                     self.size += data.len();
-                    let grown = self.portion.grow(data.len());
+                    let grown = self.permit.grow(data.len());
                     self.chunks.push(data);
-                    if self.size > limits.size || grown == Grown::No {
-                        return Ok(Piece::Partial);
+                    if self.size > limits.size || grown.is_err() {
+                        return Ok(false);
                     }
                 }
                 Err(frame) => self.trailers = frame.into_trailers().ok(),
             }
             if body.is_end_stream() {
-                return Ok(Piece::Whole);
+                return Ok(true);
             }
         }
     }
 
-    /// Bytes that are kept.
+    /// Bytes that are buffered.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The body to send, and whether it can be had again.
+    /// The body to send upstream. One that still arrives can be taken only once.
     pub(crate) fn to_request_body(&mut self) -> RequestBody {
         match self.rest.take() {
             Some(rest) => {
-                let sender = self.sender.insert(Sender::default()).clone();
-                RequestBody::streaming(std::mem::take(&mut self.chunks), rest, sender)
+                let upload = self.upload.insert(UploadHandle::default()).clone();
+                RequestBody::streaming(std::mem::take(&mut self.chunks), rest, upload)
             }
             None => RequestBody::whole(self.chunks.clone(), self.trailers.clone()),
         }
     }
 
-    /// The same once more, its bytes shared and counted in `portion`; nothing where that may not grow, or
-    /// where a part of the body still comes.
-    pub(crate) fn copied(&self, mut portion: Portion) -> Option<Self> {
-        let is_here = self.is_whole() && portion.grow(self.size) == Grown::Yes;
+    /// A copy that shares the bytes and is charged for them again; `None` where the byte budget is exhausted, or
+    /// where part of the body still arrives.
+    pub(crate) fn try_clone(&self, permit: BudgetPermit) -> Option<Self> {
+        let is_here = self.is_whole() && permit.grow(self.size).is_ok();
         is_here.then(|| Self {
             chunks: self.chunks.clone(),
             trailers: self.trailers.clone(),
             rest: None,
-            sender: None,
-            portion,
+            upload: None,
+            permit,
             size: self.size,
         })
     }
 
-    /// Whether all of it is here.
+    /// Whether the whole body is buffered.
     pub(crate) fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// Who sends what was handed on before it was here.
-    pub(crate) fn sender(&self) -> Option<Sender> {
-        self.sender.clone()
+    /// State of the upload of a body that was forwarded before it was complete.
+    pub(crate) fn upload(&self) -> Option<UploadHandle> {
+        self.upload.clone()
     }
 
-    /// Whether its sender broke off after the rest of it was handed on.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.sender.as_ref().is_some_and(Sender::is_gone)
+    /// Whether the client broke off after the rest of the body was forwarded.
+    pub(crate) fn has_upload_failed(&self) -> bool {
+        self.upload.as_ref().is_some_and(UploadHandle::has_failed)
     }
 
-    /// All of it in one piece; copies where it came in several.
+    /// The buffered bytes in one piece; copied only if they arrived in several.
     pub(crate) fn whole(&self) -> Bytes {
         match &self.chunks[..] {
             [only] => only.clone(),
@@ -202,7 +200,7 @@ impl BufferedBody {
         }
     }
 
-    /// The first bytes, up to `most`, for who has to look into a message.
+    /// The first bytes, up to `most`; copied only if they arrived in several chunks.
     pub(crate) fn head(&self, most: usize) -> Cow<'_, [u8]> {
         let wanted = most.min(self.size);
         if let Some(head) = self.chunks.first().and_then(|first| first.get(..wanted)) {
@@ -218,37 +216,37 @@ impl BufferedBody {
 
     /// Whether the first gRPC message is complete.
     fn has_message(&self) -> bool {
-        let head = self.head(PREFIX);
+        let head = self.head(MESSAGE_PREFIX);
         match *head {
             [_, a, b, c, d] => {
                 let length = u32::from_be_bytes([a, b, c, d]) as usize;
-                self.size - PREFIX >= length
+                self.size - MESSAGE_PREFIX >= length
             }
             _ => false,
         }
     }
 }
 
-/// Returns when a pause has become too long, and how long that was.
-async fn silence(pause: Duration, ending: &CancellationToken) -> Duration {
-    let at_the_end = async {
-        ending.cancelled().await;
-        tokio::time::sleep(IDLE_AT_THE_END).await;
+/// Returns once a pause has become too long, with its length; shutdown shortens it.
+async fn idle_timeout(pause: Duration, shutdown: &CancellationToken) -> Duration {
+    let at_shutdown = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(SHUTDOWN_IDLE).await;
     };
     tokio::select! {
         () = tokio::time::sleep(pause) => pause,
-        () = at_the_end => IDLE_AT_THE_END,
+        () = at_shutdown => SHUTDOWN_IDLE,
     }
 }
 
-/// Most of a refused body that is read for nobody, so that its sender comes to read the answer.
+/// Most bytes of a refused body that are read and dropped, so that its client comes to read the response.
 const MAX_DISCARDED: usize = 1 << 20;
 
-/// Some round trips of a slow network: longer nobody is waited for whose request is refused.
-const DISCARD_TIME: Duration = Duration::from_secs(2);
+/// Longest time for that: some round trips of a slow network.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads a body for nobody. What is too large or too slow is left; then the connection ends with the
-/// answer.
+/// Reads and drops a body. If it is too large or too slow the rest is left, and the connection closes with the
+/// response.
 pub(crate) async fn discard(mut body: Incoming) {
     if body.size_hint().lower() > MAX_DISCARDED as u64 {
         return;
@@ -263,6 +261,6 @@ pub(crate) async fn discard(mut body: Incoming) {
             }
         }
     };
-    // Too slow is as good as read.
-    let _ = tokio::time::timeout(DISCARD_TIME, read).await;
+    // On a timeout the response is sent all the same.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
 }

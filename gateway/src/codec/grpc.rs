@@ -1,4 +1,4 @@
-//! gRPC.
+//! gRPC's framing, statuses and trailers.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::queue::Verdict;
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The length of a message's prefix: a flag and four bytes of length.
+/// Bytes of a message's prefix: a flag and four bytes of length.
 const PREFIX: usize = 5;
 
-/// A status without a message.
+/// A trailers-only response with this status.
 pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     let mut response = Response::new(DownstreamBody::default());
     *response.headers_mut() = trailers(code, sentence);
@@ -26,7 +26,7 @@ pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     response
 }
 
-/// How an answer ends that breaks off here.
+/// Trailers with this status, for a response that the gateway ends early.
 pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(2);
     let status = Status::new(code.grpc(), sentence);
@@ -36,7 +36,7 @@ pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
     headers
 }
 
-/// One message and an end without error.
+/// A response with one message and the status OK.
 pub(crate) fn message(message: &impl prost::Message) -> Response<DownstreamBody> {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, OK);
@@ -45,18 +45,18 @@ pub(crate) fn message(message: &impl prost::Message) -> Response<DownstreamBody>
     response
 }
 
-/// A message behind its prefix.
+/// Encodes a message, prefix included.
 pub(crate) fn framed(message: &impl prost::Message) -> Bytes {
     let length = message.encoded_len();
     let mut data = BytesMut::with_capacity(PREFIX + length);
     data.put_u8(0);
     data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // A growing buffer always has room.
+    // Cannot fail: the buffer grows.
     let _ = message.encode(&mut data);
     data.freeze()
 }
 
-/// The message of a body that holds one, and only one, which is not packed.
+/// The message of a body that holds exactly one uncompressed message; `None` for others.
 pub(crate) fn only_message(mut body: Bytes) -> Option<Bytes> {
     let (prefix, rest) = body.split_first_chunk::<PREFIX>()?;
     let [flag, a, b, c, d] = *prefix;
@@ -64,19 +64,19 @@ pub(crate) fn only_message(mut body: Bytes) -> Option<Bytes> {
     (flag == 0 && rest.len() == length).then(|| body.split_off(PREFIX))
 }
 
-/// The status in headers or trailers.
+/// The `grpc-status` in headers or trailers.
 pub(crate) fn status(headers: &HeaderMap) -> Option<tonic::Code> {
     let status = headers.get(GRPC_STATUS)?;
     Some(tonic::Code::from_bytes(status.as_bytes()))
 }
 
-/// What a status counts as.
+/// The verdict on a status.
 pub(crate) fn verdict(status: tonic::Code) -> Verdict {
     super::counted(Code::of_grpc(status))
 }
 
-/// The message of a call that has one, as far as it is here: without prefix, and unpacked up to `most`
-/// bytes. `None` while not even the prefix is here, or for a packing that nobody knows.
+/// The first message of a body's `head`, as far as it has arrived: without prefix, and decompressed up to `most`
+/// bytes. `None` while the prefix is incomplete, or for an unknown compression.
 pub(crate) fn first_message<'a>(
     head: &'a [u8],
     encoding: Option<&str>,
@@ -93,7 +93,7 @@ pub(crate) fn first_message<'a>(
     }
 }
 
-/// What can be unpacked of it; the input may be cut off anywhere.
+/// Decompresses up to `most` bytes; the input may be truncated anywhere.
 fn unpacked(mut packed: impl std::io::Read, most: usize) -> Cow<'static, [u8]> {
     let mut out = vec![0; most];
     let mut filled = 0;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_found_plain_and_packed() {
+    fn a_message_is_found_plain_and_compressed() {
         let plain = framed(0, b"hello");
         assert_eq!(first_message(&plain, None, 99).unwrap(), &b"hello"[..]);
         assert_eq!(first_message(&plain[..7], None, 99).unwrap(), &b"he"[..]);

@@ -1,4 +1,4 @@
-//! Plain HTTP.
+//! HTTP's error bodies and status codes.
 
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -9,34 +9,35 @@ use crate::queue::Verdict;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// `{"error": "<sentence>"}`.
+/// A response with the body `{"error": "<sentence>"}`.
 pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
     let mut response = json(rest::error_body(sentence));
     *response.status_mut() = code.http();
     if code == Code::Overloaded {
-        // One second: by then a full queue has moved, or more replicas are on their way.
+        // One second: by then a full queue has moved, or more replicas are starting.
         let second = HeaderValue::from_static("1");
         response.headers_mut().insert(RETRY_AFTER, second);
     }
     response
 }
 
-/// 200 with a JSON body.
+/// A 200 response with a JSON body.
 pub(crate) fn json(body: bytes::Bytes) -> Response<DownstreamBody> {
     let mut response = Response::new(DownstreamBody::local(body));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// What an answer with this head counts as.
+/// The verdict on a response with this status and these headers.
 pub(crate) fn verdict(status: StatusCode, headers: &HeaderMap) -> Verdict {
-    match is_refusal(status, headers) {
-        true => Verdict::Refused,
-        false => super::counted(Code::of_http(status)),
+    if is_refusal(status, headers) {
+        Verdict::Refused
+    } else {
+        super::counted(Code::of_http(status))
     }
 }
 
-/// 503 that asks to come again.
+/// Whether it is a 503 with `retry-after`.
 pub(super) fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
     status == Code::Overloaded.http() && headers.contains_key(RETRY_AFTER)
 }
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_serve_what_is_asked_or_has_no_room_has_not_failed() {
+    fn unsupported_requests_and_full_servers_do_not_count_as_failures() {
         let none = HeaderMap::new();
         let mut again = HeaderMap::new();
         again.insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -1,4 +1,4 @@
-//! Response bodies: ours, or a replica's on its way through.
+//! Response bodies: the gateway's own, or relayed from a replica.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,21 +10,20 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::relay::Relay;
-use crate::server;
 
-/// A response body.
+/// A response body to a client.
 pub(crate) enum DownstreamBody {
-    /// Made here.
+    /// Made by the gateway.
     Local {
         data: Option<Bytes>,
         trailers: Option<HeaderMap>,
     },
-    /// Made here of pieces of somebody else's.
+    /// An entry's part of a batch's response.
     Pieces {
         data: VecDeque<Bytes>,
         trailers: Option<HeaderMap>,
     },
-    /// A replica's.
+    /// Relayed from a replica or another gateway.
     Upstream(Box<Relay>),
 }
 
@@ -58,7 +57,7 @@ impl Body for DownstreamBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let asked = match self.get_mut() {
+        match self.get_mut() {
             Self::Local { data, trailers } => {
                 let frame = data.take().map(Frame::data);
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
@@ -70,9 +69,7 @@ impl Body for DownstreamBody {
                 Poll::Ready(frame.map(Ok))
             }
             Self::Upstream(relay) => relay.poll_frame(context),
-        };
-        server::note(&asked);
-        asked
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -38,7 +38,7 @@ impl Gateway {
             return counts.count(MirrorOutcome::Streamed);
         }
         let permit = self.mirrors.try_acquire(&counts, buffered.size());
-        let buffered = buffered.copied(self.buffers.portion());
+        let buffered = buffered.try_clone(self.buffers.permit());
         let Some((permit, buffered)) = permit.zip(buffered) else {
             return counts.count(MirrorOutcome::Dropped);
         };

@@ -19,7 +19,7 @@ use crate::protocol::Protocol;
 use crate::queue::dispatcher::Outcome;
 use crate::queue::{Credit, Verdict};
 use crate::upstream::ResponseBody;
-use crate::upstream::Sender;
+use crate::upstream::UploadHandle;
 
 /// A body that passes through.
 pub(crate) struct Relay {
@@ -28,8 +28,8 @@ pub(crate) struct Relay {
     protocol: Protocol,
     deadline: Option<Pin<Box<Sleep>>>,
     end: Option<End>,
-    /// Who still sends the request, for as long as it is answered.
-    _sender: Option<Sender>,
+    /// Keeps a streamed request body alive until the response ends.
+    _upload: Option<UploadHandle>,
 }
 
 /// What is to be done at the end.
@@ -44,7 +44,7 @@ impl Relay {
     pub(crate) fn new(
         body: ResponseBody,
         request: &ProxyRequest,
-        sender: Option<Sender>,
+        upload: Option<UploadHandle>,
         end: End,
     ) -> Self {
         let sleep = |at: Instant| Box::pin(tokio::time::sleep_until(at.into()));
@@ -53,7 +53,7 @@ impl Relay {
             protocol: request.protocol,
             deadline: request.deadline.map(sleep),
             end: Some(end),
-            _sender: sender,
+            _upload: upload,
         };
         if relay.is_read() {
             relay.finish();

@@ -18,7 +18,7 @@ use crate::queue::dispatcher::{EndpointId, Outcome};
 use crate::queue::{Admitted, Credit, Verdict};
 use crate::upstream::UpstreamRequest;
 use crate::upstream::{Freshness, ResponseBody, Upstream, UpstreamError, UpstreamErrorKind};
-use crate::upstream::{RequestBody, Sender};
+use crate::upstream::{RequestBody, UploadHandle};
 
 /// How often a request is sent again: whoever loses four replicas in a row has another problem.
 const MAX_REPLAYS: u32 = 3;
@@ -176,7 +176,7 @@ impl Gateway {
                 let (mut parts, body) = reply.into_parts();
                 headers::strip(&mut parts.headers);
                 parts.version = Version::HTTP_11;
-                let relay = Relay::new(body, request, buffered.sender(), End::Gateway);
+                let relay = Relay::new(body, request, buffered.upload(), End::Gateway);
                 let answer = DownstreamBody::Upstream(Box::new(relay));
                 AttemptResult::Answered(Response::from_parts(parts, answer))
             }
@@ -298,7 +298,7 @@ async fn try_replica(
             credit.settle(Outcome::Refused, Verdict::Open);
             AttemptResult::Refused
         }
-        Ok(reply) => AttemptResult::Answered(relayed(request, credit, reply, buffered.sender())),
+        Ok(reply) => AttemptResult::Answered(relayed(request, credit, reply, buffered.upload())),
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
             cut()
@@ -342,7 +342,7 @@ async fn exchange<'a>(
     let sent = upstream.send(protocol, freshness, || request(buffered.to_request_body()));
     match (sent.await, freshness) {
         // Of such a fault the replica is innocent.
-        (Err(error), _) if buffered.is_cut() => Err(UpstreamError {
+        (Err(error), _) if buffered.has_upload_failed() => Err(UpstreamError {
             kind: UpstreamErrorKind::RequestBodyFailed,
             ..error
         }),
@@ -358,7 +358,7 @@ fn relayed(
     request: &ProxyRequest,
     credit: Credit,
     reply: Response<ResponseBody>,
-    sender: Option<Sender>,
+    upload: Option<UploadHandle>,
 ) -> Response<DownstreamBody> {
     let verdict = codec::verdict(request.protocol, &reply);
     let (mut parts, body) = reply.into_parts();
@@ -376,7 +376,7 @@ fn relayed(
         .headers
         .insert(headers::REVISION, request.queue.header.clone());
     let end = End::Replica { credit, verdict };
-    let relay = Relay::new(body, request, sender, end);
+    let relay = Relay::new(body, request, upload, end);
     Response::from_parts(parts, DownstreamBody::Upstream(Box::new(relay)))
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_ops::byte_budget::BudgetPermit;
 
-use crate::body::{Grown, Portion};
 use crate::router::split;
 
 /// Copies of one revision under way at once, those that wait for a replica included. At a tenth of a
@@ -40,7 +40,7 @@ pub(crate) struct MirrorCounts {
 #[derive(Debug)]
 pub(crate) struct MirrorPermit {
     _permit: OwnedSemaphorePermit,
-    _bytes: Portion,
+    _bytes: BudgetPermit,
 }
 
 impl MirrorOutcome {
@@ -81,16 +81,14 @@ impl MirrorCounts {
         split::sample(self.turns.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place for one more, whose bytes are taken from `portion`.
-    pub(super) fn try_acquire(&self, mut portion: Portion, bytes: usize) -> Option<MirrorPermit> {
+    /// Permission for one more copy, with its body charged to `budget`.
+    pub(super) fn try_acquire(&self, budget: BudgetPermit, bytes: usize) -> Option<MirrorPermit> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
-        match portion.grow(bytes) {
-            Grown::Yes => Some(MirrorPermit {
-                _permit: permit,
-                _bytes: portion,
-            }),
-            Grown::No => None,
-        }
+        budget.grow(bytes).ok()?;
+        Some(MirrorPermit {
+            _permit: permit,
+            _bytes: budget,
+        })
     }
 
     pub(crate) fn count(&self, outcome: MirrorOutcome) {

@@ -1,98 +1,89 @@
-//! A connection, from its first byte to its end.
+//! One connection, from its first byte to its end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::HttpService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use weir_ops::socket::{GRACE, Traffic};
 
 use super::http1::{self, Http1Connection};
 use super::http2;
 use super::rewind::Rewind;
-use super::sniff::{HttpVersion, Wait, sniff};
-use super::streams::Streams;
+use super::settings::{BoxError, ServerSettings};
+use super::sniff::{HttpVersion, WaitLimits, sniff};
 
-/// What all connections of a port keep to.
-pub(super) struct Terms {
-    pub(super) streams: Streams,
-    /// The longest time for a request's head, idle time before it included.
-    pub(super) header_timeout: Duration,
-    pub(super) stop: CancellationToken,
-}
-
-/// Why something failed, as libraries want it.
-pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
-
-/// Carries a connection to its end.
-pub(super) async fn serve<I, S>(stream: I, service: S, traffic: &Arc<Traffic>, terms: &Terms)
-where
+/// Serves a connection until it ends.
+pub(super) async fn serve<I, S>(
+    stream: I,
+    service: S,
+    traffic: &Arc<Traffic>,
+    settings: &ServerSettings,
+) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<Cause>>,
-    S::ResBody: Body<Data: Send, Error: Into<Cause>> + Send + 'static,
+    S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<BoxError>>,
+    S::ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let mut stream = Rewind::of(stream);
-    let wait = Wait {
-        deadline: Instant::now() + terms.header_timeout,
-        stop: &terms.stop,
+    let limits = WaitLimits {
+        deadline: Instant::now() + settings.header_timeout,
+        stop: &settings.stop,
     };
-    match sniff(&mut stream, wait, HttpVersion::of).await {
-        // Apart, so that a connection that is quiet carries nothing of it.
+    match sniff(&mut stream, limits, HttpVersion::of).await {
+        // Boxed, so that an idle connection's future has no room for it.
         Some(HttpVersion::Http2) => {
-            Box::pin(http2::serve(stream, service, traffic, terms)).await;
+            Box::pin(http2::serve(stream, service, traffic, settings)).await;
         }
         Some(HttpVersion::Http1) => {
-            let deadline = wait.deadline;
+            let deadline = limits.deadline;
             let connection = Http1Connection {
                 stream,
                 service,
                 deadline,
             };
-            serve_http1(connection, traffic, terms).await;
+            serve_http1(connection, traffic, settings).await;
         }
-        None => Box::pin(hang_up(stream)).await,
+        None => Box::pin(close_idle(stream)).await,
     }
 }
 
-/// HTTP/1.1 with its pauses.
+/// Serves HTTP/1.1, in turns with waiting idle for the next request.
 async fn serve_http1<I, S>(
     mut connection: Http1Connection<I, S>,
     traffic: &Arc<Traffic>,
-    terms: &Terms,
+    settings: &ServerSettings,
 ) where
     I: AsyncRead + AsyncWrite + Unpin,
-    S: HttpService<Incoming, Future: Unpin, Error: Into<Cause>>,
-    S::ResBody: Body<Error: Into<Cause>> + 'static,
+    S: HttpService<Incoming, Future: Unpin, Error: Into<BoxError>>,
+    S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     loop {
-        let serving = Box::pin(http1::serve(connection, traffic, terms));
+        let serving = Box::pin(http1::serve(connection, traffic, settings));
         let Some(idle) = serving.await else {
             return;
         };
         connection = idle;
-        let wait = Wait {
+        let limits = WaitLimits {
             deadline: connection.deadline,
-            stop: &terms.stop,
+            stop: &settings.stop,
         };
-        let sniffed = sniff(&mut connection.stream, wait, |read| {
+        let sniffed = sniff(&mut connection.stream, limits, |read| {
             (!read.is_empty()).then_some(())
         });
         if sniffed.await.is_none() {
-            return Box::pin(hang_up(connection.stream)).await;
+            return Box::pin(close_idle(connection.stream)).await;
         }
     }
 }
 
-/// Ends a connection on which nothing is under way.
-async fn hang_up<I: AsyncRead + AsyncWrite + Unpin>(mut stream: Rewind<I>) {
+/// Closes a connection without open requests.
+async fn close_idle<I: AsyncRead + AsyncWrite + Unpin>(mut stream: Rewind<I>) {
     match tokio::time::timeout(GRACE, stream.shutdown()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a quiet connection broke"),
-        Err(_) => tracing::debug!("a quiet connection takes no farewell"),
+        Ok(Err(error)) => tracing::debug!(%error, "closing an idle connection failed"),
+        Err(_) => tracing::debug!("closing an idle connection timed out"),
     }
 }
 

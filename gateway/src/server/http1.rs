@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection, until its end or a pause.
+//! HTTP/1.1 on one connection, until it ends or becomes idle.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,52 +14,52 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use weir_ops::socket::{self, Traffic};
 
-use super::connection::{Cause, Terms};
 use super::idle::{IDLE_AFTER, IdleTimer};
 use super::rewind::Rewind;
+use super::settings::{BoxError, ServerSettings};
 
-/// A connection between two requests.
+/// An HTTP/1.1 connection between two requests.
 pub(super) struct Http1Connection<I, S> {
     pub(super) stream: Rewind<I>,
     pub(super) service: S,
-    /// Until when the next head has to be there.
+    /// Time by which the next request's head must be complete.
     pub(super) deadline: Instant,
 }
 
-/// How it goes on.
-enum Next {
-    /// Not at all.
+/// Event after which hyper's connection is no longer polled.
+enum ConnectionEvent {
+    /// The connection ended.
     Ended(hyper::Result<()>),
-    /// After a pause.
+    /// No request was open for [`IDLE_AFTER`].
     Idle,
-    /// Until all is answered.
-    Stop,
+    /// The port shuts down.
+    Shutdown,
 }
 
-/// Serves a connection whose next request has begun. Returns it once it is quiet, unless it ended.
+/// Serves a connection whose next request has begun. Returns it once it is idle; `None` if it ended.
 pub(super) async fn serve<I, S>(
     connection: Http1Connection<I, S>,
     traffic: &Arc<Traffic>,
-    terms: &Terms,
+    settings: &ServerSettings,
 ) -> Option<Http1Connection<I, S>>
 where
     I: AsyncRead + AsyncWrite + Unpin,
-    S: HttpService<Incoming, Future: Unpin, Error: Into<Cause>>,
-    S::ResBody: Body<Error: Into<Cause>> + 'static,
+    S: HttpService<Incoming, Future: Unpin, Error: Into<BoxError>>,
+    S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     let idle = IdleTimer::new(connection.deadline);
     let mut connection = Builder::new()
         .timer(idle.clone())
-        .header_read_timeout(terms.header_timeout)
+        .header_read_timeout(settings.header_timeout)
         .serve_connection(TokioIo::new(connection.stream), connection.service);
-    let next = tokio::select! {
-        next = until_idle(&mut connection, &idle, traffic) => next,
-        () = terms.stop.cancelled() => Next::Stop,
+    let event = tokio::select! {
+        event = until_idle(&mut connection, &idle, traffic) => event,
+        () = settings.stop.cancelled() => ConnectionEvent::Shutdown,
     };
-    let ended = match next {
-        Next::Idle => return Some(paused(connection, terms)),
-        Next::Ended(ended) => ended,
-        Next::Stop => {
+    let ended = match event {
+        ConnectionEvent::Idle => return Some(release(connection, settings)),
+        ConnectionEvent::Ended(ended) => ended,
+        ConnectionEvent::Shutdown => {
             Pin::new(&mut connection).graceful_shutdown();
             socket::close(connection, traffic).await
         }
@@ -74,38 +74,40 @@ async fn until_idle<I, S>(
     connection: &mut Connection<TokioIo<Rewind<I>>, S>,
     idle: &IdleTimer,
     traffic: &Traffic,
-) -> Next
+) -> ConnectionEvent
 where
     I: AsyncRead + AsyncWrite + Unpin,
-    S: HttpService<Incoming, Future: Unpin, Error: Into<Cause>>,
-    S::ResBody: Body<Error: Into<Cause>> + 'static,
+    S: HttpService<Incoming, Future: Unpin, Error: Into<BoxError>>,
+    S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     poll_fn(|context| match Pin::new(&mut *connection).poll(context) {
-        Poll::Ready(ended) => Poll::Ready(Next::Ended(ended)),
-        // Whoever does not take an answer still has it before them.
-        Poll::Pending if idle.is_now() && !traffic.is_stuck() => Poll::Ready(Next::Idle),
+        Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
+        // A client that has not taken its whole answer is not idle.
+        Poll::Pending if idle.is_idle() && !traffic.is_stuck() => {
+            Poll::Ready(ConnectionEvent::Idle)
+        }
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
-/// Takes apart a connection that is quiet.
-fn paused<I, S>(
+/// Releases hyper's state of an idle connection, and keeps its socket.
+fn release<I, S>(
     connection: Connection<TokioIo<Rewind<I>>, S>,
-    terms: &Terms,
+    settings: &ServerSettings,
 ) -> Http1Connection<I, S>
 where
     I: AsyncRead + AsyncWrite + Unpin,
-    S: HttpService<Incoming, Error: Into<Cause>>,
-    S::ResBody: Body<Error: Into<Cause>> + 'static,
+    S: HttpService<Incoming, Error: Into<BoxError>>,
+    S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     let parts = connection.into_parts();
     let mut stream = parts.io.into_inner();
-    // It may have begun to ask at the last moment.
-    stream.unread(parts.read_buf);
+    // The next request may have begun at the last moment.
+    stream.rewind(parts.read_buf);
     Http1Connection {
         stream,
         service: parts.service,
-        deadline: Instant::now() + terms.header_timeout.saturating_sub(IDLE_AFTER),
+        deadline: Instant::now() + settings.header_timeout.saturating_sub(IDLE_AFTER),
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 on one connection.
+//! HTTP/2 on one connection, until it ends.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_ops::socket::{self, Bulk, Flushed, Traffic};
 
-use super::connection::{Cause, Terms};
 use super::rewind::Rewind;
-use super::streams::Streams;
+use super::settings::{BoxError, ServerSettings};
+use super::streams::StreamExecutor;
 
 /// A stream's window: a common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives in one go.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -25,27 +25,28 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 /// be made to hold before it is known to be of use.
 const FRAME: u32 = 256 << 10;
 
-/// Streams of one HTTP/2 connection; a client wanting more opens another.
+/// Most streams of one HTTP/2 connection; a client that wants more opens another.
 const MAX_STREAMS: u32 = 1024;
 
-/// Serves a connection to its end.
+/// Serves an HTTP/2 connection until it ends.
 pub(super) async fn serve<I, S>(
     stream: Rewind<I>,
     service: S,
     traffic: &Arc<Traffic>,
-    terms: &Terms,
+    settings: &ServerSettings,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<Cause>>,
-    S::ResBody: Body<Data: Send, Error: Into<Cause>> + Send + 'static,
+    S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<BoxError>>,
+    S::ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let socket = Bulk::http2(stream);
     let outlet = socket.outlet();
-    let connection = builder(terms.streams.clone()).serve_connection(TokioIo::new(socket), service);
+    let connection =
+        builder(settings.streams.clone()).serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(Flushed::new(connection, outlet));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = terms.stop.cancelled() => {
+        () = settings.stop.cancelled() => {
             connection.as_mut().connection().graceful_shutdown();
             socket::close(connection, traffic).await
         }
@@ -55,7 +56,7 @@ pub(super) async fn serve<I, S>(
     }
 }
 
-fn builder(streams: Streams) -> Builder<Streams> {
+fn builder(streams: StreamExecutor) -> Builder<StreamExecutor> {
     let mut builder = Builder::new(streams);
     builder
         .timer(TokioTimer::new())

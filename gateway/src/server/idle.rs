@@ -1,7 +1,7 @@
-//! When an HTTP/1.1 connection is quiet.
+//! Detects when an HTTP/1.1 connection is idle.
 //!
-//! Its library does not say when it waits for the next request with nothing else left to do, but it times that
-//! wait, and no other, by a clock that we give it.
+//! hyper does not report when it waits for the next request and has nothing else left to do, but it times that
+//! wait, and no other, with the timer that we give it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use hyper::rt::{Sleep, Timer};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-/// Without a request for so long, the next is seldom close: what a connection needs for one is some 20 KiB,
-/// and made in a few microseconds.
+/// Pause after which a connection counts as idle. After so long the next request is seldom close; hyper's state
+/// is some 20 KiB, and is made again in a few microseconds.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// The clock of one connection, which notes when it is quiet. Clones share it.
+/// hyper's timer for one connection, which notes when the connection is idle. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct IdleTimer(Arc<IdleState>);
 
 #[derive(Debug)]
 struct IdleState {
-    /// Until when the first head has to be there.
+    /// Time by which the first request's head must be complete.
     first: Instant,
     has_begun: AtomicBool,
     is_idle: AtomicBool,
 }
 
 impl IdleTimer {
-    /// For a connection that has begun to send its first head, and has time for it until then.
+    /// A timer for a connection that has begun to send its first head, and may take until `first` for it.
     pub(super) fn new(first: Instant) -> Self {
         Self(Arc::new(IdleState {
             first,
@@ -39,9 +39,9 @@ impl IdleTimer {
         }))
     }
 
-    /// Whether the connection has waited for its next request for [`IDLE_AFTER`], and still does. Some of a head
-    /// may have come; all that was answered is answered, if it could be written.
-    pub(super) fn is_now(&self) -> bool {
+    /// Whether the connection has waited for its next request for [`IDLE_AFTER`], and still does. Part of a head
+    /// may have arrived; earlier responses are complete, if they could be written.
+    pub(super) fn is_idle(&self) -> bool {
         self.0.is_idle.load(Ordering::Relaxed)
     }
 }
@@ -54,15 +54,16 @@ impl Timer for IdleTimer {
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
         let deadline = Instant::from_std(deadline);
         let is_first = !self.0.has_begun.swap(true, Ordering::Relaxed);
-        let (deadline, look) = match is_first {
-            // It is under way, so there is no quiet before it.
-            true => (deadline.min(self.0.first), None),
-            false => (deadline, Some(Instant::now() + IDLE_AFTER)),
+        let (deadline, idle_at) = if is_first {
+            // The first head has begun, so the connection is not idle before it.
+            (deadline.min(self.0.first), None)
+        } else {
+            (deadline, Some(Instant::now() + IDLE_AFTER))
         };
-        let look = look.filter(|look| *look < deadline);
-        Box::pin(HeadWait {
-            sleep: tokio::time::sleep_until(look.unwrap_or(deadline)),
-            then: look.map(|_| deadline),
+        let idle_at = idle_at.filter(|idle_at| *idle_at < deadline);
+        Box::pin(HeadTimeout {
+            sleep: tokio::time::sleep_until(idle_at.unwrap_or(deadline)),
+            deadline: idle_at.map(|_| deadline),
             state: Arc::clone(&self.0),
         })
     }
@@ -73,31 +74,31 @@ impl Timer for IdleTimer {
 }
 
 pin_project! {
-    /// Ends when a head has taken too long.
-    struct HeadWait {
+    // Completes when a head has taken too long.
+    struct HeadTimeout {
         #[pin]
         sleep: tokio::time::Sleep,
-        // What follows the time until it counts as quiet.
-        then: Option<Instant>,
+        // The deadline, while the sleep is until the connection counts as idle.
+        deadline: Option<Instant>,
         state: Arc<IdleState>,
     }
 
-    impl PinnedDrop for HeadWait {
+    impl PinnedDrop for HeadTimeout {
         fn drop(this: Pin<&mut Self>) {
             this.state.is_idle.store(false, Ordering::Relaxed);
         }
     }
 }
 
-impl Sleep for HeadWait {}
+impl Sleep for HeadTimeout {}
 
-impl Future for HeadWait {
+impl Future for HeadTimeout {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         while this.sleep.as_mut().poll(context).is_ready() {
-            let Some(deadline) = this.then.take() else {
+            let Some(deadline) = this.deadline.take() else {
                 return Poll::Ready(());
             };
             this.state.is_idle.store(true, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Requests that the servers on their way may understand differently (RFC 9112, 3.2, 6.1 and 9.3.6 of RFC
-//! 9110): refused before anybody acts on them.
+//! Refuses ambiguous requests, which the servers on their way may interpret differently (RFC 9112, 3.2 and 6.1; RFC
+//! 9110, 9.3.6).
 
 use http::header::{HOST, HeaderName, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -7,19 +7,22 @@ use http::{HeaderMap, Method};
 
 use crate::error::GatewayError;
 
-/// Whether a request says one thing only of where it goes and where it ends.
+/// Checks that a request has one host and one framing.
+///
+/// # Errors
+/// [`GatewayError::Header`] or [`GatewayError::MethodNotAllowed`].
 pub(crate) fn check(parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
-        // Nobody here makes tunnels.
+        // The gateway opens no tunnels.
         return Err(GatewayError::MethodNotAllowed);
     }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {
-        return Err(wrong(&parts.headers, "host", &HOST, "one host"));
+        return Err(ambiguous(&parts.headers, "host", &HOST, "one host"));
     }
-    // The library takes chunks out of whatever else a body is coded in, and replicas are told of neither.
-    if !is_plain(&parts.headers) {
+    // hyper decodes `chunked` alone, and the header is not forwarded: another coding could not be decoded.
+    if !is_chunked_alone(&parts.headers) {
         let name = "transfer-encoding";
-        return Err(wrong(
+        return Err(ambiguous(
             &parts.headers,
             name,
             &TRANSFER_ENCODING,
@@ -29,14 +32,14 @@ pub(crate) fn check(parts: &Parts) -> Result<(), GatewayError> {
     Ok(())
 }
 
-fn is_plain(headers: &HeaderMap) -> bool {
+fn is_chunked_alone(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked =
         |coding: &http::HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     codings.next().is_none_or(is_chunked) && codings.next().is_none()
 }
 
-fn wrong(
+fn ambiguous(
     headers: &HeaderMap,
     name: &'static str,
     header: &HeaderName,
@@ -68,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_two_things_is_refused() {
+    fn ambiguous_requests_are_refused() {
         let host = ("host", "a.b");
         let coded = |coding| [host, ("transfer-encoding", coding)];
         assert_eq!(checked("POST", &[host]), Ok(()));

@@ -1,4 +1,4 @@
-//! A stream of which something was read ahead.
+//! A stream that can be read ahead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,45 +8,45 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// Bytes that are read ahead at once: a head and a small body.
-const ROOM: usize = 8 << 10;
+/// Bytes read ahead at once: a head and a small body.
+const READ_SIZE: usize = 8 << 10;
 
-/// A stream that gives again what was read of it ahead.
+/// A stream that yields the bytes read ahead before the rest.
 #[derive(Debug)]
 pub(super) struct Rewind<I> {
     stream: I,
-    ahead: BytesMut,
+    buffer: BytesMut,
 }
 
 impl<I> Rewind<I> {
-    /// Nothing was read yet.
+    /// Wraps a stream of which nothing was read yet.
     pub(super) fn of(stream: I) -> Self {
-        let ahead = BytesMut::new();
-        Self { stream, ahead }
+        let buffer = BytesMut::new();
+        Self { stream, buffer }
     }
 
-    /// What was read ahead.
-    pub(super) fn read(&self) -> &[u8] {
-        &self.ahead
+    /// Bytes that were read ahead and not consumed.
+    pub(super) fn read_ahead(&self) -> &[u8] {
+        &self.buffer
     }
 
-    /// Takes back what was read and not used.
-    pub(super) fn unread(&mut self, bytes: Bytes) {
+    /// Puts back bytes that were read and not used, before the others.
+    pub(super) fn rewind(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            let after = std::mem::replace(&mut self.ahead, bytes.into());
-            self.ahead.extend_from_slice(&after);
+            let after = std::mem::replace(&mut self.buffer, bytes.into());
+            self.buffer.extend_from_slice(&after);
         }
     }
 }
 
 impl<I: AsyncRead + Unpin> Rewind<I> {
-    /// Reads ahead; zero at the end. Holds no memory while there is nothing to read.
-    pub(super) async fn read_more(&mut self) -> io::Result<usize> {
+    /// Reads ahead and returns the number of bytes, zero at the end. Holds no buffer while nothing arrives.
+    pub(super) async fn fill_buffer(&mut self) -> io::Result<usize> {
         std::future::poll_fn(|context| {
-            self.ahead.reserve(ROOM);
-            let read = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.ahead);
-            if read.is_pending() && self.ahead.is_empty() {
-                self.ahead = BytesMut::new();
+            self.buffer.reserve(READ_SIZE);
+            let read = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.buffer);
+            if read.is_pending() && self.buffer.is_empty() {
+                self.buffer = BytesMut::new();
             }
             read
         })
@@ -60,14 +60,14 @@ impl<I: AsyncRead + Unpin> AsyncRead for Rewind<I> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.ahead.is_empty() {
+        if self.buffer.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
-        let take = self.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&self.ahead[..take]);
-        self.ahead.advance(take);
-        if self.ahead.is_empty() {
-            self.ahead = BytesMut::new();
+        let take = self.buffer.len().min(buffer.remaining());
+        buffer.put_slice(&self.buffer[..take]);
+        self.buffer.advance(take);
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }
@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_read_ahead_comes_first_and_once() {
+    async fn bytes_read_ahead_come_first_and_once() {
         let (near, mut far) = tokio::io::duplex(100);
         let mut stream = Rewind::of(near);
         far.write_all(b"three").await.unwrap();
-        assert_eq!(stream.read_more().await.unwrap(), 5);
-        stream.unread(Bytes::from_static(b"two "));
-        stream.unread(Bytes::from_static(b"one "));
-        assert_eq!(stream.read(), b"one two three");
+        assert_eq!(stream.fill_buffer().await.unwrap(), 5);
+        stream.rewind(Bytes::from_static(b"two "));
+        stream.rewind(Bytes::from_static(b"one "));
+        assert_eq!(stream.read_ahead(), b"one two three");
         far.write_all(b" four").await.unwrap();
         drop(far);
         let mut all = String::new();
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_holds_no_memory() {
+    async fn a_waiting_stream_holds_no_memory() {
         let (near, _far) = tokio::io::duplex(100);
         let mut stream = Rewind::of(near);
         {
-            let mut more = std::pin::pin!(stream.read_more());
+            let mut more = std::pin::pin!(stream.fill_buffer());
             let mut context = Context::from_waker(std::task::Waker::noop());
             assert!(more.as_mut().poll(&mut context).is_pending());
         }
-        assert_eq!(stream.ahead.capacity(), 0);
+        assert_eq!(stream.buffer.capacity(), 0);
     }
 }

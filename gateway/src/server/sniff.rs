@@ -1,4 +1,4 @@
-//! Waiting for what a client says first, or next.
+//! Reads ahead until a connection's protocol is known, or its next request begins.
 
 use std::io;
 
@@ -8,64 +8,66 @@ use tokio_util::sync::CancellationToken;
 
 use super::rewind::Rewind;
 
-/// How long a client may say nothing.
+/// Bounds of the limits for a client's bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Wait<'a> {
+pub(super) struct WaitLimits<'a> {
     pub(super) deadline: Instant,
-    /// Cancelled when nobody is waited for any more.
+    /// Cancelled when the port shuts down.
     pub(super) stop: &'a CancellationToken,
 }
 
-/// What a client speaks.
+/// HTTP version that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// How HTTP/2 begins. No method of HTTP/1.1 does.
+/// First bytes of HTTP/2's connection preface (RFC 9113, 3.4). No HTTP/1.1 method begins with them.
 const PREFACE: &[u8] = b"PRI ";
 
 impl HttpVersion {
-    /// What begins so; nothing as long as that may be either.
+    /// The protocol of a connection that begins with these bytes; `None` while both are possible.
     pub(super) fn of(begin: &[u8]) -> Option<Self> {
         let common = begin.len().min(PREFACE.len());
-        match (begin[..common] == PREFACE[..common], common) {
-            (false, _) => Some(Self::Http1),
-            (true, common) if common == PREFACE.len() => Some(Self::Http2),
-            (true, _) => None,
+        if begin[..common] != PREFACE[..common] {
+            Some(Self::Http1)
+        } else if common == PREFACE.len() {
+            Some(Self::Http2)
+        } else {
+            None
         }
     }
 }
 
-/// Waits until what was read is enough to tell; nothing if the client leaves, breaks off, or says too little
-/// in time. What was read stays in the stream.
+/// Reads ahead until `decide` returns a value for the bytes so far; `None` if the client disconnects, the
+/// deadline passes or the port shuts down first. The bytes stay in the stream.
 pub(super) async fn sniff<I: AsyncRead + Unpin, T>(
     stream: &mut Rewind<I>,
-    wait: Wait<'_>,
-    recognised: impl Fn(&[u8]) -> Option<T>,
+    limits: WaitLimits<'_>,
+    decide: impl Fn(&[u8]) -> Option<T>,
 ) -> Option<T> {
     tokio::select! {
-        // Who has begun to ask is answered, whatever else is.
+        // A request that has begun is served even during shutdown.
         biased;
-        sniffed = listen(stream, recognised) => sniffed.unwrap_or_else(|error| {
-            tracing::debug!(%error, "a quiet connection broke");
+        decided = read_until(stream, decide) => decided.unwrap_or_else(|error| {
+            tracing::debug!(%error, "reading from an idle connection failed");
             None
         }),
-        () = wait.stop.cancelled() => None,
-        () = tokio::time::sleep_until(wait.deadline) => None,
+        () = limits.stop.cancelled() => None,
+        () = tokio::time::sleep_until(limits.deadline) => None,
     }
 }
 
-async fn listen<I: AsyncRead + Unpin, T>(
+async fn read_until<I: AsyncRead + Unpin, T>(
     stream: &mut Rewind<I>,
-    recognised: impl Fn(&[u8]) -> Option<T>,
+    decide: impl Fn(&[u8]) -> Option<T>,
 ) -> io::Result<Option<T>> {
     loop {
-        if let Some(recognised) = recognised(stream.read()) {
-            return Ok(Some(recognised));
+        if let Some(decided) = decide(stream.read_ahead()) {
+            return Ok(Some(decided));
         }
-        if stream.read_more().await? == 0 {
+        if stream.fill_buffer().await? == 0 {
             return Ok(None);
         }
     }
@@ -76,8 +78,8 @@ mod tests {
     use super::HttpVersion;
 
     #[test]
-    fn the_first_bytes_tell_as_soon_as_they_can() {
-        for (begin, recognised) in [
+    fn the_first_bytes_decide_as_soon_as_possible() {
+        for (begin, expected) in [
             (&b""[..], None),
             (b"P", None),
             (b"PRI", None),
@@ -87,7 +89,7 @@ mod tests {
             (b"PO", Some(HttpVersion::Http1)),
             (b"G", Some(HttpVersion::Http1)),
         ] {
-            assert_eq!(HttpVersion::of(begin), recognised, "{begin:?}");
+            assert_eq!(HttpVersion::of(begin), expected, "{begin:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The beginning of an encrypted connection.
+//! The TLS handshake of a new connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use weir_ops::socket::{GRACE, Stream};
 
-/// Shakes hands; nothing if that fails, takes too long, or the gateway ends meanwhile.
-pub(super) async fn shake_hands(
+/// Performs the TLS handshake; `None` if it fails, times out, or the gateway shuts down meanwhile.
+pub(super) async fn handshake(
     stream: Stream,
     config: &Arc<ServerConfig>,
     timeout: Duration,
     stop: &CancellationToken,
 ) -> Option<TlsStream<Stream>> {
     let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
-    let because = tokio::select! {
-        shaken = handshake => match shaken {
+    let reason = tokio::select! {
+        accepted = handshake => match accepted {
             Ok(stream) => return Some(stream),
             Err(error) => error.to_string(),
         },
-        () = tokio::time::sleep(timeout) => format!("it took longer than {timeout:?}"),
-        () = ending(stop) => "the gateway ends".to_owned(),
+        () = tokio::time::sleep(timeout) => format!("timed out after {timeout:?}"),
+        () = grace_over(stop) => "the gateway shuts down".to_owned(),
     };
-    tracing::debug!("no TLS handshake with a client: {because}");
+    tracing::debug!("TLS handshake with a client failed: {reason}");
     None
 }
 
-/// As long as anybody is waited for at the end who has not asked for anything yet.
-async fn ending(stop: &CancellationToken) {
+/// Returns [`GRACE`] after shutdown began: clients without an open request are waited for no longer.
+async fn grace_over(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(GRACE).await;
 }

@@ -1,4 +1,4 @@
-//! Connecting.
+//! Opens sockets to upstreams.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use weir_cluster::Address;
 
 use super::UpstreamError;
 
-/// Replicas are near: a connection that takes longer than some retransmissions is none.
+/// Longest time to connect: replicas are near, so this allows for some retransmissions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection to a replica.
-pub(crate) enum Stream {
+/// An open TCP or Unix socket.
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-pub(super) async fn dial(address: &Address) -> Result<Stream, UpstreamError> {
+pub(super) async fn dial(address: &Address) -> Result<Socket, UpstreamError> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(address));
     match connecting.await {
         Ok(Ok(stream)) => Ok(stream),
@@ -28,24 +28,24 @@ pub(super) async fn dial(address: &Address) -> Result<Stream, UpstreamError> {
             "connecting to {address}: {error}"
         ))),
         Err(_) => Err(UpstreamError::connect_failed(format!(
-            "connecting to {address}: no answer for {} s",
+            "connecting to {address}: no answer within {} s",
             CONNECT_TIMEOUT.as_secs()
         ))),
     }
 }
 
-async fn connect(address: &Address) -> io::Result<Stream> {
+async fn connect(address: &Address) -> io::Result<Socket> {
     match address {
         Address::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            Ok(Stream::Tcp(stream))
+            Ok(Socket::Tcp(stream))
         }
-        Address::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -58,7 +58,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for Socket {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

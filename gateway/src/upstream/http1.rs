@@ -1,17 +1,16 @@
 //! Pooled HTTP/1.1 connections.
 //!
-//! Whoever uses a connection also drives it: request, response and socket are worked on in one task, and
-//! no other has to be woken on the way. A connection in the pool is driven by nobody; whether it still
-//! lives is looked at when it is taken.
+//! The task of a request also drives its connection, so that no other task has to be woken on the way. Idle
+//! connections are driven by no task; the pool checks that a connection is still open when it is taken.
 //!
 //! ```text
-//!   request ─► head, output ─► socket ─► head, framing ─► response
+//!   request ─► head, writer ─► socket ─► head, framing ─► response
 //! ```
 
 mod connection;
 mod framing;
 mod head;
-mod output;
+mod writer;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,26 +25,26 @@ use weir_cluster::Address;
 
 use super::{Freshness, Upstream, UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
-use connection::Connection;
+use connection::Http1Connection;
 
-/// Idle connections kept for one replica: as many as a busy replica has in flight.
+/// Most idle connections per upstream: as many as a busy replica has requests in flight.
 const MAX_IDLE: usize = 256;
 
-/// Common servers close idle connections after a minute; long before that nobody needs them.
-const IDLE: Duration = Duration::from_secs(20);
+/// Longest idle time of a connection. Common servers close theirs after a minute.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The idle connections of one replica, the one used last at the end.
+/// Idle connections of one upstream, the one used last at the end.
 #[derive(Default)]
-pub(crate) struct Pool(Mutex<Vec<(Instant, Box<Connection>)>>);
+pub(crate) struct Http1Pool(Mutex<Vec<(Instant, Box<Http1Connection>)>>);
 
-/// A response's body that still comes, on the connection that brings it.
+/// A response body, and the connection that it is read from.
 pub(crate) struct Http1ResponseBody {
-    connection: Box<Connection>,
+    connection: Box<Http1Connection>,
     upstream: Arc<Upstream>,
 }
 
-impl Pool {
-    fn take(&self) -> Option<Box<Connection>> {
+impl Http1Pool {
+    fn take(&self) -> Option<Box<Http1Connection>> {
         loop {
             let (_, mut connection) = self.0.lock().pop()?;
             if connection.is_reusable() {
@@ -54,22 +53,22 @@ impl Pool {
         }
     }
 
-    fn put(&self, connection: Box<Connection>, now: Instant) {
+    fn put(&self, connection: Box<Http1Connection>, now: Instant) {
         let mut idle = self.0.lock();
         if idle.len() < MAX_IDLE {
             idle.push((now, connection));
         }
     }
 
-    /// Closes those that were idle for long.
+    /// Closes connections that were idle for [`IDLE_TIMEOUT`].
     pub(crate) fn trim(&self, now: Instant) {
         let mut idle = self.0.lock();
         let fresh = idle
             .iter()
-            .position(|(since, _)| now.saturating_duration_since(*since) < IDLE);
+            .position(|(since, _)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
         let old = fresh.unwrap_or(idle.len());
         let old: Vec<_> = idle.drain(..old).collect();
-        // Closing takes a system call each.
+        // Closed without the lock: each close is a system call.
         drop(idle);
         drop(old);
     }
@@ -80,8 +79,8 @@ impl Pool {
     }
 }
 
-/// Sends a request and waits for the head of its answer. A connection from the pool may have been closed
-/// by its peer just now; the fault says so.
+/// Sends a request and waits for the response's head. A pooled connection may have been closed by its peer just
+/// now; the error's kind says so.
 pub(super) async fn send<'a>(
     upstream: &Arc<Upstream>,
     address: &Address,
@@ -94,9 +93,9 @@ pub(super) async fn send<'a>(
     };
     let (mut connection, failure) = match pooled {
         Some(connection) => (connection, UpstreamErrorKind::StaleConnection),
-        // Apart: most requests find a connection, and need not carry what making one needs.
+        // Boxed: most requests find a pooled connection, and need no room for connecting.
         None => (
-            Box::pin(Connection::open(address)).await?,
+            Box::pin(Http1Connection::open(address)).await?,
             UpstreamErrorKind::Broken,
         ),
     };
@@ -104,7 +103,7 @@ pub(super) async fn send<'a>(
     let head = poll_fn(|context| connection.poll_head(failure, context)).await;
     let head = head.inspect_err(|_| {
         if failure == UpstreamErrorKind::StaleConnection {
-            // The others of its age are no better.
+            // The others are as old, and probably closed too.
             upstream.http1_pool.clear();
         }
     })?;
@@ -131,7 +130,7 @@ impl Http1ResponseBody {
         self.connection.size_hint()
     }
 
-    /// The response was read to its end: the connection goes back to the pool if it can be used again.
+    /// Returns the connection to the pool, if the response was read to its end and it can be used again.
     pub(crate) fn finish(mut self, now: Instant) {
         if self.connection.is_reusable() && !self.upstream.lost.is_cancelled() {
             self.upstream.http1_pool.put(self.connection, now);

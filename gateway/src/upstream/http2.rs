@@ -1,7 +1,7 @@
-//! One HTTP/2 connection per replica, for all its gRPC calls.
+//! One HTTP/2 connection per upstream, for all its gRPC calls.
 //!
-//! A call is driven by whoever makes it: it hands its frames to the connection and takes those of the answer
-//! from it, with no task of its own in between. The connection's one task works on the socket.
+//! The task of a request drives its call: it hands frames to the connection and takes those of the response, with
+//! no task in between. The connection's own task reads and writes the socket.
 
 mod response_body;
 mod upload;
@@ -32,57 +32,57 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 const FRAME: u32 = 256 << 10;
 
-/// As much as a head over HTTP/1.1 may be.
-const HEAD: u32 = 64 << 10;
+/// Most bytes of a response's head, as over HTTP/1.1.
+const MAX_HEAD: u32 = 64 << 10;
 
-/// A connection, once there is one.
+/// The HTTP/2 connection to one upstream, opened by the first call.
 #[derive(Default)]
-pub(super) struct Channel {
+pub(super) struct GrpcChannel {
     connections: Mutex<Connections>,
-    /// Who connects holds it; who comes meanwhile waits for that connection instead of making another.
-    dialling: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a connection is opened, so that concurrent calls share that one.
+    connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
 struct Connections {
-    /// The one that takes calls.
-    open: Option<Open>,
-    /// Those that took their last, and still bring answers.
+    /// The connection that takes new calls.
+    open: Option<OpenConnection>,
+    /// Tasks of connections that take no new calls and still have open ones.
     ending: Vec<AbortOnDropHandle<()>>,
-    /// How many there were.
+    /// Connections opened so far.
     count: u64,
 }
 
-struct Open {
-    /// Which, of all there were.
+struct OpenConnection {
+    /// Ordinal of the connection, from 1.
     number: u64,
     sender: SendRequest<Bytes>,
-    /// Ends with the connection.
-    work: AbortOnDropHandle<()>,
+    /// The connection's own task.
+    task: AbortOnDropHandle<()>,
 }
 
-impl Channel {
-    /// Makes a call, and waits for the head of its answer.
+impl GrpcChannel {
+    /// Sends a call, and waits for the response's head.
     pub(super) async fn send<'a>(
         &self,
         address: &Address,
         request: impl FnOnce() -> UpstreamRequest<'a>,
     ) -> Result<Response<Http2ResponseBody>, UpstreamError> {
-        let (mut sender, before) = self.ready(address).await?;
+        let (mut sender, fallback) = self.ready(address).await?;
         let failed = |error: h2::Error| UpstreamError {
-            kind: kind(&error, before),
+            kind: error_kind(&error, fallback),
             because: error.to_string(),
         };
         let (head, body) = request().into_http2().into_parts();
         let head = Request::from_parts(head, ());
-        let (answer, stream) = sender
+        let (response, stream) = sender
             .send_request(head, body.is_end_stream())
             .map_err(failed)?;
         let upload = Upload::new(body, stream);
-        first(answer, upload).await.map_err(failed)
+        response_head(response, upload).await.map_err(failed)
     }
 
-    /// A connection that takes a call, and what a fault on it would mean.
+    /// A connection with a free stream, and the kind of error that a failure on it means.
     async fn ready(
         &self,
         address: &Address,
@@ -93,12 +93,12 @@ impl Channel {
                 Err(_) => self.retire(number),
             }
         }
-        // Apart: most calls find a connection, and need not carry what making one needs.
+        // Boxed: most calls find an open connection, and need no room for connecting.
         let mut sender = Box::pin(self.connect(address)).await?;
         match poll_fn(|context| sender.poll_ready(context)).await {
             Ok(()) => Ok((sender, UpstreamErrorKind::Broken)),
             Err(error) => Err(UpstreamError {
-                kind: kind(&error, UpstreamErrorKind::Broken),
+                kind: error_kind(&error, UpstreamErrorKind::Broken),
                 because: error.to_string(),
             }),
         }
@@ -107,21 +107,21 @@ impl Channel {
     fn sender(&self) -> Option<(u64, SendRequest<Bytes>)> {
         let connections = self.connections.lock();
         let open = connections.open.as_ref();
-        let open = open.filter(|open| !open.work.is_finished());
+        let open = open.filter(|open| !open.task.is_finished());
         open.map(|open| (open.number, open.sender.clone()))
     }
 
-    /// Makes no further call on this connection. Its peer said that it ends, and may still answer others.
+    /// Sends no further calls over this connection, whose peer shuts it down; open calls are still answered.
     fn retire(&self, number: u64) {
         let mut connections = self.connections.lock();
-        connections.ending.retain(|work| !work.is_finished());
+        connections.ending.retain(|task| !task.is_finished());
         if let Some(open) = connections.open.take_if(|open| open.number == number) {
-            connections.ending.push(open.work);
+            connections.ending.push(open.task);
         }
     }
 
     async fn connect(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
-        let _dialling = self.dialling.lock().await;
+        let _connecting = self.connecting.lock().await;
         if let Some((_, sender)) = self.sender() {
             return Ok(sender);
         }
@@ -132,52 +132,52 @@ impl Channel {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(FRAME)
-            .max_header_list_size(HEAD)
+            .max_header_list_size(MAX_HEAD)
             .enable_push(false);
         let handshake = builder.handshake(socket).await;
         let (sender, connection) =
             handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
-        let work = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = Flushed::new(connection, outlet).await {
-                tracing::debug!(%error, "a connection to a replica ended early");
+                tracing::debug!(%error, "connection to a replica failed");
             }
         });
         let mut connections = self.connections.lock();
         connections.count += 1;
-        connections.open = Some(Open {
+        connections.open = Some(OpenConnection {
             number: connections.count,
             sender: sender.clone(),
-            work: AbortOnDropHandle::new(work),
+            task: AbortOnDropHandle::new(task),
         });
         Ok(sender)
     }
 }
 
-/// What an error says of the replica, on a connection whose faults mean `before`.
-fn kind(error: &h2::Error, before: UpstreamErrorKind) -> UpstreamErrorKind {
+/// The kind of an HTTP/2 error, on a connection whose own failures are of the kind `fallback`.
+fn error_kind(error: &h2::Error, fallback: UpstreamErrorKind) -> UpstreamErrorKind {
     let is_ending = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     match (error.is_remote(), error.is_library()) {
-        // It did nothing with the call, and says so (RFC 9113, 8.7).
+        // The peer says that it did nothing with the call (RFC 9113, 8.7).
         (true, _) if is_ending || is_refused => UpstreamErrorKind::ConnectFailed,
-        // What the library itself ends a stream or connection for is that the peer broke the rules.
+        // h2 itself ends a stream or connection only if the peer violated the protocol.
         (_, true) => UpstreamErrorKind::InvalidResponse,
-        (true | false, false) => before,
+        (true | false, false) => fallback,
     }
 }
 
-/// Sends the body, until the head of the answer is there; what is left of the body then goes on with the
-/// answer's.
-async fn first(
-    mut answer: ResponseFuture,
+/// Sends the body until the response's head arrives; the rest of the body is sent while the response's body is
+/// read.
+async fn response_head(
+    mut response: ResponseFuture,
     mut upload: Upload,
 ) -> Result<Response<Http2ResponseBody>, h2::Error> {
     let head = poll_fn(|context| {
-        // If it broke off the answer says why, or that there is none.
+        // If the upload broke off, the response or its absence says so.
         let _ = upload.poll(context);
-        match Pin::new(&mut answer).poll(context) {
+        match Pin::new(&mut response).poll(context) {
             Poll::Pending if upload.has_failed() => Poll::Ready(Err(h2::Reason::CANCEL.into())),
-            answer => answer,
+            polled => polled,
         }
     });
     let head = head.await?;

@@ -1,5 +1,5 @@
-//! A request as it leaves: what came, but for some headers. Nothing is copied before it is known in which
-//! form it goes.
+//! A request to an upstream: the client's, with some headers replaced. Headers are copied only when the protocol
+//! they are sent in is known.
 
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -8,24 +8,24 @@ use smallvec::SmallVec;
 
 use crate::upstream::RequestBody;
 
-/// For a replica, or another gateway.
+/// A request to a replica or another gateway.
 #[derive(Debug)]
 pub(crate) struct UpstreamRequest<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a PathAndQuery,
-    /// What HTTP/2 says instead of a `Host` header.
+    /// HTTP/2's `:authority`, in place of a `Host` header.
     pub(crate) authority: Option<&'a Authority>,
-    /// As they came.
+    /// The client's headers.
     pub(crate) headers: &'a HeaderMap,
-    /// Which of them stay behind.
+    /// Headers of the client that are not sent.
     pub(crate) without: &'static [HeaderName],
-    /// What goes in place of theirs.
+    /// Headers that are added, or replace the client's.
     pub(crate) with: SmallVec<[(HeaderName, HeaderValue); 4]>,
     pub(crate) body: RequestBody,
 }
 
 impl<'a> UpstreamRequest<'a> {
-    /// One with these headers and no others.
+    /// A request with exactly these headers.
     pub(crate) fn plain(
         method: &'a Method,
         path: &'a PathAndQuery,
@@ -43,7 +43,7 @@ impl<'a> UpstreamRequest<'a> {
         }
     }
 
-    /// The headers that go.
+    /// The headers that are sent.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
         let stays = |name: &HeaderName| {
             self.without.contains(name) || self.with.iter().any(|(other, _)| other == name)
@@ -52,7 +52,7 @@ impl<'a> UpstreamRequest<'a> {
         kept.chain(self.with.iter().map(|(name, value)| (name, value)))
     }
 
-    /// For HTTP/2, whose frames tell where a body ends.
+    /// The request in HTTP/2's form, without `content-length`: frames delimit the body.
     pub(crate) fn into_http2(self) -> Request<RequestBody> {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + self.with.len());
         for (name, value) in self.lines().filter(|(name, _)| *name != CONTENT_LENGTH) {
@@ -65,7 +65,7 @@ impl<'a> UpstreamRequest<'a> {
         parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method.clone();
-        // All parts are there.
+        // Cannot fail: all parts are set.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
         *request.headers_mut() = headers;
         *request.version_mut() = Version::HTTP_2;
@@ -79,7 +79,7 @@ mod tests {
     use crate::headers;
 
     #[test]
-    fn headers_stay_behind_or_are_replaced() {
+    fn headers_are_omitted_or_replaced() {
         let mut came = HeaderMap::new();
         for (name, value) in [
             ("accept", "a"),

@@ -1,4 +1,4 @@
-//! Request bodies on their way to a replica.
+//! Request bodies, as they are sent upstream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,45 +12,45 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// Buffers that were received; mostly one.
+/// Data of a body as it arrived; mostly one buffer.
 pub(crate) type Chunks = SmallVec<[Bytes; 2]>;
 
-/// What was kept of a body, and perhaps the rest that still comes.
+/// The buffered part of a request's body, and perhaps the rest that still arrives.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     chunks: Chunks,
     next: usize,
     trailers: Option<HeaderMap>,
-    rest: Option<(Incoming, Sender)>,
+    rest: Option<(Incoming, UploadHandle)>,
 }
 
-/// Whoever sends a body, for who does not read it. Clones share it.
+/// State of a streamed upload, shared between its body and the request. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sender(Arc<Sending>);
+pub(crate) struct UploadHandle(Arc<UploadShared>);
 
 #[derive(Debug, Default)]
-struct Sending {
-    is_gone: AtomicBool,
-    /// What nobody reads any more. Dropped before the answer has ended, it would take the answer's stream
-    /// with it (RFC 9113, 8.1).
+struct UploadShared {
+    has_failed: AtomicBool,
+    /// The rest of an upload that was given up. Dropping it before the response has ended would reset the
+    /// response's HTTP/2 stream (RFC 9113, 8.1).
     unread: Mutex<Option<Incoming>>,
 }
 
-impl Sender {
-    /// Whether it broke off.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.0.is_gone.load(Ordering::Relaxed)
+impl UploadHandle {
+    /// Whether the client broke off its upload.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.has_failed.load(Ordering::Relaxed)
     }
 
-    fn leave(&self) {
-        self.0.is_gone.store(true, Ordering::Relaxed);
+    fn fail(&self) {
+        self.0.has_failed.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let Some((rest, sender)) = self.rest.take() {
-            *sender.0.unread.lock() = Some(rest);
+        if let Some((rest, upload)) = self.rest.take() {
+            *upload.0.unread.lock() = Some(rest);
         }
     }
 }
@@ -60,7 +60,7 @@ impl RequestBody {
         Self::whole(Chunks::new(), None)
     }
 
-    /// A body that was received whole.
+    /// A body that is buffered whole.
     pub(crate) fn whole(chunks: Chunks, trailers: Option<HeaderMap>) -> Self {
         Self {
             chunks,
@@ -70,15 +70,15 @@ impl RequestBody {
         }
     }
 
-    /// A body of which the rest still comes, from this sender.
-    pub(crate) fn streaming(chunks: Chunks, rest: Incoming, sender: Sender) -> Self {
-        let mut outgoing = Self::whole(chunks, None);
-        outgoing.rest = Some((rest, sender));
-        outgoing
+    /// A body whose rest still arrives.
+    pub(crate) fn streaming(chunks: Chunks, rest: Incoming, upload: UploadHandle) -> Self {
+        let mut body = Self::whole(chunks, None);
+        body.rest = Some((rest, upload));
+        body
     }
 
-    /// Whether all of it is kept here, to be had again.
-    pub(crate) fn is_kept(&self) -> bool {
+    /// Whether the whole body is buffered.
+    pub(crate) fn is_buffered(&self) -> bool {
         self.rest.is_none()
     }
 
@@ -101,11 +101,11 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
         match &mut self.rest {
-            Some((rest, sender)) => {
+            Some((rest, upload)) => {
                 let frame = Pin::new(&mut *rest).poll_frame(context);
                 let is_cut = matches!(frame, Poll::Ready(None)) && rest.size_hint().lower() > 0;
                 if is_cut || matches!(frame, Poll::Ready(Some(Err(_)))) {
-                    sender.leave();
+                    upload.fail();
                 }
                 frame
             }

@@ -1,4 +1,4 @@
-//! The body of a replica's response, as it comes.
+//! The body of an upstream's response, as a stream of frames.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -10,14 +10,14 @@ use http_body::{Frame, SizeHint};
 use super::http1::Http1ResponseBody;
 use super::http2::Http2ResponseBody;
 
-/// A body of either wire.
+/// A response body of either protocol.
 pub(crate) enum ResponseBody {
     Http1(Http1ResponseBody),
     Http2(Http2ResponseBody),
 }
 
 impl ResponseBody {
-    /// The next piece; a clause if it broke off.
+    /// Polls for the next frame. The error is a clause that says how the body broke off.
     pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
@@ -42,13 +42,13 @@ impl ResponseBody {
         }
     }
 
-    /// Reads it for nobody, so that the connection ends, or is used again, in good order.
+    /// Reads and drops the rest of the body, so that its connection can be used again.
     pub(crate) async fn discard(mut self, now: Instant) {
         while let Some(Ok(_)) = poll_fn(|context| self.poll_frame(context)).await {}
         self.finish(now);
     }
 
-    /// It was read to its end.
+    /// Returns the connection to its pool, after the body was read to its end.
     pub(crate) fn finish(self, now: Instant) {
         match self {
             Self::Http1(body) => body.finish(now),

@@ -1,10 +1,10 @@
-//! Typed contents: one list per kind of number, of which one is filled.
+//! Typed tensor contents: one list per element type, of which one is filled.
 
 use std::ops::Range;
 
 use weir_protocol::grpc::proto::InferTensorContents;
 
-/// Adds the elements of others behind those that are there.
+/// Appends the elements of `from`.
 pub(super) fn extend(to: &mut InferTensorContents, from: Option<&InferTensorContents>) {
     let Some(from) = from else { return };
     to.bool_contents.extend_from_slice(&from.bool_contents);
@@ -17,8 +17,8 @@ pub(super) fn extend(to: &mut InferTensorContents, from: Option<&InferTensorCont
     to.bytes_contents.extend_from_slice(&from.bytes_contents);
 }
 
-/// The elements of some of `all` rows.
-pub(super) fn part(
+/// The elements of these rows, of `all` that there are.
+pub(super) fn slice(
     whole: &InferTensorContents,
     all: usize,
     rows: &Range<usize>,
@@ -35,7 +35,7 @@ pub(super) fn part(
     }
 }
 
-/// The elements, where at most one list has any.
+/// Number of elements; `None` if several lists have some.
 pub(super) fn count(contents: &InferTensorContents) -> Option<usize> {
     let InferTensorContents {
         bool_contents,

@@ -1,4 +1,4 @@
-//! Where the holes of a body are.
+//! Finds the holes of a body.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use bytes::Bytes;
 use weir_protocol::rest::{Nesting, elements, members, rows};
 use weir_protocol::{DataType, Shape};
 
-use super::{Data, Hole, Side, Template};
-use crate::batching::slices::Slices;
+use super::{BodyKind, Hole, Template, TensorData};
+use crate::batching::rows::RowSlices;
 
-/// Says that a body is not as it should be; whoever asks for a batch knows which.
-const NO_V2: &str = "it is no V2 body";
+/// Error of a body that is not valid V2 JSON.
+const NOT_V2: &str = "it is not a V2 body";
 
-pub(super) fn v1(text: Bytes, side: Side) -> Option<Template> {
-    let key = match side {
-        Side::Request => "instances",
-        Side::Response => "predictions",
+pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
+    let key = match kind {
+        BodyKind::Request => "instances",
+        BodyKind::Response => "predictions",
     };
     let members = members(&text)?;
     let (_, array) = members.into_iter().find(|(name, _)| name == key)?;
@@ -26,33 +26,33 @@ pub(super) fn v1(text: Bytes, side: Side) -> Option<Template> {
         holes: vec![(first.start..last.end, Hole::Data(0))],
         name: key.to_owned(),
         rows: found.len(),
-        // Each instance is a value of its own, whatever its shape.
-        tensors: vec![Data::Text(Nesting::Rows, found)],
+        // Each instance is one row, whatever its shape.
+        tensors: vec![TensorData::Text(Nesting::Rows, found)],
         text,
     })
 }
 
-pub(super) fn v2(text: Bytes, blobs: Bytes, side: Side) -> Result<Template, String> {
-    let all = members(&text).ok_or(NO_V2)?;
-    let mut draft = Draft::new(text.clone(), blobs);
+pub(super) fn v2(text: Bytes, blobs: Bytes, kind: BodyKind) -> Result<Template, String> {
+    let all = members(&text).ok_or(NOT_V2)?;
+    let mut parser = V2Parser::new(text.clone(), blobs);
     let mut list = None;
     for (key, value) in all {
-        match (key.as_str(), side) {
-            ("id", _) if text[value.start] == b'"' => draft.holes.push((value, Hole::Id)),
-            ("inputs", Side::Request) | ("outputs", Side::Response) => list = Some(value),
-            ("outputs", Side::Request) => refuse(&text[value], SHARED)?,
-            ("parameters", Side::Request) => refuse(&text[value], SEQUENCE)?,
+        match (key.as_str(), kind) {
+            ("id", _) if text[value.start] == b'"' => parser.holes.push((value, Hole::Id)),
+            ("inputs", BodyKind::Request) | ("outputs", BodyKind::Response) => list = Some(value),
+            ("outputs", BodyKind::Request) => refuse(&text[value], SHARED)?,
+            ("parameters", BodyKind::Request) => refuse(&text[value], SEQUENCE)?,
             _ => {}
         }
     }
-    let list = list.ok_or(NO_V2)?;
-    for tensor in elements(&text[list.clone()]).ok_or(NO_V2)? {
-        draft.tensor(within(&list, &tensor))?;
+    let list = list.ok_or(NOT_V2)?;
+    for tensor in elements(&text[list.clone()]).ok_or(NOT_V2)? {
+        parser.tensor(within(&list, &tensor))?;
     }
-    draft.finish()
+    parser.finish()
 }
 
-/// The number of elements of an array, of its first element, and so on.
+/// Appends the length of an array, of its first element, and so on.
 pub(super) fn widths(mut text: &[u8], out: &mut Vec<u8>) {
     while let Some(found) = elements(text) {
         out.extend_from_slice(found.len().to_string().as_bytes());
@@ -64,35 +64,35 @@ pub(super) fn widths(mut text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Names that only shared memory's parameters have.
+/// Prefix of the names of shared memory parameters.
 const SHARED: &[u8] = b"\"shared_memory_";
 
-/// Names that only the parameters of sequences have.
+/// Prefix of the names of sequence parameters.
 const SEQUENCE: &[u8] = b"\"sequence_";
 
-/// What these names are for has a place or an order that a batch cannot give it.
+/// Refuses parameters with this prefix: they tie a request to memory or to an order that a batch cannot keep.
 fn refuse(text: &[u8], names: &[u8]) -> Result<(), String> {
-    match text.windows(names.len()).any(|window| window == names) {
-        true => Err("it uses shared memory or a sequence".to_owned()),
-        false => Ok(()),
+    if text.windows(names.len()).any(|window| window == names) {
+        return Err("it uses shared memory or a sequence".to_owned());
     }
+    Ok(())
 }
 
-/// A V2 body while it is read.
-struct Draft {
+/// A V2 body that is being parsed.
+struct V2Parser {
     text: Bytes,
-    /// Binary data that no tensor has taken yet.
+    /// Binary data of the tensors that are not parsed yet.
     blobs: Bytes,
     holes: Vec<(Range<usize>, Hole)>,
-    tensors: Vec<Data>,
-    /// Of the first tensor.
+    tensors: Vec<TensorData>,
+    /// Name of the first tensor.
     name: Option<String>,
     rows: Option<usize>,
 }
 
-/// A tensor's members.
+/// Fields of a tensor's JSON object.
 #[derive(Default)]
-struct Parts {
+struct TensorFields {
     name: String,
     datatype: Option<DataType>,
     shape: Option<Range<usize>>,
@@ -100,7 +100,7 @@ struct Parts {
     size: Option<Range<usize>>,
 }
 
-impl Draft {
+impl V2Parser {
     fn new(text: Bytes, blobs: Bytes) -> Self {
         Self {
             text,
@@ -113,57 +113,57 @@ impl Draft {
     }
 
     fn tensor(&mut self, object: Range<usize>) -> Result<(), String> {
-        let parts = self.parts(&object).ok_or(NO_V2)?;
-        let shape = parts.shape.clone().ok_or(NO_V2)?;
-        let (dims, first) = self.dims(&shape).ok_or(NO_V2)?;
+        let fields = self.fields(&object).ok_or(NOT_V2)?;
+        let shape = fields.shape.clone().ok_or(NOT_V2)?;
+        let (dims, first) = self.dims(&shape).ok_or(NOT_V2)?;
         let whole = Shape::new(&dims).map_err(|error| error.to_string())?;
         let rows = whole.dims().first().copied().unwrap_or(0);
         if rows == 0 || *self.rows.get_or_insert(rows) != rows {
             return Err(format!(
-                "tensor {:?} has the shape {whole}, whose first dimension is not that of a batch",
-                parts.name
+                "tensor {:?} has the shape {whole}, whose first dimension is not the batch's",
+                fields.name
             ));
         }
-        let wrong = || format!("the data of tensor {:?} are not of its shape", parts.name);
-        let data = self.data(&parts, &whole, rows).ok_or_else(wrong)?;
-        self.holes.push((first.ok_or(NO_V2)?, Hole::Rows));
+        let wrong = || format!("the data of tensor {:?} do not fit its shape", fields.name);
+        let data = self.data(&fields, &whole, rows).ok_or_else(wrong)?;
+        self.holes.push((first.ok_or(NOT_V2)?, Hole::Rows));
         self.tensors.push(data);
-        self.name.get_or_insert(parts.name);
+        self.name.get_or_insert(fields.name);
         Ok(())
     }
 
-    fn parts(&self, object: &Range<usize>) -> Option<Parts> {
-        let mut parts = Parts::default();
+    fn fields(&self, object: &Range<usize>) -> Option<TensorFields> {
+        let mut fields = TensorFields::default();
         for (key, value) in members(&self.text[object.clone()])? {
             let value = within(object, &value);
             match key.as_str() {
-                "name" => parts.name = self.string(&value)?,
-                "datatype" => parts.datatype = DataType::parse(&self.string(&value)?),
-                "shape" => parts.shape = Some(value),
+                "name" => fields.name = self.string(&value)?,
+                "datatype" => fields.datatype = DataType::parse(&self.string(&value)?),
+                "shape" => fields.shape = Some(value),
                 "data" => {
-                    parts.data = Some(value).filter(|value| self.text[value.clone()] != *b"null");
+                    fields.data = Some(value).filter(|value| self.text[value.clone()] != *b"null");
                 }
                 "parameters" if self.text[value.clone()] == *b"null" => {}
-                "parameters" => parts.size = self.size(&value).ok()?,
+                "parameters" => fields.size = self.size(&value).ok()?,
                 _ => {}
             }
         }
-        Some(parts)
+        Some(fields)
     }
 
-    /// Where the size of binary data is, if there is one.
+    /// Position of `binary_data_size`, if there is one.
     ///
     /// # Errors
-    /// Data in shared memory, and parameters that are no object.
+    /// Data in shared memory, or parameters that are not an object.
     fn size(&self, parameters: &Range<usize>) -> Result<Option<Range<usize>>, String> {
         let text = &self.text[parameters.clone()];
         refuse(text, SHARED)?;
-        let mut all = members(text).ok_or(NO_V2)?.into_iter();
+        let mut all = members(text).ok_or(NOT_V2)?.into_iter();
         let size = all.find(|(key, _)| key == "binary_data_size");
         Ok(size.map(|(_, value)| within(parameters, &value)))
     }
 
-    /// The dimensions, and where the first one is.
+    /// The dimensions, and the position of the first.
     fn dims(&self, shape: &Range<usize>) -> Option<(Vec<i64>, Option<Range<usize>>)> {
         let found = elements(&self.text[shape.clone()])?;
         let dims = found.iter().map(|dim| {
@@ -174,9 +174,9 @@ impl Draft {
         Some((dims.collect::<Option<_>>()?, first))
     }
 
-    fn data(&mut self, parts: &Parts, shape: &Shape, count: usize) -> Option<Data> {
+    fn data(&mut self, fields: &TensorFields, shape: &Shape, count: usize) -> Option<TensorData> {
         let tensor = self.tensors.len();
-        match (&parts.data, &parts.size) {
+        match (&fields.data, &fields.size) {
             (Some(array), None) => {
                 let scalars = shape.elements() / count;
                 let text = &self.text[array.clone()];
@@ -184,15 +184,15 @@ impl Draft {
                 let found: Vec<_> = found.iter().map(|row| within(array, row)).collect();
                 let (first, last) = (found.first()?, found.last()?);
                 self.holes.push((first.start..last.end, Hole::Data(tensor)));
-                Some(Data::Text(nesting, found))
+                Some(TensorData::Text(nesting, found))
             }
             (None, Some(at)) => {
                 let size = std::str::from_utf8(&self.text[at.clone()]).ok()?;
                 let size = size.parse().ok().filter(|size| *size <= self.blobs.len())?;
                 let data = self.blobs.split_to(size);
-                let slices = Slices::of(parts.datatype?, shape, &data)?;
+                let slices = RowSlices::of(fields.datatype?, shape, &data)?;
                 self.holes.push((at.clone(), Hole::Size(tensor)));
-                Some(Data::Blob(data, slices))
+                Some(TensorData::Blob(data, slices))
             }
             (Some(_), Some(_)) | (None, None) => None,
         }
@@ -205,7 +205,7 @@ impl Draft {
     fn finish(mut self) -> Result<Template, String> {
         let rows = self.rows.ok_or("it has no tensor")?;
         if !self.blobs.is_empty() {
-            return Err("binary data is left over".to_owned());
+            return Err("binary data without a tensor".to_owned());
         }
         if !self.holes.iter().any(|(_, hole)| *hole == Hole::Id) {
             let brace = self.text.iter().position(|byte| *byte == b'{');
@@ -223,7 +223,7 @@ impl Draft {
     }
 }
 
-/// A range inside of another one, as a range of the whole.
+/// Converts a range relative to `outer` into a range of the whole text.
 fn within(outer: &Range<usize>, inner: &Range<usize>) -> Range<usize> {
     outer.start + inner.start..outer.start + inner.end
 }

@@ -1,4 +1,4 @@
-//! V2 over gRPC, raw and typed contents.
+//! V2 over gRPC, with raw and typed contents.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,10 +11,10 @@ use weir_protocol::grpc::proto::{
 use weir_protocol::grpc::{decode_request, encode_parameter};
 use weir_protocol::{DataType, Parameter, Source, Tensor};
 
-use super::super::message::{Infer, Inferred};
+use super::super::message::{GrpcRequest, GrpcResponse};
 use super::{Sample, but_half, samples};
 
-/// Where contents are.
+/// Encoding of a tensor's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Raw,
@@ -102,18 +102,18 @@ fn response(id: &str, tensors: &[Tensor], form: Form) -> ModelInferResponse {
     }
 }
 
-fn read(message: &ModelInferRequest) -> Option<Infer> {
-    Infer::read(message.encode_to_vec().into())
+fn read(message: &ModelInferRequest) -> Option<GrpcRequest> {
+    GrpcRequest::read(message.encode_to_vec().into())
 }
 
 fn check(sample: &Sample, form: Form) {
     let entries = 0..sample.entries();
     let requests = entries.map(|i| read(&request(&i.to_string(), &sample.of_member(i), form)));
-    let requests: Vec<Infer> = requests.map(Option::unwrap).collect();
+    let requests: Vec<GrpcRequest> = requests.map(Option::unwrap).collect();
     for one in &requests {
-        assert_eq!(one.likeness(), requests[0].likeness());
+        assert_eq!(one.batch_key(), requests[0].batch_key());
     }
-    let merged = Infer::merge(&requests.iter().collect::<Vec<_>>());
+    let merged = GrpcRequest::merge(&requests.iter().collect::<Vec<_>>());
     assert_eq!(merged.parameters, parameters());
     let merged = decode_request(merged).unwrap();
     for (input, tensor) in merged.inputs.iter().zip(sample.of_all()) {
@@ -121,23 +121,23 @@ fn check(sample: &Sample, form: Form) {
         assert_eq!(input.source, Source::Inline(tensor.data().clone()));
     }
     let answer = response("theirs", &sample.of_all(), form).encode_to_vec();
-    let answer = Inferred::read(answer.into()).unwrap();
+    let answer = GrpcResponse::read(answer.into()).unwrap();
     assert_eq!(answer.rows, sample.all_rows());
     for (i, span) in sample.spans().iter().enumerate() {
         let own = response(requests[i].id(), &sample.of_member(i), form);
-        assert_eq!(answer.cut(span, requests[i].id()), own);
-        assert_eq!(answer.cut(span, "").id, "theirs");
+        assert_eq!(answer.slice(span, requests[i].id()), own);
+        assert_eq!(answer.slice(span, "").id, "theirs");
     }
 }
 
 proptest! {
     #[test]
-    fn raw_contents_come_back_to_whom_they_belong(sample in samples(DataType::ALL.to_vec())) {
+    fn raw_contents_return_to_their_requests(sample in samples(DataType::ALL.to_vec())) {
         check(&sample, Form::Raw);
     }
 
     #[test]
-    fn typed_contents_come_back_to_whom_they_belong(sample in samples(but_half())) {
+    fn typed_contents_return_to_their_requests(sample in samples(but_half())) {
         check(&sample, Form::Typed);
     }
 }
@@ -155,7 +155,7 @@ fn plain() -> ModelInferRequest {
 }
 
 #[test]
-fn what_cannot_be_merged_is_left_alone() {
+fn requests_that_cannot_be_merged_are_rejected() {
     assert!(read(&plain()).is_some());
     let changes: [fn(&mut ModelInferRequest); 8] = [
         |request| request.inputs[0].shape.clear(),
@@ -180,16 +180,16 @@ fn what_cannot_be_merged_is_left_alone() {
 }
 
 #[test]
-fn an_answer_without_rows_names_its_output() {
+fn a_response_without_rows_names_its_output() {
     let mut answer = response("", &[], Form::Raw);
     assert_eq!(
-        Inferred::read(answer.encode_to_vec().into()).unwrap_err(),
+        GrpcResponse::read(answer.encode_to_vec().into()).unwrap_err(),
         "it has no output"
     );
     answer.outputs.push(InferOutputTensor {
         name: "y".to_owned(),
         ..Default::default()
     });
-    let error = Inferred::read(answer.encode_to_vec().into()).unwrap_err();
+    let error = GrpcResponse::read(answer.encode_to_vec().into()).unwrap_err();
     assert!(error.contains("tensor \"y\" has the shape []"), "{error}");
 }

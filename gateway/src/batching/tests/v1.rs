@@ -1,10 +1,10 @@
-//! V1.
+//! V1 over HTTP.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::template::{Side, Template};
+use super::super::template::{BodyKind, Template};
 
 fn values() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
@@ -28,24 +28,24 @@ fn body(value: &Value) -> Bytes {
 
 proptest! {
     #[test]
-    fn predictions_come_back_to_whom_they_belong(
+    fn predictions_return_to_their_requests(
         entries in proptest::collection::vec(proptest::collection::vec(values(), 1..4), 1..5),
     ) {
         let bodies: Vec<Template> = entries
             .iter()
             .map(|rows| json!({"signature_name": "s", "instances": rows, "k": 1}))
-            .map(|value| Template::v1(body(&value), Side::Request).unwrap())
+            .map(|value| Template::v1(body(&value), BodyKind::Request).unwrap())
             .collect();
         let merged = Template::merge(&bodies.iter().collect::<Vec<_>>());
         let merged: Value = serde_json::from_slice(&merged.json).unwrap();
         let all = entries.concat();
         prop_assert_eq!(merged, json!({"signature_name": "s", "instances": &all, "k": 1}));
         let answer = body(&json!({"predictions": &all, "model": "m"}));
-        let answer = Template::v1(answer, Side::Response).unwrap();
+        let answer = Template::v1(answer, BodyKind::Response).unwrap();
         prop_assert_eq!(answer.rows, all.len());
         let mut at = 0;
         for rows in &entries {
-            let cut = answer.cut(&(at..at + rows.len()), None);
+            let cut = answer.slice(&(at..at + rows.len()), None);
             at += rows.len();
             let cut: Value = serde_json::from_slice(&cut.json).unwrap();
             prop_assert_eq!(cut, json!({"predictions": rows, "model": "m"}));
@@ -54,14 +54,14 @@ proptest! {
 }
 
 fn parse(text: &'static str) -> Option<Template> {
-    Template::v1(Bytes::from_static(text.as_bytes()), Side::Request)
+    Template::v1(Bytes::from_static(text.as_bytes()), BodyKind::Request)
 }
 
 #[test]
-fn instances_of_other_widths_and_bodies_with_more_stay_apart() {
-    let plain = parse(r#"{"instances":[[1,2],[3,4]]}"#).unwrap().likeness();
+fn instances_of_other_shapes_and_bodies_with_other_fields_do_not_merge() {
+    let plain = parse(r#"{"instances":[[1,2],[3,4]]}"#).unwrap().batch_key();
     assert_eq!(
-        parse(r#"{"instances":[[5,6.5]]}"#).unwrap().likeness(),
+        parse(r#"{"instances":[[5,6.5]]}"#).unwrap().batch_key(),
         plain
     );
     for other in [
@@ -70,12 +70,12 @@ fn instances_of_other_widths_and_bodies_with_more_stay_apart() {
         r#"{"instances":[1]}"#,
         r#"{"instances":[[1,2]],"signature_name":"s"}"#,
     ] {
-        assert_ne!(parse(other).unwrap().likeness(), plain, "{other}");
+        assert_ne!(parse(other).unwrap().batch_key(), plain, "{other}");
     }
 }
 
 #[test]
-fn what_has_no_instances_is_left_alone() {
+fn bodies_without_instances_are_not_merged() {
     for text in [
         "",
         "[]",

@@ -1,11 +1,11 @@
-//! V2 over HTTP, JSON and binary.
+//! V2 over HTTP, in JSON and binary.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use weir_protocol::rest::{Encoded, Limits, decode_request, encode_response};
 use weir_protocol::{DataType, Delivery, InferRequest, InferResponse, Source, Tensor};
 
-use super::super::template::{Pieces, Side, Template};
+use super::super::template::{BodyKind, JsonBody, Template};
 use super::{Sample, but_half, samples};
 
 fn encoded(id: &str, tensors: Vec<Tensor>, delivery: &Delivery) -> Encoded {
@@ -20,7 +20,7 @@ fn encoded(id: &str, tensors: Vec<Tensor>, delivery: &Delivery) -> Encoded {
     .unwrap()
 }
 
-/// A response looks like a request, but for one word.
+/// Turns a response into a request, or back: they differ in one field's name.
 fn renamed(json: &Bytes, from: &str, to: &str) -> Bytes {
     let (from, to) = (format!("\"{from}\":[{{"), format!("\"{to}\":[{{"));
     let text = String::from_utf8(json.to_vec()).unwrap();
@@ -30,17 +30,17 @@ fn renamed(json: &Bytes, from: &str, to: &str) -> Bytes {
 fn request(id: &str, tensors: Vec<Tensor>, delivery: &Delivery) -> Template {
     let body = encoded(id, tensors, delivery);
     let text = renamed(&body.json, "outputs", "inputs");
-    Template::v2(text, body.blobs.concat().into(), Side::Request).unwrap()
+    Template::v2(text, body.blobs.concat().into(), BodyKind::Request).unwrap()
 }
 
 fn response(id: &str, tensors: Vec<Tensor>, delivery: &Delivery) -> Template {
     let body = encoded(id, tensors, delivery);
-    Template::v2(body.json, body.blobs.concat().into(), Side::Response).unwrap()
+    Template::v2(body.json, body.blobs.concat().into(), BodyKind::Response).unwrap()
 }
 
-fn decoded(pieces: &Pieces) -> InferRequest {
-    let text = renamed(&pieces.json, "outputs", "inputs");
-    let body = [&text[..], &pieces.blobs.concat()].concat();
+fn decoded(body: &JsonBody) -> InferRequest {
+    let text = renamed(&body.json, "outputs", "inputs");
+    let body = [&text[..], &body.blobs.concat()].concat();
     decode_request("m", "", body.into(), Some(text.len()), &Limits::DEFAULT).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn check(sample: &Sample, delivery: &Delivery) {
     let bodies = entries.map(|i| request(&format!("\"{i}\""), sample.of_member(i), delivery));
     let bodies: Vec<Template> = bodies.collect();
     for body in &bodies {
-        assert_eq!(body.likeness(), bodies[0].likeness());
+        assert_eq!(body.batch_key(), bodies[0].batch_key());
     }
     let merged = Template::merge(&bodies.iter().collect::<Vec<_>>());
     assert_holds(&decoded(&merged), &sample.of_all());
@@ -70,22 +70,22 @@ fn check(sample: &Sample, delivery: &Delivery) {
         let answer = response(theirs, sample.of_all(), delivery);
         assert_eq!(answer.rows, sample.all_rows());
         for (i, span) in sample.spans().iter().enumerate() {
-            let cut = decoded(&answer.cut(span, bodies[i].id().as_ref()));
+            let cut = decoded(&answer.slice(span, bodies[i].id().as_ref()));
             assert_holds(&cut, &sample.of_member(i));
             assert_eq!(cut.id, format!("\"{i}\""));
-            assert_eq!(decoded(&answer.cut(span, None)).id, theirs);
+            assert_eq!(decoded(&answer.slice(span, None)).id, theirs);
         }
     }
 }
 
 proptest! {
     #[test]
-    fn binary_comes_back_to_whom_it_belongs(sample in samples(DataType::ALL.to_vec())) {
+    fn binary_data_return_to_their_requests(sample in samples(DataType::ALL.to_vec())) {
         check(&sample, &Delivery::Binary);
     }
 
     #[test]
-    fn json_comes_back_to_whom_it_belongs(sample in samples(but_half())) {
+    fn json_data_return_to_their_requests(sample in samples(but_half())) {
         check(&sample, &Delivery::Json);
     }
 }
@@ -94,19 +94,19 @@ fn parse(text: &str) -> Result<Template, String> {
     Template::v2(
         Bytes::copy_from_slice(text.as_bytes()),
         Bytes::new(),
-        Side::Request,
+        BodyKind::Request,
     )
 }
 
 #[test]
-fn what_a_gateway_does_not_know_of_survives() {
+fn unknown_fields_survive() {
     let one = r#"{ "inputs":[{"name":"x","shape":[1, 2],"datatype":"FP16","data":[[NaN,1e-3]],
         "parameters":{"content_type":"np"}}],"id":"a","more":{"k":[1]}}"#;
     let two = one
         .replace("NaN,1e-3", "-0.0, 1.50")
         .replace("\"a\"", "\"b\\u0041\"");
     let (one, two) = (parse(one).unwrap(), parse(&two).unwrap());
-    assert_eq!(one.likeness(), two.likeness());
+    assert_eq!(one.batch_key(), two.batch_key());
     let merged = Template::merge(&[&one, &two]).json;
     let wanted = r#"{ "inputs":[{"name":"x","shape":[2, 2],"datatype":"FP16","data":[[NaN,1e-3],[-0.0, 1.50]],
         "parameters":{"content_type":"np"}}],"id":"a","more":{"k":[1]}}"#;
@@ -117,8 +117,8 @@ fn what_a_gateway_does_not_know_of_survives() {
 const PLAIN: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
 #[test]
-fn what_differs_does_not_share_a_batch() {
-    let plain = parse(PLAIN).unwrap().likeness();
+fn different_requests_do_not_share_a_batch() {
+    let plain = parse(PLAIN).unwrap().batch_key();
     for (from, to) in [
         ("[1,2],\"d", "[1,2,1],\"d"),
         ("FP32", "FP64"),
@@ -128,16 +128,16 @@ fn what_differs_does_not_share_a_batch() {
         ("}]}", "}],\"parameters\":{\"priority\":1}}"),
     ] {
         let other = parse(&PLAIN.replace(from, to)).unwrap();
-        assert_ne!(other.likeness(), plain, "{to}");
+        assert_ne!(other.batch_key(), plain, "{to}");
     }
     let longer = PLAIN
         .replace("[1,2],\"d", "[2,2],\"d")
         .replace("[1,2]}", "[1,2,3,4]}");
-    assert_eq!(parse(&longer).unwrap().likeness(), plain);
+    assert_eq!(parse(&longer).unwrap().batch_key(), plain);
 }
 
 #[test]
-fn what_cannot_be_merged_is_left_alone() {
+fn requests_that_cannot_be_merged_are_rejected() {
     for (from, to) in [
         ("[1,2],\"d", "[0,2],\"d"),
         ("[1,2],\"d", "[],\"d"),

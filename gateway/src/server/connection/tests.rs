@@ -1,6 +1,7 @@
-//! Time stands still but for what is waited for.
+//! Time is paused: it advances only to the next timer.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -9,27 +10,29 @@ use hyper::service::service_fn;
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::socket::Acceptor;
 
 use super::*;
 use crate::server::idle::IDLE_AFTER;
+use crate::server::streams::StreamExecutor;
 
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// More than sockets hold.
+/// Bytes of a response that no socket buffers whole.
 const LARGE: usize = 64 << 20;
 
-fn terms(stop: &CancellationToken) -> Terms {
-    Terms {
-        streams: Streams::new(TaskTracker::new(), HEADER_TIMEOUT),
+fn settings(stop: &CancellationToken) -> ServerSettings {
+    ServerSettings {
+        streams: StreamExecutor::new(TaskTracker::new(), HEADER_TIMEOUT),
         header_timeout: HEADER_TIMEOUT,
         stop: stop.clone(),
     }
 }
 
-/// A connection that is answered with so many bytes each time.
+/// Serves a connection; each response's body has `length` bytes.
 fn answered<I>(
     stream: I,
     traffic: Arc<Traffic>,
@@ -39,13 +42,13 @@ fn answered<I>(
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let terms = terms(stop);
+    let settings = settings(stop);
     tokio::spawn(async move {
         let body = Bytes::from(vec![b'x'; length]);
         let service = service_fn(move |_: Request<Incoming>| {
             std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(body.clone()))))
         });
-        serve(stream, service, &traffic, &terms).await;
+        serve(stream, service, &traffic, &settings).await;
     })
 }
 
@@ -75,7 +78,7 @@ async fn requests_are_answered_after_each_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_in_pieces_over_a_pause_is_one_head() {
+async fn a_head_split_by_a_pause_is_one_head() {
     let (mut client, _served, _stop) = connection();
     client.write_all(ASK).await.unwrap();
     answer(&mut client).await;
@@ -87,7 +90,7 @@ async fn a_head_in_pieces_over_a_pause_is_one_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_never_ends_is_waited_for_no_longer_than_any() {
+async fn a_head_that_never_ends_times_out_like_any_other() {
     for (before, pause) in [("", 0), ("", 3), ("GE", 0), ("GET", 3)] {
         let (mut client, served, _stop) = connection();
         client.write_all(ASK).await.unwrap();
@@ -103,7 +106,7 @@ async fn a_head_that_never_ends_is_waited_for_no_longer_than_any() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_speaks_is_let_go() {
+async fn a_client_that_sends_nothing_is_disconnected() {
     let (mut client, served, _stop) = connection();
     client.write_all(b"PRI").await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -113,7 +116,7 @@ async fn a_client_that_never_speaks_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_connection_ends_with_the_port() {
+async fn an_idle_connection_closes_with_the_port() {
     let (mut client, served, stop) = connection();
     client.write_all(ASK).await.unwrap();
     answer(&mut client).await;
@@ -124,7 +127,7 @@ async fn a_quiet_connection_ends_with_the_port() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_reads_late_gets_the_whole_answer() {
+async fn a_slow_reader_gets_the_whole_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -135,13 +138,13 @@ async fn whoever_reads_late_gets_the_whole_answer() {
     let _served = answered(stream, traffic, LARGE, &stop);
     client.write_all(ASK).await.unwrap();
     tokio::time::sleep(3 * IDLE_AFTER).await;
-    // From here on sockets are waited for.
+    // From here on the test waits for sockets.
     tokio::time::resume();
     let mut all = 0;
     let mut piece = vec![0; 1 << 20];
     while all < LARGE {
         match client.read(&mut piece).await.unwrap() {
-            0 => panic!("it broke off after {all} bytes"),
+            0 => panic!("the response ended after {all} bytes"),
             some => all += some,
         }
     }

@@ -1,4 +1,4 @@
-//! One connection to a replica, driven by whoever uses it.
+//! One HTTP/1.1 connection, driven by the request that uses it.
 
 use std::io;
 use std::pin::Pin;
@@ -11,51 +11,51 @@ use tokio_util::io::poll_read_buf;
 use weir_cluster::Address;
 
 use super::framing::{Decoded, Framing};
-use super::head::{Reuse, read_head};
-use super::output::Output;
+use super::head::read_head;
+use super::writer::RequestWriter;
 use crate::upstream::UpstreamRequest;
-use crate::upstream::dial::{Stream, dial};
+use crate::upstream::dial::{Socket, dial};
 use crate::upstream::{UpstreamError, UpstreamErrorKind};
 
-/// Room for the next read at least: a head with a small answer comes in one.
-const ROOM: usize = 8 << 10;
+/// Least buffer for a read: a head with a small body arrives in one.
+const MIN_READ: usize = 8 << 10;
 
-/// Room for the next read at most, of a body whose length is known: a few reads for a large tensor, and no
-/// more than a replica can claim without sending it.
-const MOST_ROOM: u64 = 256 << 10;
+/// Largest buffer for a read of a body with a known length: a few reads for a large tensor, and little memory for
+/// a replica that announces much and sends nothing.
+const MAX_READ: u64 = 256 << 10;
 
-/// A connection that carries at most one request.
-pub(super) struct Connection {
-    stream: Stream,
-    output: Output,
+/// A connection with at most one request at a time.
+pub(super) struct Http1Connection {
+    stream: Socket,
+    writer: RequestWriter,
     method: Method,
-    /// What was read and belongs to nobody yet.
+    /// Bytes that were read and not decoded yet.
     input: BytesMut,
     framing: Framing,
-    reuse: Reuse,
+    keep_alive: bool,
 }
 
-impl Connection {
+impl Http1Connection {
     pub(super) async fn open(address: &Address) -> Result<Box<Self>, UpstreamError> {
         let stream = dial(address).await?;
         Ok(Box::new(Self {
             stream,
-            output: Output::default(),
+            writer: RequestWriter::default(),
             method: Method::GET,
             input: BytesMut::new(),
             framing: Framing::Ended,
-            reuse: Reuse::Yes,
+            keep_alive: true,
         }))
     }
 
-    /// Takes the next request.
+    /// Begins to send a request.
     pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
         self.method = request.method.clone();
-        self.output.start(request);
+        self.writer.start(request);
     }
 
-    /// Writes the request, and reads the head of its answer. An answer may come before all is written; then
-    /// the rest is written while its body is read.
+    /// Writes the request, and reads the response's head. A response may arrive before the request is written; the
+    /// rest is then written while the response's body is read.
     pub(super) fn poll_head(
         &mut self,
         failure: UpstreamErrorKind,
@@ -65,7 +65,7 @@ impl Connection {
             kind: failure,
             because,
         };
-        let unwritten = match self.output.poll(&mut self.stream, context) {
+        let unwritten = match self.writer.poll(&mut self.stream, context) {
             Poll::Ready(Err(error)) => Some(error),
             Poll::Ready(Ok(())) | Poll::Pending => None,
         };
@@ -74,9 +74,9 @@ impl Connection {
                 .map_err(UpstreamError::invalid_response)?
             {
                 Some(head) => {
-                    (self.framing, self.reuse) = (head.framing, head.reuse);
+                    (self.framing, self.keep_alive) = (head.framing, head.keep_alive);
                     if unwritten.is_some() {
-                        self.reuse = Reuse::No;
+                        self.keep_alive = false;
                     }
                     return Poll::Ready(Ok(head.response));
                 }
@@ -97,14 +97,14 @@ impl Connection {
         }
     }
 
-    /// The next piece of the answer's body.
+    /// Polls for the next frame of the response's body.
     pub(super) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
-        if let Poll::Ready(Err(_)) = self.output.poll(&mut self.stream, context) {
-            // It answers without having read all: the answer counts.
-            self.reuse = Reuse::No;
+        if let Poll::Ready(Err(_)) = self.writer.poll(&mut self.stream, context) {
+            // A replica may answer without reading the whole request: its answer counts.
+            self.keep_alive = false;
         }
         loop {
             match self.framing.decode(&mut self.input) {
@@ -113,7 +113,7 @@ impl Connection {
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
                 Ok(Decoded::End) => return Poll::Ready(None),
-                Ok(Decoded::More) => {}
+                Ok(Decoded::Incomplete) => {}
                 Err(because) => return Poll::Ready(Some(Err(self.broken(because)))),
             }
             match ready!(self.poll_input(context)) {
@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing more of the answer's body will come.
+    /// Whether the response's body has ended.
     pub(super) fn is_end_stream(&self) -> bool {
         self.framing.is_ended()
     }
@@ -144,26 +144,26 @@ impl Connection {
         }
     }
 
-    /// Whether it can carry another request, as far as is known without asking the peer.
+    /// Whether it can take another request, as far as the socket tells without blocking.
     pub(super) fn is_reusable(&mut self) -> bool {
-        if self.reuse == Reuse::No || !self.output.is_done() || !self.framing.is_ended() {
+        if !self.keep_alive || !self.writer.is_done() || !self.framing.is_ended() {
             return false;
         }
-        // Whatever comes unasked, or the end, makes it useless.
+        // Bytes outside of a response, or the connection's end, make it useless.
         let mut context = Context::from_waker(Waker::noop());
         self.input.is_empty() && self.poll_input(&mut context).is_pending()
     }
 
     fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let room = self.framing.expected().min(MOST_ROOM) as usize;
-        if self.input.capacity() - self.input.len() < room.clamp(1, ROOM) {
-            self.input.reserve(room.max(ROOM));
+        let room = self.framing.expected().min(MAX_READ) as usize;
+        if self.input.capacity() - self.input.len() < room.clamp(1, MIN_READ) {
+            self.input.reserve(room.max(MIN_READ));
         }
         poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input)
     }
 
     fn broken(&mut self, because: String) -> String {
-        self.reuse = Reuse::No;
+        self.keep_alive = false;
         self.framing = Framing::Ended;
         because
     }

@@ -1,4 +1,4 @@
-//! Where a response's body ends (RFC 9112, 6 and 7), as a value that is fed bytes.
+//! Decodes a response's body up to its end (RFC 9112, 6 and 7), without IO.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
@@ -6,52 +6,52 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::headers;
 
-/// What is still to come of a body.
+/// Framing of a body, with its remaining length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// Bytes left, by `content-length`.
     Length(u64),
-    /// Chunks.
-    Chunked(Chunk),
-    /// What comes until the connection ends.
+    /// Chunked transfer coding.
+    Chunked(ChunkState),
+    /// The body ends with the connection.
     UntilClose,
-    /// Nothing.
+    /// The body has ended.
     Ended,
 }
 
-/// Where in a chunk the next byte lies.
+/// Position of the next byte in the chunked coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunk {
-    /// In the line that tells its size.
+pub(super) enum ChunkState {
+    /// In a chunk's size line.
     Size,
-    /// So many bytes before its end.
+    /// In a chunk's data, with this many bytes left.
     Data(u64),
-    /// In the line end behind its data.
+    /// In the line break behind a chunk's data.
     LineEnd,
-    /// Behind the last one.
+    /// In the trailers behind the last chunk.
     Trailers,
 }
 
-/// What the bytes that are here mean.
+/// Result of decoding the bytes that have arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     Data(Bytes),
     Trailers(HeaderMap),
-    /// The body is over.
+    /// The body has ended.
     End,
     /// More bytes are needed.
-    More,
+    Incomplete,
 }
 
-/// A chunk's size line: sixteen digits, and extensions that nobody uses.
-const SIZE_LINE: usize = 1024;
+/// Most bytes of a chunk's size line: sixteen digits, and extensions that no common server sends.
+const MAX_SIZE_LINE: usize = 1024;
 
-/// All trailers together, and how many: as gRPC's, some dozens of short lines at most.
-const TRAILERS: usize = 16 << 10;
-const TRAILER_COUNT: usize = 64;
+/// Most bytes of all trailers, and their number: some dozens of short lines, as gRPC's.
+const MAX_TRAILERS: usize = 16 << 10;
+const MAX_TRAILER_COUNT: usize = 64;
 
 impl Framing {
-    /// Whether nothing more will come.
+    /// Whether the body has ended.
     pub(super) fn is_ended(self) -> bool {
         match self {
             Self::Length(0) | Self::Ended => true,
@@ -59,23 +59,23 @@ impl Framing {
         }
     }
 
-    /// How many bytes surely come, for who makes room for them.
+    /// Bytes that are announced and still to come, for sizing the buffer.
     pub(super) fn expected(self) -> u64 {
         match self {
-            Self::Length(bytes) | Self::Chunked(Chunk::Data(bytes)) => bytes,
+            Self::Length(bytes) | Self::Chunked(ChunkState::Data(bytes)) => bytes,
             Self::Chunked(_) | Self::UntilClose | Self::Ended => 0,
         }
     }
 
-    /// Takes the next piece out of `input`.
+    /// Takes the next data or trailers out of `input`.
     ///
     /// # Errors
-    /// A clause about bytes that no server may send.
+    /// A clause that says how the bytes violate the protocol.
     pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Decoded, String> {
         match self {
             Self::Ended | Self::Length(0) => Ok(Decoded::End),
-            Self::Length(left) => Ok(piece(input, left)),
-            Self::UntilClose if input.is_empty() => Ok(Decoded::More),
+            Self::Length(left) => Ok(take_data(input, left)),
+            Self::UntilClose if input.is_empty() => Ok(Decoded::Incomplete),
             Self::UntilClose => Ok(Decoded::Data(input.split().freeze())),
             Self::Chunked(chunk) => {
                 let decoded = chunk.decode(input)?;
@@ -90,7 +90,7 @@ impl Framing {
     /// Notes that the connection has ended.
     ///
     /// # Errors
-    /// A clause, if that was too early.
+    /// A clause, if the body had not ended.
     pub(super) fn close(&mut self) -> Result<(), String> {
         match self {
             Self::UntilClose | Self::Ended | Self::Length(0) => {
@@ -103,47 +103,47 @@ impl Framing {
     }
 }
 
-impl Chunk {
+impl ChunkState {
     fn decode(&mut self, input: &mut BytesMut) -> Result<Decoded, String> {
         loop {
             match self {
-                Self::Size => match size(input)? {
-                    None => return Ok(Decoded::More),
+                Self::Size => match chunk_size(input)? {
+                    None => return Ok(Decoded::Incomplete),
                     Some(0) => *self = Self::Trailers,
                     Some(size) => *self = Self::Data(size),
                 },
                 Self::Data(left) => {
-                    let piece = piece(input, left);
+                    let piece = take_data(input, left);
                     if *left == 0 {
                         *self = Self::LineEnd;
                     }
                     return Ok(piece);
                 }
                 Self::LineEnd => match input.get(..2) {
-                    None => return Ok(Decoded::More),
+                    None => return Ok(Decoded::Incomplete),
                     Some(b"\r\n") => {
                         input.advance(2);
                         *self = Self::Size;
                     }
                     Some(_) => return Err("a chunk is longer than its size".to_owned()),
                 },
-                Self::Trailers => return trailers(input),
+                Self::Trailers => return take_trailers(input),
             }
         }
     }
 }
 
-fn piece(input: &mut BytesMut, left: &mut u64) -> Decoded {
+fn take_data(input: &mut BytesMut, left: &mut u64) -> Decoded {
     if input.is_empty() {
-        return Decoded::More;
+        return Decoded::Incomplete;
     }
     let take = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
     *left -= take as u64;
     Decoded::Data(input.split_to(take).freeze())
 }
 
-fn size(input: &mut BytesMut) -> Result<Option<u64>, String> {
-    // The parser takes no digits for zero, and with that for the body's end.
+fn chunk_size(input: &mut BytesMut) -> Result<Option<u64>, String> {
+    // The parser takes a line without digits as zero, and so as the body's end.
     if input
         .first()
         .is_some_and(|first| !first.is_ascii_hexdigit())
@@ -155,16 +155,18 @@ fn size(input: &mut BytesMut) -> Result<Option<u64>, String> {
             input.advance(line);
             Ok(Some(size))
         }
-        Ok(httparse::Status::Partial) if input.len() < SIZE_LINE => Ok(None),
+        Ok(httparse::Status::Partial) if input.len() < MAX_SIZE_LINE => Ok(None),
         Ok(httparse::Status::Partial) | Err(_) => Err("a chunk has no valid size".to_owned()),
     }
 }
 
-fn trailers(input: &mut BytesMut) -> Result<Decoded, String> {
-    let mut lines = [httparse::EMPTY_HEADER; TRAILER_COUNT];
+fn take_trailers(input: &mut BytesMut) -> Result<Decoded, String> {
+    let mut lines = [httparse::EMPTY_HEADER; MAX_TRAILER_COUNT];
     let (length, lines) = match httparse::parse_headers(input, &mut lines) {
         Ok(httparse::Status::Complete(parsed)) => parsed,
-        Ok(httparse::Status::Partial) if input.len() < TRAILERS => return Ok(Decoded::More),
+        Ok(httparse::Status::Partial) if input.len() < MAX_TRAILERS => {
+            return Ok(Decoded::Incomplete);
+        }
         Ok(httparse::Status::Partial) => return Err("its trailers have no end".to_owned()),
         Err(error) => return Err(format!("its trailers are malformed: {error}")),
     };
@@ -176,13 +178,14 @@ fn trailers(input: &mut BytesMut) -> Result<Decoded, String> {
         }
     }
     input.advance(length);
-    // Behind a body they can mean nothing, and HTTP/2 knows none of them.
+    // Connection headers mean nothing behind a body, and HTTP/2 forbids them.
     headers::strip(&mut map);
     map.remove(CONTENT_LENGTH);
-    match map.is_empty() {
-        true => Ok(Decoded::End),
-        false => Ok(Decoded::Trailers(map)),
-    }
+    Ok(if map.is_empty() {
+        Decoded::End
+    } else {
+        Decoded::Trailers(map)
+    })
 }
 
 #[cfg(test)]
@@ -191,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Feeds a body in pieces and collects what comes out.
+    /// Decodes a body fed in pieces: its data, trailers, and the number of bytes left over.
     fn read(
         mut framing: Framing,
         bytes: &[u8],
@@ -204,7 +207,7 @@ mod tests {
                 Decoded::Data(piece) => data.extend_from_slice(&piece),
                 Decoded::Trailers(trailers) => last = trailers,
                 Decoded::End => return Ok((data, last, input.len())),
-                Decoded::More => match pieces.next() {
+                Decoded::Incomplete => match pieces.next() {
                     Some(piece) => input.extend_from_slice(piece),
                     None => framing.close()?,
                 },
@@ -229,7 +232,7 @@ mod tests {
                 coded.extend(b"\r\n");
             }
             coded.extend(b"0\r\nx-a: 1\r\n\r\n");
-            let chunked = Framing::Chunked(Chunk::Size);
+            let chunked = Framing::Chunked(ChunkState::Size);
             let (data, trailers, left) = read(chunked, &coded, cut).unwrap();
             prop_assert_eq!((data, trailers["x-a"].as_bytes(), left), (plain, &b"1"[..], 0));
             for end in 0..coded.len() {
@@ -238,29 +241,29 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 1_usize..50) {
-            let _ = read(Framing::Chunked(Chunk::Size), &bytes, cut);
+        fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 1_usize..50) {
+            let _ = read(Framing::Chunked(ChunkState::Size), &bytes, cut);
         }
     }
 
     #[test]
     fn what_follows_a_body_stays() {
         assert_eq!(read(Framing::Length(2), b"abcd", 9).unwrap().2, 2);
-        let chunked = Framing::Chunked(Chunk::Size);
+        let chunked = Framing::Chunked(ChunkState::Size);
         assert_eq!(read(chunked, b"1\r\na\r\n0\r\n\r\nHTTP", 99).unwrap().2, 4);
     }
 
     #[test]
-    fn trailers_do_not_say_where_a_body_ends() {
+    fn trailers_do_not_frame_a_body() {
         let coded = b"0\r\ncontent-length: 3\r\nconnection: x-b\r\nx-a: 1\r\nx-b: 2\r\n\r\n";
-        let (_, trailers, _) = read(Framing::Chunked(Chunk::Size), coded, 9).unwrap();
+        let (_, trailers, _) = read(Framing::Chunked(ChunkState::Size), coded, 9).unwrap();
         let names: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["x-a"]);
     }
 
     #[test]
-    fn what_no_server_may_send_is_an_error() {
-        let chunked = Framing::Chunked(Chunk::Size);
+    fn invalid_framing_is_an_error() {
+        let chunked = Framing::Chunked(ChunkState::Size);
         for bad in [
             "x\r\n",
             "\r\n\r\n",

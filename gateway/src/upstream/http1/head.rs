@@ -1,4 +1,4 @@
-//! The heads of requests and responses, as bytes (RFC 9112, 3 to 6).
+//! Encodes request heads and parses response heads (RFC 9112, 3 to 6).
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
@@ -9,51 +9,30 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use http::{Method, Response, StatusCode};
-use http_body::Body as _;
 use smallvec::SmallVec;
 
-use super::framing::{Chunk, Framing};
-use crate::upstream::RequestBody;
+use super::framing::{ChunkState, Framing};
 use crate::upstream::UpstreamRequest;
 
-/// A response's head at most: four times what common servers send at all.
-const HEAD: usize = 64 << 10;
+/// Most bytes of a response's head: four times what common servers send.
+const MAX_HEAD: usize = 64 << 10;
 
-/// Lines of a head at most, each a quarter of a KiB then, which is longer than common ones; common servers
+/// Most lines of a response's head, each a quarter of a KiB then, which is longer than common ones; common servers
 /// allow 100 to 200.
-const LINES: usize = 256;
+const MAX_LINES: usize = 256;
 
-/// How long a request's body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
-    Known(u64),
-    Unknown,
-}
-
-/// Whether a connection can carry another request after this response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reuse {
-    Yes,
-    No,
-}
-
-/// What a response's head says.
+/// A parsed response head.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     pub(super) response: Response<()>,
     pub(super) framing: Framing,
-    pub(super) reuse: Reuse,
+    /// Whether the connection can carry another request.
+    pub(super) keep_alive: bool,
 }
 
-impl Length {
-    pub(super) fn of(body: &RequestBody) -> Self {
-        let exact = body.size_hint().exact();
-        exact.map_or(Self::Unknown, Self::Known)
-    }
-}
-
-/// Writes a request's head. What tells where its body ends is written anew.
-pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, length: Length) {
+/// Writes a request's head, with framing headers for a body of this many bytes, or of an unknown length, instead of
+/// the client's.
+pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, length: Option<u64>) {
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(request.path.as_str().as_bytes());
@@ -65,10 +44,10 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &UpstreamRequest<'_>, lengt
     }
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(request.method);
     match length {
-        Length::Known(0) if !has_body && !request.headers.contains_key(CONTENT_LENGTH) => {}
-        // A growing buffer takes whatever is written.
-        Length::Known(bytes) => drop(write!(out, "content-length: {bytes}\r\n")),
-        Length::Unknown => write_line(out, "transfer-encoding", b"chunked"),
+        Some(0) if !has_body && !request.headers.contains_key(CONTENT_LENGTH) => {}
+        // Writing to a `Vec` cannot fail.
+        Some(bytes) => drop(write!(out, "content-length: {bytes}\r\n")),
+        None => write_line(out, "transfer-encoding", b"chunked"),
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -80,12 +59,15 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes a head out of `input`, the answer to a request by `method`; `None` while it is not whole.
-/// Interim responses (1xx) are passed over.
+/// Takes the head of the response to a `method` request out of `input`; `None` while it is incomplete. Interim
+/// responses (1xx) are skipped.
 ///
 /// # Errors
-/// A clause about what is no head.
-pub(super) fn read_head(input: &mut BytesMut, method: &Method) -> Result<Option<Head>, String> {
+/// A clause that says how the head violates the protocol.
+pub(super) fn read_head(
+    input: &mut BytesMut,
+    method: &Method,
+) -> Result<Option<ResponseHead>, String> {
     loop {
         let Some(parsed) = parse(input)? else {
             return Ok(None);
@@ -101,26 +83,26 @@ pub(super) fn read_head(input: &mut BytesMut, method: &Method) -> Result<Option<
     }
 }
 
-/// A head that lies in the first `length` bytes.
-struct Parsed {
+/// A head in the first `length` bytes of the input.
+struct ParsedHead {
     length: usize,
     status: StatusCode,
-    /// The minor version of HTTP/1.
+    /// Minor version of HTTP/1.
     version: u8,
     lines: SmallVec<[(HeaderName, Range<usize>); 16]>,
 }
 
-fn parse(input: &[u8]) -> Result<Option<Parsed>, String> {
-    let mut lines = [MaybeUninit::uninit(); LINES];
+fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
+    let mut lines = [MaybeUninit::uninit(); MAX_LINES];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let parsed = config.parse_response_with_uninit_headers(&mut response, input, &mut lines);
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if input.len() < HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => return Ok(None),
         Ok(httparse::Status::Partial) => return Err("its head has no end".to_owned()),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(format!("its head has more than {LINES} lines"));
+            return Err(format!("its head has more than {MAX_LINES} lines"));
         }
         Err(error) => return Err(format!("it answered with no HTTP: {error}")),
     };
@@ -133,7 +115,7 @@ fn parse(input: &[u8]) -> Result<Option<Parsed>, String> {
         let at = line.value.as_ptr() as usize - start;
         Some((name, at..at + line.value.len()))
     };
-    Ok(Some(Parsed {
+    Ok(Some(ParsedHead {
         length,
         status: status.ok_or("its status is no number")?,
         version: response.version.unwrap_or(0),
@@ -141,36 +123,32 @@ fn parse(input: &[u8]) -> Result<Option<Parsed>, String> {
     }))
 }
 
-impl Parsed {
-    /// `bytes` are those it was parsed from; values share their memory.
-    fn head(self, bytes: &Bytes, method: &Method) -> Result<Head, String> {
+impl ParsedHead {
+    /// Builds the head; header values share the memory of `bytes`, which it was parsed from.
+    fn head(self, bytes: &Bytes, method: &Method) -> Result<ResponseHead, String> {
         let mut headers = HeaderMap::with_capacity(self.lines.len() + 4);
         for (name, range) in self.lines {
             if let Ok(value) = HeaderValue::from_maybe_shared(bytes.slice(range)) {
                 headers.append(name, value);
             }
         }
-        let is_doubtful = is_doubtful(&headers, self.version);
+        let is_ambiguous = is_ambiguous(&headers, self.version);
         let framing = framing(&mut headers, method, self.status)?;
-        let reuse = match framing {
-            _ if is_doubtful => Reuse::No,
-            Framing::UntilClose => Reuse::No,
-            Framing::Length(_) | Framing::Chunked(_) | Framing::Ended => {
-                reuse(&headers, self.version)
-            }
-        };
+        let keep_alive = !is_ambiguous
+            && framing != Framing::UntilClose
+            && is_keep_alive(&headers, self.version);
         let mut response = Response::new(());
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
-        Ok(Head {
+        Ok(ResponseHead {
             response,
             framing,
-            reuse,
+            keep_alive,
         })
     }
 }
 
-/// RFC 9112, 6.3.
+/// The framing of a response's body (RFC 9112, 6.3).
 fn framing(
     headers: &mut HeaderMap,
     method: &Method,
@@ -182,9 +160,9 @@ fn framing(
         return Ok(Framing::Ended);
     }
     if headers.contains_key(TRANSFER_ENCODING) {
-        // Who says both may mean to smuggle: the coding counts.
+        // Both together may be an attempt at request smuggling: the coding counts.
         headers.remove(CONTENT_LENGTH);
-        return coding(headers);
+        return transfer_coding(headers);
     }
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter().map(length);
     let Some(first) = lengths.next() else {
@@ -200,9 +178,9 @@ fn framing(
     Ok(Framing::Length(first))
 }
 
-/// Of the codings only chunks are ever asked for: what is coded otherwise nobody behind us could read, who is
-/// not told of it.
-fn coding(headers: &HeaderMap) -> Result<Framing, String> {
+/// The framing by `transfer-encoding`. Only `chunked` is supported: the header is not forwarded, so no client could
+/// decode another coding.
+fn transfer_coding(headers: &HeaderMap) -> Result<Framing, String> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let mut codings = values
         .flat_map(|value| value.to_str().unwrap_or("?").split(','))
@@ -210,51 +188,47 @@ fn coding(headers: &HeaderMap) -> Result<Framing, String> {
         .filter(|coding| !coding.is_empty());
     match (codings.next(), codings.next()) {
         (Some(only), None) if only.eq_ignore_ascii_case("chunked") => {
-            Ok(Framing::Chunked(Chunk::Size))
+            Ok(Framing::Chunked(ChunkState::Size))
         }
         (Some(only), None) if only.eq_ignore_ascii_case("identity") => Ok(Framing::UntilClose),
-        _ => Err("it used a transfer coding that nobody asked for".to_owned()),
+        _ => Err("it used an unsupported transfer coding".to_owned()),
     }
 }
 
-/// Whether servers may differ in where such a body ends (RFC 9112, 6.1).
-fn is_doubtful(headers: &HeaderMap, version: u8) -> bool {
+/// Whether implementations may disagree where the body ends (RFC 9112, 6.1).
+fn is_ambiguous(headers: &HeaderMap, version: u8) -> bool {
     let is_coded = headers.contains_key(TRANSFER_ENCODING);
     is_coded && (headers.contains_key(CONTENT_LENGTH) || version == 0)
 }
 
-/// Digits and nothing else; a list of equal numbers is one too.
+/// Parses `content-length`: digits alone, or a list of equal numbers.
 fn length(value: &HeaderValue) -> Result<u64, String> {
-    let wrong = || format!("it announced the length {value:?}");
+    let invalid = || format!("it announced the length {value:?}");
     let mut found = None;
-    for number in value.to_str().map_err(|_| wrong())?.split(',') {
+    for number in value.to_str().map_err(|_| invalid())?.split(',') {
         let number = number.trim();
         let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
         let number: u64 = number
             .parse()
             .ok()
             .filter(|_| is_number)
-            .ok_or_else(wrong)?;
+            .ok_or_else(invalid)?;
         if found.is_some_and(|found| found != number) {
-            return Err(wrong());
+            return Err(invalid());
         }
         found = Some(number);
     }
-    found.ok_or_else(wrong)
+    found.ok_or_else(invalid)
 }
 
-fn reuse(headers: &HeaderMap, version: u8) -> Reuse {
-    let says = |what: &str| {
+/// Whether the server keeps the connection open: the default since HTTP/1.1.
+fn is_keep_alive(headers: &HeaderMap, version: u8) -> bool {
+    let says = |wanted: &str| {
         let options = headers.get_all(CONNECTION).iter();
         let mut options = options.flat_map(|value| value.to_str().unwrap_or_default().split(','));
-        options.any(|option| option.trim().eq_ignore_ascii_case(what))
+        options.any(|option| option.trim().eq_ignore_ascii_case(wanted))
     };
-    match version {
-        _ if says("close") => Reuse::No,
-        1 => Reuse::Yes,
-        _ if says("keep-alive") => Reuse::Yes,
-        _ => Reuse::No,
-    }
+    !says("close") && (version == 1 || says("keep-alive"))
 }
 
 #[cfg(test)]

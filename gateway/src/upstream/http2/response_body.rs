@@ -1,4 +1,4 @@
-//! The body of a call's answer, as it comes.
+//! The response body of a gRPC call, as a stream of frames.
 
 use std::task::{Context, Poll, ready};
 
@@ -8,15 +8,15 @@ use http_body::Frame;
 
 use super::upload::Upload;
 
-/// A body that still comes, and what its call still sends.
+/// A response body, and the rest of its call's upload.
 pub(crate) struct Http2ResponseBody {
     body: RecvStream,
     upload: Upload,
-    stage: Stage,
+    stage: ResponseStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ResponseStage {
     Data,
     Trailers,
     Ended,
@@ -27,7 +27,7 @@ impl Http2ResponseBody {
         Self {
             body,
             upload,
-            stage: Stage::Data,
+            stage: ResponseStage::Data,
         }
     }
 
@@ -35,28 +35,28 @@ impl Http2ResponseBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
-        // If it breaks off, the answer says what comes of it.
+        // If the upload breaks off, the response says so.
         let _ = self.upload.poll(context);
-        if self.stage == Stage::Data {
+        if self.stage == ResponseStage::Data {
             match ready!(self.body.poll_data(context)) {
                 Some(Ok(data)) => {
-                    // Cannot fail for what was just received.
+                    // Cannot fail for data that was just received.
                     let _ = self.body.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // All was said, and the rest of the call is not of interest (RFC 9113, 8.1).
+                // The response is complete; the peer does not want the rest of the upload (RFC 9113, 8.1).
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
-                    self.stage = Stage::Ended;
+                    self.stage = ResponseStage::Ended;
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(self.broken(&error)))),
-                None => self.stage = Stage::Trailers,
+                None => self.stage = ResponseStage::Trailers,
             }
         }
-        if self.stage == Stage::Ended {
+        if self.stage == ResponseStage::Ended {
             return Poll::Ready(None);
         }
         let trailers = ready!(self.body.poll_trailers(context));
-        self.stage = Stage::Ended;
+        self.stage = ResponseStage::Ended;
         Poll::Ready(match trailers {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
             Err(error) => Some(Err(self.broken(&error))),
@@ -64,11 +64,11 @@ impl Http2ResponseBody {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.stage == Stage::Ended || self.body.is_end_stream()
+        self.stage == ResponseStage::Ended || self.body.is_end_stream()
     }
 
     fn broken(&mut self, error: &h2::Error) -> String {
-        self.stage = Stage::Ended;
+        self.stage = ResponseStage::Ended;
         error.to_string()
     }
 }

@@ -25,7 +25,7 @@ fn answer(mut call: Call, status: StatusCode) {
     call.send_response(response, true).unwrap();
 }
 
-async fn asked(channel: &Channel, address: &Address) -> Result<StatusCode, UpstreamErrorKind> {
+async fn asked(channel: &GrpcChannel, address: &Address) -> Result<StatusCode, UpstreamErrorKind> {
     let (path, headers) = (PathAndQuery::from_static("/a.B/C"), HeaderMap::new());
     let request = || UpstreamRequest::plain(&Method::POST, &path, &headers, RequestBody::empty());
     let response = channel.send(address, request).await;
@@ -34,18 +34,18 @@ async fn asked(channel: &Channel, address: &Address) -> Result<StatusCode, Upstr
         .map_err(|error| error.kind)
 }
 
-/// A replica that is told to end says so, and finishes what it has.
+/// A replica that shuts down sends GOAWAY, and answers its open calls.
 #[tokio::test]
-async fn a_connection_that_ends_brings_its_last_answer_and_gets_no_further_call() {
+async fn a_closing_connection_answers_open_calls_and_gets_no_new_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
-    let channel = Channel::default();
+    let channel = GrpcChannel::default();
     let (ending, has_ended) = oneshot::channel();
     let replica = async {
         let mut first = accepted(&listener).await;
         let kept = call(&mut first).await;
         first.graceful_shutdown();
-        // The end is sent while the next connection is waited for. A call that came before it is turned away.
+        // GOAWAY is sent while the next connection is accepted. A call that arrived before it is refused.
         let mut second = loop {
             tokio::select! {
                 second = accepted(&listener) => break second,
@@ -80,10 +80,10 @@ async fn a_connection_that_ends_brings_its_last_answer_and_gets_no_further_call(
 }
 
 #[tokio::test]
-async fn a_call_that_was_refused_did_not_reach_the_replica() {
+async fn a_refused_call_counts_as_unreached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
-    let channel = Channel::default();
+    let channel = GrpcChannel::default();
     let replica = async {
         let mut server = accepted(&listener).await;
         for reason in [Reason::REFUSED_STREAM, Reason::INTERNAL_ERROR] {

@@ -1,4 +1,4 @@
-//! A call's body on its way to a replica.
+//! The upload of a gRPC call's body to a replica.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,17 +9,17 @@ use http_body::Body as _;
 
 use crate::upstream::RequestBody;
 
-/// What of a body is not handed to the connection yet.
+/// The part of a body that is not handed to the connection yet.
 pub(super) struct Upload {
     stream: SendStream<Bytes>,
     state: UploadState,
 }
 
 enum UploadState {
-    /// More may come, behind what waits for the replica to make room.
+    /// The rest of the body, and data that waits for the replica's flow control window.
     Open(Box<RequestBody>, Option<Bytes>),
     Done,
-    /// The client's body or the stream broke off.
+    /// The client's body or the stream failed.
     Failed,
 }
 
@@ -36,20 +36,26 @@ impl Upload {
         matches!(self.state, UploadState::Failed)
     }
 
-    /// Hands over what there is. Ready once all is, or it failed.
+    /// Sends the data that the body has. Ready once the body is sent or has failed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            let UploadState::Open(body, waiting) = &mut self.state else {
+            let UploadState::Open(body, pending) = &mut self.state else {
                 return Poll::Ready(());
             };
-            let step = match waiting.take() {
-                Some(data) => ready!(give(&mut self.stream, body, waiting, data, context)),
-                None => ready!(take(&mut self.stream, body, waiting, context)),
+            let step = match pending.take() {
+                Some(data) => ready!(send_within_window(
+                    &mut self.stream,
+                    body,
+                    pending,
+                    data,
+                    context
+                )),
+                None => ready!(take_frame(&mut self.stream, body, pending, context)),
             };
             match step {
-                Step::More => {}
-                Step::End => self.state = UploadState::Done,
-                Step::Fail => {
+                UploadStep::Continue => {}
+                UploadStep::Done => self.state = UploadState::Done,
+                UploadStep::Failed => {
                     self.stream.send_reset(Reason::CANCEL);
                     self.state = UploadState::Failed;
                 }
@@ -58,68 +64,68 @@ impl Upload {
     }
 }
 
-enum Step {
-    More,
-    End,
-    Fail,
+enum UploadStep {
+    Continue,
+    Done,
+    Failed,
 }
 
-/// Takes the body's next piece. What is kept for a replay anyway is handed over at once, whatever the
-/// replica's window; of what streams there is never more than one piece here.
-fn take(
+/// Takes the body's next frame. A buffered body's data is sent at once, whatever the replica's window, because it
+/// is kept for a retry anyway; of a streamed body at most one frame waits here.
+fn take_frame(
     stream: &mut SendStream<Bytes>,
     body: &mut RequestBody,
-    waiting: &mut Option<Bytes>,
+    pending: &mut Option<Bytes>,
     context: &mut Context<'_>,
-) -> Poll<Step> {
+) -> Poll<UploadStep> {
     let frame = match ready!(Pin::new(&mut *body).poll_frame(context)) {
-        None => return Poll::Ready(sent(stream.send_data(Bytes::new(), true), true)),
-        Some(Err(_)) => return Poll::Ready(Step::Fail),
+        None => return Poll::Ready(step_after(stream.send_data(Bytes::new(), true), true)),
+        Some(Err(_)) => return Poll::Ready(UploadStep::Failed),
         Some(Ok(frame)) => frame,
     };
     Poll::Ready(match frame.into_data() {
-        Ok(data) if body.is_kept() => {
+        Ok(data) if body.is_buffered() => {
             let is_last = body.is_end_stream();
-            sent(stream.send_data(data, is_last), is_last)
+            step_after(stream.send_data(data, is_last), is_last)
         }
         Ok(data) => {
             stream.reserve_capacity(data.len());
-            *waiting = Some(data).filter(|data| !data.is_empty());
-            Step::More
+            *pending = Some(data).filter(|data| !data.is_empty());
+            UploadStep::Continue
         }
         Err(frame) => match frame.into_trailers() {
-            Ok(trailers) => sent(stream.send_trailers(trailers), true),
-            Err(_) => Step::More,
+            Ok(trailers) => step_after(stream.send_trailers(trailers), true),
+            Err(_) => UploadStep::Continue,
         },
     })
 }
 
-/// Hands over as much of `data` as the replica has room for.
-fn give(
+/// Sends as much of `data` as the replica's window permits.
+fn send_within_window(
     stream: &mut SendStream<Bytes>,
     body: &RequestBody,
-    waiting: &mut Option<Bytes>,
+    pending: &mut Option<Bytes>,
     mut data: Bytes,
     context: &mut Context<'_>,
-) -> Poll<Step> {
+) -> Poll<UploadStep> {
     let room = match stream.poll_capacity(context) {
         Poll::Pending => {
-            *waiting = Some(data);
+            *pending = Some(data);
             return Poll::Pending;
         }
         Poll::Ready(Some(Ok(room))) => room.min(data.len()),
-        Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Step::Fail),
+        Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(UploadStep::Failed),
     };
     let piece = data.split_to(room);
-    *waiting = Some(data).filter(|data| !data.is_empty());
-    let is_last = waiting.is_none() && body.is_end_stream();
-    Poll::Ready(sent(stream.send_data(piece, is_last), is_last))
+    *pending = Some(data).filter(|data| !data.is_empty());
+    let is_last = pending.is_none() && body.is_end_stream();
+    Poll::Ready(step_after(stream.send_data(piece, is_last), is_last))
 }
 
-fn sent(result: Result<(), h2::Error>, is_last: bool) -> Step {
+fn step_after(result: Result<(), h2::Error>, is_last: bool) -> UploadStep {
     match (result, is_last) {
-        (Ok(()), false) => Step::More,
-        (Ok(()), true) => Step::End,
-        (Err(_), _) => Step::Fail,
+        (Ok(()), false) => UploadStep::Continue,
+        (Ok(()), true) => UploadStep::Done,
+        (Err(_), _) => UploadStep::Failed,
     }
 }

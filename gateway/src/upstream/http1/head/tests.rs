@@ -2,54 +2,55 @@ use http::uri::PathAndQuery;
 use proptest::prelude::*;
 
 use super::*;
+use crate::upstream::RequestBody;
 
-fn read(bytes: &str, method: &Method) -> Result<Option<(Head, usize)>, String> {
+fn read(bytes: &str, method: &Method) -> Result<Option<(ResponseHead, usize)>, String> {
     let mut input = BytesMut::from(bytes);
     let head = read_head(&mut input, method)?;
     Ok(head.map(|head| (head, input.len())))
 }
 
-fn framing_of(lines: &str) -> (Framing, Reuse) {
+fn framing_of(lines: &str) -> (Framing, bool) {
     let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
     let (head, left) = read(&text, &Method::POST).unwrap().unwrap();
     assert_eq!(left, 0);
-    (head.framing, head.reuse)
+    (head.framing, head.keep_alive)
 }
 
 #[test]
-fn the_end_of_a_body_is_where_the_head_says() {
+fn the_head_determines_the_framing() {
     let cases = [
-        ("content-length: 5\r\n", Framing::Length(5), Reuse::Yes),
-        ("content-length: 5, 5\r\n", Framing::Length(5), Reuse::Yes),
+        ("content-length: 5\r\n", Framing::Length(5), true),
+        ("content-length: 5, 5\r\n", Framing::Length(5), true),
         (
             "transfer-encoding: , Chunked\r\n",
-            Framing::Chunked(Chunk::Size),
-            Reuse::Yes,
+            Framing::Chunked(ChunkState::Size),
+            true,
         ),
         (
             "content-length: 5\r\ntransfer-encoding: chunked\r\n",
-            Framing::Chunked(Chunk::Size),
-            Reuse::No,
+            Framing::Chunked(ChunkState::Size),
+            false,
         ),
         (
             "transfer-encoding: identity\r\n",
             Framing::UntilClose,
-            Reuse::No,
+            false,
         ),
-        ("", Framing::UntilClose, Reuse::No),
+        ("", Framing::UntilClose, false),
         (
             "content-length: 0\r\nConnection: x, Close\r\n",
             Framing::Length(0),
-            Reuse::No,
+            false,
         ),
     ];
-    for (lines, framing, reuse) in cases {
-        assert_eq!(framing_of(lines), (framing, reuse), "{lines:?}");
+    for (lines, framing, keep_alive) in cases {
+        assert_eq!(framing_of(lines), (framing, keep_alive), "{lines:?}");
     }
 }
 
 #[test]
-fn a_head_has_room_for_many_lines_and_says_when_there_are_more() {
+fn a_head_of_too_many_lines_is_an_error() {
     let text = |count: usize| {
         let lines: String = (0..count).map(|i| format!("x-{i}: {i}\r\n")).collect();
         format!("HTTP/1.1 200 OK\r\n{lines}\r\n")
@@ -61,7 +62,7 @@ fn a_head_has_room_for_many_lines_and_says_when_there_are_more() {
 }
 
 #[test]
-fn some_answers_have_no_body() {
+fn some_responses_have_no_body() {
     for (text, method) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", Method::HEAD),
         ("HTTP/1.1 204 No Content\r\n\r\n", Method::GET),
@@ -72,34 +73,34 @@ fn some_answers_have_no_body() {
     ] {
         let (head, _) = read(text, &method).unwrap().unwrap();
         assert_eq!(
-            (head.framing, head.reuse),
-            (Framing::Ended, Reuse::Yes),
+            (head.framing, head.keep_alive),
+            (Framing::Ended, true),
             "{text:?}"
         );
     }
 }
 
 #[test]
-fn older_servers_close_unless_they_say_otherwise() {
-    let reuse = |lines: &str| {
+fn http_1_0_closes_unless_keep_alive() {
+    let keep_alive = |lines: &str| {
         let text = format!("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n{lines}\r\n");
-        read(&text, &Method::GET).unwrap().unwrap().0.reuse
+        read(&text, &Method::GET).unwrap().unwrap().0.keep_alive
     };
-    assert_eq!(reuse(""), Reuse::No);
-    assert_eq!(reuse("connection: keep-alive\r\n"), Reuse::Yes);
+    assert!(!keep_alive(""));
+    assert!(keep_alive("connection: keep-alive\r\n"));
     let coded = "connection: keep-alive\r\ntransfer-encoding: chunked\r\n";
-    assert_eq!(reuse(coded), Reuse::No);
+    assert!(!keep_alive(coded));
 }
 
 #[test]
-fn interim_answers_are_passed_over() {
+fn interim_responses_are_skipped() {
     let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\na: b\r\n\r\nHTTP/1.1 201 Created\r\ncontent-length: 1\r\n\r\nx";
     let (head, left) = read(text, &Method::POST).unwrap().unwrap();
     assert_eq!((head.response.status(), left), (StatusCode::CREATED, 1));
 }
 
 #[test]
-fn what_is_no_head_is_an_error() {
+fn an_invalid_head_is_an_error() {
     for bad in [
         "garbage\r\n\r\n",
         "HTTP/1.1 101 Switching\r\n\r\n",
@@ -114,11 +115,15 @@ fn what_is_no_head_is_an_error() {
     ] {
         assert!(read(bad, &Method::POST).is_err(), "{bad:?}");
     }
-    let endless = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEAD));
+    let endless = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(MAX_HEAD));
     assert!(read(&endless, &Method::POST).is_err());
 }
 
-fn written(method: Method, headers: &[(&'static str, &'static str)], length: Length) -> String {
+fn written(
+    method: Method,
+    headers: &[(&'static str, &'static str)],
+    length: Option<u64>,
+) -> String {
     let path = PathAndQuery::from_static("/v2/models/m/infer?x=1");
     let lines = headers.iter().map(|(name, value)| {
         let name = HeaderName::from_static(name);
@@ -132,18 +137,18 @@ fn written(method: Method, headers: &[(&'static str, &'static str)], length: Len
 }
 
 #[test]
-fn a_request_says_where_its_body_ends() {
+fn a_request_head_frames_its_body() {
     let line = "/v2/models/m/infer?x=1 HTTP/1.1\r\n";
-    let get = written(Method::GET, &[("host", "a")], Length::Known(0));
+    let get = written(Method::GET, &[("host", "a")], Some(0));
     assert_eq!(get, format!("GET {line}host: a\r\n\r\n"));
-    let post = written(Method::POST, &[("content-length", "7")], Length::Known(0));
+    let post = written(Method::POST, &[("content-length", "7")], Some(0));
     assert_eq!(post, format!("POST {line}content-length: 0\r\n\r\n"));
     let streamed = [
         ("content-length", "7"),
         ("transfer-encoding", "x"),
         ("connection", "close"),
     ];
-    let streamed = written(Method::POST, &streamed, Length::Unknown);
+    let streamed = written(Method::POST, &streamed, None);
     assert_eq!(
         streamed,
         format!("POST {line}transfer-encoding: chunked\r\n\r\n")
@@ -152,14 +157,14 @@ fn a_request_says_where_its_body_ends() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\n"[..]);
         input.extend_from_slice(&bytes);
         let _ = read_head(&mut input, &Method::GET);
     }
 
     #[test]
-    fn a_head_is_taken_only_when_it_is_whole(cut in 0_usize..60) {
+    fn a_head_is_parsed_only_when_complete(cut in 0_usize..60) {
         let text = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nx-y:  z \r\n\r\n";
         let head = read(&text[..cut.min(text.len())], &Method::GET).unwrap();
         prop_assert_eq!(head.is_some(), cut >= text.len());

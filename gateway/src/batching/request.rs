@@ -1,4 +1,4 @@
-//! A request that can share a batch: what it asks, and what it has in common with others.
+//! A parsed request that can share a batch, and its batch key.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use weir_protocol::rest::{HEADER_LENGTH, parse_header_length};
 
-use super::message::Infer;
-use super::template::{Side, Template};
+use super::message::GrpcRequest;
+use super::template::{BodyKind, Template};
 use crate::body::BufferedBody;
 use crate::codec::grpc;
 use crate::forward::ProxyRequest;
@@ -15,31 +15,31 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::upstream::Chunks;
 
-/// All that has to be equal in the requests of one batch, written one after the other: the call, the
-/// headers, and the body but for ids, rows and sizes.
-pub(crate) type Key = Arc<[u8]>;
+/// Everything that must be equal in the requests of one batch, concatenated: the address, the headers, and the body
+/// without ids, rows and sizes.
+pub(crate) type BatchKey = Arc<[u8]>;
 
-/// What a request brings to a batch.
+/// The parsed body of a request that can share a batch.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum ParsedRequest {
     V1(Template),
     V2(Template),
-    Grpc(Infer),
+    Grpc(GrpcRequest),
 }
 
-/// The body of a batch, and the headers that describe it.
+/// The body of a batch, and the length of its JSON if binary data follows.
 #[derive(Debug)]
-pub(super) struct Merged {
+pub(super) struct MergedBody {
     pub(super) chunks: Chunks,
     pub(super) header_length: Option<usize>,
 }
 
-/// The call that V2 over gRPC makes for one answer.
+/// V2's unary inference call over gRPC.
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
-/// Headers in which the requests of one batch may differ. The batch has none of them: they are about one
-/// request's way, time or packing, and mean nothing to a model.
-const APART: [&str; 27] = [
+/// Headers in which the requests of one batch may differ. The batch has none of them: they concern the tracing,
+/// timing, routing or encoding of one request, not the model.
+const PER_REQUEST_HEADERS: [&str; 27] = [
     "accept-encoding",
     "b3",
     "baggage",
@@ -69,15 +69,14 @@ const APART: [&str; 27] = [
     "x-request-id",
 ];
 
-/// Families of such headers.
-const FAMILIES: [&str; 3] = ["x-b3-", "x-datadog-", "x-forwarded-"];
+/// Prefixes of such headers.
+const PER_REQUEST_PREFIXES: [&str; 3] = ["x-b3-", "x-datadog-", "x-forwarded-"];
 
-impl Part {
-    /// What a request brings, if it can share a batch: what cannot be understood cannot, and the replica
-    /// shall say why.
+impl ParsedRequest {
+    /// Parses a request; `None` if it cannot share a batch. Malformed requests cannot: the replica answers them.
     pub(super) fn read(request: &ProxyRequest, buffered: &BufferedBody) -> Option<Self> {
         if !buffered.is_whole()
-            || is_packed(&request.headers)
+            || is_encoded(&request.headers)
             || request.method != http::Method::POST
         {
             return None;
@@ -85,14 +84,16 @@ impl Part {
         let path = request.path.path();
         match request.protocol {
             Protocol::Grpc if path == MODEL_INFER => {
-                Infer::read(grpc::only_message(buffered.whole())?).map(Self::Grpc)
+                GrpcRequest::read(grpc::only_message(buffered.whole())?).map(Self::Grpc)
             }
             Protocol::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
-                Template::v1(buffered.whole(), Side::Request).map(Self::V1)
+                Template::v1(buffered.whole(), BodyKind::Request).map(Self::V1)
             }
-            Protocol::Http if path.starts_with("/v2/models/") && path.ends_with("/infer") => {
-                let (text, blobs) = divided(buffered.whole(), &request.headers)?;
-                let template = Template::v2(text, blobs, Side::Request);
+            Protocol::Http
+                if path.starts_with("/v2/models/") && path.ends_with("/grpc_request") =>
+            {
+                let (text, blobs) = split_json(buffered.whole(), &request.headers)?;
+                let template = Template::v2(text, blobs, BodyKind::Request);
                 template.ok().map(Self::V2)
             }
             Protocol::Http | Protocol::Grpc => None,
@@ -102,28 +103,28 @@ impl Part {
     pub(super) fn rows(&self) -> usize {
         match self {
             Self::V1(template) | Self::V2(template) => template.rows,
-            Self::Grpc(infer) => infer.rows,
+            Self::Grpc(grpc_request) => grpc_request.rows,
         }
     }
 
-    /// Its own id, as this wire writes it.
+    /// The request's id, as encoded in its body.
     pub(super) fn id(&self) -> Option<Bytes> {
         match self {
             Self::V1(_) => None,
             Self::V2(template) => template.id(),
-            Self::Grpc(infer) => Some(infer.id())
+            Self::Grpc(grpc_request) => Some(grpc_request.id())
                 .filter(|id| !id.is_empty())
                 .map(|id| Bytes::copy_from_slice(id.as_bytes())),
         }
     }
 
-    pub(super) fn key(&self, request: &ProxyRequest) -> Key {
+    pub(super) fn key(&self, request: &ProxyRequest) -> BatchKey {
         let mut key = request.address().into_bytes();
-        let shared = shared(&request.headers);
+        let shared = shared_headers(&request.headers);
         let mut shared: Vec<_> = shared.iter().collect();
         shared.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
         for (name, value) in shared {
-            // Neither of the two can hold a line break.
+            // Names and values cannot contain a line break.
             key.push(b'\n');
             key.extend_from_slice(name.as_str().as_bytes());
             key.push(b':');
@@ -131,30 +132,34 @@ impl Part {
         }
         key.push(b'\n');
         key.extend(match self {
-            Self::V1(template) | Self::V2(template) => template.likeness(),
-            Self::Grpc(infer) => infer.likeness(),
+            Self::V1(template) | Self::V2(template) => template.batch_key(),
+            Self::Grpc(grpc_request) => grpc_request.batch_key(),
         });
         key.into()
     }
 
-    /// One body with the rows of all these, which have the same key.
-    pub(super) fn merge(all: &[&Self]) -> Merged {
+    /// One body with the rows of all these, which have equal keys.
+    pub(super) fn merge(all: &[&Self]) -> MergedBody {
         match all.first() {
             Some(Self::Grpc(_)) => {
-                let all: Vec<&Infer> = all.iter().filter_map(|part| part.infer()).collect();
-                let message = grpc::framed(&Infer::merge(&all));
-                Merged {
+                let all: Vec<&GrpcRequest> = all
+                    .iter()
+                    .filter_map(|parsed| parsed.grpc_request())
+                    .collect();
+                let message = grpc::framed(&GrpcRequest::merge(&all));
+                MergedBody {
                     chunks: std::iter::once(message).collect(),
                     header_length: None,
                 }
             }
             Some(Self::V1(_) | Self::V2(_)) | None => {
-                let all: Vec<&Template> = all.iter().filter_map(|part| part.template()).collect();
-                let pieces = Template::merge(&all);
-                let header_length = (!pieces.blobs.is_empty()).then_some(pieces.json.len());
-                let blobs = pieces.blobs.into_iter().filter(|blob| !blob.is_empty());
-                Merged {
-                    chunks: std::iter::once(pieces.json).chain(blobs).collect(),
+                let all: Vec<&Template> =
+                    all.iter().filter_map(|parsed| parsed.template()).collect();
+                let body = Template::merge(&all);
+                let header_length = (!body.blobs.is_empty()).then_some(body.json.len());
+                let blobs = body.blobs.into_iter().filter(|blob| !blob.is_empty());
+                MergedBody {
+                    chunks: std::iter::once(body.json).chain(blobs).collect(),
                     header_length,
                 }
             }
@@ -168,29 +173,32 @@ impl Part {
         }
     }
 
-    fn infer(&self) -> Option<&Infer> {
+    fn grpc_request(&self) -> Option<&GrpcRequest> {
         match self {
             Self::V1(_) | Self::V2(_) => None,
-            Self::Grpc(infer) => Some(infer),
+            Self::Grpc(grpc_request) => Some(grpc_request),
         }
     }
 }
 
-/// The headers of a batch: those that all its requests share.
-pub(super) fn shared(all: &HeaderMap) -> HeaderMap {
-    let is_apart = |name: &HeaderName| {
+/// The headers that are equal in all requests of a batch.
+pub(super) fn shared_headers(all: &HeaderMap) -> HeaderMap {
+    let is_per_request = |name: &HeaderName| {
         let name = name.as_str();
-        APART.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family))
+        PER_REQUEST_HEADERS.contains(&name)
+            || PER_REQUEST_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
     };
-    let shared = all.iter().filter(|(name, _)| !is_apart(name));
+    let shared = all.iter().filter(|(name, _)| !is_per_request(name));
     shared
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 
-/// The headers of a batch with this body.
-pub(super) fn headers_of(request: &ProxyRequest, merged: &Merged) -> HeaderMap {
-    let mut headers = shared(&request.headers);
+/// The headers of a batch.
+pub(super) fn batch_headers(request: &ProxyRequest, merged: &MergedBody) -> HeaderMap {
+    let mut headers = shared_headers(&request.headers);
     if let Some(length) = merged.header_length {
         let name = HeaderName::from_static(HEADER_LENGTH);
         headers.insert(name, HeaderValue::from(length));
@@ -199,8 +207,8 @@ pub(super) fn headers_of(request: &ProxyRequest, merged: &Merged) -> HeaderMap {
     headers
 }
 
-/// A body's JSON and what follows it. `None` for a header that does not say where the one ends.
-pub(super) fn divided(mut body: Bytes, headers: &HeaderMap) -> Option<(Bytes, Bytes)> {
+/// A body's JSON, and the binary data behind it; `None` if the header with the JSON's length is invalid.
+pub(super) fn split_json(mut body: Bytes, headers: &HeaderMap) -> Option<(Bytes, Bytes)> {
     let Some(value) = headers.get(HEADER_LENGTH) else {
         return Some((body, Bytes::new()));
     };
@@ -209,8 +217,8 @@ pub(super) fn divided(mut body: Bytes, headers: &HeaderMap) -> Option<(Bytes, By
     Some((text, body))
 }
 
-/// Whether a body is packed, or is nothing that we know.
-pub(super) fn is_packed(headers: &HeaderMap) -> bool {
+/// Whether a body is compressed or in an unknown encoding.
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let encoding = headers::text(headers, &CONTENT_ENCODING).unwrap_or_default();
     let kind = headers::text(headers, &CONTENT_TYPE).unwrap_or_default();
     let is_other_grpc = kind.starts_with("application/grpc")

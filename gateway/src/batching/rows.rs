@@ -1,21 +1,21 @@
-//! Where the rows of a tensor's bytes begin and end.
+//! Positions of rows in a tensor's bytes.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape, Tensor};
 
-/// The rows of a tensor's bytes.
+/// Positions of the rows in a tensor's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Slices {
-    /// All of the same length.
+pub(super) enum RowSlices {
+    /// Rows of this many bytes each.
     Even(usize),
-    /// The end of each.
+    /// End of each row, in bytes.
     At(Vec<usize>),
 }
 
-impl Slices {
-    /// Those of a tensor with these bytes; `None` where they are not the shape's, or there are no rows.
+impl RowSlices {
+    /// Rows of a tensor; `None` if its bytes do not fit its shape, or it has no rows.
     pub(super) fn of(datatype: DataType, shape: &Shape, data: &Bytes) -> Option<Self> {
         let rows = shape.dims().first().copied().filter(|rows| *rows > 0)?;
         let tensor = Tensor::new(String::new(), datatype, shape.clone(), data.clone()).ok()?;
@@ -25,7 +25,7 @@ impl Slices {
         }
     }
 
-    /// The bytes of some rows.
+    /// The byte range of a range of rows.
     pub(super) fn bytes(&self, rows: &Range<usize>) -> Range<usize> {
         match self {
             Self::Even(stride) => rows.start * stride..rows.end * stride,
@@ -37,7 +37,7 @@ impl Slices {
     }
 }
 
-/// The ends of the rows of strings, each with its length before it.
+/// End of each row of a `BYTES` tensor, whose strings have their length before them.
 fn ends(tensor: &Tensor, rows: usize) -> Vec<usize> {
     let each = tensor.shape().elements() / rows;
     let (mut ends, mut end) = (Vec::with_capacity(rows), 0);
@@ -52,7 +52,7 @@ fn ends(tensor: &Tensor, rows: usize) -> Vec<usize> {
     ends
 }
 
-/// Bytes of the length before a string.
+/// Bytes of the length prefix of a string.
 const LENGTH: usize = 4;
 
 #[cfg(test)]
@@ -63,25 +63,26 @@ mod tests {
     fn rows_of_strings_end_where_their_last_string_does() {
         let data = Bytes::from_static(b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc\0\0\0\0");
         let shape = Shape::new(&[2, 2]).unwrap();
-        let slices = Slices::of(DataType::Bytes, &shape, &data).unwrap();
+        let slices = RowSlices::of(DataType::Bytes, &shape, &data).unwrap();
         assert_eq!(slices.bytes(&(0..1)), 0..9);
         assert_eq!(slices.bytes(&(1..2)), 9..19);
         assert_eq!(slices.bytes(&(0..2)), 0..19);
     }
 
     #[test]
-    fn bytes_that_are_not_the_shape_s_have_no_rows() {
+    fn bytes_that_do_not_fit_the_shape_have_no_rows() {
         let shape = Shape::new(&[2, 2]).unwrap();
-        let slices =
-            |bytes: &'static [u8]| Slices::of(DataType::Int16, &shape, &Bytes::from_static(bytes));
-        assert_eq!(slices(b"12345678"), Some(Slices::Even(4)));
+        let slices = |bytes: &'static [u8]| {
+            RowSlices::of(DataType::Int16, &shape, &Bytes::from_static(bytes))
+        };
+        assert_eq!(slices(b"12345678"), Some(RowSlices::Even(4)));
         assert_eq!(slices(b"1234567"), None);
         let scalar = Shape::new(&[]).unwrap();
         assert_eq!(
-            Slices::of(DataType::Int8, &scalar, &Bytes::from_static(b"1")),
+            RowSlices::of(DataType::Int8, &scalar, &Bytes::from_static(b"1")),
             None
         );
         let empty = Shape::new(&[0, 2]).unwrap();
-        assert_eq!(Slices::of(DataType::Int8, &empty, &Bytes::new()), None);
+        assert_eq!(RowSlices::of(DataType::Int8, &empty, &Bytes::new()), None);
     }
 }

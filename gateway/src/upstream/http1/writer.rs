@@ -1,4 +1,4 @@
-//! A request on its way out: bytes that wait for the socket, and a body that may still come.
+//! Writes a request to a socket, while its body may still arrive.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write as _};
@@ -9,55 +9,52 @@ use bytes::{Buf, Bytes};
 use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
-use super::head::{Length, write_head};
+use super::head::write_head;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
 
-/// Pieces written by one system call at most; a body has rarely more.
-const PIECES: usize = 16;
+/// Most buffers written by one system call; a body has rarely more.
+const MAX_SLICES: usize = 16;
 
-/// Head and body together up to here are copied into one buffer: that costs less than telling the kernel of
-/// a second one.
-const SMALL: usize = 8192;
+/// Bytes up to which head and body are copied into one buffer: that costs less than a second buffer in the system
+/// call.
+const INLINE_LIMIT: usize = 8192;
 
-/// What of a request is not written yet. Empty between requests.
+/// The part of a request that is not written yet; empty between requests.
 #[derive(Default)]
-pub(super) struct Output {
-    /// The head, and what is small behind it; its memory serves one request after the other.
-    first: Vec<u8>,
+pub(super) struct RequestWriter {
+    /// The head and the small buffers behind it; its memory is reused by the next request.
+    inline: Vec<u8>,
     written: usize,
     queue: VecDeque<Bytes>,
-    body: Option<(RequestBody, Coding)>,
+    body: Option<(RequestBody, BodyEncoding)>,
 }
 
-/// How the body's end is told.
+/// Encoding of a request's body.
 #[derive(Clone, Copy, Debug)]
-enum Coding {
-    /// Bytes that were announced and did not come yet.
+enum BodyEncoding {
+    /// Bytes that were announced and have not arrived yet.
     Length(u64),
     Chunked,
 }
 
-impl Output {
-    /// Takes the next request; the one before must be done.
+impl RequestWriter {
+    /// Begins to write a request; the one before must be done.
     pub(super) fn start(&mut self, request: UpstreamRequest<'_>) {
-        let length = Length::of(&request.body);
-        self.first.clear();
+        let length = request.body.size_hint().exact();
+        self.inline.clear();
         self.written = 0;
-        write_head(&mut self.first, &request, length);
-        let coding = match length {
-            Length::Known(bytes) => Coding::Length(bytes),
-            Length::Unknown => Coding::Chunked,
-        };
-        self.body = Some((request.body, coding));
+        write_head(&mut self.inline, &request, length);
+        let encoding = length.map_or(BodyEncoding::Chunked, BodyEncoding::Length);
+        self.body = Some((request.body, encoding));
     }
 
-    /// Whether all is written.
+    /// Whether the whole request is written.
     pub(super) fn is_done(&self) -> bool {
-        self.body.is_none() && self.queue.is_empty() && self.written == self.first.len()
+        self.body.is_none() && self.queue.is_empty() && self.written == self.inline.len()
     }
 
-    /// Writes until all is written.
+    /// Writes until the whole request is written.
     pub(super) fn poll<S>(
         &mut self,
         stream: &mut S,
@@ -68,7 +65,7 @@ impl Output {
     {
         loop {
             self.fill(context)?;
-            if self.written == self.first.len() && self.queue.is_empty() {
+            if self.written == self.inline.len() && self.queue.is_empty() {
                 return match self.body {
                     Some(_) => Poll::Pending,
                     None => Poll::Ready(Ok(())),
@@ -82,43 +79,43 @@ impl Output {
         }
     }
 
-    /// Takes from the body what it has.
+    /// Moves the data that the body has into the queue.
     fn fill(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        while self.queue.len() < PIECES
-            && let Some((body, coding)) = &mut self.body
+        while self.queue.len() < MAX_SLICES
+            && let Some((body, encoding)) = &mut self.body
         {
-            let coding = *coding;
+            let encoding = *encoding;
             match Pin::new(body).poll_frame(context) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
-                        self.take(data, coding)?;
+                        self.take(data, encoding)?;
                     }
                 }
                 Poll::Ready(Some(Err(error))) => return Err(io::Error::other(error)),
                 Poll::Ready(None) => {
                     self.body = None;
-                    self.end(coding)?;
+                    self.end(encoding)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, data: Bytes, coding: Coding) -> io::Result<()> {
-        match coding {
-            Coding::Length(left) => {
+    fn take(&mut self, data: Bytes, encoding: BodyEncoding) -> io::Result<()> {
+        match encoding {
+            BodyEncoding::Length(left) => {
                 let left = left.checked_sub(data.len() as u64);
                 let left =
                     left.ok_or_else(|| io::Error::other("the body is longer than announced"))?;
-                if let Some((_, coding)) = &mut self.body {
-                    *coding = Coding::Length(left);
+                if let Some((_, encoding)) = &mut self.body {
+                    *encoding = BodyEncoding::Length(left);
                 }
                 self.push(data);
             }
             // An empty chunk would end the body.
-            Coding::Chunked if data.is_empty() => {}
-            Coding::Chunked => {
+            BodyEncoding::Chunked if data.is_empty() => {}
+            BodyEncoding::Chunked => {
                 let mut size = Vec::with_capacity(18);
                 write!(size, "{:x}\r\n", data.len())?;
                 self.push(size.into());
@@ -129,11 +126,11 @@ impl Output {
         Ok(())
     }
 
-    fn end(&mut self, coding: Coding) -> io::Result<()> {
-        match coding {
-            Coding::Length(0) => Ok(()),
-            Coding::Length(_) => Err(io::Error::other("the body is shorter than announced")),
-            Coding::Chunked => {
+    fn end(&mut self, encoding: BodyEncoding) -> io::Result<()> {
+        match encoding {
+            BodyEncoding::Length(0) => Ok(()),
+            BodyEncoding::Length(_) => Err(io::Error::other("the body is shorter than announced")),
+            BodyEncoding::Chunked => {
                 self.push(Bytes::from_static(b"0\r\n\r\n"));
                 Ok(())
             }
@@ -141,8 +138,8 @@ impl Output {
     }
 
     fn push(&mut self, data: Bytes) {
-        if self.queue.is_empty() && self.first.len() + data.len() <= SMALL {
-            self.first.extend_from_slice(&data);
+        if self.queue.is_empty() && self.inline.len() + data.len() <= INLINE_LIMIT {
+            self.inline.extend_from_slice(&data);
         } else {
             self.queue.push_back(data);
         }
@@ -152,12 +149,12 @@ impl Output {
     where
         S: AsyncWrite + Unpin,
     {
-        let first = &self.first[self.written..];
+        let inline = &self.inline[self.written..];
         if self.queue.is_empty() {
-            return Pin::new(stream).poll_write(context, first);
+            return Pin::new(stream).poll_write(context, inline);
         }
-        let mut slices = [IoSlice::new(&[]); PIECES];
-        let pieces = std::iter::once(first).chain(self.queue.iter().map(|piece| &piece[..]));
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let pieces = std::iter::once(inline).chain(self.queue.iter().map(|piece| &piece[..]));
         let pieces = pieces.filter(|piece| !piece.is_empty());
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(pieces) {
@@ -168,11 +165,11 @@ impl Output {
     }
 
     fn advance(&mut self, mut written: usize) {
-        let first = written.min(self.first.len() - self.written);
+        let first = written.min(self.inline.len() - self.written);
         self.written += first;
         written -= first;
-        if self.written == self.first.len() {
-            self.first.clear();
+        if self.written == self.inline.len() {
+            self.inline.clear();
             self.written = 0;
         }
         while let Some(piece) = self.queue.front_mut() {
@@ -199,13 +196,13 @@ mod tests {
 
     use super::*;
 
-    /// Takes a few bytes at a time.
-    struct Narrow {
+    /// A stream that takes at most `most` bytes per write.
+    struct SlowStream {
         most: usize,
         got: Vec<u8>,
     }
 
-    impl AsyncWrite for Narrow {
+    impl AsyncWrite for SlowStream {
         fn poll_write(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -259,19 +256,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_of_it_arrives_in_order_however_it_is_cut(
+        fn a_request_is_written_in_order_however_writes_are_split(
             chunks in proptest::collection::vec(0_usize..9000, 0..40),
             most in 1_usize..70_000,
         ) {
             let (request, plain) = posted(&chunks);
-            let mut stream = Narrow { most, got: Vec::new() };
-            let mut output = Output::default();
+            let mut stream = SlowStream { most, got: Vec::new() };
+            let mut writer = RequestWriter::default();
             for _ in 0..2 {
                 stream.got.clear();
-                output.start(posted(&chunks).0);
-                let done = output.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
+                writer.start(posted(&chunks).0);
+                let done = writer.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
                 prop_assert!(matches!(done, Poll::Ready(Ok(()))));
-                prop_assert!(output.is_done());
+                prop_assert!(writer.is_done());
                 let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", plain.len());
                 prop_assert!(stream.got.starts_with(head.as_bytes()));
                 prop_assert!(stream.got[head.len()..] == plain);
@@ -281,18 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_another_length_than_announced_is_an_error() {
+    fn a_body_longer_than_announced_is_an_error() {
         let (request, _) = posted(&[10]);
-        let mut output = Output::default();
-        output.start(request);
-        if let Some((_, coding)) = &mut output.body {
-            *coding = Coding::Length(9);
+        let mut writer = RequestWriter::default();
+        writer.start(request);
+        if let Some((_, encoding)) = &mut writer.body {
+            *encoding = BodyEncoding::Length(9);
         }
-        let mut stream = Narrow {
+        let mut stream = SlowStream {
             most: 99,
             got: Vec::new(),
         };
-        let done = output.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
+        let done = writer.poll(&mut stream, &mut Context::from_waker(Waker::noop()));
         assert!(matches!(done, Poll::Ready(Err(_))));
         let whole = posted(&[1]).0.body.collect();
         drop(whole);

@@ -1,0 +1,143 @@
+//! Dispatches batches: merge, send, split.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::HeaderMap;
+use http::response::Parts;
+use http_body_util::BodyExt;
+use tokio::runtime::Handle;
+
+use super::BatchSettings;
+use super::entry::BatchEntry;
+use super::in_flight::InFlightBatch;
+use super::request::{ParsedRequest, batch_headers};
+use super::response::{BatchOutcome, BatchResponse, distribute};
+use crate::body::BufferedBody;
+use crate::clock::now;
+use crate::error::GatewayError;
+use crate::forward::DownstreamBody;
+use crate::forward::ProxyRequest;
+use crate::gateway::Gateway;
+use crate::queue::RevisionQueue;
+use crate::upstream::Chunks;
+
+/// Dispatches all batches that are due.
+pub(super) fn dispatch(
+    gateway: &Arc<Gateway>,
+    queue: &Arc<RevisionQueue>,
+    settings: BatchSettings,
+) {
+    // If another gateway has become the queue's owner, the entries that wait here are still dispatched.
+    let limits = settings.limits(queue.flights().unwrap_or(1));
+    loop {
+        let batch = queue.batcher.0.lock().next(&limits, now());
+        let Some(batch) = batch else { return };
+        let in_flight = InFlightBatch {
+            gateway: Arc::clone(gateway),
+            queue: Arc::clone(queue),
+            settings,
+            dispatch,
+        };
+        start(batch, in_flight);
+    }
+}
+
+/// Starts one batch: a task for several entries, none for a single one.
+fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
+    if batch.len() > 1 {
+        // Without a tokio runtime the process is ending, and no request waits any more.
+        if let Ok(runtime) = Handle::try_current() {
+            let batches = in_flight.gateway.batches.clone();
+            batches.spawn_on(send_batch(batch, in_flight), &runtime);
+        }
+    } else if let Some(only) = batch.pop() {
+        only.forward_alone(Some(in_flight));
+    }
+}
+
+/// Sends a batch to a replica, and each entry its part of the response; cancelled if all clients disconnect.
+async fn send_batch(mut entries: Vec<BatchEntry>, in_flight: InFlightBatch) {
+    let gateway = Arc::clone(&in_flight.gateway);
+    gateway.requests.count_batch(entries.len());
+    let (request, buffered) = merge(&gateway, &entries);
+    let outcome = tokio::select! {
+        biased;
+        outcome = exchange(&gateway, request, buffered) => outcome,
+        () = all_disconnected(&mut entries) => return,
+    };
+    // The replica is free: the next batch need not wait until the response is split.
+    drop(in_flight);
+    distribute(entries, outcome);
+}
+
+/// Sends a batch, and reads its response to the end.
+async fn exchange(
+    gateway: &Gateway,
+    request: ProxyRequest,
+    mut buffered: BufferedBody,
+) -> Result<BatchOutcome, GatewayError> {
+    let protocol = request.protocol;
+    let response = gateway.forward(&request, &mut buffered).await?;
+    // The request will not be retried: its memory is released before the response is read.
+    drop(buffered);
+    let (head, body) = response.into_parts();
+    let response = read(gateway, head, body).await;
+    Ok(response.map_or(BatchOutcome::Broken, |response| {
+        BatchOutcome::of(protocol, response)
+    }))
+}
+
+/// Reads a response; `None` if it breaks off or exceeds the byte budget.
+async fn read(gateway: &Gateway, head: Parts, mut body: DownstreamBody) -> Option<BatchResponse> {
+    let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
+    let permit = gateway.buffers.permit();
+    while let Some(frame) = body.frame().await {
+        match frame.ok()?.into_data() {
+            Ok(data) => {
+                permit.grow(data.len()).ok()?;
+                chunks.push(data);
+            }
+            Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
+        }
+    }
+    let body = match &chunks[..] {
+        [only] => only.clone(),
+        several => several.concat().into(),
+    };
+    Some(BatchResponse {
+        head,
+        body,
+        trailers,
+    })
+}
+
+/// One request for all entries. Its queue time counts from the last arrival, and its deadline is the latest; an
+/// entry whose own deadline passes before that leaves by itself.
+fn merge(gateway: &Gateway, entries: &[BatchEntry]) -> (ProxyRequest, BufferedBody) {
+    let parsed: Vec<&ParsedRequest> = entries.iter().map(|entry| &entry.parsed).collect();
+    let merged = ParsedRequest::merge(&parsed);
+    let first = &entries[0].request;
+    let mut arrivals: Vec<Instant> = entries.iter().map(|entry| entry.request.arrived).collect();
+    arrivals.sort_unstable();
+    let last = arrivals.pop().unwrap_or(first.arrived);
+    let deadlines: Option<Vec<Instant>> = entries.iter().map(|one| one.request.deadline).collect();
+    let deadline = deadlines.and_then(|all| all.into_iter().max());
+    let request = first.for_batch(
+        batch_headers(first, &merged),
+        last,
+        deadline,
+        arrivals.into(),
+    );
+    (
+        request,
+        BufferedBody::from_chunks(merged.chunks, &gateway.buffers),
+    )
+}
+
+/// Returns once every entry's client has disconnected.
+async fn all_disconnected(entries: &mut [BatchEntry]) {
+    for entry in entries {
+        entry.reply.closed().await;
+    }
+}

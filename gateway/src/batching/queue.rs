@@ -1,0 +1,202 @@
+//! Requests that wait to share a batch, as a value: no clock, no randomness, no IO.
+//!
+//! ```text
+//!   admit ────► ticket │ refused, because the queue is full
+//!   next ─────► entries of a batch that is due │ none is due
+//!   remove ───► the entry leaves;   complete ─► a batch is no longer in flight
+//! ```
+//!
+//! While a replica is idle no request waits. While none is, a batch is due once it is full, or once its first entry
+//! has waited for `max_delay`.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+/// Limits of batches and of the batch queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchLimits {
+    /// Most rows of one batch; a request with more is sent alone.
+    pub(crate) max_rows: usize,
+    /// Longest wait of a request for others.
+    pub(crate) max_delay: Duration,
+    /// Batches in flight with which no replica is idle.
+    pub(crate) max_in_flight: usize,
+    /// Most requests in the queue.
+    pub(crate) max_queued: usize,
+}
+
+/// A request that enters the batch queue.
+#[derive(Debug)]
+pub(crate) struct NewEntry<K, T> {
+    /// Equal in all requests that may share a batch.
+    pub(crate) key: K,
+    /// Rows of the request, at least one.
+    pub(crate) rows: usize,
+    pub(crate) item: T,
+}
+
+/// Requests that wait for a batch. Only those with equal keys share one.
+#[derive(Debug)]
+pub(crate) struct BatchQueue<K, T> {
+    groups: HashMap<K, Group<T>>,
+    /// Keys of all entries, in order of arrival.
+    order: BTreeMap<u64, K>,
+    /// Keys of groups that had enough rows for a batch when an entry joined them.
+    full: VecDeque<K>,
+    tickets: u64,
+    in_flight: usize,
+}
+
+#[derive(Debug)]
+struct Group<T> {
+    entries: VecDeque<WaitingEntry<T>>,
+    rows: usize,
+}
+
+#[derive(Debug)]
+struct WaitingEntry<T> {
+    ticket: u64,
+    rows: usize,
+    since: Instant,
+    item: T,
+}
+
+impl<K, T> Default for BatchQueue<K, T> {
+    fn default() -> Self {
+        Self {
+            groups: HashMap::new(),
+            order: BTreeMap::new(),
+            full: VecDeque::new(),
+            tickets: 0,
+            in_flight: 0,
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
+    /// Adds an entry, and returns its ticket for [`Self::remove`].
+    ///
+    /// # Errors
+    /// The item itself, where the queue is full.
+    pub(crate) fn admit(
+        &mut self,
+        entry: NewEntry<K, T>,
+        now: Instant,
+        limits: &BatchLimits,
+    ) -> Result<u64, T> {
+        // While a replica is idle, the entry leaves the queue at once.
+        if self.order.len() >= limits.max_queued && self.in_flight >= limits.max_in_flight {
+            return Err(entry.item);
+        }
+        let NewEntry { key, rows, item } = entry;
+        self.tickets += 1;
+        let ticket = self.tickets;
+        self.order.insert(ticket, key.clone());
+        let group = self.groups.entry(key.clone()).or_insert_with(Group::new);
+        group.rows += rows;
+        group.entries.push_back(WaitingEntry {
+            ticket,
+            rows,
+            since: now,
+            item,
+        });
+        if group.rows >= limits.max_rows {
+            self.full.push_back(key);
+        }
+        Ok(ticket)
+    }
+
+    /// Takes the items of a batch that is due, in order of arrival. The batch counts as in flight until
+    /// [`Self::complete`].
+    pub(crate) fn next(&mut self, limits: &BatchLimits, now: Instant) -> Option<Vec<T>> {
+        let key = self.next_full(limits);
+        let key = key.or_else(|| self.next_oldest(limits, now))?;
+        let batch = self.take(&key, limits);
+        self.in_flight += 1;
+        Some(batch)
+    }
+
+    /// Removes an entry. No effect if it is in a batch already.
+    pub(crate) fn remove(&mut self, ticket: u64) {
+        let Some(key) = self.order.remove(&ticket) else {
+            return;
+        };
+        let Some(group) = self.groups.get_mut(&key) else {
+            return;
+        };
+        let at = group.entries.iter().position(|one| one.ticket == ticket);
+        if let Some(gone) = at.and_then(|at| group.entries.remove(at)) {
+            group.rows -= gone.rows;
+        }
+        if group.entries.is_empty() {
+            self.groups.remove(&key);
+        }
+    }
+
+    /// Notes that a batch is no longer in flight.
+    pub(crate) fn complete(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// Entries in the queue.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    fn next_full(&mut self, limits: &BatchLimits) -> Option<K> {
+        while let Some(key) = self.full.pop_front() {
+            let rows = self.groups.get(&key).map_or(0, |group| group.rows);
+            if rows >= limits.max_rows {
+                // It may be enough for two batches.
+                self.full.push_front(key.clone());
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// BatchKey of the oldest entry, if its wait is over or a replica is idle.
+    fn next_oldest(&self, limits: &BatchLimits, now: Instant) -> Option<K> {
+        let (_, key) = self.order.first_key_value()?;
+        let oldest = self.groups.get(key)?.entries.front()?;
+        let is_due = oldest.since + limits.max_delay <= now;
+        (is_due || self.in_flight < limits.max_in_flight).then(|| key.clone())
+    }
+
+    /// Takes as many entries of a group as fit one batch, at least one.
+    fn take(&mut self, key: &K, limits: &BatchLimits) -> Vec<T> {
+        let Some(group) = self.groups.get_mut(key) else {
+            return Vec::new();
+        };
+        let (mut batch, mut rows) = (Vec::new(), 0);
+        while let Some(first) = group.entries.front() {
+            if !batch.is_empty() && rows + first.rows > limits.max_rows {
+                break;
+            }
+            let Some(taken) = group.entries.pop_front() else {
+                break;
+            };
+            rows += taken.rows;
+            group.rows -= taken.rows;
+            self.order.remove(&taken.ticket);
+            batch.push(taken.item);
+        }
+        if group.entries.is_empty() {
+            self.groups.remove(key);
+        }
+        batch
+    }
+}
+
+impl<T> Group<T> {
+    fn new() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            rows: 0,
+        }
+    }
+}
