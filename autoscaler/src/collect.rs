@@ -1,9 +1,9 @@
 //! From reports and snapshots to samples. Time is an argument.
 
-mod births;
-mod counts;
-mod hearing;
+mod baselines;
+mod report_cache;
+mod starts;
 
-pub(crate) use births::{Births, Starts};
-pub(crate) use counts::Counts;
-pub(crate) use hearing::Hearing;
+pub(crate) use baselines::Baselines;
+pub(crate) use report_cache::ReportCache;
+pub(crate) use starts::{StartTimes, StartTracker};

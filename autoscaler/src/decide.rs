@@ -1,68 +1,80 @@
-//! The law: how many replicas, and why.
+//! The control law: how many replicas, and why.
 
-mod because;
+mod reason;
 mod terms;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use because::Because;
+pub use reason::Reason;
 pub use terms::Terms;
 
-use crate::{Memory, Policy, Sample, Sight};
+use weir_cluster::{RevisionName, ScalingPolicy};
+
+use crate::{Coverage, Memory, Sample};
 
 /// How many replicas, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Replicas to ask for.
     pub replicas: u32,
-    /// Why; printed, it is a sentence.
-    pub because: Because,
+    /// The rule that set the number; printed, it is a sentence.
+    pub reason: Reason,
     /// The numbers behind it.
     pub terms: Terms,
 }
 
+/// The last decision on each revision. Clones share the decisions: the whole is published each second.
+pub type Decisions = BTreeMap<RevisionName, Arc<Decision>>;
+
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            replicas, because, ..
+            replicas, reason, ..
         } = self;
         let noun = match replicas {
             1 => "replica",
             _ => "replicas",
         };
-        write!(f, "{replicas} {noun}: {because}")
+        write!(f, "{replicas} {noun}: {reason}")
     }
 }
 
 /// Decides how many replicas a revision should have now. The memory is the one the last decision on
 /// the same revision gave, or a new one.
 #[must_use]
-pub fn decide(policy: &Policy, memory: Memory, sample: &Sample) -> (Memory, Decision) {
+pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memory, Decision) {
     let mut memory = memory;
     memory.observe(policy, sample);
-    memory.meet(sample);
+    memory.note_activity(sample);
     let terms = Terms::new(policy, &memory, sample);
-    let (replicas, because) = match sample.sight {
-        Sight::None => (sample.fleet.wanted, Because::Blind),
-        Sight::Partial | Sight::Whole => choose(policy, &mut memory, sample, &terms),
+    let (replicas, reason) = match sample.coverage {
+        Coverage::None => (sample.replicas.desired, Reason::Blind),
+        Coverage::Partial | Coverage::Complete => choose(policy, &mut memory, sample, &terms),
     };
-    let (replicas, because) = bound(policy, replicas, because);
-    memory.levels.decided(replicas);
+    let (replicas, reason) = bound(policy, replicas, reason);
+    memory.last_needed.decided(replicas);
     let decision = Decision {
         replicas,
-        because,
+        reason,
         terms,
     };
     (memory, decision)
 }
 
 /// The number without bounds. Each rule may raise what the rules before it say.
-fn choose(policy: &Policy, memory: &mut Memory, sample: &Sample, terms: &Terms) -> (u32, Because) {
+fn choose(
+    policy: &ScalingPolicy,
+    memory: &mut Memory,
+    sample: &Sample,
+    terms: &Terms,
+) -> (u32, Reason) {
     if is_over(policy, memory, sample) {
-        memory.levels.forget();
+        memory.last_needed.clear();
         return hold(policy, sample, (0, idle(policy, memory, terms)));
     }
     let now = memory.seen;
@@ -71,37 +83,40 @@ fn choose(policy: &Policy, memory: &mut Memory, sample: &Sample, terms: &Terms) 
         None => (terms.need, need(policy, memory, sample, terms)),
     };
     let needed = wake(policy, sample, needed);
-    memory.levels.need(needed.0.min(Policy::MOST), now);
+    memory
+        .last_needed
+        .set(needed.0.min(ScalingPolicy::MOST), now);
     let keep = |level| terms.keep(policy, level);
-    let kept = memory.levels.kept(now, keep);
-    let choice = match kept > needed.0 {
-        true => (kept, keeping(memory, kept, needed.0, keep)),
-        false => needed,
+    let kept = memory.last_needed.kept(now, keep);
+    let choice = if kept > needed.0 {
+        (kept, keeping(memory, kept, needed.0, keep))
+    } else {
+        needed
     };
     hold(policy, sample, choice)
 }
 
-/// Whether nothing has happened for as long as was written: then everything ends, whatever the count of
+/// Whether nothing has happened for the policy's retention: then everything ends, whatever the count of
 /// arrivals still holds from before.
-fn is_over(policy: &Policy, memory: &Memory, sample: &Sample) -> bool {
+fn is_over(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> bool {
     let limit = policy.retention.map(|r| r.max(policy.scale_down_delay));
     !sample.is_active() && limit.is_some_and(|limit| memory.idle() >= limit)
 }
 
-fn idle(policy: &Policy, memory: &Memory, terms: &Terms) -> Because {
-    Because::Idle {
+fn idle(policy: &ScalingPolicy, memory: &Memory, terms: &Terms) -> Reason {
+    Reason::Idle {
         time: memory.idle(),
         kept: terms.keep(policy, 1),
     }
 }
 
-/// Why the calculated number is what it is.
-fn need(policy: &Policy, memory: &Memory, sample: &Sample, terms: &Terms) -> Because {
+/// The reason for the calculated number.
+fn need(policy: &ScalingPolicy, memory: &Memory, sample: &Sample, terms: &Terms) -> Reason {
     let waiting = sample.load.activity.queued;
     match (terms.need, terms.capacity) {
         (0, _) => idle(policy, memory, terms),
-        (_, None) => Because::Unmeasured { waiting },
-        (_, Some(capacity)) => Because::Load {
+        (_, None) => Reason::Unmeasured { waiting },
+        (_, Some(capacity)) => Reason::Load {
             rate: terms.rate,
             capacity,
             waiting,
@@ -109,9 +124,9 @@ fn need(policy: &Policy, memory: &Memory, sample: &Sample, terms: &Terms) -> Bec
     }
 }
 
-fn keeping(memory: &Memory, kept: u32, needed: u32, keep: impl Fn(u32) -> Duration) -> Because {
-    let idle = memory.levels.unneeded(kept, memory.seen);
-    Because::Kept {
+fn keeping(memory: &Memory, kept: u32, needed: u32, keep: impl Fn(u32) -> Duration) -> Reason {
+    let idle = memory.last_needed.unneeded(kept, memory.seen);
+    Reason::Kept {
         needed,
         longer: keep(kept).saturating_sub(idle),
     }
@@ -121,64 +136,65 @@ fn keeping(memory: &Memory, kept: u32, needed: u32, keep: impl Fn(u32) -> Durati
 /// that should be enough, capacity is less than calculated, and one more is needed. The next follows
 /// only once this one had time to start and to help.
 fn correct(
-    policy: &Policy,
+    policy: &ScalingPolicy,
     memory: &mut Memory,
     sample: &Sample,
     terms: &Terms,
-) -> Option<(u32, Because)> {
-    let fleet = &sample.fleet;
-    let late = sample.load.is_late(policy.queue_delay, policy.share);
-    let all_up = fleet.committed() == fleet.ready && fleet.ready >= terms.need.max(1);
+) -> Option<(u32, Reason)> {
+    let replicas = &sample.replicas;
+    let late = sample.load.is_late(policy.queue_delay, policy.quantile);
+    let all_up = replicas.committed() == replicas.ready && replicas.ready >= terms.need.max(1);
     if !late || !all_up {
-        memory.watch.reset();
+        memory.lateness.reset();
         return None;
     }
-    let patience = fleet.cold_start.max(policy.queue_delay * 2).max(SETTLED);
-    if memory.watch.late(memory.seen) < patience {
+    let settled = replicas.cold_start.max(policy.queue_delay * 2).max(SETTLED);
+    if memory.lateness.lasts(memory.seen) < settled {
         return None;
     }
-    memory.watch.reset();
-    let more = fleet.ready.saturating_add(1);
+    memory.lateness.reset();
+    let more = replicas.ready.saturating_add(1);
     let waited = sample.load.oldest();
-    Some((more, Because::Corrected { waited }))
+    Some((more, Reason::Corrected { waited }))
 }
 
-/// Reports and replicas are a second late each; five times that is no accident of theirs.
+/// Time after which a late queue is no accident of late reports and replicas, which are a second late each.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// What a wake-up asks for.
-fn wake(policy: &Policy, sample: &Sample, needed: (u32, Because)) -> (u32, Because) {
-    let (replicas, because) = needed;
-    if sample.fleet.wanted > 0 || replicas == 0 || !sample.load.is_busy() {
-        return (replicas, because);
+/// Raises the number to the policy's activation when a request came at zero.
+fn wake(policy: &ScalingPolicy, sample: &Sample, needed: (u32, Reason)) -> (u32, Reason) {
+    let (replicas, reason) = needed;
+    if sample.replicas.desired > 0 || replicas == 0 || !sample.load.is_busy() {
+        return (replicas, reason);
     }
     let waiting = sample.load.activity.queued;
     let replicas = replicas.max(policy.activation.get());
-    (replicas, Because::Woken { waiting })
+    (replicas, Reason::Woken { waiting })
 }
 
-/// What speaks against ending replicas now.
-fn hold(policy: &Policy, sample: &Sample, choice: (u32, Because)) -> (u32, Because) {
-    let wanted = sample.fleet.wanted;
-    if choice.0 >= wanted {
+/// Keeps replicas that the choice would end while the load is not fully known or requests wait too long.
+fn hold(policy: &ScalingPolicy, sample: &Sample, choice: (u32, Reason)) -> (u32, Reason) {
+    let desired = sample.replicas.desired;
+    if choice.0 >= desired {
         return choice;
     }
-    if sample.sight == Sight::Partial {
-        return (wanted, Because::HalfBlind);
+    if sample.coverage == Coverage::Partial {
+        return (desired, Reason::HalfBlind);
     }
-    if sample.load.is_late(policy.queue_delay, policy.share) {
+    if sample.load.is_late(policy.queue_delay, policy.quantile) {
         let waited = sample.load.oldest();
-        return (wanted, Because::Late { waited });
+        return (desired, Reason::Late { waited });
     }
     choice
 }
 
-fn bound(policy: &Policy, replicas: u32, because: Because) -> (u32, Because) {
+/// Brings the number within the policy's bounds.
+fn bound(policy: &ScalingPolicy, replicas: u32, reason: Reason) -> (u32, Reason) {
     let bounded = policy.bound(replicas);
-    let because = match bounded {
-        _ if bounded > replicas => Because::Least,
-        _ if bounded < replicas => Because::Most { needed: replicas },
-        _ => because,
+    let reason = match bounded {
+        _ if bounded > replicas => Reason::Least,
+        _ if bounded < replicas => Reason::Most { needed: replicas },
+        _ => reason,
     };
-    (bounded, because)
+    (bounded, reason)
 }

@@ -1,9 +1,9 @@
 //! How many replicas a revision has: from queue delay and measured capacity, down to zero and back.
 //!
 //! ```text
-//!   policies (watch) ─┐
-//!   reports  (watch) ─┼─► collect ─► Sample ─► decide ─► Decision ─► Scale
-//!   snapshot (watch) ─┘                     Policy, Memory
+//!   snapshot (watch) ─┐                ┌─ ScalingPolicy (in the snapshot), Memory
+//!                     ├─► collect ─► Sample ─► decide ─► Decision ─► Scale
+//!   reports  (watch) ─┘
 //! ```
 //!
 //! [`decide`] is a function of values: the loop ([`Autoscaler`]) and the discrete-event world
@@ -12,18 +12,14 @@
 
 mod collect;
 mod decide;
-mod error;
 mod memory;
 mod metrics;
-mod policy;
 mod run;
 mod sample;
 mod simulate;
 
-pub use decide::{Because, Decision, Terms, decide};
-pub use error::PolicyError;
+pub use decide::{Decision, Decisions, Reason, Terms, decide};
 pub use memory::Memory;
-pub use policy::{Accepted, Declared, Economy, Metric, Policies, Policy};
-pub use run::{Autoscaler, Decisions, LEASE};
-pub use sample::{Fleet, Load, Sample, Sight};
+pub use run::{Autoscaler, LEASE};
+pub use sample::{Coverage, Load, Replicas, Sample};
 pub use simulate::{Frame, Run, Served, Service, World, law, poisson, simulate};

@@ -1,4 +1,4 @@
-//! What scrapers see: of each revision what is asked for, what there is, and why.
+//! The autoscaler's metrics: of each revision the replicas that are desired and ready, and why.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,51 +9,47 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::watch;
-use weir_cluster::{RevisionName, Snapshot};
+use weir_cluster::{RevisionName, ScalingPolicy, Snapshot};
 
-use crate::{Decision, Decisions, Policies, Policy};
+use crate::{Decision, Decisions};
 
-/// All that is read when somebody asks.
+/// What the metrics are read from when they are scraped.
 #[derive(Debug)]
-struct Seen {
+struct AutoscalerMetrics {
     decisions: watch::Receiver<Arc<Decisions>>,
-    policies: watch::Receiver<Arc<Policies>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
 }
 
 pub(crate) fn register(
     decisions: watch::Receiver<Arc<Decisions>>,
-    policies: watch::Receiver<Arc<Policies>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     registry: &mut Registry,
 ) {
-    registry.register_collector(Box::new(Seen {
+    registry.register_collector(Box::new(AutoscalerMetrics {
         decisions,
-        policies,
         snapshots,
     }));
 }
 
-/// One revision on which was decided.
+/// One revision with its last decision.
 struct Row<'a> {
     name: &'a RevisionName,
     decision: &'a Decision,
-    policy: &'a Policy,
+    policy: &'a ScalingPolicy,
     ready: usize,
 }
 
-impl Collector for Seen {
+impl Collector for AutoscalerMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let decisions = self.decisions.borrow().clone();
-        let policies = self.policies.borrow().clone();
         let snapshot = self.snapshots.borrow().clone();
         let rows = decisions.iter().filter_map(|(name, decision)| {
-            let revision = snapshot.revision(name);
+            let revision = snapshot.revision(name)?;
             Some(Row {
                 name,
                 decision,
-                policy: policies.get(name)?,
-                ready: revision.map_or(0, |revision| revision.ready().count()),
+                policy: revision.scaling.as_deref()?,
+                ready: revision.ready().count(),
             })
         });
         let rows: Vec<Row<'_>> = rows.collect();
@@ -95,7 +91,7 @@ fn reasons(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), 
     let mut family = encoder.encode_descriptor(name, help, None, one.metric_type())?;
     for row in rows {
         let [namespace, service, revision] = labels(row.name);
-        let reason = ("reason", row.decision.because.label());
+        let reason = ("reason", row.decision.reason.label());
         one.encode(family.encode_family(&[namespace, service, revision, reason])?)?;
     }
     Ok(())

@@ -1,34 +1,34 @@
-//! What is known of a revision at one moment.
+//! One observation of a revision.
 
 use std::time::Duration;
 
 use weir_cluster::Activity;
 
-/// What is known of a revision at one moment.
+/// One observation of a revision: its load and its replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When, since any fixed moment. Samples of one revision come in order.
+    /// Time since any fixed moment. Samples of one revision come in order.
     pub at: Duration,
     /// How much of the load is known.
-    pub sight: Sight,
-    /// What the gateways saw.
+    pub coverage: Coverage,
+    /// The load that the gateways reported.
     pub load: Load,
-    /// The replicas there are.
-    pub fleet: Fleet,
+    /// The replicas of the revision.
+    pub replicas: Replicas,
 }
 
 /// How much of the load is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Every gateway reports.
-    Whole,
+pub enum Coverage {
+    /// Every gateway that is up reports.
+    Complete,
     /// Some gateway is silent: there may be more load than is seen, never less.
     Partial,
-    /// No gateway reports.
+    /// No gateway reports: the load is not known.
     None,
 }
 
-/// What the gateways saw of one revision.
+/// The load of one revision, as the gateways reported it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// The time over which `activity` was counted; zero when its counts mean nothing.
@@ -39,24 +39,24 @@ pub struct Load {
 
 /// The replicas of one revision.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fleet {
-    /// Asked for.
-    pub wanted: u32,
-    /// Taking requests.
+pub struct Replicas {
+    /// Replicas that were asked for.
+    pub desired: u32,
+    /// Replicas that take requests.
     pub ready: u32,
     /// How long each of those that start has been starting.
     pub starting: Vec<Duration>,
     /// Requests a replica takes at once, where the service says so; else the gateways' reports tell.
     pub credits: Option<u32>,
-    /// How long a start takes: nine of ten take no longer.
+    /// Time that a start takes, as a 0.9 quantile.
     pub cold_start: Duration,
 }
 
 impl Sample {
     /// Whether there is work, or a first replica starts: one that is stopped before it was ever ready
-    /// never becomes ready. What nobody reports is not known, and does not count.
+    /// never becomes ready. Load that no gateway reports does not count.
     pub(crate) fn is_active(&self) -> bool {
-        let first = self.fleet.ready == 0 && self.fleet.committed() > 0;
+        let first = self.replicas.ready == 0 && self.replicas.committed() > 0;
         self.load.activity.arrivals > 0 || self.load.is_busy() || first
     }
 }
@@ -88,20 +88,20 @@ impl Load {
     }
 }
 
-impl Fleet {
+impl Replicas {
     /// A start that takes this many times as long as starts do is not going to end: the machine it waits
     /// for does not come.
-    const GIVEN_UP: u32 = 10;
+    const STALLED_STARTS: u32 = 10;
 
-    /// No start is given up sooner, however fast starts were.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Least time before a start counts as stalled, however fast starts were.
+    const STALLED_AFTER: Duration = Duration::from_secs(60);
 
     /// How much longer each start takes that will end. One that is overdue is expected to take a
     /// quarter of a start more: the longer it takes, the less its age says.
     pub(crate) fn coming(&self) -> impl Iterator<Item = Duration> {
-        let patience = (self.cold_start * Self::GIVEN_UP).max(Self::PATIENCE);
-        let alive = self.starting.iter().filter(move |age| **age <= patience);
-        alive.map(|age| {
+        let limit = (self.cold_start * Self::STALLED_STARTS).max(Self::STALLED_AFTER);
+        let coming = self.starting.iter().filter(move |age| **age <= limit);
+        coming.map(|age| {
             let rest = self.cold_start.saturating_sub(*age);
             rest.max(self.cold_start / 4)
         })

@@ -1,18 +1,18 @@
-//! One revision in a world of discrete events: one queue, late binding, replicas that take time to start.
-//! The law that decides there is the one that decides in earnest.
+//! A discrete-event simulation of one revision: one queue, late binding, replicas that take time to start.
+//! The control law is the one that the autoscaler runs.
 
 mod arrivals;
-mod fleet;
+mod replicas;
 mod state;
 
 use std::time::Duration;
 
-use weir_cluster::Histogram;
+use weir_cluster::{Histogram, ScalingPolicy};
 
 pub use arrivals::poisson;
 
 use self::state::State;
-use crate::{Decision, Memory, Policy, Sample, decide};
+use crate::{Decision, Memory, Sample, decide};
 
 /// What is simulated, besides the requests that come.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct World {
     pub cold_start: Duration,
     /// Replicas that are ready at the beginning.
     pub replicas: u32,
-    /// How often the law is asked; it is asked at once when a request comes at zero.
+    /// Time between decisions; a request at zero causes one at once.
     pub period: Duration,
 }
 
@@ -43,14 +43,14 @@ pub enum Service {
     },
 }
 
-/// What happened.
+/// Record of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     /// The state after each decision.
     pub frames: Vec<Frame>,
     /// The requests that reached a replica, in that order.
     pub served: Vec<Served>,
-    /// How long they waited.
+    /// Times that they waited.
     pub queue_delay: Histogram,
     /// Requests that still wait at the end.
     pub waiting: usize,
@@ -63,13 +63,13 @@ pub struct Run {
 /// The state after one decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// When.
+    /// Time of the decision.
     pub at: Duration,
-    /// What was decided.
+    /// The decision that was made.
     pub decision: Decision,
     /// Replicas that take requests.
     pub ready: u32,
-    /// Requests that wait.
+    /// Requests in the queue.
     pub queued: u32,
     /// Requests at a replica.
     pub in_flight: u32,
@@ -78,9 +78,9 @@ pub struct Frame {
 /// A request that reached a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// When it came.
+    /// Time of its arrival.
     pub arrived: Duration,
-    /// How long it waited.
+    /// Time that it waited.
     pub waited: Duration,
 }
 
@@ -103,14 +103,14 @@ pub fn simulate(
                 state.arrive(*at);
                 arrivals.next();
             }
-            Some(_) | None => state.happen(),
+            Some(_) | None => state.advance(),
         }
     }
     state.end(until)
 }
 
 /// [`decide`] as a law for [`simulate`]: it keeps the memory.
-pub fn law(policy: Policy) -> impl FnMut(&Sample) -> Decision {
+pub fn law(policy: ScalingPolicy) -> impl FnMut(&Sample) -> Decision {
     let mut memory = Memory::default();
     move |sample| {
         let (next, decision) = decide(&policy, std::mem::take(&mut memory), sample);

@@ -6,7 +6,8 @@ mod world;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_autoscaler::{Policy, Service, Sight, World, law, simulate};
+use weir_autoscaler::{Coverage, Service, World, law, simulate};
+use weir_cluster::ScalingPolicy;
 use world::{Op, Revision, op, ops, policy};
 
 /// Times seven laws; some seconds of one core.
@@ -30,11 +31,11 @@ proptest! {
         let mut revision = Revision::new(policy);
         let mut idle = Duration::ZERO;
         for op in &ops {
-            let before = revision.wanted;
+            let before = revision.desired;
             let replicas = revision.step(op).replicas;
-            match op.sight {
-                Sight::None | Sight::Partial => {}
-                Sight::Whole => idle += op.elapsed(),
+            match op.coverage {
+                Coverage::None | Coverage::Partial => {}
+                Coverage::Complete => idle += op.elapsed(),
             }
             if op.is_busy() {
                 idle = Duration::ZERO;
@@ -49,8 +50,8 @@ proptest! {
     fn a_request_at_zero_wakes_at_once(policy in policy(), ops in ops(), last in op()) {
         let mut revision = Revision::new(policy.clone());
         revision.play(&ops);
-        revision.wanted = 0;
-        let last = Op { queued: last.queued.max(1), sight: Sight::Whole, ..last };
+        revision.desired = 0;
+        let last = Op { queued: last.queued.max(1), coverage: Coverage::Complete, ..last };
         let least = policy.activation.get().min(policy.most());
         prop_assert!(revision.step(&last).replicas >= least);
     }
@@ -59,10 +60,10 @@ proptest! {
     fn nothing_ends_while_the_queue_is_over_its_target(policy in policy(), ops in ops(), last in op()) {
         let mut revision = Revision::new(policy.clone());
         revision.play(&ops);
-        let wanted = revision.wanted;
+        let desired = revision.desired;
         let late = policy.queue_delay.as_millis() as u64 + 1;
         let last = Op { queued: last.queued.max(1), oldest_ms: late, ..last };
-        prop_assert!(revision.step(&last).replicas >= wanted.min(policy.most()));
+        prop_assert!(revision.step(&last).replicas >= desired.min(policy.most()));
     }
 
     #[test]
@@ -70,7 +71,7 @@ proptest! {
         let mut less = Revision::new(policy);
         less.play(&ops);
         let mut greater = less.clone();
-        let last = Op { sight: Sight::Whole, ..last };
+        let last = Op { coverage: Coverage::Complete, ..last };
         let heavier = Op {
             arrivals: last.arrivals + more.0,
             queued: last.queued + more.1,
@@ -85,10 +86,10 @@ proptest! {
     fn without_reports_nothing_changes(policy in policy(), ops in ops(), seconds in 1..600_u64) {
         let mut revision = Revision::new(policy);
         revision.play(&ops);
-        let wanted = revision.wanted;
-        let blind = Op { ms: 1000, sight: Sight::None, ..Op::default() };
+        let desired = revision.desired;
+        let blind = Op { ms: 1000, coverage: Coverage::None, ..Op::default() };
         for _ in 0..seconds {
-            prop_assert_eq!(revision.step(&blind).replicas, wanted);
+            prop_assert_eq!(revision.step(&blind).replicas, desired);
         }
     }
 
@@ -132,7 +133,7 @@ proptest! {
         let gap = Duration::from_secs(1) / per_second;
         let until = Duration::from_secs(1200);
         let arrivals: Vec<_> = (1..1200 * per_second).map(|i| gap * i).collect();
-        let run = simulate(&world, &arrivals, until, &mut law(Policy::default()));
+        let run = simulate(&world, &arrivals, until, &mut law(ScalingPolicy::default()));
         let settled = run.frames.iter().filter(|frame| frame.at >= until / 2);
         let counts: Vec<_> = settled.map(|frame| frame.decision.replicas).collect();
         let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());

@@ -13,19 +13,19 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weir_autoscaler::{Autoscaler, Decisions, LEASE, Policies, Policy};
+use weir_autoscaler::{Autoscaler, Decisions, LEASE};
+use weir_cluster::ScalingPolicy;
 use weir_cluster::{
     Activity, Apply, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase,
-    Replica, Report, RevisionName, ServiceName, Starts, Workload,
+    Readiness, Replica, Report, RevisionName, ServiceName, Workload,
 };
 
 /// Nothing here takes longer, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 struct Platform {
     fake: Fake,
     registry: Registry,
-    policies: watch::Sender<Arc<Policies>>,
     decisions: watch::Receiver<Arc<Decisions>>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -33,15 +33,8 @@ struct Platform {
 
 impl Platform {
     async fn start(fake: Fake) -> Self {
-        let (policies, watched) = watch::channel(Arc::default());
         let shared = Arc::new(fake.clone());
-        let autoscaler = Autoscaler::new(
-            shared.clone(),
-            shared.clone(),
-            shared.clone(),
-            shared.clone(),
-            watched,
-        );
+        let autoscaler = Autoscaler::new(shared.clone(), shared.clone(), shared.clone(), shared);
         let decisions = autoscaler.decisions();
         let mut registry = Registry::default();
         autoscaler.register(&mut registry);
@@ -50,14 +43,13 @@ impl Platform {
         Self {
             fake,
             registry,
-            policies,
             decisions,
             stop,
             task,
         }
     }
 
-    async fn serve(&self, replicas: u32, policy: Option<Policy>) -> RevisionName {
+    async fn serve(&self, replicas: u32, policy: Option<ScalingPolicy>) -> RevisionName {
         let service = ServiceName::new("default", "digits").unwrap();
         let revision = service.revision(1).unwrap();
         let workload = Workload {
@@ -66,31 +58,28 @@ impl Platform {
             storage: Vec::new(),
             replicas,
             concurrency: NonZeroU32::new(1),
+            scaling: policy.map(Arc::new),
         };
         let desired = Desired::new(service, vec![workload], None).unwrap();
         self.fake.apply(desired).await.unwrap();
-        if let Some(policy) = policy {
-            let policies = [(revision.clone(), policy)].into();
-            self.policies.send_replace(Arc::new(policies));
-        }
         revision
     }
 
-    fn wanted(&self, revision: &RevisionName) -> u32 {
+    fn desired(&self, revision: &RevisionName) -> u32 {
         let snapshot = self.fake.snapshot();
-        snapshot.revision(revision).unwrap().wanted
+        snapshot.revision(revision).unwrap().desired
     }
 
-    /// Waits until so many replicas are wanted; the virtual time it took.
-    async fn wanting(&self, revision: &RevisionName, replicas: u32) -> Duration {
+    /// Waits until so many replicas are desired; returns the virtual time it took.
+    async fn until_desired(&self, revision: &RevisionName, replicas: u32) -> Duration {
         let began = Instant::now();
         let mut snapshots = Directory::watch(&self.fake);
         let is_so = |snapshot: &Arc<weir_cluster::Snapshot>| {
             snapshot
                 .revision(revision)
-                .is_some_and(|r| r.wanted == replicas)
+                .is_some_and(|r| r.desired == replicas)
         };
-        let wait = tokio::time::timeout(PATIENCE, snapshots.wait_for(is_so)).await;
+        let wait = tokio::time::timeout(DEADLINE, snapshots.wait_for(is_so)).await;
         assert!(wait.is_ok_and(|seen| seen.is_ok()), "never {replicas}");
         began.elapsed()
     }
@@ -108,7 +97,7 @@ impl Platform {
 
     async fn end(self) {
         self.stop.cancel();
-        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        let ended = tokio::time::timeout(DEADLINE, self.task).await;
         ended.unwrap().unwrap();
     }
 }
@@ -166,28 +155,28 @@ impl Reporter {
     }
 }
 
-fn to_zero() -> Policy {
-    Policy {
+fn to_zero() -> ScalingPolicy {
+    ScalingPolicy {
         min: 0,
         retention: Some(Duration::from_secs(5)),
-        ..Policy::default()
+        ..ScalingPolicy::default()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_at_zero_is_answered_before_the_next_second() {
-    let mut platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let mut platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(0, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(3, 0).await;
-    assert_eq!(platform.wanted(&revision), 0);
+    assert_eq!(platform.desired(&revision), 0);
     // Between two of the loop's seconds.
     tokio::time::advance(Duration::from_millis(300)).await;
     reporter.activity.arrivals += 1;
     reporter.activity.woken += 1;
     reporter.activity.queued = 1;
     reporter.publish();
-    let took = platform.wanting(&revision, 1).await;
+    let took = platform.until_desired(&revision, 1).await;
     assert!(took < Duration::from_millis(10), "{took:?}");
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
     assert_eq!(
@@ -199,36 +188,36 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
 
 #[tokio::test(start_paused = true)]
 async fn what_idles_goes_to_zero_and_says_why() {
-    let mut platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let mut platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(10, 0).await;
-    assert_eq!(platform.wanted(&revision), 0);
+    assert_eq!(platform.desired(&revision), 0);
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
     assert_eq!(decision.replicas, 0);
-    assert_eq!(decision.because.label(), "Idle");
+    assert_eq!(decision.reason.label(), "Idle");
     platform.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn load_brings_replicas_and_its_end_takes_them() {
-    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.activity.in_flight = 5;
     reporter.report(20, 50).await;
-    let loaded = platform.wanted(&revision);
+    let loaded = platform.desired(&revision);
     assert!((6..=12).contains(&loaded), "{loaded}");
     reporter.activity.in_flight = 0;
     reporter.report(90, 0).await;
-    assert_eq!(platform.wanted(&revision), 0);
+    assert_eq!(platform.desired(&revision), 0);
     platform.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_the_last_decision_and_its_reason() {
-    let platform = Platform::start(Fake::new(Starts::ByHand)).await;
-    let late = Policy {
+    let platform = Platform::start(Fake::new(Readiness::Manual)).await;
+    let late = ScalingPolicy {
         queue_delay: Duration::from_millis(250),
         ..to_zero()
     };
@@ -251,9 +240,9 @@ async fn metrics_tell_the_last_decision_and_its_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_falls_silent_ends_nothing() {
-    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     // Longer than it takes to find out that a gateway is silent.
-    let policy = Policy {
+    let policy = ScalingPolicy {
         retention: Some(Duration::from_secs(20)),
         ..to_zero()
     };
@@ -268,67 +257,66 @@ async fn a_gateway_that_falls_silent_ends_nothing() {
         reporter.publish();
         tokio::task::yield_now().await;
     }
-    assert!(platform.wanted(&revision) > 0);
+    assert!(platform.desired(&revision) > 0);
     let mut decisions = platform.decisions.clone();
-    let is_blind = |decisions: &Arc<Decisions>| decisions[&revision].because.label() == "Blind";
+    let is_blind = |decisions: &Arc<Decisions>| decisions[&revision].reason.label() == "Blind";
     // What is seen is locked, so it must not be kept.
-    let wait = tokio::time::timeout(PATIENCE, decisions.wait_for(is_blind));
+    let wait = tokio::time::timeout(DEADLINE, decisions.wait_for(is_blind));
     assert!(wait.await.is_ok());
     reporter.report(60, 0).await;
-    assert_eq!(platform.wanted(&revision), 0);
+    assert_eq!(platform.desired(&revision), 0);
     platform.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_no_policy_is_left_alone() {
-    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+async fn a_revision_without_a_policy_is_left_alone() {
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(2, None).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(90, 0).await;
-    assert_eq!(platform.wanted(&revision), 2);
+    assert_eq!(platform.desired(&revision), 2);
     assert!(platform.decisions.borrow().is_empty());
     platform.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_holds_the_lease_decides() {
-    let fake = Fake::new(Starts::AtOnce);
+async fn only_the_holder_of_the_lease_decides() {
+    let fake = Fake::new(Readiness::Immediate);
     let other = fake.acquire(LEASE).await.unwrap();
     let platform = Platform::start(fake).await;
     let revision = platform.serve(1, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.report(60, 0).await;
-    assert_eq!(platform.wanted(&revision), 1);
+    assert_eq!(platform.desired(&revision), 1);
     drop(other);
     reporter.report(10, 0).await;
-    assert_eq!(platform.wanted(&revision), 0);
+    assert_eq!(platform.desired(&revision), 0);
     platform.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_raised_floor_is_followed_within_a_second() {
-    let platform = Platform::start(Fake::new(Starts::AtOnce)).await;
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
     let revision = platform.serve(1, Some(to_zero())).await;
-    let floor = Policy {
+    let floor = ScalingPolicy {
         min: 4,
         ..to_zero()
     };
-    let policies = [(revision.clone(), floor)].into();
-    platform.policies.send_replace(Arc::new(policies));
-    let took = platform.wanting(&revision, 4).await;
+    platform.serve(1, Some(floor)).await;
+    let took = platform.until_desired(&revision, 4).await;
     assert!(took <= Duration::from_secs(1), "{took:?}");
     platform.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn starts_are_measured_and_not_cut_short() {
-    let platform = Platform::start(Fake::new(Starts::ByHand)).await;
+    let platform = Platform::start(Fake::new(Readiness::Manual)).await;
     let revision = platform.serve(0, Some(to_zero())).await;
     let mut reporter = Reporter::new(&platform, &revision);
     reporter.activity.arrivals = 1;
     reporter.activity.queued = 1;
     reporter.report(1, 0).await;
-    platform.wanting(&revision, 1).await;
+    platform.until_desired(&revision, 1).await;
     let put = |phase| {
         let replica = Replica {
             name: "one".into(),
@@ -343,12 +331,12 @@ async fn starts_are_measured_and_not_cut_short() {
     // Who asked gives up meanwhile.
     reporter.activity.queued = 0;
     reporter.report(40, 0).await;
-    assert_eq!(platform.wanted(&revision), 1);
+    assert_eq!(platform.desired(&revision), 1);
     put(Phase::Ready);
     reporter.report(2, 0).await;
     let terms = platform.decisions.borrow()[&revision].terms.clone();
     assert_eq!(terms.cold_start.as_secs(), 40);
     reporter.report(8, 0).await;
-    assert_eq!(platform.wanted(&revision), 0);
+    assert_eq!(platform.desired(&revision), 0);
     platform.end().await;
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use weir_autoscaler::{Frame, Policy, Run, Served, Service, World, law, poisson, simulate};
+use weir_autoscaler::{Frame, Run, Served, Service, World, law, poisson, simulate};
+use weir_cluster::ScalingPolicy;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -17,11 +18,11 @@ fn world() -> World {
     }
 }
 
-fn policy() -> Policy {
-    Policy {
+fn policy() -> ScalingPolicy {
+    ScalingPolicy {
         min: 0,
         retention: Some(30 * SECOND),
-        ..Policy::default()
+        ..ScalingPolicy::default()
     }
 }
 
@@ -118,7 +119,7 @@ fn five_hundred_at_zero_are_one_wake_up() {
     let run = run(&world(), &arrivals, 300);
     let woken = run.frames.iter().find(|f| f.decision.replicas > 0).unwrap();
     assert_eq!((woken.at, woken.decision.replicas), (10 * SECOND, 1));
-    assert_eq!(woken.decision.because.label(), "Woken");
+    assert_eq!(woken.decision.reason.label(), "Woken");
     assert_eq!((run.served.len(), run.waiting), (500, 0));
     assert!(ends_at_zero(&run), "{}", story(&run));
     assert!(turns(&run, 0, 300) <= 1, "{}", story(&run));
@@ -129,7 +130,7 @@ fn five_hundred_at_zero_are_one_wake_up() {
 }
 
 #[test]
-fn a_long_start_is_not_answered_by_a_crowd() {
+fn a_long_start_is_not_answered_by_many_replicas() {
     // What two requests per second need is one replica, however many wait until it is up.
     let world = World {
         cold_start: 120 * SECOND,

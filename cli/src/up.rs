@@ -3,7 +3,6 @@
 mod board;
 mod declared;
 mod parts;
-mod policies;
 mod ports;
 mod progress;
 mod ready;

@@ -14,16 +14,16 @@ pub trait Lease: Send + Sync {
     ///
     /// # Errors
     /// [`ClusterError::Unavailable`].
-    async fn acquire(&self, name: &str) -> Result<Held, ClusterError>;
+    async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError>;
 }
 
 /// A lease that is held until this is dropped.
-pub struct Held {
+pub struct HeldLease {
     lost: CancellationToken,
     _release: Box<dyn Send + Sync>,
 }
 
-impl Held {
+impl HeldLease {
     /// A lease whose loss `lost` tells, and that ends by dropping `release`.
     #[must_use]
     pub fn new(lost: CancellationToken, release: impl Send + Sync + 'static) -> Self {
@@ -45,9 +45,9 @@ impl Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = f.debug_struct("Held");
+        let mut text = f.debug_struct("HeldLease");
         text.field("lost", &self.is_lost()).finish_non_exhaustive()
     }
 }

@@ -23,21 +23,23 @@ mod report;
 mod reports;
 mod route;
 mod scale;
+mod scaling;
 mod snapshot;
 mod workload;
 
 pub use apply::{Applied, Apply, Desired};
 pub use directory::Directory;
 pub use error::ClusterError;
-pub use lease::{Held, Lease};
+pub use lease::{HeldLease, Lease};
 pub use memory::{Edit, Gateways, Leases, Ledger, Membership};
 #[cfg(feature = "fake")]
-pub use memory::{Fake, Starts, contract};
+pub use memory::{Fake, Readiness, contract};
 pub use name::{Host, RevisionName, ServiceName, Tag};
 pub use report::{Activity, BatchTimes, Batches, Histogram, Report};
 pub use reports::{LatestReports, Reports};
 pub use route::{Batching, Conflict, Destination, Mirror, Route, Routes, Split, Tagged, Target};
 pub use scale::Scale;
+pub use scaling::{Economy, ScaleTarget, ScalingPolicy};
 pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, Gateway, Phase, ReadyCall, Replica, Revision,
     Revisions, Snapshot,

@@ -10,7 +10,7 @@ mod leases;
 mod ledger;
 
 #[cfg(feature = "fake")]
-pub use fake::{Fake, Starts};
+pub use fake::{Fake, Readiness};
 pub use gateways::{Gateways, Membership};
 pub use leases::Leases;
 pub use ledger::{Edit, Ledger};

@@ -8,6 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use batches::{BatchTimes, Batches};
 pub use histogram::Histogram;
@@ -56,6 +57,11 @@ pub struct Activity {
     pub service_time: Histogram,
     /// Batches as the replicas report them.
     pub batches: Batches,
+}
+
+impl Report {
+    /// Time without a report after which a gateway counts as silent. Reports come each second; four may be lost.
+    pub const SILENT_AFTER: Duration = Duration::from_secs(5);
 }
 
 impl Activity {

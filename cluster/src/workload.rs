@@ -14,9 +14,9 @@ use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 pub use identity::Identity;
 pub use ports::ContainerPorts;
 
-use crate::RevisionName;
+use crate::{RevisionName, ScalingPolicy};
 
-/// One revision as it should run. Everything but `replicas` and `concurrency` is fixed for its life.
+/// One revision as it should run. Everything but `replicas`, `concurrency` and `scaling` is fixed for its life.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Its name.
@@ -29,6 +29,8 @@ pub struct Workload {
     pub replicas: u32,
     /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
     pub concurrency: Option<NonZeroU32>,
+    /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
+    pub scaling: Option<Arc<ScalingPolicy>>,
 }
 
 /// A model's files.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::contract::World;
 use weir_cluster::{
-    Apply, Directory, Fake, Gateway, Lease, Report, Reports, Scale, Starts, contract_tests,
+    Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale, contract_tests,
 };
 
 struct Memory(Fake);
@@ -48,4 +48,4 @@ impl World for Memory {
     }
 }
 
-contract_tests!(Memory(Fake::new(Starts::AtOnce)));
+contract_tests!(Memory(Fake::new(Readiness::Immediate)));

@@ -70,7 +70,7 @@ impl History {
         let mut records = std::mem::take(&mut self.records);
         for record in &mut records {
             let revision = snapshot.revision(&record.revision);
-            record.wanted = revision.map_or(record.wanted, |revision| revision.wanted);
+            record.wanted = revision.map_or(record.wanted, |revision| revision.desired);
             let is_ready = revision.is_some_and(|r| r.ready().next().is_some());
             record.loaded = match (self.is_in_use(&record.revision), is_ready) {
                 (true, true) => Loaded::Now,

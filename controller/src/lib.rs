@@ -30,13 +30,13 @@ mod validate;
 pub use error::ControllerError;
 pub use history::{Canary, History, Loaded, Record, revise};
 pub use plan::{Plan, Share, plan};
-pub use reconcile::{Bounds, Controller};
+pub use reconcile::Controller;
 pub use rollout::{
     Candidate, Evidence, Limits, PreviousRevision, Rollout, Sample, Stage, Step, Strategy,
     Transition, step,
 };
 pub use runtimes::{Runtime, Runtimes, Scope, Unserved};
-pub use scaling::{Economy, Metric, ScaledBy, Scaling};
+pub use scaling::{ScaledBy, Scaling};
 pub use source::{Declaration, Event, EventKind, Service, Source, Subject};
 pub use status::{Seen, status};
 pub use validate::{

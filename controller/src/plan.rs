@@ -10,21 +10,22 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-use weir_cluster::{ClusterError, Desired, RevisionName, Tag, Workload};
+use std::sync::Arc;
 
+use weir_cluster::{ClusterError, Desired, RevisionName, ScalingPolicy, Tag, Workload};
+
+use bounds::Bounds;
 pub(crate) use bounds::is_held;
 pub(crate) use route::tagged_host;
 
 use crate::validate::{Run, Validated};
-use crate::{Bounds, History};
+use crate::{History, ScaledBy, Scaling};
 
 /// A service as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// For the cluster.
     pub desired: Desired,
-    /// For the autoscaler: the bounds of every revision of it.
-    pub scaling: Bounds,
     /// For the status: every revision with a share or a tag.
     pub shares: Vec<Share>,
 }
@@ -46,7 +47,7 @@ pub struct Share {
 /// # Errors
 /// None in practice: what is valid makes a plan. A test holds that for many services.
 pub fn plan(valid: &Validated, history: &History, now: u64) -> Result<Plan, ClusterError> {
-    let scaling = match valid.run {
+    let bounds = match valid.run {
         Run::Serving => bounds::bounds(valid, history, now),
         Run::Stopped => Bounds::new(),
     };
@@ -54,18 +55,17 @@ pub fn plan(valid: &Validated, history: &History, now: u64) -> Result<Plan, Clus
         Run::Serving => shares::shares(valid, history),
         Run::Stopped => Vec::new(),
     };
-    let workloads = workloads(valid, history, &scaling);
+    let workloads = workloads(valid, history, &bounds);
     let route = route::route(valid, &shares)?;
     Ok(Plan {
         desired: Desired::new(valid.service.clone(), workloads, Some(route))?,
-        scaling,
         shares,
     })
 }
 
 /// One for every revision that has bounds.
-fn workloads(valid: &Validated, history: &History, scaling: &Bounds) -> Vec<Workload> {
-    let each = scaling.iter().filter_map(|(name, scaling)| {
+fn workloads(valid: &Validated, history: &History, bounds: &Bounds) -> Vec<Workload> {
+    let each = bounds.iter().filter_map(|(name, scaling)| {
         let record = history.record(name)?;
         Some(Workload {
             revision: name.clone(),
@@ -73,7 +73,16 @@ fn workloads(valid: &Validated, history: &History, scaling: &Bounds) -> Vec<Work
             storage: record.storage.clone(),
             replicas: scaling.at_creation(),
             concurrency: valid.concurrency,
+            scaling: policy(scaling),
         })
     });
     each.collect()
+}
+
+/// The policy for the autoscaler, where it is the one that sets the number of replicas.
+fn policy(scaling: &Scaling) -> Option<Arc<ScalingPolicy>> {
+    match scaling.by {
+        ScaledBy::Weir => Some(Arc::new(scaling.policy.clone())),
+        ScaledBy::Others => None,
+    }
 }

@@ -16,24 +16,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
-    Apply, Conflict, Directory, LatestReports, Reports, RevisionName, Routes, ServiceName, Snapshot,
+    Apply, Conflict, Directory, LatestReports, Reports, Routes, ServiceName, Snapshot,
 };
 
 use crate::rollout::step;
 use crate::validate::{Platform, Validated};
 use crate::{
-    ControllerError, Declaration, History, Plan, Scaling, Service, Source, Transition, plan, revise,
+    ControllerError, Declaration, History, Plan, Service, Source, Transition, plan, revise,
 };
 use inputs::Inputs;
 use metrics::{ReadyCounts, ReconcileMetrics};
 use state::ServiceState;
 use watches::Watches;
-
-/// The bounds of every revision there is, for the autoscaler.
-pub type Bounds = BTreeMap<RevisionName, Arc<Scaling>>;
 
 /// The longest a cluster or what declares may take for one answer: an API server that needs longer is
 /// ill, and the next pass asks again.
@@ -47,17 +43,7 @@ pub struct Controller {
     platform: Platform,
     services: BTreeMap<ServiceName, Box<ServiceState>>,
     claims: Claims,
-    bounds: watch::Sender<Arc<Bounds>>,
     progress: ReconcileMetrics,
-}
-
-/// What came of a pass over some services.
-#[derive(Default)]
-struct Passed {
-    /// ReadyCounts that failed.
-    errors: u64,
-    /// Whether anything was done.
-    is_new: bool,
 }
 
 /// All that is known when a pass begins.
@@ -77,15 +63,6 @@ type Conflicts = BTreeMap<ServiceName, Vec<Conflict>>;
 struct Claims {
     of: Arc<Routes>,
     conflicts: Arc<Conflicts>,
-}
-
-/// What became of a pass over one service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// It did what there was to do.
-    Reconciled,
-    /// All is as it was.
-    Unchanged,
 }
 
 impl Controller {
@@ -108,14 +85,7 @@ impl Controller {
             platform,
             services: BTreeMap::new(),
             claims: Claims::default(),
-            bounds: watch::Sender::default(),
         }
-    }
-
-    /// What the autoscaler has to keep to, and every change.
-    #[must_use]
-    pub fn bounds(&self) -> watch::Receiver<Arc<Bounds>> {
-        self.bounds.subscribe()
     }
 
     /// Registers its metrics.
@@ -139,50 +109,39 @@ impl Controller {
     async fn pass(&mut self, observed: &Observed) {
         let made = self.make_all(observed).await;
         let forgotten = self.forget_others(observed).await;
-        if made.is_new || forgotten.is_new {
-            self.publish_bounds();
-        }
         let statuses = self.services.values().map(|state| &*state.status);
-        let errors = made.errors + forgotten.errors;
+        let errors = made + forgotten;
         self.progress.passed(ReadyCounts::of(statuses), errors);
     }
 
-    /// What is declared.
-    async fn make_all(&mut self, observed: &Observed) -> Passed {
-        let mut passed = Passed::default();
+    /// Reconciles every declared service; returns how many failed.
+    async fn make_all(&mut self, observed: &Observed) -> u64 {
+        let mut errors = 0;
         for service in observed.declaration.services.values() {
-            match self.service(observed, service).await {
-                Ok(Outcome::Unchanged) => {}
-                Ok(Outcome::Reconciled) => passed.is_new = true,
-                Err(error) => {
-                    passed.is_new = true;
-                    passed.errors += 1;
-                    tracing::warn!(service = %service.name, "{error}; it is tried again");
-                }
+            if let Err(error) = self.service(observed, service).await {
+                errors += 1;
+                tracing::warn!(service = %service.name, "{error}; it is tried again");
             }
         }
-        passed
+        errors
     }
 
-    /// What is declared no more.
-    async fn forget_others(&mut self, observed: &Observed) -> Passed {
+    /// Removes services that are declared no more; returns how many failed.
+    async fn forget_others(&mut self, observed: &Observed) -> u64 {
         let gone: Vec<_> = self
             .services
             .keys()
             .filter(|name| !observed.declaration.services.contains_key(name))
             .cloned()
             .collect();
-        let mut passed = Passed {
-            is_new: !gone.is_empty(),
-            ..Passed::default()
-        };
+        let mut errors = 0;
         for service in gone {
             if let Err(error) = self.forget(&service).await {
-                passed.errors += 1;
+                errors += 1;
                 tracing::warn!(%service, "{error}; it is tried again");
             }
         }
-        passed
+        errors
     }
 
     /// One service, through all steps, unless nothing is new for it.
@@ -190,12 +149,12 @@ impl Controller {
         &mut self,
         observed: &Observed,
         service: &Arc<Service>,
-    ) -> Result<Outcome, ControllerError> {
+    ) -> Result<(), ControllerError> {
         if let Some(state) = self.services.get(&service.name)
             && let Some(rests) = &state.rests
             && rests.is(&Inputs::at(observed, service, state))
         {
-            return Ok(Outcome::Unchanged);
+            return Ok(());
         }
         let mut state = match self.services.remove(&service.name) {
             Some(state) => state,
@@ -209,7 +168,7 @@ impl Controller {
         let is_still = done.is_ok() && state.history == before && !state.is_timed(observed.now);
         state.rests = is_still.then(|| Inputs::at(observed, service, &state));
         self.services.insert(service.name.clone(), state);
-        done.map(|()| Outcome::Reconciled)
+        done
     }
 
     /// Makes it so, if it can be.
@@ -234,20 +193,6 @@ impl Controller {
         in_time("forgetting a service", self.declared.forget(service)).await?;
         self.services.remove(service);
         Ok(())
-    }
-
-    fn publish_bounds(&self) {
-        let plans = self
-            .services
-            .values()
-            .filter_map(|state| state.plan.as_ref());
-        let all = plans.flat_map(|plan| plan.scaling.clone());
-        let all: Arc<Bounds> = Arc::new(all.collect());
-        self.bounds.send_if_modified(|bounds| {
-            let is_new = *bounds != all;
-            *bounds = all;
-            is_new
-        });
     }
 }
 

@@ -293,6 +293,7 @@ impl Variant {
             storage,
             replicas: 0,
             concurrency: None,
+            scaling: None,
         };
         Ok(Self {
             identity: workload.identity(),

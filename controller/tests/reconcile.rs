@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster::{
-    Activity, Address, Destination, Directory, Fake, Gateway, Membership, Report, RevisionName,
-    Scale, ServiceName, Snapshot, Starts,
+    Activity, Address, Destination, Directory, Fake, Gateway, Membership, Readiness, Report,
+    RevisionName, Scale, ServiceName, Snapshot,
 };
 use weir_controller::files::{Files, Statuses};
-use weir_controller::{Bounds, Controller, ModelNames, Platform};
+use weir_controller::{Controller, ModelNames, Platform};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
@@ -31,7 +31,6 @@ struct World {
     cluster: Fake,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     statuses: watch::Receiver<Arc<Statuses>>,
-    bounds: watch::Receiver<Arc<Bounds>>,
     work: watch::Sender<Work>,
     stop: DropGuard,
 }
@@ -40,14 +39,14 @@ struct World {
 type Work = BTreeMap<RevisionName, Arc<Activity>>;
 
 impl World {
-    fn start(starts: Starts, manifest: &str) -> Self {
+    fn start(starts: Readiness, manifest: &str) -> Self {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("service.yaml"), manifest).unwrap();
         Self::again(folder, starts)
     }
 
     /// Another process over the same files, and nothing that runs.
-    fn again(folder: TempDir, starts: Starts) -> Self {
+    fn again(folder: TempDir, starts: Readiness) -> Self {
         let file = folder.path().join("service.yaml");
         let files = Files::open(&[folder.path().to_owned()]).unwrap();
         let files = files.numbered_in(folder.path().join("numbers"));
@@ -58,7 +57,6 @@ impl World {
         };
         let statuses = files.statuses();
         let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
-        let bounds = controller.bounds();
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
         let work = watch::Sender::new(Work::new());
@@ -69,7 +67,6 @@ impl World {
             snapshots: Directory::watch(&cluster),
             cluster,
             statuses,
-            bounds,
             work,
             stop: stop.drop_guard(),
         }
@@ -199,7 +196,7 @@ fn condition<'a>(status: &'a InferenceServiceStatus, kind: &str) -> Option<&'a C
 
 #[tokio::test]
 async fn a_service_lives_from_create_to_delete() {
-    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;
     let status = world.until_status(is_ready).await;
     assert_eq!(status.observed_generation, Some(1));
@@ -231,10 +228,8 @@ async fn a_service_lives_from_create_to_delete() {
     world.edit(&manifest("c", "minReplicas: 2"));
     world.until_split(&[(3, 100)]).await;
     let three = digits().revision(3).unwrap();
-    let bounds = world
-        .bounds
-        .wait_for(|b| b.get(&three).is_some_and(|s| s.min == 2));
-    assert!(timeout(SOON, bounds).await.is_ok());
+    let bounded = world.snapshots.wait_for(|s| min(s, &three) == Some(2));
+    assert!(timeout(SOON, bounded).await.is_ok());
 
     fs::remove_file(&world.file).unwrap();
     world.until_split(&[]).await;
@@ -244,14 +239,14 @@ async fn a_service_lives_from_create_to_delete() {
         snapshot
             .revisions
             .values()
-            .all(|revision| revision.wanted == 0)
+            .all(|revision| revision.desired == 0)
     });
     assert!(timeout(SOON, revisions).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_new_revision_that_never_gets_ready_leaves_the_old_one_serving() {
-    let mut world = World::start(Starts::ByHand, &manifest("a", "minReplicas: 1"));
+    let mut world = World::start(Readiness::Manual, &manifest("a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;
     let one = digits().revision(1).unwrap();
     world.cluster.put(&one, replica("one")).unwrap();
@@ -288,6 +283,12 @@ async fn a_new_revision_that_never_gets_ready_leaves_the_old_one_serving() {
     world.until_split(&[(2, 100)]).await;
 }
 
+/// The minimum that the autoscaler reads of a revision.
+fn min(snapshot: &Snapshot, revision: &RevisionName) -> Option<u32> {
+    let policy = snapshot.revision(revision)?.scaling.as_ref()?;
+    Some(policy.min)
+}
+
 fn replica(name: &str) -> weir_cluster::Replica {
     weir_cluster::Replica {
         name: name.into(),
@@ -300,14 +301,12 @@ fn replica(name: &str) -> weir_cluster::Replica {
 
 #[tokio::test]
 async fn it_stays_ready_at_zero_and_a_bound_makes_no_revision() {
-    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: 0"));
     let one = digits().revision(1).unwrap();
-    let bounds = world
-        .bounds
-        .wait_for(|b| b.get(&one).is_some_and(|s| s.min == 0));
-    assert!(timeout(SOON, bounds).await.is_ok());
+    let bounded = world.snapshots.wait_for(|s| min(s, &one) == Some(0));
+    assert!(timeout(SOON, bounded).await.is_ok());
     world.cluster.scale(&one, 0).await.unwrap();
     let status = world.until_status(|status| {
         condition(status, Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("Standby"))
@@ -324,7 +323,7 @@ fn automatic(path: &str) -> String {
 
 #[tokio::test]
 async fn an_automatic_rollout_goes_all_the_way_on_good_evidence() {
-    let mut world = World::start(Starts::AtOnce, &automatic("a"));
+    let mut world = World::start(Readiness::Immediate, &automatic("a"));
     world.until_status(is_ready).await;
     world.edit(&automatic("b"));
     world.until_split(&[(1, 90), (2, 10)]).await;
@@ -333,7 +332,7 @@ async fn an_automatic_rollout_goes_all_the_way_on_good_evidence() {
 
 #[tokio::test]
 async fn an_automatic_rollout_goes_back_on_bad_evidence() {
-    let mut world = World::start(Starts::AtOnce, &automatic("a"));
+    let mut world = World::start(Readiness::Immediate, &automatic("a"));
     world.until_status(is_ready).await;
     world.edit(&automatic("b"));
     world.until_split(&[(1, 90), (2, 10)]).await;
@@ -353,7 +352,7 @@ async fn an_automatic_rollout_goes_back_on_bad_evidence() {
 
 #[tokio::test]
 async fn an_invalid_edit_is_told_and_what_runs_goes_on() {
-    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: -1"));
     let status = world.until_status(|status| {
@@ -374,14 +373,14 @@ async fn an_invalid_edit_is_told_and_what_runs_goes_on() {
 
 #[tokio::test]
 async fn a_revision_has_the_same_number_after_a_restart() {
-    let mut world = World::start(Starts::AtOnce, &manifest("a", "minReplicas: 1"));
+    let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;
     world.edit(&manifest("b", "minReplicas: 1"));
     world.until_split(&[(2, 100)]).await;
 
     let World { folder, stop, .. } = world;
     drop(stop);
-    let mut world = World::again(folder, Starts::AtOnce);
+    let mut world = World::again(folder, Readiness::Immediate);
     world.until_split(&[(2, 100)]).await;
     world.edit(&manifest("a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;

@@ -3,14 +3,14 @@ use std::num::NonZeroU32;
 use weir_cluster::{Activity, Histogram};
 
 use super::*;
-use crate::{Fleet, Load};
+use crate::{Load, Replicas};
 
 /// One revision whose samples a test makes second by second.
 struct Revision {
-    policy: Policy,
+    policy: ScalingPolicy,
     memory: Memory,
     at: Duration,
-    fleet: Fleet,
+    replicas: Replicas,
 }
 
 /// One second of load.
@@ -41,13 +41,13 @@ const TWENTY: Second = Second {
 };
 
 impl Revision {
-    fn new(policy: Policy, replicas: u32) -> Self {
+    fn new(policy: ScalingPolicy, replicas: u32) -> Self {
         Self {
             policy,
             memory: Memory::default(),
             at: Duration::ZERO,
-            fleet: Fleet {
-                wanted: replicas,
+            replicas: Replicas {
+                desired: replicas,
                 ready: replicas,
                 starting: Vec::new(),
                 credits: Some(1),
@@ -56,7 +56,7 @@ impl Revision {
         }
     }
 
-    fn see(&mut self, sight: Sight, second: Second) -> Decision {
+    fn see(&mut self, coverage: Coverage, second: Second) -> Decision {
         self.at += Duration::from_secs(1);
         let mut service_time = Histogram::default();
         for _ in 0..second.ended {
@@ -72,12 +72,12 @@ impl Revision {
         };
         let sample = Sample {
             at: self.at,
-            sight,
+            coverage,
             load: Load {
                 span: Duration::from_secs(1),
                 activity,
             },
-            fleet: self.fleet.clone(),
+            replicas: self.replicas.clone(),
         };
         let memory = std::mem::take(&mut self.memory);
         let (memory, decision) = decide(&self.policy, memory, &sample);
@@ -85,28 +85,28 @@ impl Revision {
         decision
     }
 
-    /// So many equal seconds, with replicas ready as soon as they are wanted; the last decision.
+    /// So many equal seconds, with replicas ready as soon as they are desired; the last decision.
     fn run(&mut self, seconds: u32, second: Second) -> Decision {
-        let mut decision = self.see(Sight::Whole, second);
+        let mut decision = self.see(Coverage::Complete, second);
         for _ in 1..seconds {
             self.follow(&decision);
-            decision = self.see(Sight::Whole, second);
+            decision = self.see(Coverage::Complete, second);
         }
         self.follow(&decision);
         decision
     }
 
     fn follow(&mut self, decision: &Decision) {
-        self.fleet.wanted = decision.replicas;
-        self.fleet.ready = decision.replicas;
+        self.replicas.desired = decision.replicas;
+        self.replicas.ready = decision.replicas;
     }
 }
 
-fn to_zero(retention: u64) -> Policy {
-    Policy {
+fn to_zero(retention: u64) -> ScalingPolicy {
+    ScalingPolicy {
         min: 0,
         retention: Some(Duration::from_secs(retention)),
-        ..Policy::default()
+        ..ScalingPolicy::default()
     }
 }
 
@@ -120,13 +120,13 @@ fn the_last_replica_ends_after_its_retention() {
     );
     let ended = revision.run(1, IDLE);
     assert_eq!(ended.replicas, 0);
-    assert_eq!(ended.because.label(), "Idle");
+    assert_eq!(ended.reason.label(), "Idle");
     assert_eq!(revision.run(60, IDLE).replicas, 0);
 }
 
 #[test]
 fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
-    let policy = Policy {
+    let policy = ScalingPolicy {
         activation: NonZeroU32::new(3).unwrap(),
         ..to_zero(10)
     };
@@ -146,7 +146,7 @@ fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
 
 #[test]
 fn replicas_follow_what_one_can_do() {
-    let mut revision = Revision::new(Policy::default(), 2);
+    let mut revision = Revision::new(ScalingPolicy::default(), 2);
     let decision = revision.run(20, TWENTY);
     // 20 per second at 10 per second each are two, and 0.5 × √2 for irregular arrivals.
     assert_eq!(decision.replicas, 3);
@@ -157,7 +157,7 @@ fn replicas_follow_what_one_can_do() {
 
 #[test]
 fn what_is_not_needed_any_more_stays_for_a_while() {
-    let mut revision = Revision::new(Policy::default(), 1);
+    let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(20, TWENTY);
     let counts: Vec<_> = (0..180).map(|_| revision.run(1, IDLE).replicas).collect();
     assert_eq!(counts[..59], [3; 59]);
@@ -167,10 +167,10 @@ fn what_is_not_needed_any_more_stays_for_a_while() {
 
 #[test]
 fn bounds_hold_and_say_so() {
-    let policy = Policy {
+    let policy = ScalingPolicy {
         min: 1,
         max: NonZeroU32::new(2),
-        ..Policy::default()
+        ..ScalingPolicy::default()
     };
     let mut revision = Revision::new(policy, 0);
     assert_eq!(
@@ -189,7 +189,7 @@ fn silence_changes_nothing_and_is_no_idleness() {
     let mut revision = Revision::new(to_zero(10), 4);
     revision.run(5, IDLE);
     for _ in 0..600 {
-        let blind = revision.see(Sight::None, IDLE);
+        let blind = revision.see(Coverage::None, IDLE);
         assert_eq!(
             blind.to_string(),
             "4 replicas: no gateway reports, so nothing is changed"
@@ -201,16 +201,16 @@ fn silence_changes_nothing_and_is_no_idleness() {
 
 #[test]
 fn a_silent_gateway_stops_nothing_from_starting() {
-    let mut revision = Revision::new(Policy::default(), 2);
+    let mut revision = Revision::new(ScalingPolicy::default(), 2);
     revision.run(1, TWENTY);
     for _ in 0..10 {
-        revision.see(Sight::Partial, TWENTY);
+        revision.see(Coverage::Partial, TWENTY);
     }
-    assert_eq!(revision.see(Sight::Partial, TWENTY).replicas, 3);
-    revision.fleet.wanted = 9;
-    revision.fleet.ready = 9;
+    assert_eq!(revision.see(Coverage::Partial, TWENTY).replicas, 3);
+    revision.replicas.desired = 9;
+    revision.replicas.ready = 9;
     for _ in 0..100 {
-        assert_eq!(revision.see(Sight::Partial, IDLE).replicas, 9);
+        assert_eq!(revision.see(Coverage::Partial, IDLE).replicas, 9);
     }
 }
 
@@ -221,7 +221,7 @@ fn a_queue_over_its_target_gets_one_more_and_then_time() {
         oldest_ms: 1500,
         ..TWENTY
     };
-    let mut revision = Revision::new(Policy::default(), 3);
+    let mut revision = Revision::new(ScalingPolicy::default(), 3);
     assert_eq!(revision.run(10, late).replicas, 3);
     let corrected = revision.run(1, late);
     assert_eq!(
@@ -234,9 +234,9 @@ fn a_queue_over_its_target_gets_one_more_and_then_time() {
 
 #[test]
 fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
-    let policy = Policy {
-        metric: Some(crate::Metric::Rps(5.0)),
-        ..Policy::default()
+    let policy = ScalingPolicy {
+        target: Some(weir_cluster::ScaleTarget::Rps(5.0)),
+        ..ScalingPolicy::default()
     };
     // Four for 20 per second, and one for irregular arrivals; also before anything was measured.
     let unmeasured = Second { ended: 0, ..TWENTY };
@@ -251,10 +251,10 @@ fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
 
 #[test]
 fn who_wants_more_than_we_do_gets_it_for_a_while() {
-    let mut revision = Revision::new(Policy::default(), 1);
+    let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(5, IDLE);
-    revision.fleet.wanted = 4;
-    revision.fleet.ready = 4;
+    revision.replicas.desired = 4;
+    revision.replicas.ready = 4;
     assert_eq!(revision.run(60, IDLE).replicas, 4);
     assert_eq!(revision.run(2, IDLE).replicas, 1);
 }
@@ -262,37 +262,37 @@ fn who_wants_more_than_we_do_gets_it_for_a_while() {
 #[test]
 fn a_first_replica_is_not_ended_while_it_starts() {
     let mut revision = Revision::new(to_zero(3), 1);
-    revision.fleet.ready = 0;
+    revision.replicas.ready = 0;
     for second in 1..50 {
-        revision.fleet.starting = vec![Duration::from_secs(second)];
-        assert_eq!(revision.see(Sight::Whole, IDLE).replicas, 1);
+        revision.replicas.starting = vec![Duration::from_secs(second)];
+        assert_eq!(revision.see(Coverage::Complete, IDLE).replicas, 1);
     }
     // It does not come any more.
-    revision.fleet.starting = vec![Duration::from_secs(61)];
+    revision.replicas.starting = vec![Duration::from_secs(61)];
     for _ in 0..3 {
-        revision.see(Sight::Whole, IDLE);
+        revision.see(Coverage::Complete, IDLE);
     }
-    assert_eq!(revision.see(Sight::Whole, IDLE).replicas, 0);
+    assert_eq!(revision.see(Coverage::Complete, IDLE).replicas, 0);
 }
 
 #[test]
 fn work_that_waits_for_starts_is_not_answered_twice() {
-    let mut revision = Revision::new(Policy::default(), 1);
+    let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(20, TWENTY);
-    revision.fleet.cold_start = Duration::from_secs(120);
-    revision.fleet.ready = 0;
+    revision.replicas.cold_start = Duration::from_secs(120);
+    revision.replicas.ready = 0;
     let mut most = 0;
     for second in 1..120 {
-        let wanted = revision.fleet.wanted as usize;
-        revision.fleet.starting = vec![Duration::from_secs(second); wanted];
+        let desired = revision.replicas.desired as usize;
+        revision.replicas.starting = vec![Duration::from_secs(second); desired];
         let waiting = Second {
             arrivals: 20,
             queued: 20 * second as u32,
             oldest_ms: second * 1000,
             ..IDLE
         };
-        let decision = revision.see(Sight::Whole, waiting);
-        revision.fleet.wanted = decision.replicas;
+        let decision = revision.see(Coverage::Complete, waiting);
+        revision.replicas.desired = decision.replicas;
         most = most.max(decision.replicas);
     }
     // Two for the requests that come, about as many for those that will wait by then.
@@ -303,24 +303,24 @@ fn work_that_waits_for_starts_is_not_answered_twice() {
 fn every_reason_has_a_word_of_its_own() {
     let (waiting, needed, time) = (1, 1, Duration::ZERO);
     let all = [
-        Because::Load {
+        Reason::Load {
             rate: 1.0,
             capacity: 1.0,
             waiting,
         },
-        Because::Unmeasured { waiting },
-        Because::Woken { waiting },
-        Because::Idle { time, kept: time },
-        Because::Kept {
+        Reason::Unmeasured { waiting },
+        Reason::Woken { waiting },
+        Reason::Idle { time, kept: time },
+        Reason::Kept {
             needed,
             longer: time,
         },
-        Because::Corrected { waited: time },
-        Because::Late { waited: time },
-        Because::HalfBlind,
-        Because::Blind,
-        Because::Least,
-        Because::Most { needed },
+        Reason::Corrected { waited: time },
+        Reason::Late { waited: time },
+        Reason::HalfBlind,
+        Reason::Blind,
+        Reason::Least,
+        Reason::Most { needed },
     ];
-    assert_eq!(all.map(Because::label), Because::LABELS);
+    assert_eq!(all.map(Reason::label), Reason::LABELS);
 }

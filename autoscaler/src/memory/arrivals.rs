@@ -1,4 +1,4 @@
-//! How many requests come.
+//! Arrivals of the last seconds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -56,9 +56,10 @@ impl Arrivals {
     }
 
     fn advance(&mut self, second: u64) {
-        let ahead = match self.counts.is_empty() {
-            true => 1,
-            false => second.saturating_sub(self.second),
+        let ahead = if self.counts.is_empty() {
+            1
+        } else {
+            second.saturating_sub(self.second)
         };
         // After so long all is forgotten anyway; a day of silence need not be written out.
         let longest = 3600;
@@ -74,7 +75,7 @@ mod tests {
     use weir_cluster::Activity;
 
     use super::*;
-    use crate::{Fleet, Load, Sight};
+    use crate::{Coverage, Load, Replicas};
 
     const WINDOW: Duration = Duration::from_secs(60);
 
@@ -85,12 +86,12 @@ mod tests {
         };
         Sample {
             at: Duration::from_secs(second),
-            sight: Sight::Whole,
+            coverage: Coverage::Complete,
             load: Load {
                 span: Duration::from_secs(span),
                 activity,
             },
-            fleet: Fleet::default(),
+            replicas: Replicas::default(),
         }
     }
 

@@ -1,9 +1,9 @@
-//! What one replica does.
+//! The measured service curve of one replica.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{Sample, Sight};
+use crate::{Coverage, Sample};
 
 /// How long a replica takes for a request, by how many it has at once. The time grows with them about
 /// linearly, whether the replica batches, works them off one by one, or all at once: `fixed + each × n`.
@@ -13,26 +13,26 @@ use crate::{Sample, Sight};
 pub(crate) struct Curve {
     /// By the number at once, two buckets for each doubling.
     points: BTreeMap<i32, Point>,
-    /// Requests measured, ever.
+    /// Requests measured so far.
     completed: u64,
     /// How many a replica takes at once, as the gateways last said.
     credits: Option<f64>,
-    last: Option<Last>,
+    previous: Option<Observed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     /// Requests at one replica at once.
     at_once: f64,
-    /// Seconds for one.
+    /// Seconds that one takes.
     seconds: f64,
     /// Requests that this rests on, at most [`TRUSTED`].
     weight: f64,
 }
 
-/// The sample before.
+/// What the curve keeps of a sample until the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Last {
+struct Observed {
     ready: u32,
     in_flight: u32,
 }
@@ -52,12 +52,12 @@ impl Curve {
     /// Takes in what the sample measured.
     pub(crate) fn observe(&mut self, sample: &Sample) {
         let activity = &sample.load.activity;
-        let now = Last {
-            ready: sample.fleet.ready,
+        let now = Observed {
+            ready: sample.replicas.ready,
             in_flight: activity.in_flight,
         };
-        let before = self.last.replace(now);
-        self.hear(before, sample);
+        let before = self.previous.replace(now);
+        self.observe_credits(before, sample);
         let Some(before) = before.filter(|last| last.ready == now.ready && now.ready > 0) else {
             return; // The load of one replica is not known while their number changes.
         };
@@ -66,11 +66,11 @@ impl Curve {
         let count = activity.service_time.count();
         if let Some(mean) = activity.service_time.mean() {
             // A request that is there is itself at the replica.
-            self.note(at_once.max(1.0), mean, count);
+            self.add(at_once.max(1.0), mean, count);
         }
     }
 
-    /// Requests that a replica takes at once; what the service says of that goes before what was heard.
+    /// Requests that a replica takes at once; what the service declares goes before what gateways report.
     pub(crate) fn credits(&self, declared: Option<u32>) -> f64 {
         match declared {
             Some(credits) => f64::from(credits.max(1)),
@@ -92,19 +92,19 @@ impl Curve {
         Some(fitted.min(measured))
     }
 
-    /// Takes in what the gateways say a replica takes at once. While the number of replicas changes they
+    /// Takes in the credits that the gateways report. While the number of replicas changes they
     /// may count others than we do: then it only replaces a guess.
-    fn hear(&mut self, before: Option<Last>, sample: &Sample) {
-        let (all, ready) = (sample.load.activity.credits, sample.fleet.ready);
+    fn observe_credits(&mut self, before: Option<Observed>, sample: &Sample) {
+        let (all, ready) = (sample.load.activity.credits, sample.replicas.ready);
         let is_steady = before.is_some_and(|before| before.ready == ready);
         let counts = is_steady || self.credits.is_none();
         // A gateway that is silent has a share, too.
-        if counts && all > 0 && ready > 0 && sample.sight == Sight::Whole {
+        if counts && all > 0 && ready > 0 && sample.coverage == Coverage::Complete {
             self.credits = Some((f64::from(all) / f64::from(ready)).max(1.0));
         }
     }
 
-    fn note(&mut self, at_once: f64, mean: Duration, count: u64) {
+    fn add(&mut self, at_once: f64, mean: Duration, count: u64) {
         // A service that takes no time at all would have a capacity without end.
         let seconds = mean.as_secs_f64().max(1e-6);
         self.completed = self.completed.saturating_add(count);
@@ -164,13 +164,13 @@ mod tests {
     use weir_cluster::Activity;
 
     use super::*;
-    use crate::{Fleet, Load};
+    use crate::{Load, Replicas};
 
     /// A curve of points (at once, milliseconds).
     fn curve(points: &[(f64, u64)]) -> Curve {
         let mut curve = Curve::default();
         for (at_once, ms) in points {
-            curve.note(*at_once, Duration::from_millis(*ms), 20);
+            curve.add(*at_once, Duration::from_millis(*ms), 20);
         }
         curve
     }
@@ -179,21 +179,21 @@ mod tests {
         (curve(points).capacity(at_once).unwrap() * 1000.0).round() / 1000.0
     }
 
-    fn sample(sight: Sight, ready: u32, credits: u32) -> Sample {
+    fn sample(coverage: Coverage, ready: u32, credits: u32) -> Sample {
         let activity = Activity {
             credits,
             ..Activity::default()
         };
         Sample {
             at: Duration::ZERO,
-            sight,
+            coverage,
             load: Load {
                 span: Duration::ZERO,
                 activity,
             },
-            fleet: Fleet {
+            replicas: Replicas {
                 ready,
-                ..Fleet::default()
+                ..Replicas::default()
             },
         }
     }
@@ -205,13 +205,13 @@ mod tests {
             curve.observe(&sample);
             curve.credits(None)
         };
-        assert_eq!(after(sample(Sight::Whole, 0, 0)), ASSUMED);
-        assert_eq!(after(sample(Sight::Whole, 1, 32)), 32.0);
+        assert_eq!(after(sample(Coverage::Complete, 0, 0)), ASSUMED);
+        assert_eq!(after(sample(Coverage::Complete, 1, 32)), 32.0);
         // The gateways have not met the second yet.
-        assert_eq!(after(sample(Sight::Whole, 2, 32)), 32.0);
-        assert_eq!(after(sample(Sight::Whole, 2, 48)), 24.0);
-        assert_eq!(after(sample(Sight::Partial, 2, 24)), 24.0);
-        assert_eq!(after(sample(Sight::Whole, 0, 0)), 24.0);
+        assert_eq!(after(sample(Coverage::Complete, 2, 32)), 32.0);
+        assert_eq!(after(sample(Coverage::Complete, 2, 48)), 24.0);
+        assert_eq!(after(sample(Coverage::Partial, 2, 24)), 24.0);
+        assert_eq!(after(sample(Coverage::Complete, 0, 0)), 24.0);
         assert_eq!(curve.credits(Some(3)), 3.0);
     }
 
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn two_measurements_are_not_enough() {
         let mut curve = Curve::default();
-        curve.note(1.0, Duration::from_secs(1), 2);
+        curve.add(1.0, Duration::from_secs(1), 2);
         assert_eq!(curve.capacity(1.0), None);
     }
 
@@ -252,7 +252,7 @@ mod tests {
     fn a_change_is_followed() {
         let mut curve = curve(&[(1.0, 100)]);
         for _ in 0..10 {
-            curve.note(1.0, Duration::from_millis(200), 20);
+            curve.add(1.0, Duration::from_millis(200), 20);
         }
         let capacity = curve.capacity(1.0).unwrap();
         assert!((capacity - 5.0).abs() < 0.01, "{capacity}");

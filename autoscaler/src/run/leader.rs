@@ -1,4 +1,4 @@
-//! The one that decides.
+//! The loop of the process that leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,44 +6,43 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
-use weir_cluster::{ClusterError, LatestReports, Revision, RevisionName, ServiceName, Snapshot};
+use weir_cluster::{LatestReports, Revision, RevisionName, ScalingPolicy, ServiceName, Snapshot};
 
-use super::writes::{Writes, Written};
-use super::{Autoscaler, Decisions, PERIOD};
-use crate::collect::{Births, Counts, Hearing, Starts};
-use crate::{Memory, Policies, Policy, Sample, decide};
+use super::scale_requests::{ScaleOutcome, ScaleRequests};
+use super::{Autoscaler, PERIOD};
+use crate::collect::{Baselines, ReportCache, StartTimes, StartTracker};
+use crate::{Decisions, Memory, Sample, decide};
 
-/// All that is known while this process leads. The next leader learns anew.
+/// State of the process that leads. The next leader learns anew.
 pub(super) struct Leader<'a> {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     reports: watch::Receiver<Arc<LatestReports>>,
-    policies: watch::Receiver<Arc<Policies>>,
     publish: &'a watch::Sender<Arc<Decisions>>,
     began: Instant,
-    hearing: Hearing,
-    starts: BTreeMap<ServiceName, Starts>,
-    watched: BTreeMap<RevisionName, Watched>,
-    /// What was last met.
-    met: (Arc<Policies>, Arc<Snapshot>),
+    report_cache: ReportCache,
+    start_times: BTreeMap<ServiceName, StartTimes>,
+    tracked: BTreeMap<RevisionName, Tracked>,
+    /// The snapshot that `tracked` is in line with.
+    observed: Arc<Snapshot>,
     decisions: Decisions,
-    writes: Writes,
+    scale_requests: ScaleRequests,
 }
 
-/// What is known of one revision.
+/// What is remembered of one revision between decisions.
 #[derive(Default)]
-struct Watched {
+struct Tracked {
     memory: Memory,
-    counts: Counts,
-    births: Births,
+    baselines: Baselines,
+    starts: StartTracker,
 }
 
-/// What may happen.
+/// What the loop waits for.
 enum Event {
     Tick,
     Reports,
     Snapshot,
-    Written(Written),
-    /// Nobody tells us anything any more.
+    Scaled(ScaleOutcome),
+    /// The cluster has ended.
     End,
 }
 
@@ -52,15 +51,14 @@ impl<'a> Leader<'a> {
         Self {
             snapshots: autoscaler.directory.watch(),
             reports: autoscaler.reports.watch(),
-            policies: autoscaler.policies.clone(),
             publish: &autoscaler.decisions,
             began: Instant::now(),
-            hearing: Hearing::default(),
-            starts: BTreeMap::new(),
-            watched: BTreeMap::new(),
-            met: (Arc::default(), Arc::default()),
+            report_cache: ReportCache::default(),
+            start_times: BTreeMap::new(),
+            tracked: BTreeMap::new(),
+            observed: Arc::default(),
             decisions: Decisions::new(),
-            writes: Writes::new(autoscaler.scale.clone()),
+            scale_requests: ScaleRequests::new(autoscaler.scale.clone()),
         }
     }
 
@@ -70,7 +68,7 @@ impl<'a> Leader<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let event = tokio::select! {
-                written = self.writes.next() => Event::Written(written),
+                outcome = self.scale_requests.next() => Event::Scaled(outcome),
                 changed = self.reports.changed() => changed.map_or(Event::End, |()| Event::Reports),
                 changed = self.snapshots.changed() => {
                     changed.map_or(Event::End, |()| Event::Snapshot)
@@ -82,7 +80,7 @@ impl<'a> Leader<'a> {
                 Event::Tick => self.decide_all(now),
                 Event::Reports => self.wake(now),
                 Event::Snapshot => self.observe(now),
-                Event::Written(written) => note(&written),
+                Event::Scaled(outcome) => outcome.log(),
                 Event::End => return,
             }
         }
@@ -91,91 +89,82 @@ impl<'a> Leader<'a> {
     /// Takes in how far replicas have come; the times of starts are measured here.
     fn observe(&mut self, now: Duration) {
         let snapshot = self.snapshots.borrow_and_update().clone();
-        let policies = self.policies.borrow().clone();
-        let met = (policies.clone(), snapshot.clone());
-        let (before, last) = std::mem::replace(&mut self.met, met);
-        let changed: Vec<_> = match Arc::ptr_eq(&policies, &before) {
-            true => snapshot.changed(&last).collect(),
-            false => policies.keys().collect(),
-        };
-        let has_gone = |name: &&RevisionName| snapshot.revision(name).is_none();
-        if !Arc::ptr_eq(&policies, &before) || changed.iter().any(has_gone) {
-            self.forget_others(&policies, &snapshot);
+        let last = std::mem::replace(&mut self.observed, snapshot.clone());
+        let changed: Vec<_> = snapshot.changed(&last).collect();
+        if changed.iter().any(|name| !is_scaled(&snapshot, name)) {
+            self.forget_others(&snapshot);
         }
-        for name in changed
-            .into_iter()
-            .filter(|name| policies.contains_key(*name))
-        {
-            if let Some(revision) = snapshot.revision(name) {
-                self.meet(revision, now);
-            }
+        for (revision, _) in changed.iter().filter_map(|name| scaled(&snapshot, name)) {
+            self.track(revision, now);
         }
     }
 
-    /// Drops what is known of revisions that have gone or are not ours any more.
-    fn forget_others(&mut self, policies: &Policies, snapshot: &Snapshot) {
-        let is_ours =
-            |name: &RevisionName| policies.contains_key(name) && snapshot.revision(name).is_some();
-        self.watched.retain(|name, _| is_ours(name));
-        self.decisions.retain(|name, _| is_ours(name));
-        let services: BTreeSet<_> = policies.keys().map(RevisionName::service).collect();
-        self.starts.retain(|service, _| services.contains(service));
+    /// Drops what is known of revisions that have gone or have no scaling policy any more.
+    fn forget_others(&mut self, snapshot: &Snapshot) {
+        self.tracked.retain(|name, _| is_scaled(snapshot, name));
+        self.decisions.retain(|name, _| is_scaled(snapshot, name));
+        let names = snapshot.revisions.keys();
+        let scaled = names.filter(|name| is_scaled(snapshot, name));
+        let services: BTreeSet<_> = scaled.map(RevisionName::service).collect();
+        self.start_times
+            .retain(|service, _| services.contains(service));
     }
 
-    fn meet(&mut self, revision: &Revision, now: Duration) {
+    fn track(&mut self, revision: &Revision, now: Duration) {
         let service = revision.name.service();
-        if !self.watched.contains_key(&revision.name) {
-            let watched = self.newcomer(service);
-            self.watched.insert(revision.name.clone(), watched);
+        if !self.tracked.contains_key(&revision.name) {
+            let tracked = self.newcomer(service);
+            self.tracked.insert(revision.name.clone(), tracked);
         }
-        let starts = self.starts.entry(service.clone()).or_default();
-        if let Some(watched) = self.watched.get_mut(&revision.name) {
-            watched.births.observe(revision, starts, now);
+        let start_times = self.start_times.entry(service.clone()).or_default();
+        if let Some(tracked) = self.tracked.get_mut(&revision.name) {
+            tracked.starts.observe(revision, start_times, now);
         }
     }
 
     /// A new revision is taken to do what the last of its service did, until it is measured.
-    fn newcomer(&self, service: &ServiceName) -> Watched {
-        let mut before = self.watched.range(RevisionName::all_of(service));
+    fn newcomer(&self, service: &ServiceName) -> Tracked {
+        let mut before = self.tracked.range(RevisionName::all_of(service));
         let last = before.next_back();
-        let memory = last.map(|(_, watched)| watched.memory.successor());
-        Watched {
+        let memory = last.map(|(_, tracked)| tracked.memory.successor());
+        Tracked {
             memory: memory.unwrap_or_default(),
-            ..Watched::default()
+            ..Tracked::default()
         }
     }
 
-    fn hear(&mut self, now: Duration) {
+    fn update_reports(&mut self, now: Duration) {
         let reports = self.reports.borrow_and_update().clone();
-        self.hearing.hear(&reports, now);
+        self.report_cache.update(&reports, now);
     }
 
     fn decide_all(&mut self, now: Duration) {
-        self.hear(now);
+        self.update_reports(now);
         self.observe(now);
-        let policies = self.policies.borrow().clone();
-        for (name, policy) in policies.iter() {
-            self.decide(name, policy, now);
+        let snapshot = self.observed.clone();
+        for name in snapshot.revisions.keys() {
+            self.decide(&snapshot, name, now);
         }
         self.publish();
     }
 
     /// Decides at once on revisions at zero for which a request waits.
     fn wake(&mut self, now: Duration) {
-        self.hear(now);
-        let snapshot = self.snapshots.borrow().clone();
-        let policies = self.policies.borrow().clone();
-        let hearing = &self.hearing;
-        let is_called = |name: &RevisionName| {
-            let sleeps = snapshot.revision(name).is_some_and(|r| r.wanted == 0);
-            sleeps && hearing.is_waited_for(name, now)
+        self.update_reports(now);
+        self.observe(now);
+        let snapshot = self.observed.clone();
+        let needs_waking = |revision: &Revision| {
+            revision.desired == 0 && self.report_cache.has_queued(&revision.name, now)
         };
-        let called = policies.iter().filter(|(name, _)| is_called(name));
-        let called: Vec<_> = called.collect();
-        for (name, policy) in &called {
-            self.decide(name, policy, now);
+        let woken: Vec<_> = snapshot
+            .revisions
+            .values()
+            .filter(|revision| revision.scaling.is_some() && needs_waking(revision))
+            .collect();
+        for revision in &woken {
+            self.decide(&snapshot, &revision.name, now);
         }
-        if !called.is_empty() {
+        if !woken.is_empty() {
             self.publish();
         }
     }
@@ -185,23 +174,19 @@ impl<'a> Leader<'a> {
         self.publish.send_replace(decisions);
     }
 
-    fn decide(&mut self, name: &RevisionName, policy: &Policy, now: Duration) {
-        let snapshot = self.snapshots.borrow().clone();
-        let Some(revision) = snapshot.revision(name) else {
-            return; // Not applied yet, or gone.
-        };
-        if !self.watched.contains_key(name) {
-            self.meet(revision, now);
-        }
-        let Some((watched, sample)) = self.sample(&snapshot, revision, now) else {
+    fn decide(&mut self, snapshot: &Snapshot, name: &RevisionName, now: Duration) {
+        let Some((revision, policy)) = scaled(snapshot, name) else {
             return;
         };
-        let memory = std::mem::take(&mut watched.memory);
+        let Some((tracked, sample)) = self.sample(snapshot, revision, now) else {
+            return;
+        };
+        let memory = std::mem::take(&mut tracked.memory);
         let (memory, decision) = decide(policy, memory, &sample);
-        watched.memory = memory;
-        if decision.replicas != revision.wanted && !self.writes.has(name) {
-            tracing::info!(revision = %name, from = revision.wanted, to = %decision, "scales");
-            self.writes.begin(name.clone(), decision.replicas);
+        tracked.memory = memory;
+        if decision.replicas != revision.desired && !self.scale_requests.has(name) {
+            tracing::info!(revision = %name, from = revision.desired, to = %decision, "scaling");
+            self.scale_requests.begin(name.clone(), decision.replicas);
         }
         self.decisions.insert(name.clone(), Arc::new(decision));
     }
@@ -211,30 +196,31 @@ impl<'a> Leader<'a> {
         snapshot: &Snapshot,
         revision: &Revision,
         now: Duration,
-    ) -> Option<(&mut Watched, Sample)> {
+    ) -> Option<(&mut Tracked, Sample)> {
         let name = &revision.name;
-        let starts = self.starts.get(name.service())?;
-        let watched = self.watched.get_mut(name)?;
+        let start_times = self.start_times.get(name.service())?;
+        let tracked = self.tracked.get_mut(name)?;
         let sample = Sample {
             at: now,
-            sight: self.hearing.sight(&snapshot.gateways, now),
-            load: watched.counts.take(name, self.hearing.fresh(now)),
-            fleet: watched.births.fleet(revision, starts, now),
+            coverage: self.report_cache.coverage(&snapshot.gateways, now),
+            load: tracked
+                .baselines
+                .advance(name, self.report_cache.fresh(now)),
+            replicas: tracked.starts.replicas(revision, start_times, now),
         };
-        Some((watched, sample))
+        Some((tracked, sample))
     }
 }
 
-fn note(written: &Written) {
-    let revision = &written.revision;
-    match &written.result {
-        Ok(()) => {}
-        // It has gone in between.
-        Err(ClusterError::UnknownRevision { .. }) => tracing::debug!(%revision, "gone"),
-        Err(
-            error @ (ClusterError::Unavailable { .. }
-            | ClusterError::Name { .. }
-            | ClusterError::Refused { .. }),
-        ) => tracing::warn!(%revision, %error, "not scaled; tried again"),
-    }
+/// The revision of this name with its policy, if the autoscaler sets its replicas.
+fn scaled<'a>(
+    snapshot: &'a Snapshot,
+    name: &RevisionName,
+) -> Option<(&'a Revision, &'a ScalingPolicy)> {
+    let revision = snapshot.revision(name)?;
+    Some((revision, revision.scaling.as_deref()?))
+}
+
+fn is_scaled(snapshot: &Snapshot, name: &RevisionName) -> bool {
+    scaled(snapshot, name).is_some()
 }

@@ -1,4 +1,4 @@
-//! The simulated world at one moment.
+//! State of a simulation, and what each event does to it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use weir_cluster::Activity;
 
-use super::fleet::Replicas;
+use super::replicas::SimulatedReplicas;
 use super::{Frame, Run, Served, Service, World};
-use crate::{Decision, Fleet, Load, Sample, Sight};
+use crate::{Coverage, Decision, Load, Replicas, Sample};
 
 pub(super) struct State<'a> {
     world: World,
     law: &'a mut dyn FnMut(&Sample) -> Decision,
     now: Duration,
-    /// What will happen; a decision is always among it.
+    /// Events to come; a decision is always among them.
     events: BinaryHeap<Reverse<(Duration, Event)>>,
-    /// When those that wait came.
+    /// Arrival times of the requests in the queue, oldest first.
     queue: VecDeque<Duration>,
-    replicas: Replicas,
-    wanted: u32,
-    /// What happened since the last decision.
+    replicas: SimulatedReplicas,
+    desired: u32,
+    /// Load since the last decision.
     activity: Activity,
     decided: Duration,
     run: Run,
@@ -37,43 +37,43 @@ enum Event {
         count: u32,
         began: Duration,
     },
-    /// The law is asked.
+    /// The control law decides.
     Decide,
 }
 
 impl<'a> State<'a> {
     pub(super) fn new(world: World, law: &'a mut dyn FnMut(&Sample) -> Decision) -> Self {
         let mut state = Self {
-            wanted: world.replicas,
+            desired: world.replicas,
             world,
             law,
             now: Duration::ZERO,
             events: BinaryHeap::from([Reverse((Duration::ZERO, Event::Decide))]),
             queue: VecDeque::new(),
-            replicas: Replicas::default(),
+            replicas: SimulatedReplicas::default(),
             activity: Activity::default(),
             decided: Duration::ZERO,
             run: Run::default(),
         };
-        for _ in 0..state.wanted {
+        for _ in 0..state.desired {
             let replica = state.replicas.start(Duration::ZERO);
             state.replicas.ready(replica);
         }
         state
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub(super) fn next_event(&self) -> Duration {
         let next = self.events.peek();
         next.map_or(Duration::MAX, |Reverse((at, _))| *at)
     }
 
-    /// Lets the next thing happen.
-    pub(super) fn happen(&mut self) {
+    /// Advances to the next event.
+    pub(super) fn advance(&mut self) {
         let Some(Reverse((at, event))) = self.events.pop() else {
             return;
         };
-        self.pass(at);
+        self.elapse(at);
         match event {
             Event::Ready(replica) => self.replicas.ready(replica),
             Event::Done {
@@ -89,27 +89,27 @@ impl<'a> State<'a> {
         self.bind();
     }
 
-    /// A request comes.
+    /// Advances to the arrival of a request.
     pub(super) fn arrive(&mut self, at: Duration) {
-        self.pass(at);
+        self.elapse(at);
         self.queue.push_back(at);
         self.activity.arrivals += 1;
-        if self.wanted == 0 {
+        if self.desired == 0 {
             self.activity.woken += 1;
             self.decide();
         }
         self.bind();
     }
 
-    /// What happened in all.
+    /// Ends the simulation and returns its record.
     pub(super) fn end(mut self, until: Duration) -> Run {
-        self.pass(until);
+        self.elapse(until);
         self.run.waiting = self.queue.len();
         self.run.starts = self.replicas.started() - self.world.replicas;
         self.run
     }
 
-    fn pass(&mut self, at: Duration) {
+    fn elapse(&mut self, at: Duration) {
         let passed = at.saturating_sub(self.now);
         self.run.replica_time += passed * self.replicas.count();
         self.now = at;
@@ -186,27 +186,27 @@ impl<'a> State<'a> {
         self.decided = self.now;
         Sample {
             at: self.now,
-            sight: Sight::Whole,
+            coverage: Coverage::Complete,
             load: Load { span, activity },
-            fleet: Fleet {
-                wanted: self.wanted,
+            replicas: Replicas {
+                desired: self.desired,
                 ready: self.replicas.ready_count(),
                 starting: self.replicas.starting(self.now),
-                // As with any replica, the reports tell.
+                // As with any runtime that reports its capacity.
                 credits: None,
                 cold_start: self.world.cold_start,
             },
         }
     }
 
-    fn scale(&mut self, wanted: u32) {
-        for _ in self.wanted..wanted {
+    fn scale(&mut self, desired: u32) {
+        for _ in self.desired..desired {
             let replica = self.replicas.start(self.now);
             self.schedule(self.world.cold_start, Event::Ready(replica));
         }
-        for _ in wanted..self.wanted {
+        for _ in desired..self.desired {
             self.replicas.end_one();
         }
-        self.wanted = wanted;
+        self.desired = desired;
     }
 }

@@ -4,17 +4,16 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_autoscaler::{
-    Decision, Economy, Fleet, Load, Memory, Metric, Policy, Sample, Sight, decide,
-};
+use weir_autoscaler::{Coverage, Decision, Load, Memory, Replicas, Sample, decide};
 use weir_cluster::{Activity, Histogram};
+use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 
 /// What is seen next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     /// Milliseconds since what was seen before.
     pub(crate) ms: u64,
-    pub(crate) sight: Sight,
+    pub(crate) coverage: Coverage,
     pub(crate) arrivals: u64,
     pub(crate) queued: u32,
     pub(crate) oldest_ms: u64,
@@ -24,7 +23,7 @@ pub(crate) struct Op {
     /// Requests that ended, and what each took.
     pub(crate) ended: u32,
     pub(crate) service_ms: u64,
-    /// Quarters of the replicas wanted that are ready; the others start.
+    /// Quarters of the replicas desired that are ready; the others start.
     pub(crate) ready: u32,
     pub(crate) starting_ms: u64,
 }
@@ -33,7 +32,7 @@ impl Default for Op {
     fn default() -> Self {
         Self {
             ms: 1000,
-            sight: Sight::Whole,
+            coverage: Coverage::Complete,
             arrivals: 0,
             queued: 0,
             oldest_ms: 0,
@@ -54,7 +53,8 @@ impl Op {
 
     /// Whether there is anything to be seen of it.
     pub(crate) fn is_busy(&self) -> bool {
-        self.sight != Sight::None && (self.arrivals > 0 || self.queued > 0 || self.in_flight > 0)
+        self.coverage != Coverage::None
+            && (self.arrivals > 0 || self.queued > 0 || self.in_flight > 0)
     }
 
     fn load(&self) -> Load {
@@ -84,18 +84,18 @@ impl Op {
 /// A revision whose cluster does what was decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Revision {
-    pub(crate) policy: Policy,
+    pub(crate) policy: ScalingPolicy,
     pub(crate) memory: Memory,
     pub(crate) at: Duration,
-    pub(crate) wanted: u32,
+    pub(crate) desired: u32,
     /// Requests a replica takes at once, where that is known.
     pub(crate) credits: Option<u32>,
 }
 
 impl Revision {
-    pub(crate) fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: ScalingPolicy) -> Self {
         Self {
-            wanted: policy.bound(1),
+            desired: policy.bound(1),
             policy,
             memory: Memory::default(),
             at: Duration::ZERO,
@@ -111,14 +111,14 @@ impl Revision {
 
     pub(crate) fn step(&mut self, op: &Op) -> Decision {
         self.at += op.elapsed();
-        let ready = self.wanted * op.ready / 4;
-        let starting = (ready..self.wanted).map(|_| Duration::from_millis(op.starting_ms));
+        let ready = self.desired * op.ready / 4;
+        let starting = (ready..self.desired).map(|_| Duration::from_millis(op.starting_ms));
         let sample = Sample {
             at: self.at,
-            sight: op.sight,
+            coverage: op.coverage,
             load: op.load(),
-            fleet: Fleet {
-                wanted: self.wanted,
+            replicas: Replicas {
+                desired: self.desired,
                 ready,
                 starting: starting.collect(),
                 credits: self.credits,
@@ -128,7 +128,7 @@ impl Revision {
         let memory = std::mem::take(&mut self.memory);
         let (memory, decision) = decide(&self.policy, memory, &sample);
         self.memory = memory;
-        self.wanted = decision.replicas;
+        self.desired = decision.replicas;
         decision
     }
 }
@@ -137,7 +137,7 @@ prop_compose! {
     /// Any moment; about one in three is idle.
     pub(crate) fn op()(
         ms in prop_oneof![Just(1000_u64), 1..20_000_u64],
-        sight in prop_oneof![8 => Just(Sight::Whole), 1 => Just(Sight::Partial), 1 => Just(Sight::None)],
+        coverage in prop_oneof![8 => Just(Coverage::Complete), 1 => Just(Coverage::Partial), 1 => Just(Coverage::None)],
         idle in prop::bool::weighted(0.4),
         arrivals in 0..200_u64,
         queued in prop_oneof![Just(0_u32), 0..300_u32],
@@ -149,9 +149,9 @@ prop_compose! {
         ready in 0..=4_u32,
         starting_ms in 0..100_000_u64,
     ) -> Op {
-        let busy = Op { ms, sight, arrivals, queued, oldest_ms, in_flight, credits, ended, service_ms, ready, starting_ms };
+        let busy = Op { ms, coverage, arrivals, queued, oldest_ms, in_flight, credits, ended, service_ms, ready, starting_ms };
         match idle {
-            true => Op { ms, sight, ready, starting_ms, ..Op::default() },
+            true => Op { ms, coverage, ready, starting_ms, ..Op::default() },
             false => busy,
         }
     }
@@ -169,23 +169,23 @@ prop_compose! {
         delay in 0..60_u64,
         target_ms in 50..3000_u64,
         economy in prop_oneof![Just(Economy::Economy), Just(Economy::Balanced), Just(Economy::Latency)],
-        metric in prop_oneof![
+        target in prop_oneof![
             Just(None),
-            (0.5..10.0).prop_map(|n| Some(Metric::Concurrency(n))),
-            (0.5..100.0).prop_map(|n| Some(Metric::Rps(n))),
+            (0.5..10.0).prop_map(|n| Some(ScaleTarget::Concurrency(n))),
+            (0.5..100.0).prop_map(|n| Some(ScaleTarget::Rps(n))),
         ],
         activation in 1..4_u32,
-    ) -> Policy {
-        Policy {
+    ) -> ScalingPolicy {
+        ScalingPolicy {
             min,
             max: max.and_then(NonZeroU32::new),
             retention: retention.map(Duration::from_secs),
             scale_down_delay: Duration::from_secs(delay),
             queue_delay: Duration::from_millis(target_ms),
             economy,
-            metric,
+            target,
             activation: NonZeroU32::new(activation).unwrap_or(NonZeroU32::MIN),
-            ..Policy::default()
+            ..ScalingPolicy::default()
         }
     }
 }

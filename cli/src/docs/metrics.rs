@@ -4,12 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use weir_autoscaler::{Autoscaler, Because, Policies, Policy};
+use weir_autoscaler::{Autoscaler, Reason as ScaleReason};
 use weir_cluster::{
-    Apply, Desired, Destination, Directory, Fake, Mirror, RevisionName, Route, ServiceName, Starts,
-    Workload,
+    Apply, Desired, Destination, Directory, Fake, Mirror, Readiness, Route, ServiceName, Workload,
 };
 use weir_controller::files::Files;
 use weir_controller::{Controller, ModelNames, Platform};
@@ -37,7 +35,7 @@ Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Val
 `weir status --json` says each as a sentence, with its numbers.
 
 "
-    .replace("REASONS", &quoted(Because::LABELS));
+    .replace("REASONS", &quoted(ScaleReason::LABELS));
     page.push_str(&table(&of_weir().await));
     page.push_str(
         &"
@@ -61,18 +59,10 @@ Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, 
 
 /// Every metric of `weir up`, printed as `/metrics` prints it, with one revision.
 async fn of_weir() -> String {
-    let cluster = Arc::new(Fake::new(Starts::ByHand));
-    let revision = serve(&cluster).await;
-    let policies = Policies::from([(revision, Policy::default())]);
-    let (_policies, watched) = watch::channel(Arc::new(policies));
+    let cluster = Arc::new(Fake::new(Readiness::Manual));
+    serve(&cluster).await;
     let (directory, reports) = (cluster.clone(), cluster.clone());
-    let autoscaler = Autoscaler::new(
-        directory,
-        reports,
-        cluster.clone(),
-        cluster.clone(),
-        watched,
-    );
+    let autoscaler = Autoscaler::new(directory, reports, cluster.clone(), cluster.clone());
     let gateway = Gateway::new(Options::new("local", Scope::Local));
     let registry = up::registry(&gateway, &autoscaler, &controller(&cluster));
     let mut decisions = autoscaler.decisions();
@@ -90,7 +80,7 @@ async fn of_weir() -> String {
 }
 
 /// One service, with one revision that mirrors it.
-async fn serve(cluster: &Fake) -> RevisionName {
+async fn serve(cluster: &Fake) {
     let service = ServiceName::new("default", "digits").unwrap();
     let revision = service.revision(1).unwrap();
     let workload = Workload {
@@ -99,15 +89,15 @@ async fn serve(cluster: &Fake) -> RevisionName {
         storage: Vec::new(),
         replicas: 1,
         concurrency: None,
+        scaling: Some(Arc::default()),
     };
     let mut route = Route::new(service.clone(), Destination::Nowhere("".into()));
     route.mirror = Some(Mirror {
-        revision: revision.clone(),
+        revision,
         percent: 1,
     });
     let desired = Desired::new(service, vec![workload], Some(route)).unwrap();
     cluster.apply(desired).await.unwrap();
-    revision
 }
 
 /// One of which nothing is asked.

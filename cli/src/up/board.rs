@@ -70,7 +70,7 @@ impl Sources {
             traffic_percent: route.map_or(0.0, |route| percent(route, &revision.name)),
             tags: route.map_or(Vec::new(), |route| tags(route, &revision.name)),
             ready: revision.ready().count(),
-            wanted: revision.wanted,
+            wanted: revision.desired,
             queued: activity.queued,
             in_flight: activity.in_flight,
             arrivals: activity.arrivals,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_autoscaler::{Autoscaler, Policies};
+use weir_autoscaler::Autoscaler;
 use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
 use weir_cluster_local::Local;
 use weir_controller::files::Files;
@@ -19,7 +19,7 @@ use weir_ops::registry::{self, Registry};
 
 use super::board::Sources;
 use super::ports::Ports;
-use super::{declared, policies, progress, ready};
+use super::{declared, progress, ready};
 use crate::exit::Exit;
 
 /// The gateway's name among the gateways; there is one.
@@ -60,9 +60,7 @@ impl Parts {
         let declaration = files.watch();
         let statuses = files.statuses();
         let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
-        let (sender, wanted) = watch::channel(Arc::new(Policies::default()));
-        tasks.spawn(until(&stop, policies::follow(controller.bounds(), sender)));
-        let autoscaler = autoscaler(&cluster, wanted);
+        let autoscaler = autoscaler(&cluster);
         let sources = Sources {
             declaration: declaration.clone(),
             statuses: statuses.clone(),
@@ -152,15 +150,9 @@ pub(crate) fn registry(
     registry
 }
 
-fn autoscaler(cluster: &Local, wanted: watch::Receiver<Arc<Policies>>) -> Autoscaler {
+fn autoscaler(cluster: &Local) -> Autoscaler {
     let cluster = Arc::new(cluster.clone());
-    Autoscaler::new(
-        cluster.clone(),
-        cluster.clone(),
-        cluster.clone(),
-        cluster,
-        wanted,
-    )
+    Autoscaler::new(cluster.clone(), cluster.clone(), cluster.clone(), cluster)
 }
 
 /// The gateway, a member of the cluster that follows it and reports to it.

@@ -114,8 +114,8 @@ impl Stage {
         let ready = revision.ready().count();
         let is_in = |phase| revision.in_phase(phase).next().is_some();
         match &revision.failure {
-            _ if ready > 0 => Self::Ready(ready, revision.wanted),
-            Some(failure) if revision.wanted > 0 => {
+            _ if ready > 0 => Self::Ready(ready, revision.desired),
+            Some(failure) if revision.desired > 0 => {
                 Self::Failed(format!("{}: {}", failure.reason.label(), failure.message))
             }
             Some(_) | None if revision.is_at_zero() => match revision.replicas.is_empty() {
@@ -157,6 +157,7 @@ mod tests {
             storage: Vec::new(),
             replicas: wanted,
             concurrency: None,
+            scaling: None,
         };
         let replica = |phase: &Phase| Replica {
             name: "digits-0".into(),

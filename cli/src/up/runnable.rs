@@ -51,6 +51,7 @@ fn refusal(
         storage: variant.storage.clone(),
         replicas: 1,
         concurrency: valid.concurrency,
+        scaling: None,
     };
     match weir_cluster_local::check(&workload, options).err()? {
         ClusterError::Refused { subject, because } if subject == workload.revision.to_string() => {

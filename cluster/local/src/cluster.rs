@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_cluster::{
-    Applied, Apply, ClusterError, Desired, Directory, Gateways, Held, LatestReports, Lease, Leases,
-    Reports, RevisionName, Scale, ServiceName, Snapshot,
+    Applied, Apply, ClusterError, Desired, Directory, Gateways, HeldLease, LatestReports, Lease,
+    Leases, Reports, RevisionName, Scale, ServiceName, Snapshot,
 };
 
 use crate::actor::{self, Ask};
@@ -57,7 +57,7 @@ impl Local {
         &self.gateways
     }
 
-    /// Ends every replica as it is ended when it is not wanted any more, and waits for that. Nothing can
+    /// Ends every replica as it is ended when it is not desired any more, and waits for that. Nothing can
     /// be applied afterwards.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Reports for Local {
 
 #[async_trait]
 impl Lease for Local {
-    async fn acquire(&self, name: &str) -> Result<Held, ClusterError> {
+    async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
         self.leases.acquire(name).await
     }
 }

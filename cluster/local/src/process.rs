@@ -87,7 +87,7 @@ impl Process {
         match tokio::time::timeout(grace, self.wait()).await {
             Ok(_) => Ending::ByItself,
             Err(_) => {
-                // It may be gone by now, which is what is wanted.
+                // It may be gone by now, which is what is desired.
                 let _ = self.child.kill().await;
                 Ending::Killed
             }

@@ -13,18 +13,18 @@ pub(crate) enum Step {
     Stop(Arc<str>),
 }
 
-/// What leads from these replicas, oldest first, to `wanted` of them. The ones that serve least go first,
+/// What leads from these replicas, oldest first, to `desired` of them. The ones that serve least go first,
 /// and of equals the youngest: its caches are the coldest.
-pub(crate) fn steps(wanted: usize, replicas: &[Replica]) -> Vec<Step> {
-    let counted = replicas.iter().filter(|replica| replica.phase.is_wanted());
+pub(crate) fn steps(desired: usize, replicas: &[Replica]) -> Vec<Step> {
+    let counted = replicas.iter().filter(|replica| replica.phase.is_counted());
     let mut counted: Vec<_> = counted.collect();
-    let missing = wanted.saturating_sub(counted.len());
+    let missing = desired.saturating_sub(counted.len());
     if missing > 0 {
         return vec![Step::Start; missing];
     }
     // A stable sort keeps the oldest of equals in front.
     counted.sort_by_key(|replica| rank(replica.phase));
-    let surplus = counted.split_off(wanted);
+    let surplus = counted.split_off(desired);
     surplus
         .iter()
         .map(|replica| Step::Stop(replica.name.clone()))
@@ -83,17 +83,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_wanted_number_is_reached(wanted in 0usize..8, phases in proptest::collection::vec(phase(), 0..8)) {
+        fn the_wanted_number_is_reached(desired in 0usize..8, phases in proptest::collection::vec(phase(), 0..8)) {
             let all = replicas(&phases);
-            let steps = steps(wanted, &all);
+            let steps = steps(desired, &all);
             let stopped: Vec<_> = steps.iter().filter_map(|step| match step {
                 Step::Stop(name) => Some(name.clone()),
                 Step::Start => None,
             }).collect();
             let starts = steps.len() - stopped.len();
             prop_assert!(starts == 0 || stopped.is_empty());
-            let counted: Vec<_> = all.iter().filter(|r| r.phase.is_wanted()).collect();
-            prop_assert_eq!(counted.len() + starts - stopped.len(), wanted);
+            let counted: Vec<_> = all.iter().filter(|r| r.phase.is_counted()).collect();
+            prop_assert_eq!(counted.len() + starts - stopped.len(), desired);
             let left = |r: &&&Replica| !stopped.contains(&r.name);
             let worst_kept = counted.iter().filter(left).map(|r| rank(r.phase)).max();
             for gone in counted.iter().filter(|r| !left(r)) {

@@ -11,7 +11,6 @@ use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use weir_cluster::{Address, Report};
 
-use crate::RemoteReports;
 use crate::error::RemoteError;
 use crate::message::{self, MAX_MESSAGE};
 use crate::proto::WatchRequest;
@@ -110,7 +109,7 @@ impl Listener {
     async fn expire(&self, heard: &Notify) {
         loop {
             heard.notified().await;
-            while timeout(RemoteReports::SILENT, heard.notified())
+            while timeout(Report::SILENT_AFTER, heard.notified())
                 .await
                 .is_ok()
             {}
@@ -138,7 +137,7 @@ async fn dial(address: &Address) -> Result<Channel, RemoteError> {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
-    let silent = RemoteReports::SILENT;
+    let silent = Report::SILENT_AFTER;
     timeout(silent, work)
         .await
         .unwrap_or(Err(RemoteError::Silent(silent)))

@@ -14,7 +14,7 @@ const WAITING: usize = 64;
 
 /// The reports of gateways in other processes. Clones share them; with the last clone watching ends.
 ///
-/// A gateway that is not heard for [`RemoteReports::SILENT`] has no report until it is heard again.
+/// A gateway that is not heard for [`Report::SILENT_AFTER`] has no report until it is heard again.
 #[derive(Clone, Debug)]
 pub struct RemoteReports {
     latest: watch::Receiver<Arc<LatestReports>>,
@@ -22,10 +22,6 @@ pub struct RemoteReports {
 }
 
 impl RemoteReports {
-    /// Reports come each second; four may be lost. The autoscaler calls a gateway silent after the same
-    /// time.
-    pub const SILENT: std::time::Duration = std::time::Duration::from_secs(5);
-
     /// Dials the admin ports of these gateways, and of those that follow them; gateways without one are
     /// passed over. Must be called within a tokio runtime.
     #[must_use]

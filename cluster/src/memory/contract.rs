@@ -11,9 +11,9 @@ mod scaling;
 mod world;
 
 pub use applying::{
-    a_changed_revision_is_refused_and_nothing_moves, a_forgotten_service_leaves,
-    a_retired_revision_ends, applying_again_keeps_the_count, applying_makes_replicas_run,
-    the_route_is_there_as_soon_as_it_is_applied,
+    a_changed_revision_is_refused_and_nothing_moves, a_changed_scaling_policy_moves_no_replica,
+    a_forgotten_service_leaves, a_retired_revision_ends, applying_again_keeps_the_count,
+    applying_makes_replicas_run, the_route_is_there_as_soon_as_it_is_applied,
 };
 pub use holding::{a_lease_has_one_holder, two_leases_are_two};
 pub use reporting::{gateways_know_each_other, reports_arrive_and_leave_with_their_gateway};
@@ -30,6 +30,7 @@ macro_rules! contract_tests {
         $crate::contract_tests!(@ $world;
             applying_makes_replicas_run
             applying_again_keeps_the_count
+            a_changed_scaling_policy_moves_no_replica
             a_changed_revision_is_refused_and_nothing_moves
             a_retired_revision_ends
             a_forgotten_service_leaves

@@ -13,17 +13,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::state::State;
 use crate::{
-    Applied, Apply, ClusterError, Desired, Directory, Failure, Gateways, Held, LatestReports,
+    Applied, Apply, ClusterError, Desired, Directory, Failure, Gateways, HeldLease, LatestReports,
     Lease, Leases, Replica, Reports, RevisionName, Scale, ServiceName, Snapshot,
 };
 
-/// When replicas become ready.
+/// When replicas of a [`Fake`] become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Starts {
+pub enum Readiness {
     /// As soon as they are asked for.
-    AtOnce,
-    /// Never by themselves: the test puts them there with [`Fake::put`].
-    ByHand,
+    Immediate,
+    /// When the test puts them there with [`Fake::put`].
+    Manual,
 }
 
 /// The cluster in memory. Clones share it.
@@ -39,7 +39,7 @@ pub struct Fake {
 impl Fake {
     /// An empty cluster. Must be called within a tokio runtime.
     #[must_use]
-    pub fn new(starts: Starts) -> Self {
+    pub fn new(starts: Readiness) -> Self {
         let stop = CancellationToken::new();
         let fake = Self {
             state: Arc::new(Mutex::new(State::new(starts))),
@@ -145,7 +145,7 @@ impl Scale for Fake {
 
 #[async_trait]
 impl Lease for Fake {
-    async fn acquire(&self, name: &str) -> Result<Held, ClusterError> {
+    async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
         self.leases.acquire(name).await
     }
 }

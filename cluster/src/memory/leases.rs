@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ClusterError, Held, Lease};
+use crate::{ClusterError, HeldLease, Lease};
 
 /// Leases among the tasks of one process. Clones share them; they are never lost, and go to whoever
 /// asked first.
@@ -36,9 +36,9 @@ impl Leases {
 
 #[async_trait]
 impl Lease for Leases {
-    async fn acquire(&self, name: &str) -> Result<Held, ClusterError> {
+    async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
         // The semaphores are never closed, so there always is a permit in the end.
         let permit = self.permit(name).await;
-        Ok(Held::new(CancellationToken::new(), permit))
+        Ok(HeldLease::new(CancellationToken::new(), permit))
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     services: BTreeMap<ServiceName, Desired>,
-    wanted: BTreeMap<RevisionName, u32>,
+    replicas: BTreeMap<RevisionName, u32>,
     routes: Arc<Routes>,
 }
 
@@ -57,7 +57,7 @@ impl Ledger {
     pub fn forget(&mut self, service: &ServiceName) -> Applied {
         if let Some(gone) = self.services.remove(service) {
             for workload in gone.workloads() {
-                self.wanted.remove(&workload.revision);
+                self.replicas.remove(&workload.revision);
             }
             if gone.route().is_some() {
                 self.rebuild_routes();
@@ -71,20 +71,20 @@ impl Ledger {
     /// # Errors
     /// [`ClusterError::UnknownRevision`].
     pub fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<Edit, ClusterError> {
-        let Some(wanted) = self.wanted.get_mut(revision) else {
+        let Some(desired) = self.replicas.get_mut(revision) else {
             return Err(self.unknown(revision));
         };
-        if *wanted == replicas {
+        if *desired == replicas {
             return Ok(Edit::Same);
         }
-        *wanted = replicas;
+        *desired = replicas;
         Ok(Edit::Changed)
     }
 
     /// Each revision with the number of replicas it should have.
     pub fn workloads(&self) -> impl Iterator<Item = (&Workload, u32)> {
         let all = self.services.values().flat_map(Desired::workloads);
-        all.map(|workload| (workload, self.wanted(&workload.revision)))
+        all.map(|workload| (workload, self.replicas(&workload.revision)))
     }
 
     /// The revision of this name.
@@ -97,8 +97,8 @@ impl Ledger {
 
     /// The number of replicas a revision should have; none for one that is not there.
     #[must_use]
-    pub fn wanted(&self, revision: &RevisionName) -> u32 {
-        self.wanted.get(revision).copied().unwrap_or(0)
+    pub fn replicas(&self, revision: &RevisionName) -> u32 {
+        self.replicas.get(revision).copied().unwrap_or(0)
     }
 
     /// The routes of all services.
@@ -124,7 +124,7 @@ impl Ledger {
         let mut gone = Vec::new();
         for (name, revision) in of_service {
             match self.workload(name) {
-                Some(workload) => bring_in_line(revision, workload, self.wanted(name)),
+                Some(workload) => bring_in_line(revision, workload, self.replicas(name)),
                 None if revision.replicas.is_empty() => gone.push(name.clone()),
                 None => end(revision),
             }
@@ -136,7 +136,7 @@ impl Ledger {
         for workload in desired.into_iter().flat_map(Desired::workloads) {
             let revision = revisions.entry(workload.revision.clone());
             revision.or_insert_with(|| {
-                Arc::new(Revision::new(workload, self.wanted(&workload.revision)))
+                Arc::new(Revision::new(workload, self.replicas(&workload.revision)))
             });
         }
     }
@@ -157,12 +157,12 @@ impl Ledger {
         let before = self.services.get(desired.service());
         for old in before.into_iter().flat_map(Desired::workloads) {
             if !workloads.iter().any(|w| w.revision == old.revision) {
-                self.wanted.remove(&old.revision);
+                self.replicas.remove(&old.revision);
             }
         }
         for workload in workloads {
-            let wanted = self.wanted.entry(workload.revision.clone());
-            wanted.or_insert(workload.replicas);
+            let replicas = self.replicas.entry(workload.revision.clone());
+            replicas.or_insert(workload.replicas);
         }
     }
 
@@ -179,7 +179,7 @@ impl Ledger {
     }
 
     fn unknown(&self, revision: &RevisionName) -> ClusterError {
-        let known: Vec<_> = self.wanted.keys().map(ToString::to_string).collect();
+        let known: Vec<_> = self.replicas.keys().map(ToString::to_string).collect();
         let known = match known.is_empty() {
             true => "none".to_owned(),
             false => known.join(", "),
@@ -191,18 +191,24 @@ impl Ledger {
     }
 }
 
-/// One that is asked for.
-fn bring_in_line(revision: &mut Arc<Revision>, workload: &Workload, wanted: u32) {
-    if (revision.wanted, revision.concurrency) != (wanted, workload.concurrency) {
+/// Brings a revision that is asked for in line with what is asked.
+fn bring_in_line(revision: &mut Arc<Revision>, workload: &Workload, desired: u32) {
+    let is_in_line = revision.desired == desired
+        && revision.concurrency == workload.concurrency
+        && revision.scaling == workload.scaling;
+    if !is_in_line {
         let revision = Arc::make_mut(revision);
-        revision.wanted = wanted;
+        revision.desired = desired;
         revision.concurrency = workload.concurrency;
+        revision.scaling.clone_from(&workload.scaling);
     }
 }
 
-/// One that nobody asks for.
+/// Asks for no replica of a revision that was removed, and takes it from the autoscaler.
 fn end(revision: &mut Arc<Revision>) {
-    if revision.wanted != 0 {
-        Arc::make_mut(revision).wanted = 0;
+    if revision.desired != 0 || revision.scaling.is_some() {
+        let revision = Arc::make_mut(revision);
+        revision.desired = 0;
+        revision.scaling = None;
     }
 }

@@ -72,15 +72,16 @@ mod tests {
         let service = ServiceName::new("default", "digits").unwrap();
         let each = counts.iter().enumerate();
         let each = each.filter_map(|(i, count)| Some((i as u32 + 1, (*count)?)));
-        each.map(|(number, wanted)| {
+        each.map(|(number, desired)| {
             let workload = Workload {
                 revision: service.revision(number).unwrap(),
                 template: Arc::default(),
                 storage: Vec::new(),
                 replicas: 0,
                 concurrency: None,
+                scaling: None,
             };
-            let revision = Revision::new(&workload, wanted);
+            let revision = Revision::new(&workload, desired);
             (workload.revision, Arc::new(revision))
         })
         .collect()

@@ -38,9 +38,9 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether it counts towards the replicas that are wanted.
+    /// Whether it counts towards the replicas that are desired.
     #[must_use]
-    pub fn is_wanted(self) -> bool {
+    pub fn is_counted(self) -> bool {
         self != Self::Terminating
     }
 }

@@ -1,9 +1,10 @@
 //! One revision, as it runs.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::{Failure, Phase, Replica};
-use crate::{Identity, RevisionName, Workload};
+use crate::{Identity, RevisionName, ScalingPolicy, Workload};
 
 /// A revision with its replicas.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,9 +14,11 @@ pub struct Revision {
     /// What shapes its replicas, in short: an equal one needs no new revision.
     pub identity: Identity,
     /// How many replicas were asked for.
-    pub wanted: u32,
+    pub desired: u32,
     /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
     pub concurrency: Option<NonZeroU32>,
+    /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
+    pub scaling: Option<Arc<ScalingPolicy>>,
     /// Who may find out that a replica is ready.
     pub ready_call: ReadyCall,
     /// Fields of its pod that have no meaning on this platform, for its owner to be told.
@@ -38,12 +41,13 @@ pub enum ReadyCall {
 impl Revision {
     /// A revision without replicas yet.
     #[must_use]
-    pub fn new(workload: &Workload, wanted: u32) -> Self {
+    pub fn new(workload: &Workload, desired: u32) -> Self {
         Self {
             name: workload.revision.clone(),
             identity: workload.identity(),
-            wanted,
+            desired,
             concurrency: workload.concurrency,
+            scaling: workload.scaling.clone(),
             ready_call: ReadyCall::V2,
             ignored_fields: Vec::new(),
             replicas: Vec::new(),
@@ -65,6 +69,6 @@ impl Revision {
     /// Whether it sleeps: no replica runs or is asked for, so a request has to wake it.
     #[must_use]
     pub fn is_at_zero(&self) -> bool {
-        self.wanted == 0 && !self.replicas.iter().any(|r| r.phase.is_wanted())
+        self.desired == 0 && !self.replicas.iter().any(|r| r.phase.is_counted())
     }
 }

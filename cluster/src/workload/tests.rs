@@ -28,6 +28,7 @@ fn workload(containers: Vec<Container>) -> Workload {
         }],
         replicas: 1,
         concurrency: None,
+        scaling: None,
     }
 }
 
@@ -73,6 +74,7 @@ fn identity_is_template_and_storage() {
     let mut scaled = first.clone();
     scaled.replicas = 7;
     scaled.concurrency = NonZeroU32::new(2);
+    scaled.scaling = Some(Arc::default());
     scaled.storage[0].claims = Some("/elsewhere".into());
     assert_eq!(scaled.identity(), first.identity());
     assert_eq!(first.identity().as_str().len(), 16);

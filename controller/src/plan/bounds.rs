@@ -1,16 +1,19 @@
 //! How many replicas each revision may have.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use weir_cluster::RevisionName;
 
 use crate::rollout::{PreviousRevision, Stage};
 use crate::validate::Validated;
-use crate::{Bounds, History, Scaling};
+use crate::{History, Scaling};
 
 /// How long a revision that was replaced keeps its replicas, in seconds, so that going back to it is
 /// instant: most mistakes show within ten minutes.
 pub(super) const HELD: u64 = 600;
+
+/// The scaling of each revision of a service, its minimum as the rollout needs it.
+pub(super) type Bounds = BTreeMap<RevisionName, Scaling>;
 
 /// The bounds of every revision that runs: the stable one, the candidate, the one before, the canaries.
 pub(super) fn bounds(valid: &Validated, history: &History, now: u64) -> Bounds {
@@ -42,7 +45,7 @@ fn held(own: &Scaling, former: &PreviousRevision, now: u64) -> Scaling {
         true => former.kept,
         false => 0,
     };
-    own.asleep_when_idle().with_floor(kept)
+    own.with_min(0).with_floor(kept)
 }
 
 /// Whether a revision that was replaced keeps what it had.
@@ -54,7 +57,7 @@ fn taking_over(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {
     match (stage, percent) {
         // Only loading it shows that it loads.
         (Stage::Waiting, _) => own.with_floor(1),
-        (Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => own.asleep_when_idle(),
+        (Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => own.with_min(0),
         (Stage::Shifting(_), _) => own.clone(),
     }
 }
@@ -68,6 +71,6 @@ fn until_loaded(scaling: &Scaling, history: &History, revision: &RevisionName) -
 
 /// A revision with two parts keeps the higher floor.
 fn raise(bounds: &mut Bounds, revision: &RevisionName, scaling: Scaling) {
-    let floor = bounds.get(revision).map_or(0, |before| before.min);
-    bounds.insert(revision.clone(), Arc::new(scaling.with_floor(floor)));
+    let floor = bounds.get(revision).map_or(0, |before| before.policy.min);
+    bounds.insert(revision.clone(), scaling.with_floor(floor));
 }

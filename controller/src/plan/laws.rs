@@ -1,11 +1,12 @@
 //! Services through many edits: what holds whatever happens.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::Plan;
-use super::world::{CANARY, World, split};
+use super::world::{CANARY, World, policy, split};
+use super::{Plan, bounds};
 use crate::Validated;
 use crate::fixtures::{model, valid};
 use crate::rollout::Stage;
@@ -126,6 +127,7 @@ struct Pass<'a> {
     before: &'a World,
     last: &'a Plan,
     after: &'a World,
+    valid: &'a Validated,
     plan: &'a Plan,
 }
 
@@ -165,22 +167,17 @@ impl Pass<'_> {
 
     /// What runs has bounds, and the other way round; what has not loaded is not put to sleep.
     fn bounds_fit(&self) {
-        let running = self.plan.desired.workloads().iter();
-        assert!(
-            self.plan
-                .scaling
-                .keys()
-                .eq(running.map(|workload| &workload.revision))
-        );
-        for scaling in self.plan.scaling.values() {
-            assert!(
-                scaling.max.is_none_or(|max| scaling.min <= max),
-                "{scaling:?}"
-            );
+        let workloads = self.plan.desired.workloads();
+        let bounds = bounds::bounds(self.valid, &self.after.history, self.after.now);
+        assert!(bounds.keys().eq(workloads.iter().map(|w| &w.revision)));
+        for workload in workloads {
+            let policy = workload.scaling.as_ref().unwrap();
+            let max = policy.max.map(NonZeroU32::get);
+            assert!(max.is_none_or(|max| policy.min <= max), "{policy:?}");
         }
         if let Some(candidate) = &self.after.history.rollout.candidate {
-            let scaling = &self.plan.scaling[&candidate.revision];
-            assert!(candidate.stage != Stage::Waiting || scaling.min >= 1);
+            let policy = policy(self.plan, &candidate.revision);
+            assert!(candidate.stage != Stage::Waiting || policy.min >= 1);
         }
     }
 
@@ -229,8 +226,9 @@ proptest! {
             manifest.edit(happens);
             world.happens(happens, &last);
             let before = world.clone();
-            let (planned, _) = world.pass(&manifest.valid());
-            let pass = Pass { before: &before, last: &last, after: &world, plan: &planned };
+            let valid = manifest.valid();
+            let (planned, _) = world.pass(&valid);
+            let pass = Pass { before: &before, last: &last, after: &world, valid: &valid, plan: &planned };
             pass.check(happens);
             last = planned;
         }

@@ -1,9 +1,11 @@
 //! Services from first to last.
 
+use std::num::NonZeroU32;
+
 use weir_cluster::Destination;
 
-use super::bounds;
-use super::world::{CANARY, World, split, tags};
+use super::world::{CANARY, World, policy, split, tags};
+use super::{Plan, bounds};
 use crate::Transition;
 use crate::fixtures::{model, valid};
 
@@ -54,14 +56,14 @@ fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
     world.ledger.refresh(&mut world.revisions);
     world.start(|_| true);
     let (rolling, _) = world.pass(&b);
-    assert_eq!(rolling.scaling[&one].min, 3);
+    assert_eq!(policy(&rolling, &one).min, 3);
     world.start(|_| true);
     let (promoted, _) = world.pass(&b);
-    assert_eq!(promoted.scaling[&one].min, 3);
+    assert_eq!(policy(&promoted, &one).min, 3);
     world.now += bounds::HELD;
     let (later, _) = world.pass(&b);
     assert_eq!(
-        (later.scaling[&one].min, later.desired.workloads().len()),
+        (policy(&later, &one).min, later.desired.workloads().len()),
         (0, 2)
     );
 }
@@ -75,15 +77,15 @@ fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
     assert_eq!(
         (
             first.desired.workloads()[0].replicas,
-            first.scaling[&one].min
+            policy(&first, &one).min
         ),
         (1, 1)
     );
     world.start(|_| true);
     let (second, _) = world.pass(&sleepy);
     assert_eq!(
-        (second.scaling[&one].min, second.scaling[&one].max),
-        (0, Some(4))
+        (policy(&second, &one).min, policy(&second, &one).max),
+        (0, NonZeroU32::new(4))
     );
 }
 
@@ -110,7 +112,7 @@ fn what_is_stopped_has_nothing_and_says_so() {
     let mut world = World::default();
     let stop = valid(&[("serving.kserve.io/stop", "true")], &model("a", &[]));
     let (stopped, _) = world.pass(&stop);
-    assert!(stopped.desired.workloads().is_empty() && stopped.scaling.is_empty());
+    assert!(stopped.desired.workloads().is_empty());
     match &stopped.desired.route().unwrap().destination {
         Destination::Nowhere(sentence) => {
             assert_eq!(&**sentence, "the service default/digits is stopped");
@@ -147,4 +149,18 @@ fn a_batcher_reaches_the_gateways_with_defaults_where_it_says_nothing() {
     assert_eq!(batching(&["batcher: {}"]), Some((32, 5000)));
     let both = ["batcher: {maxBatchSize: 4, maxLatency: 20}"];
     assert_eq!(batching(&both), Some((4, 20)));
+}
+
+#[test]
+fn the_autoscaler_gets_no_policy_where_others_set_the_replicas() {
+    let mut world = World::default();
+    let policies = |plan: &Plan| {
+        let workloads = plan.desired.workloads().iter();
+        workloads.map(|w| w.scaling.is_some()).collect::<Vec<_>>()
+    };
+    let (first, _) = world.pass(&valid(&[], &model("a", &[])));
+    assert_eq!(policies(&first), [true]);
+    let by_others = [("serving.kserve.io/autoscalerClass", "external")];
+    let (second, _) = world.pass(&valid(&by_others, &model("a", &[])));
+    assert_eq!(policies(&second), [false]);
 }

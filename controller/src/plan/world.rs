@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_cluster::{Destination, Endpoints, Ledger, Phase, Replica, Revisions, Route, Snapshot};
+use weir_cluster::{
+    Destination, Endpoints, Ledger, Phase, Replica, RevisionName, Revisions, Route, ScalingPolicy,
+    Snapshot,
+};
 
 use super::{Plan, plan};
 use crate::rollout::{Transition, step};
@@ -57,8 +60,8 @@ impl World {
         for (name, revision) in &mut self.revisions {
             if which(name.number()) {
                 let revision = Arc::make_mut(revision);
-                revision.replicas.truncate(revision.wanted as usize);
-                while revision.replicas.len() < revision.wanted as usize {
+                revision.replicas.truncate(revision.desired as usize);
+                while revision.replicas.len() < revision.desired as usize {
                     self.started += 1;
                     revision.replicas.push(replica(self.started));
                 }
@@ -68,8 +71,9 @@ impl World {
 
     /// Sets counts as an autoscaler does: as few as the bounds let it.
     pub(super) fn scale_down(&mut self, planned: &Plan) {
-        for (name, scaling) in &planned.scaling {
-            self.ledger.scale(name, scaling.min).unwrap();
+        for workload in planned.desired.workloads() {
+            let policy = workload.scaling.as_ref().unwrap();
+            self.ledger.scale(&workload.revision, policy.min).unwrap();
         }
         self.ledger.refresh(&mut self.revisions);
         self.start(|_| true);
@@ -104,6 +108,13 @@ fn weights(route: Option<&Route>) -> Vec<(u32, u32)> {
         }
         Some(Destination::Nowhere(_)) | None => Vec::new(),
     }
+}
+
+/// The policy that the plan has for a revision.
+pub(super) fn policy<'a>(plan: &'a Plan, revision: &RevisionName) -> &'a ScalingPolicy {
+    let mut workloads = plan.desired.workloads().iter();
+    let workload = workloads.find(|workload| workload.revision == *revision);
+    workload.unwrap().scaling.as_ref().unwrap()
 }
 
 pub(super) fn split(plan: &Plan) -> Vec<(u32, u32)> {

@@ -160,7 +160,7 @@ fn it_stays_ready_at_zero() {
     world.revision(|revision| revision.replicas.push(replica()));
     world.revision(|revision| {
         revision.replicas.clear();
-        revision.wanted = 0;
+        revision.desired = 0;
     });
     let status = world.status();
     assert_eq!(ready(&status), (ConditionStatus::True, "Standby"));

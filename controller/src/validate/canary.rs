@@ -127,17 +127,11 @@ fn name(context: &Context<'_>, i: usize, path: &str, found: &mut Found) -> Optio
 /// As many replicas at least as its share of the stable predictor's, or as it says itself.
 fn share(stable: &Scaling, canary: &Canary) -> Scaling {
     let percent = u32::try_from(canary.traffic_percent).unwrap_or(0).min(100);
-    let share = stable
-        .min
-        .saturating_mul(percent)
-        .div_ceil(100)
-        .max(stable.min.min(1));
+    let min = stable.policy.min;
+    let share = min.saturating_mul(percent).div_ceil(100).max(min.min(1));
     let own = canary.predictor.component.min_replicas;
     let own = own.and_then(|min| u32::try_from(min).ok());
-    Scaling {
-        min: own.unwrap_or(share),
-        ..stable.clone()
-    }
+    stable.with_min(own.unwrap_or(share))
 }
 
 /// A canary as it is meant: written over the stable predictor, field by field; lists as a whole.

@@ -3,12 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 use weir_crds::MIN_REPLICAS;
 use weir_crds::inference_service::{Component, ScaleMetric};
 
 use super::{Context, Found, right};
 use crate::annotations::{self, Reader};
-use crate::{Economy, Metric, ScaledBy, Scaling, duration};
+use crate::{ScaledBy, Scaling, duration};
 
 /// Judges the numbers of a component by the definition's rules.
 pub(super) fn check(path: &str, component: &Component, found: &mut Found) {
@@ -87,34 +88,46 @@ pub(super) fn scaling(context: &Context<'_>, component: &Component, found: &mut 
             context.object.metadata.annotations.as_ref(),
         ),
     ]);
-    let (min, max) = bounds(&mut reader, component);
-    let lasts = |name: &str, reader: &mut Reader<'_>| reader.duration(&knative(name));
-    let percentile = "a percentile above 0 and at most 99.99";
     let scaling = Scaling {
-        min,
-        max,
-        queue_delay: queue_delay(&mut reader),
-        share: reader.read(
-            annotations::SLO_PERCENTILE,
-            percentile,
-            annotations::percentile,
-        ),
-        economy: economy(&mut reader),
-        metric: metric(&mut reader, component),
+        policy: policy(&mut reader, component),
         by: scaled_by(&mut reader),
         initial: either(&mut reader, "initial-scale", "initialScale", 0).unwrap_or(0),
-        activation: reader.number(&knative("activation-scale"), 1).unwrap_or(1),
-        idle_before_zero: lasts("scale-to-zero-pod-retention-period", &mut reader),
-        scale_down_delay: lasts("scale-down-delay", &mut reader),
-        window: window(&mut reader),
     };
     found.list.append(&mut reader.faults);
     scaling
 }
 
+/// Bounds and targets; what is not written keeps its default.
+fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
+    let (min, max) = bounds(reader, component);
+    let default = ScalingPolicy::default();
+    let lasts = |name: &str, reader: &mut Reader<'_>| reader.duration(&knative(name));
+    let percentile = "a percentile above 0 and at most 99.99";
+    let quantile = reader.read(
+        annotations::SLO_PERCENTILE,
+        percentile,
+        annotations::percentile,
+    );
+    let activation = reader.number(&knative("activation-scale"), 1);
+    ScalingPolicy {
+        min,
+        max,
+        queue_delay: queue_delay(reader).unwrap_or(default.queue_delay),
+        quantile: quantile.unwrap_or(default.quantile),
+        economy: economy(reader).unwrap_or(default.economy),
+        target: target(reader, component),
+        retention: lasts("scale-to-zero-pod-retention-period", reader),
+        scale_down_delay: lasts("scale-down-delay", reader).unwrap_or(default.scale_down_delay),
+        window: window(reader).unwrap_or(default.window),
+        activation: activation
+            .and_then(NonZeroU32::new)
+            .unwrap_or(default.activation),
+    }
+}
+
 /// A field goes before an annotation, but a least number of 1 may be nothing but the default, which an
 /// API server fills in.
-fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) {
+fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<NonZeroU32>) {
     let min = either(reader, "min-scale", "minScale", 0);
     let max = either(reader, "max-scale", "maxScale", 0);
     let field = |value: Option<i32>| value.and_then(|value| u32::try_from(value).ok());
@@ -126,7 +139,8 @@ fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) 
     };
     let max = field(component.max_replicas).filter(|max| *max > 0).or(max);
     // As KServe: a maximum below the minimum is raised to it. Zero is no maximum.
-    (min, max.filter(|max| *max > 0).map(|max| max.max(min)))
+    let max = max.filter(|max| *max > 0).map(|max| max.max(min));
+    (min, max.and_then(NonZeroU32::new))
 }
 
 fn queue_delay(reader: &mut Reader<'_>) -> Option<Duration> {
@@ -155,7 +169,7 @@ fn window(reader: &mut Reader<'_>) -> Option<Duration> {
     })
 }
 
-fn metric(reader: &mut Reader<'_>, component: &Component) -> Option<Metric> {
+fn target(reader: &mut Reader<'_>, component: &Component) -> Option<ScaleTarget> {
     let annotated = reader
         .text(&knative("metric"))
         .map(|(_, text)| text.to_owned());
@@ -166,11 +180,11 @@ fn metric(reader: &mut Reader<'_>, component: &Component) -> Option<Metric> {
     let target = target.map(|target| target * used.unwrap_or(100.0) / 100.0);
     match (component.scale_metric, annotated.as_deref()) {
         (Some(ScaleMetric::Concurrency), _) | (None, Some("concurrency")) => {
-            target.map(Metric::Concurrency)
+            target.map(ScaleTarget::Concurrency)
         }
-        (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map(Metric::Rps),
+        (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map(ScaleTarget::Rps),
         // Knative's default metric is concurrency. A bare scaleTarget has none, and the ignored_fields say so.
-        (None, None) if annotated_target.is_some() => target.map(Metric::Concurrency),
+        (None, None) if annotated_target.is_some() => target.map(ScaleTarget::Concurrency),
         (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => None,
     }
 }

@@ -1,13 +1,15 @@
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 use weir_crds::inference_service::FailureReason;
 
 use super::Strategy;
 use super::*;
+use crate::ScaledBy;
 use crate::fixtures::{faults, model, platform, service, valid};
 use crate::rollout::{Limits, Step};
-use crate::{Economy, Metric, ScaledBy};
 
 #[track_caller]
 fn finds(annotations: &[(&str, &str)], spec: &str, expected: &str) {
@@ -88,7 +90,7 @@ fn what_kserve_has_and_weir_has_not_is_refused_or_noted_by_name() {
     assert_eq!(fields, ["spec.predictor.scaleMetric"]);
     let bare = crate::fixtures::valid(&[], &model("digits", &["scaleTarget: 80"]));
     assert_eq!(bare.ignored_fields[0].field, "spec.predictor.scaleTarget");
-    assert_eq!(bare.predictor.scaling.metric, None);
+    assert_eq!(bare.predictor.scaling.policy.target, None);
 }
 
 #[test]
@@ -177,12 +179,16 @@ fn annotations_become_values() {
             .map(|(tag, percent)| (tag.to_string(), percent)),
         Some(("latest".to_owned(), 10))
     );
-    assert_eq!(valid.concurrency.map(std::num::NonZeroU32::get), Some(2));
+    assert_eq!(valid.concurrency.map(NonZeroU32::get), Some(2));
     let scaling = &valid.predictor.scaling;
-    assert_eq!((scaling.min, scaling.max, scaling.initial), (0, Some(4), 3));
-    let target = (scaling.metric, scaling.queue_delay);
-    assert_eq!(target, (None, Some(Duration::from_millis(200))));
-    assert_eq!(scaling.idle_before_zero, Some(Duration::from_secs(90)));
+    let policy = ScalingPolicy {
+        min: 0,
+        max: NonZeroU32::new(4),
+        queue_delay: Duration::from_millis(200),
+        retention: Some(Duration::from_secs(90)),
+        ..ScalingPolicy::default()
+    };
+    assert_eq!((&scaling.policy, scaling.initial), (&policy, 3));
     assert_eq!((scaling.by, scaling.at_creation()), (ScaledBy::Weir, 3));
     let steps = [(10, 5), (50, 60)].map(|(percent, seconds)| Step {
         percent,
@@ -212,14 +218,79 @@ fn a_target_of_requests_and_one_of_delay_both_hold() {
         ],
         &model("digits", &component),
     );
-    let scaling = &valid.predictor.scaling;
-    assert_eq!(scaling.metric, Some(Metric::Concurrency(4.0)));
-    assert_eq!(scaling.queue_delay, Some(Duration::from_millis(200)));
-    assert_eq!(
-        (scaling.share, scaling.economy),
-        (Some(0.95), Some(Economy::Latency))
+    let policy = ScalingPolicy {
+        target: Some(ScaleTarget::Concurrency(4.0)),
+        queue_delay: Duration::from_millis(200),
+        quantile: 0.95,
+        economy: Economy::Latency,
+        window: Duration::from_secs(30),
+        ..ScalingPolicy::default()
+    };
+    assert_eq!(valid.predictor.scaling.policy, policy);
+}
+
+#[test]
+fn knatives_annotations_become_a_policy() {
+    let valid = valid(
+        &[
+            ("autoscaling.knative.dev/min-scale", "2"),
+            ("autoscaling.knative.dev/maxScale", "9"),
+            ("autoscaling.knative.dev/activation-scale", "3"),
+            (
+                "autoscaling.knative.dev/scale-to-zero-pod-retention-period",
+                "1m5s",
+            ),
+            ("autoscaling.knative.dev/scale-down-delay", "15m"),
+            ("autoscaling.knative.dev/window", "40s"),
+            ("autoscaling.knative.dev/metric", "concurrency"),
+            ("autoscaling.knative.dev/target", "10"),
+            (
+                "autoscaling.knative.dev/target-utilization-percentage",
+                "70",
+            ),
+            ("weir.dev/queue-delay-target", "500ms"),
+            ("weir.dev/slo-percentile", "95"),
+            ("weir.dev/economy", "balanced"),
+        ],
+        &model("digits", &[]),
     );
-    assert_eq!(scaling.window, Some(Duration::from_secs(30)));
+    let expected = ScalingPolicy {
+        min: 2,
+        max: NonZeroU32::new(9),
+        queue_delay: Duration::from_millis(500),
+        quantile: 0.95,
+        economy: Economy::Balanced,
+        target: Some(ScaleTarget::Concurrency(7.0)),
+        retention: Some(Duration::from_secs(65)),
+        scale_down_delay: Duration::from_secs(900),
+        window: Duration::from_secs(40),
+        activation: NonZeroU32::new(3).unwrap(),
+    };
+    assert_eq!(valid.predictor.scaling.policy, expected);
+}
+
+#[test]
+fn fields_become_a_policy_and_what_is_not_written_keeps_its_default() {
+    let policy = |fields: &[&str]| {
+        valid(&[], &model("digits", fields))
+            .predictor
+            .scaling
+            .policy
+    };
+    assert_eq!(policy(&[]), ScalingPolicy::default());
+    let fields = [
+        "minReplicas: 0",
+        "maxReplicas: 4",
+        "scaleMetric: rps",
+        "scaleTarget: 50",
+    ];
+    let expected = ScalingPolicy {
+        min: 0,
+        max: NonZeroU32::new(4),
+        target: Some(ScaleTarget::Rps(50.0)),
+        ..ScalingPolicy::default()
+    };
+    assert_eq!(policy(&fields), expected);
 }
 
 #[test]
@@ -231,7 +302,13 @@ fn targets_that_cannot_be_are_named() {
     field(("weir.dev/queue-delay-target", "0s"));
     field(("weir.dev/slo-percentile", "100"));
     field(("weir.dev/economy", "cheap"));
+    field(("weir.dev/queue-delay-target", "fast"));
     field(("autoscaling.knative.dev/window", "5s"));
+    field(("autoscaling.knative.dev/window", "2h"));
+    field(("autoscaling.knative.dev/window", ""));
+    field(("autoscaling.knative.dev/min-scale", "-1"));
+    field(("autoscaling.knative.dev/activation-scale", "0"));
+    field(("autoscaling.knative.dev/target", "NaN"));
 }
 
 #[test]
@@ -278,10 +355,8 @@ fn a_canary_is_written_over_the_predictor() {
     let canary = &valid.canaries[0];
     assert_eq!((canary.tag.as_str(), canary.percent), ("blue", 20));
     assert_eq!(&*canary.variant.storage[0].uri, "pvc://models/blue");
-    assert_eq!(
-        (canary.variant.scaling.min, canary.variant.scaling.max),
-        (1, Some(9))
-    );
+    let policy = &canary.variant.scaling.policy;
+    assert_eq!((policy.min, policy.max), (1, NonZeroU32::new(9)));
     let labels = |variant: &Variant| variant.template.metadata.clone().and_then(|m| m.labels);
     assert_eq!(labels(&canary.variant), labels(&valid.predictor));
     assert_eq!(canary.variant.runtime, valid.predictor.runtime);

@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
-    Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, Replica, RevisionName, Route,
-    ServiceName, Split, Starts, Target, Workload,
+    Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, Readiness, Replica,
+    RevisionName, Route, ServiceName, Split, Target, Workload,
 };
 use weir_gateway::{Gateway, Options, Scope};
 
@@ -51,7 +51,7 @@ impl Drop for Running {
 
 impl World {
     pub(crate) async fn new(gateways: usize) -> Self {
-        let fake = Fake::new(Starts::ByHand);
+        let fake = Fake::new(Readiness::Manual);
         let mut world = Self {
             fake,
             gateways: Vec::new(),
@@ -131,6 +131,7 @@ impl World {
             storage: Vec::new(),
             replicas: 0,
             concurrency: concurrency.and_then(NonZeroU32::new),
+            scaling: None,
         });
         let targets = numbers.zip(weights).map(|(number, weight)| Target {
             revision: revision(number),

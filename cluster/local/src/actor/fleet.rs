@@ -48,10 +48,10 @@ impl Fleet {
         self.tasks.is_empty()
     }
 
-    /// Starts and stops replicas until there are as many as are wanted, or as there can be.
+    /// Starts and stops replicas until there are as many as are desired, or as there can be.
     pub(super) fn reconcile(&mut self, revision: &mut Revision, recipe: &Arc<Recipe>) {
-        let wanted = (revision.wanted as usize).min(recipe.ports.max_replicas());
-        for step in steps(wanted, &revision.replicas) {
+        let desired = (revision.desired as usize).min(recipe.ports.max_replicas());
+        for step in steps(desired, &revision.replicas) {
             match step {
                 Step::Start => self.start(revision, recipe),
                 Step::Stop(name) => self.stop(revision, &name),

@@ -23,6 +23,7 @@ fn workload(pod: Value) -> Workload {
         }],
         replicas: 1,
         concurrency: None,
+        scaling: None,
     }
 }
 

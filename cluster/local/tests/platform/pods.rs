@@ -57,6 +57,7 @@ pub(crate) fn workload(name: &str, template: PodTemplateSpec, replicas: u32) -> 
         storage: Vec::new(),
         replicas,
         concurrency: None,
+        scaling: None,
     }
 }
 

@@ -80,7 +80,7 @@ async fn a_command_without_variables_has_one_replica_at_its_own_port() {
     pod["ports"] = json!([{ "containerPort": port }]);
     let name = platform.serve("fixed", pods::template(pod), 3).await;
     let seen = platform.ready(&name, 1).await;
-    assert_eq!(seen.wanted, 3);
+    assert_eq!(seen.desired, 3);
     let address = Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
     assert_eq!(seen.replicas[0].endpoints.http, Some(address));
     assert_eq!(seen.replicas[0].endpoints.grpc, None);

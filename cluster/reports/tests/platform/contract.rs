@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::contract::{World, reports_arrive_and_leave_with_their_gateway};
-use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Report, Reports, Scale, Starts};
+use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale};
 use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::{AdminPort, PATIENCE};
@@ -56,7 +56,7 @@ impl World for Sockets {
 
 #[tokio::test]
 async fn reports_keep_the_contract() {
-    let fake = Fake::new(Starts::AtOnce);
+    let fake = Fake::new(Readiness::Immediate);
     let reports = RemoteReports::follow(fake.gateways().members());
     let world = Sockets { fake, reports };
     reports_arrive_and_leave_with_their_gateway(&world).await;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use super::world::{World, apply, clean, done, is_gone, ready, revision, see, service, workload};
-use crate::{ClusterError, Desired};
+use crate::{ClusterError, Desired, ScalingPolicy};
 
 /// What is applied runs: so many replicas, each with its own name and address.
 pub async fn applying_makes_replicas_run(world: &dyn World) {
     let service = service("runs");
     apply(world, vec![workload(world, &service, 1, 2)]).await;
     let seen = ready(world, &revision(&service, 1), 2).await;
-    assert_eq!(seen.wanted, 2);
+    assert_eq!(seen.desired, 2);
     assert_eq!(seen.identity, workload(world, &service, 1, 2).identity());
     let names: HashSet<_> = seen.replicas.iter().map(|r| r.name.clone()).collect();
     let http = |r: &crate::Replica| r.endpoints.http.clone();
@@ -33,7 +33,34 @@ pub async fn applying_again_keeps_the_count(world: &dyn World) {
     again.concurrency = NonZeroU32::new(3);
     apply(world, vec![again]).await;
     let seen = ready(world, &first.revision, 2).await;
-    assert_eq!((seen.wanted, seen.concurrency), (2, NonZeroU32::new(3)));
+    assert_eq!((seen.desired, seen.concurrency), (2, NonZeroU32::new(3)));
+    clean(world, &service).await;
+}
+
+/// Another scaling policy is seen in the snapshot; it moves no replica and makes no other revision.
+pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
+    let service = service("bounded");
+    let first = workload(world, &service, 1, 1);
+    apply(world, vec![first.clone()]).await;
+    let before = ready(world, &first.revision, 1).await;
+    assert_eq!(before.scaling, first.scaling);
+    let policy = ScalingPolicy {
+        min: 0,
+        max: NonZeroU32::new(4),
+        ..ScalingPolicy::default()
+    };
+    let mut bounded = first.clone();
+    bounded.scaling = Some(Arc::new(policy));
+    assert_eq!(bounded.identity(), first.identity());
+    apply(world, vec![bounded.clone()]).await;
+    let has_policy = |s: &crate::Snapshot| {
+        let revision = s.revision(&first.revision);
+        revision.is_some_and(|r| r.scaling == bounded.scaling)
+    };
+    see(world, "the applied policy", has_policy).await;
+    let after = ready(world, &first.revision, 1).await;
+    assert_eq!(after.replicas, before.replicas);
+    assert_eq!((after.desired, &after.identity), (1, &before.identity));
     clean(world, &service).await;
 }
 

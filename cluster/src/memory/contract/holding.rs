@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::world::{World, done};
-use crate::Held;
+use crate::HeldLease;
 
 /// Long enough for a mistake to show, short enough to wait for at every run.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-async fn acquire(world: &dyn World, name: &str) -> Held {
+async fn acquire(world: &dyn World, name: &str) -> HeldLease {
     let held = tokio::time::timeout(world.patience(), world.leases().acquire(name)).await;
     match held {
         Ok(held) => done(held),

@@ -61,6 +61,7 @@ pub(super) fn workload(
         storage: Vec::new(),
         replicas,
         concurrency: None,
+        scaling: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::Starts;
+use super::Readiness;
 use crate::{
     ClusterError, Endpoints, Failure, Gateway, Ledger, Phase, Replica, Revision, RevisionName,
     Revisions, Snapshot,
@@ -15,13 +15,13 @@ pub(super) struct State {
     pub(super) ledger: Ledger,
     pub(super) gateways: Arc<[Gateway]>,
     revisions: Revisions,
-    starts: Starts,
+    starts: Readiness,
     started: u32,
     last: Snapshot,
 }
 
 impl State {
-    pub(super) fn new(starts: Starts) -> Self {
+    pub(super) fn new(starts: Readiness) -> Self {
         Self {
             ledger: Ledger::new(),
             gateways: Arc::new([]),
@@ -66,7 +66,7 @@ impl State {
     /// The next snapshot, unless all is as it was.
     pub(super) fn changed(&mut self) -> Option<Snapshot> {
         self.ledger.refresh(&mut self.revisions);
-        if self.starts == Starts::AtOnce {
+        if self.starts == Readiness::Immediate {
             self.follow_counts();
             self.ledger.refresh(&mut self.revisions);
         }
@@ -98,12 +98,12 @@ impl State {
 
     fn follow_counts(&mut self) {
         let count = |revision: &&mut Arc<Revision>| revision.replicas.len();
-        let is_off = |revision: &&mut Arc<Revision>| count(revision) != revision.wanted as usize;
+        let is_off = |revision: &&mut Arc<Revision>| count(revision) != revision.desired as usize;
         for revision in self.revisions.values_mut().filter(is_off) {
             let revision = Arc::make_mut(revision);
-            let wanted = revision.wanted as usize;
-            revision.replicas.truncate(wanted);
-            while revision.replicas.len() < wanted {
+            let desired = revision.desired as usize;
+            revision.replicas.truncate(desired);
+            while revision.replicas.len() < desired {
                 self.started += 1;
                 revision.replicas.push(ready(&revision.name, self.started));
             }

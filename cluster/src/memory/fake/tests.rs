@@ -11,12 +11,13 @@ fn workload() -> Workload {
         storage: Vec::new(),
         replicas: 1,
         concurrency: None,
+        scaling: None,
     }
 }
 
 #[tokio::test]
 async fn by_hand_nothing_starts_by_itself() {
-    let fake = Fake::new(Starts::ByHand);
+    let fake = Fake::new(Readiness::Manual);
     let workload = workload();
     let revision = workload.revision.clone();
     let service = revision.service().clone();
@@ -29,7 +30,7 @@ async fn by_hand_nothing_starts_by_itself() {
     fake.fail(&revision, failure.clone()).unwrap();
     let seen = fake.snapshot().revision(&revision).unwrap().clone();
     assert_eq!(
-        (seen.wanted, seen.replicas.len(), seen.failure.clone()),
+        (seen.desired, seen.replicas.len(), seen.failure.clone()),
         (1, 0, Some(failure))
     );
 
@@ -48,7 +49,7 @@ async fn by_hand_nothing_starts_by_itself() {
     );
 
     fake.forget(&service).await.unwrap();
-    assert_eq!(fake.snapshot().revision(&revision).unwrap().wanted, 0);
+    assert_eq!(fake.snapshot().revision(&revision).unwrap().desired, 0);
     fake.take(&revision, "one");
     assert!(fake.snapshot().revisions.is_empty());
 }

@@ -33,6 +33,7 @@ fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
         storage: Vec::new(),
         replicas,
         concurrency: None,
+        scaling: None,
     }
 }
 
@@ -64,7 +65,7 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 /// What a ledger should hold, written the plain way.
-fn model(wanted: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
+fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
     match ask {
         Ask::Apply {
             service: index,
@@ -72,20 +73,20 @@ fn model(wanted: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
             replicas,
         } => {
             let name = service(*index);
-            wanted.retain(|r, _| *r.service() != name || numbers.contains(&r.number()));
+            counts.retain(|r, _| *r.service() != name || numbers.contains(&r.number()));
             for number in numbers {
                 let revision = name.revision(*number).unwrap();
-                wanted.entry(revision).or_insert(*replicas);
+                counts.entry(revision).or_insert(*replicas);
             }
         }
-        Ask::Forget { service: index } => wanted.retain(|r, _| *r.service() != service(*index)),
+        Ask::Forget { service: index } => counts.retain(|r, _| *r.service() != service(*index)),
         Ask::Scale {
             service: index,
             number,
             replicas,
         } => {
             let revision = service(*index).revision(*number).unwrap();
-            wanted
+            counts
                 .entry(revision)
                 .and_modify(|count| *count = *replicas);
         }
@@ -128,7 +129,7 @@ proptest! {
             model(&mut counts, ask);
             let held: BTreeMap<_, _> = ledger
                 .workloads()
-                .map(|(workload, wanted)| (workload.revision.clone(), wanted))
+                .map(|(workload, replicas)| (workload.revision.clone(), replicas))
                 .collect();
             prop_assert_eq!(&held, &counts);
             let same = before.as_slice() == ledger.routes().as_slice();

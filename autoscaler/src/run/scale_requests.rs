@@ -12,21 +12,21 @@ use weir_cluster::{ClusterError, RevisionName, Scale};
 /// A cluster that has not noted a number by then is asked again with the next decision.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// At most one for each revision, so that an old number never overtakes a new one; a slow one holds up
-/// no other.
-pub(super) struct Writes {
+/// Requests for replicas that are under way: at most one for each revision, so that an old number never overtakes a
+/// new one; a slow one holds up no other.
+pub(super) struct ScaleRequests {
     scale: Arc<dyn Scale>,
     revisions: BTreeSet<RevisionName>,
-    under_way: FuturesUnordered<BoxFuture<'static, Written>>,
+    under_way: FuturesUnordered<BoxFuture<'static, ScaleOutcome>>,
 }
 
-/// How one ended.
-pub(super) struct Written {
-    pub(super) revision: RevisionName,
-    pub(super) result: Result<(), ClusterError>,
+/// How a request for replicas ended.
+pub(super) struct ScaleOutcome {
+    revision: RevisionName,
+    result: Result<(), ClusterError>,
 }
 
-impl Writes {
+impl ScaleRequests {
     pub(super) fn new(scale: Arc<dyn Scale>) -> Self {
         Self {
             scale,
@@ -52,18 +52,37 @@ impl Writes {
                     source: Box::new(elapsed),
                 })
             });
-            Written { revision, result }
+            ScaleOutcome { revision, result }
         }));
     }
 
     /// Waits for the next to end; forever when there is none.
-    pub(super) async fn next(&mut self) -> Written {
+    pub(super) async fn next(&mut self) -> ScaleOutcome {
         match self.under_way.next().await {
-            Some(written) => {
-                self.revisions.remove(&written.revision);
-                written
+            Some(outcome) => {
+                self.revisions.remove(&outcome.revision);
+                outcome
             }
             None => std::future::pending().await,
+        }
+    }
+}
+
+impl ScaleOutcome {
+    /// Logs why the number of replicas was not changed.
+    pub(super) fn log(&self) {
+        let revision = &self.revision;
+        match &self.result {
+            Ok(()) => {}
+            // The revision was removed in between.
+            Err(ClusterError::UnknownRevision { .. }) => {
+                tracing::debug!(%revision, "removed before it was scaled")
+            }
+            Err(
+                error @ (ClusterError::Unavailable { .. }
+                | ClusterError::Name { .. }
+                | ClusterError::Refused { .. }),
+            ) => tracing::warn!(%revision, %error, "cannot scale; retrying within a second"),
         }
     }
 }

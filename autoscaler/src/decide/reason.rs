@@ -1,35 +1,35 @@
-//! Reasons.
+//! Reasons of a decision.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why so many replicas. Printed, it is a sentence that goes on after "4 replicas:".
+/// The reason for a number of replicas. Printed, it is a sentence that goes on after "4 replicas:".
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Because {
+pub enum Reason {
     /// The load needs them.
     Load {
-        /// Requests per second that come.
+        /// Arrivals, in requests per second.
         rate: f64,
         /// Requests per second that one replica can do.
         capacity: f64,
-        /// Requests that wait.
+        /// Requests in the queue.
         waiting: u32,
     },
-    /// There is work, and nobody knows yet what a replica can do.
+    /// There is work, and what a replica can do was not measured yet.
     Unmeasured {
-        /// Requests that wait.
+        /// Requests in the queue.
         waiting: u32,
     },
     /// Requests came at zero.
     Woken {
-        /// Requests that wait.
+        /// Requests in the queue.
         waiting: u32,
     },
-    /// Nothing happens.
+    /// No request comes or is under way.
     Idle {
-        /// For so long.
+        /// How long it has been so.
         time: Duration,
-        /// After this time of it the last replica ends.
+        /// Idle time after which the last replica ends.
         kept: Duration,
     },
     /// The load needs fewer, but it may return.
@@ -62,8 +62,8 @@ pub enum Because {
     },
 }
 
-impl Because {
-    /// Every word that [`Self::label`] may be.
+impl Reason {
+    /// Every value of [`Self::label`].
     pub const LABELS: [&'static str; 11] = [
         "Load",
         "Unmeasured",
@@ -97,7 +97,7 @@ impl Because {
     }
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Load {

@@ -7,31 +7,31 @@ use super::Service;
 
 /// The replicas there are, by number; later ones have higher numbers.
 #[derive(Default)]
-pub(super) struct Replicas {
-    all: BTreeMap<u32, Replica>,
+pub(super) struct SimulatedReplicas {
+    all: BTreeMap<u32, SimulatedReplica>,
     started: u32,
 }
 
-struct Replica {
+struct SimulatedReplica {
     phase: Phase,
-    /// Requests it has.
+    /// Requests that it works on.
     busy: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Since then.
+    /// Starts since this time.
     Starting(Duration),
     Ready,
-    /// It finishes what it has.
+    /// Finishes its requests, then leaves.
     Ending,
 }
 
-impl Replicas {
+impl SimulatedReplicas {
     /// Adds one that starts now.
     pub(super) fn start(&mut self, now: Duration) -> u32 {
         self.started += 1;
-        let replica = Replica {
+        let replica = SimulatedReplica {
             phase: Phase::Starting(now),
             busy: 0,
         };
@@ -61,7 +61,7 @@ impl Replicas {
     /// Ends one: of those that start the latest, else the one with the least to do.
     pub(super) fn end_one(&mut self) {
         let stays = self.all.iter().filter(|(_, r)| r.phase != Phase::Ending);
-        let order = |(number, replica): &(&u32, &Replica)| match replica.phase {
+        let order = |(number, replica): &(&u32, &SimulatedReplica)| match replica.phase {
             Phase::Starting(_) => (0, u32::MAX - **number),
             Phase::Ready | Phase::Ending => (1, replica.busy),
         };
@@ -99,7 +99,7 @@ impl Replicas {
         self.leave();
     }
 
-    /// Requests at replicas.
+    /// Requests at replicas, all together.
     pub(super) fn in_flight(&self) -> u32 {
         self.all.values().map(|replica| replica.busy).sum()
     }

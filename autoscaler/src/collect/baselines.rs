@@ -1,60 +1,60 @@
-//! What happened to one revision since the last sample of it.
+//! The load of one revision since the last sample of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{Activity, Report, RevisionName};
 
-use super::hearing::SILENT;
 use crate::Load;
 
-/// Where each gateway's counts stood at the last sample. They are few, and each revision has this: a list takes
+/// The counts of each gateway at the last sample, by its name. They are few, and each revision has this: a list takes
 /// a third of what a map does.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    stood: Vec<(Arc<str>, Stood)>,
+pub(crate) struct Baselines {
+    by_gateway: Vec<(Arc<str>, Baseline)>,
 }
 
+/// The counts of one gateway at a sample.
 #[derive(Clone, Debug)]
-struct Stood {
+struct Baseline {
     started: u64,
     age_us: u64,
     activity: Arc<Activity>,
 }
 
-impl Counts {
-    /// The load since the last sample, from the reports of those gateways that are heard. The counts of
-    /// one that is silent for a while are in its next report.
-    pub(crate) fn take<'a>(
+impl Baselines {
+    /// The load since the last sample, from the reports that are fresh, which become the next baselines. The counts of
+    /// a gateway that is silent for a while are in its next report.
+    pub(crate) fn advance<'a>(
         &mut self,
         revision: &RevisionName,
         reports: impl Iterator<Item = (&'a Arc<str>, &'a Report)>,
     ) -> Load {
         let mut load = Load::default();
         for (name, report) in reports {
-            let stands = Stood::new(report, revision);
-            let before = self.note(name, stands.clone());
-            let (span, activity) = stands.since(before.as_ref());
+            let now = Baseline::new(report, revision);
+            let before = self.replace(name, now.clone());
+            let (span, activity) = now.since(before.as_ref());
             load.span = load.span.max(span);
             load.activity.merge(&activity);
         }
         load
     }
 
-    /// Where it stands now; returns where it stood.
-    fn note(&mut self, gateway: &Arc<str>, stands: Stood) -> Option<Stood> {
-        let known = self.stood.iter_mut().find(|(name, _)| name == gateway);
+    /// Replaces the baseline of a gateway and returns the one before.
+    fn replace(&mut self, gateway: &Arc<str>, now: Baseline) -> Option<Baseline> {
+        let known = self.by_gateway.iter_mut().find(|(name, _)| name == gateway);
         match known {
-            Some((_, stood)) => Some(std::mem::replace(stood, stands)),
+            Some((_, before)) => Some(std::mem::replace(before, now)),
             None => {
-                self.stood.push((gateway.clone(), stands));
+                self.by_gateway.push((gateway.clone(), now));
                 None
             }
         }
     }
 }
 
-impl Stood {
+impl Baseline {
     fn new(report: &Report, revision: &RevisionName) -> Self {
         let activity = report.revisions.get(revision).cloned();
         Self {
@@ -64,8 +64,8 @@ impl Stood {
         }
     }
 
-    /// What a gateway counted that we meet for the first time says nothing about now, unless it is new
-    /// itself.
+    /// What happened since an earlier baseline, and in what time. What a gateway counted before its first baseline says
+    /// nothing about now, unless the gateway is new itself.
     fn since(&self, before: Option<&Self>) -> (Duration, Activity) {
         let before = before.filter(|before| before.started == self.started);
         let age = Duration::from_micros(self.age_us);
@@ -75,7 +75,7 @@ impl Stood {
                 let news = self.activity.since(&before.activity);
                 (Duration::from_micros(span), news)
             }
-            None if age <= SILENT => (age, (*self.activity).clone()),
+            None if age <= Report::SILENT_AFTER => (age, (*self.activity).clone()),
             None => (Duration::ZERO, self.activity.since(&self.activity)),
         }
     }
@@ -106,38 +106,41 @@ mod tests {
         }
     }
 
-    fn take(counts: &mut Counts, reports: &[(&str, Report)]) -> (u64, u64, u32) {
+    fn load(baselines: &mut Baselines, reports: &[(&str, Report)]) -> (u64, u64, u32) {
         let reports: Vec<(Arc<str>, _)> = reports.iter().map(|(n, r)| ((*n).into(), r)).collect();
         let reports = reports.iter().map(|(name, report)| (name, *report));
-        let load = counts.take(&revision(), reports);
+        let load = baselines.advance(&revision(), reports);
         let activity = load.activity;
         (load.span.as_secs(), activity.arrivals, activity.queued)
     }
 
     #[test]
     fn differences_add_up_over_gateways() {
-        let mut counts = Counts::default();
+        let mut baselines = Baselines::default();
         let old = [("a", report(1, 900, 70, 2)), ("b", report(1, 1, 5, 1))];
-        assert_eq!(take(&mut counts, &old), (1, 5, 3));
+        assert_eq!(load(&mut baselines, &old), (1, 5, 3));
         let next = [("a", report(1, 901, 80, 0)), ("b", report(1, 2, 9, 4))];
-        assert_eq!(take(&mut counts, &next), (1, 14, 4));
-        assert_eq!(take(&mut counts, &next), (0, 0, 4));
+        assert_eq!(load(&mut baselines, &next), (1, 14, 4));
+        assert_eq!(load(&mut baselines, &next), (0, 0, 4));
     }
 
     #[test]
     fn a_gateway_that_began_anew_counts_from_its_start() {
-        let mut counts = Counts::default();
-        take(&mut counts, &[("a", report(1, 900, 70, 0))]);
-        assert_eq!(take(&mut counts, &[("a", report(2, 1, 80, 0))]), (1, 80, 0));
+        let mut baselines = Baselines::default();
+        load(&mut baselines, &[("a", report(1, 900, 70, 0))]);
+        assert_eq!(
+            load(&mut baselines, &[("a", report(2, 1, 80, 0))]),
+            (1, 80, 0)
+        );
     }
 
     #[test]
     fn a_gateway_that_was_silent_tells_all_with_its_next_report() {
-        let mut counts = Counts::default();
-        take(&mut counts, &[("a", report(1, 10, 70, 0))]);
-        assert_eq!(take(&mut counts, &[]), (0, 0, 0));
+        let mut baselines = Baselines::default();
+        load(&mut baselines, &[("a", report(1, 10, 70, 0))]);
+        assert_eq!(load(&mut baselines, &[]), (0, 0, 0));
         assert_eq!(
-            take(&mut counts, &[("a", report(1, 40, 100, 0))]),
+            load(&mut baselines, &[("a", report(1, 40, 100, 0))]),
             (30, 30, 0)
         );
     }

@@ -1,0 +1,238 @@
+//! How long replicas take to start.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster::{Phase, Revision};
+
+use crate::Replicas;
+
+/// Follows when each replica of one revision began to start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StartTracker {
+    /// By replica name; unset before the first observation.
+    states: Option<BTreeMap<Arc<str>, StartState>>,
+    /// Since when fewer replicas exist than are desired: those that do not exist yet start too.
+    missing_since: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum StartState {
+    /// It was seen to begin at this time.
+    Began(Duration),
+    /// It was first observed at this time, and had begun before.
+    BeganBefore(Duration),
+    /// It does not start: it is up, or down.
+    NotStarting,
+}
+
+/// How long the latest starts of one service took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StartTimes {
+    latest: VecDeque<Duration>,
+}
+
+/// What a start is taken for before one was measured: a model of some hundred megabytes from a local
+/// disk.
+const UNMEASURED: Duration = Duration::from_secs(10);
+
+/// Starts that are remembered: enough for a 0.9 quantile, few enough to follow a change of model or machine.
+const KEPT: usize = 32;
+
+impl StartTracker {
+    /// Takes in the revision's state at this moment.
+    pub(crate) fn observe(&mut self, revision: &Revision, times: &mut StartTimes, now: Duration) {
+        let begins = match self.states {
+            None => StartState::BeganBefore(now),
+            Some(_) => StartState::Began(now),
+        };
+        let before = self.states.take().unwrap_or_default();
+        let mut states = BTreeMap::new();
+        for replica in &revision.replicas {
+            let old = before.get(&replica.name).copied();
+            let old = old.unwrap_or(StartState::NotStarting);
+            let state = match replica.phase {
+                Phase::Pending | Phase::Starting => old.or(begins),
+                Phase::Ready => {
+                    times.add(old, now);
+                    StartState::NotStarting
+                }
+                Phase::Unready | Phase::BackOff | Phase::Terminating => StartState::NotStarting,
+            };
+            states.insert(replica.name.clone(), state);
+        }
+        self.states = Some(states);
+        self.missing_since = match missing(revision) {
+            0 => None,
+            _ => self.missing_since.or(Some(now)),
+        };
+    }
+
+    /// The replicas of the revision, which was observed just now.
+    pub(crate) fn replicas(
+        &self,
+        revision: &Revision,
+        times: &StartTimes,
+        now: Duration,
+    ) -> Replicas {
+        let missing_for = now.saturating_sub(self.missing_since.unwrap_or(now));
+        let mut starting = vec![missing_for; missing(revision)];
+        let states = self.states.iter().flat_map(BTreeMap::values);
+        starting.extend(states.filter_map(|state| state.age(now)));
+        let longest = starting.iter().max().copied().unwrap_or_default();
+        Replicas {
+            desired: revision.desired,
+            ready: u32::try_from(revision.ready().count()).unwrap_or(u32::MAX),
+            starting,
+            credits: revision.concurrency.map(NonZeroU32::get),
+            cold_start: times.usual().unwrap_or(UNMEASURED.max(longest)),
+        }
+    }
+}
+
+impl StartState {
+    /// This state if it is one of starting, else `new`.
+    fn or(self, new: Self) -> Self {
+        match self {
+            Self::Began(_) | Self::BeganBefore(_) => self,
+            Self::NotStarting => new,
+        }
+    }
+
+    /// How long it has been starting, as far as is known.
+    fn age(self, now: Duration) -> Option<Duration> {
+        match self {
+            Self::Began(at) | Self::BeganBefore(at) => Some(now.saturating_sub(at)),
+            Self::NotStarting => None,
+        }
+    }
+}
+
+/// Replicas that are desired and do not exist yet.
+fn missing(revision: &Revision) -> usize {
+    let existing = revision.replicas.iter().filter(|r| r.phase.is_counted());
+    (revision.desired as usize).saturating_sub(existing.count())
+}
+
+impl StartTimes {
+    /// Adds a start that ends now; one that was not seen to begin has no known length.
+    fn add(&mut self, state: StartState, now: Duration) {
+        match state {
+            StartState::Began(at) => {
+                if self.latest.len() == KEPT {
+                    self.latest.pop_front();
+                }
+                self.latest.push_back(now.saturating_sub(at));
+            }
+            StartState::BeganBefore(_) | StartState::NotStarting => {}
+        }
+    }
+
+    /// The 0.9 quantile; unset before the first measured start.
+    fn usual(&self) -> Option<Duration> {
+        let mut sorted: Vec<_> = self.latest.iter().copied().collect();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * 9).div_ceil(10);
+        sorted.get(rank.checked_sub(1)?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PodTemplateSpec;
+    use weir_cluster::{Endpoints, Replica, ServiceName, Workload};
+
+    use super::*;
+
+    fn revision(replicas: &[(&str, Phase)]) -> Revision {
+        let service = ServiceName::new("default", "digits").unwrap();
+        let workload = Workload {
+            revision: service.revision(1).unwrap(),
+            template: Arc::new(PodTemplateSpec::default()),
+            storage: Vec::new(),
+            replicas: 0,
+            concurrency: None,
+            scaling: None,
+        };
+        let replica = |(name, phase): &(&str, Phase)| Replica {
+            name: (*name).into(),
+            phase: *phase,
+            endpoints: Endpoints::default(),
+            restarts: 0,
+            failure: None,
+        };
+        let mut revision = Revision::new(&workload, replicas.len() as u32);
+        revision.replicas = replicas.iter().map(replica).collect();
+        revision
+    }
+
+    struct World(StartTracker, StartTimes);
+
+    impl World {
+        fn look(&mut self, second: u64, replicas: &[(&str, Phase)]) -> Replicas {
+            let now = Duration::from_secs(second);
+            let revision = revision(replicas);
+            self.0.observe(&revision, &mut self.1, now);
+            self.0.replicas(&revision, &self.1, now)
+        }
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_start_that_was_seen_whole_is_measured() {
+        let mut world = World(StartTracker::default(), StartTimes::default());
+        world.look(0, &[]);
+        world.look(1, &[("a", Phase::Pending)]);
+        let replicas = world.look(3, &[("a", Phase::Starting)]);
+        assert_eq!(
+            (replicas.starting, replicas.cold_start),
+            (vec![seconds(2)], UNMEASURED)
+        );
+        let replicas = world.look(5, &[("a", Phase::Ready)]);
+        assert_eq!((replicas.ready, replicas.starting.len()), (1, 0));
+        assert_eq!(replicas.cold_start, seconds(4));
+    }
+
+    #[test]
+    fn a_start_that_had_begun_is_not() {
+        let mut world = World(StartTracker::default(), StartTimes::default());
+        let replicas = world.look(0, &[("a", Phase::Starting)]);
+        assert_eq!(replicas.starting, [seconds(0)]);
+        let replicas = world.look(30, &[("a", Phase::Starting)]);
+        assert_eq!(replicas.cold_start, seconds(30));
+        assert_eq!(
+            world.look(31, &[("a", Phase::Ready)]).cold_start,
+            UNMEASURED
+        );
+    }
+
+    #[test]
+    fn what_fails_does_not_start_until_it_does_again() {
+        let mut world = World(StartTracker::default(), StartTimes::default());
+        world.look(0, &[]);
+        world.look(1, &[("a", Phase::Starting)]);
+        assert!(world.look(2, &[("a", Phase::BackOff)]).starting.is_empty());
+        let again = world.look(4, &[("a", Phase::Starting)]);
+        assert_eq!(again.starting, [seconds(0)]);
+    }
+
+    #[test]
+    fn what_does_not_exist_yet_starts() {
+        let mut tracker = StartTracker::default();
+        let mut times = StartTimes::default();
+        let mut revision = revision(&[("a", Phase::Ready)]);
+        revision.desired = 3;
+        tracker.observe(&revision, &mut times, seconds(5));
+        tracker.observe(&revision, &mut times, seconds(7));
+        let replicas = tracker.replicas(&revision, &times, seconds(7));
+        assert_eq!(
+            (replicas.ready, replicas.starting),
+            (1, vec![seconds(2); 2])
+        );
+    }
+}
