@@ -14,11 +14,7 @@ use weir_protocol::{
     DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor,
 };
 use weir_runtime::backend::{Answer, Signature, TensorConfig, Timing};
-use weir_runtime::batch::AnswerSlice;
-use weir_runtime::error::ServeError;
-use weir_runtime::interface::Interface;
-use weir_runtime::job::Job;
-use weir_runtime::request::ReadShared;
+use weir_runtime::internals::{AnswerSlice, Interface, Job, ReadShared, ServeError};
 
 /// Elements of a row, in and out.
 const WIDTH: usize = 784;

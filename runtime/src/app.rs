@@ -1,12 +1,12 @@
-//! The process: ports, models, an orderly end.
+//! The process: binds ports, loads models, serves, drains.
 //!
-//! Ports are bound first, so that a taken one is known at once; liveness and metrics answer while
+//! Ports are bound first, so that a taken one is reported at once; liveness and metrics answer while
 //! models load; readiness follows when they are warm.
 
 mod build;
 mod metrics;
 mod ports;
-mod pulse;
+mod sentinel_timer;
 
 use std::sync::Arc;
 
@@ -21,14 +21,16 @@ use crate::repository::ControlMode;
 use crate::server::{Phase, Server};
 use ports::Ports;
 
+pub use crate::echo::EchoBackend;
+
 /// Finds the GPUs that `--device` allows; empty means the processor.
 pub type FindGpus = fn(DeviceChoice) -> Result<Vec<usize>, LoadError>;
 
-/// What a build of the runtime brings.
+/// The parts that a build of the runtime brings: backends and GPU discovery.
 pub struct Setup {
-    /// The libraries that load models, the most specific first.
+    /// Backends, the most specific first.
     pub backends: Vec<Arc<dyn Backend>>,
-    /// Finds the GPUs.
+    /// Discovery of GPUs at start.
     pub find_gpus: FindGpus,
 }
 
@@ -53,7 +55,7 @@ pub fn main(setup: Setup) -> Exit {
     match runtime.enable_all().thread_name("weir-reactor").build() {
         Ok(runtime) => {
             let exit = runtime.block_on(run(config, setup, log));
-            // What still blocks a thread, such as a load that nobody waits for, ends with the process.
+            // Threads that still block, such as an abandoned load, end with the process.
             runtime.shutdown_background();
             exit
         }
@@ -93,13 +95,13 @@ async fn run(config: Config, setup: Setup, log: telemetry::Handle) -> Exit {
     exit
 }
 
-/// Serves until told to end; then answers what was accepted, within the exit timeout.
+/// Serves until a signal; then answers the accepted requests, within the exit timeout.
 async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain) -> Exit {
     let tasks = TaskTracker::new();
     let stop = drain.closed().clone();
     ports.spawn(config, &server, &tasks, &stop);
-    tasks.spawn(pulse::beat(stop.clone()));
-    let life = async {
+    tasks.spawn(sentinel_timer::run(stop.clone()));
+    let lifecycle = async {
         let loaded = load(config, &server, drain).await;
         if loaded == Exit::Done {
             watch(config, &server, &tasks, &stop);
@@ -114,19 +116,19 @@ async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain
         server.repository().retire_all().await;
         loaded
     };
-    match drain.serve(config.exit_timeout, life).await {
+    match drain.serve(config.exit_timeout, lifecycle).await {
         Ok(exit) => {
             tracing::info!("ended");
             exit
         }
         Err(error) => {
-            tracing::error!("{error}: ending with requests unanswered");
+            tracing::error!("{error}: exiting with unanswered requests");
             Exit::Failed
         }
     }
 }
 
-/// Makes the initial loads. A signal meanwhile ends them.
+/// Makes the initial loads, until a signal.
 async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     let loads = tokio::select! {
         loads = server.repository().start() => loads,
@@ -138,7 +140,7 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
     }
     if !failures.is_empty() && config.on_load_error == OnLoadError::Exit {
         tracing::error!(
-            "ending, because a model did not load; --exit-on-error false would serve the others"
+            "exiting: a model did not load. To serve the others, use --exit-on-error false"
         );
         return Exit::Failed;
     }

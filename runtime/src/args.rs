@@ -1,7 +1,7 @@
 //! The flags of `weir-runtime`: Triton's names and defaults, and a few of ours.
 //!
-//! Three kinds of Triton flag: those with an effect here; those whose absence nobody would notice, accepted
-//! and logged once; those whose absence would change what the user gets, refused by name.
+//! Three kinds of Triton flag: those with an effect here; those that may be ignored, accepted and logged
+//! once; those that ask for what Weir does not do, refused by name.
 //! `docs/flags.md` is generated from [`command`].
 
 mod build;
@@ -9,23 +9,21 @@ mod config;
 mod device;
 mod grpc;
 mod http;
-mod known;
 mod limits;
 mod logs;
 mod models;
 mod restrict;
+mod triton_flags;
 mod values;
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-pub use config::{Config, GrpcConfig, HttpConfig, MetricsConfig, OnLoadError};
+pub(crate) use config::{Config, GrpcConfig, HttpConfig, OnLoadError};
 pub use device::DeviceChoice;
-pub use grpc::Compression;
-pub use restrict::{ApiGroup, Restriction, missing_key};
 
-/// Where `--help` sends those who want to see it work.
+/// Text after the flags in `--help`.
 const EXAMPLES: &str = "\
 Examples:
   Serve every model of a directory on Triton's ports (8000 HTTP, 8001 gRPC, 8002 metrics):
@@ -57,67 +55,66 @@ struct Args {
     logs: logs::LogArgs,
 }
 
-/// How the process ends; scripts rely on the numbers.
+/// Exit codes of the process; scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// As asked: 0.
+    /// Stopped by a signal, or help printed: 0.
     Done,
-    /// Something failed: 1.
+    /// Failed at start or while stopping: 1.
     Failed,
-    /// The flags are wrong: 2.
+    /// Wrong or missing flags: 2.
     Usage,
-    /// A port is taken: 3.
+    /// A port that another process listens on: 3.
     PortTaken,
 }
 
-/// Why there is no [`Config`].
+/// Flags from which no [`Config`] can be built.
 #[derive(Debug, thiserror::Error)]
-pub enum ArgsError {
+pub(crate) enum ArgsError {
     /// Unknown or unreadable flags, or `--help` and `--version`.
     #[error("{0}")]
     Usage(#[from] clap::Error),
-    /// Flags that do not fit together or are refused; all of them.
-    #[error("{}", .0.iter().map(|fault| format!("error: {fault}")).collect::<Vec<_>>().join("\n"))]
-    Faults(Vec<String>),
+    /// Flags that do not fit together or are refused, a sentence each.
+    #[error("{}", .0.iter().map(|error| format!("error: {error}")).collect::<Vec<_>>().join("\n"))]
+    Invalid(Vec<String>),
 }
 
 /// The command with every flag, for parsing, help and documentation.
 #[must_use]
 pub fn command() -> clap::Command {
-    known::add_to(Args::command())
+    triton_flags::add_to(Args::command())
 }
 
-/// Reads flags, the program's name first.
+/// Parses flags, the program's name first.
 ///
 /// # Errors
-/// [`ArgsError`] with all that is wrong, or with what `--help` prints.
-pub fn parse<I, T>(argv: I) -> Result<Config, ArgsError>
+/// All errors, or the text of `--help` or `--version`.
+pub(crate) fn parse<I, T>(argv: I) -> Result<Config, ArgsError>
 where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
     let matches = command().try_get_matches_from(argv)?;
     let args = Args::from_arg_matches(&matches)?;
-    let known = known::given(&matches);
-    build::build(args, known).map_err(ArgsError::Faults)
+    let known = triton_flags::given(&matches);
+    build::build(args, known).map_err(ArgsError::Invalid)
 }
 
 impl ArgsError {
-    /// The exit code it deserves: help is no failure.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
+    /// The exit code: help is no failure.
+    pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(error) if !error.use_stderr() => Exit::Done,
-            Self::Usage(_) | Self::Faults(_) => Exit::Usage,
+            Self::Usage(_) | Self::Invalid(_) => Exit::Usage,
         }
     }
 
-    /// Prints it where it belongs: help to standard output, faults to standard error.
-    pub fn print(&self) {
+    /// Prints help to standard output, errors to standard error.
+    pub(crate) fn print(&self) {
         match self {
-            // Nobody is left to tell when standard output or error is closed.
+            // A closed standard output or error leaves nowhere to report it.
             Self::Usage(error) => drop(error.print()),
-            Self::Faults(_) => eprintln!("{self}\n\nFor more information, try '--help'."),
+            Self::Invalid(_) => eprintln!("{self}\n\nFor more information, try '--help'."),
         }
     }
 }

@@ -30,16 +30,16 @@ use weir_protocol::grpc::proto;
 use crate::backend::{Signature, TensorConfig};
 use crate::padding::Padding;
 
-pub use batching::{Batching, QueuePolicy, TimeoutAction};
-pub use error::ConfigError;
-pub use instances::{DeviceKind, InstanceGroup};
-pub use json::to_json;
-pub use versions::VersionPolicy;
-pub use warmup::{Warmup, WarmupData, WarmupInput};
+pub(crate) use batching::DynamicBatching;
+pub(crate) use error::ConfigError;
+pub(crate) use instances::InstanceGroup;
+pub(crate) use json::to_json;
+pub(crate) use versions::VersionPolicy;
+pub(crate) use warmup::{Warmup, WarmupData, WarmupInput};
 
 /// A valid configuration. Everything but `proto` is read from `proto`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ModelConfig {
+pub(crate) struct ModelConfig {
     /// The configuration with its defaults filled in, as the config endpoint shows it.
     pub proto: proto::ModelConfig,
     /// The model's name: the configuration's, else its [`Origin`]'s.
@@ -61,8 +61,8 @@ pub struct ModelConfig {
     pub label_filenames: BTreeMap<String, String>,
     /// Where the model runs and how often; at least one.
     pub instance_groups: Vec<InstanceGroup>,
-    /// Triton's knobs for sharing a batch; `None` where the configuration has no `dynamic_batching`.
-    pub batching: Option<Batching>,
+    /// `dynamic_batching`, if the configuration has it.
+    pub batching: Option<DynamicBatching>,
     /// What is run before the model is ready.
     pub warmups: Vec<Warmup>,
     /// Settings for the backend; weir's own are taken out.
@@ -75,9 +75,9 @@ pub struct ModelConfig {
 
 /// What is known of a configuration besides its text.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub(crate) struct Origin<'a> {
     /// The model's name where the configuration does not say.
-    pub model: &'a str,
+    pub(crate) model: &'a str,
     /// What to call the text in errors, such as its path.
     pub file: &'a str,
     /// The backend where the configuration does not say, as guessed from the model's files.
@@ -90,7 +90,7 @@ impl ModelConfig {
     /// # Errors
     /// [`ConfigError`]: with line and column where the text is wrong, with Triton's sentence where
     /// a value is, by name where it asks for what weir does not do.
-    pub fn from_text(text: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn from_text(text: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
         Self::given(text::parse(text, origin.file)?, origin)
     }
 
@@ -98,7 +98,7 @@ impl ModelConfig {
     ///
     /// # Errors
     /// As [`ModelConfig::from_text`].
-    pub fn from_json(json: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn from_json(json: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
         Self::given(json::parse(json, origin.file)?, origin)
     }
 
@@ -107,7 +107,7 @@ impl ModelConfig {
     /// # Errors
     /// [`ConfigError`] when the rest of the configuration does not fit what was found, such as a
     /// preferred batch size over the largest batch.
-    pub fn complete(self, signature: &Signature) -> Result<Self, ConfigError> {
+    pub(crate) fn complete(self, signature: &Signature) -> Result<Self, ConfigError> {
         let mut proto = self.proto;
         if proto.input.is_empty() {
             proto.input = signature.inputs.iter().map(tensors::input).collect();
@@ -125,7 +125,7 @@ impl ModelConfig {
     ///
     /// # Errors
     /// [`ConfigError`] when it asks for a GPU that cannot be used.
-    pub fn place(self, gpus: &[usize]) -> Result<Self, ConfigError> {
+    pub(crate) fn place(self, gpus: &[usize]) -> Result<Self, ConfigError> {
         let mut proto = self.proto;
         instances::place(&mut proto, gpus)?;
         Self::checked(proto, self.max_batch_size)
@@ -135,7 +135,7 @@ impl ModelConfig {
     ///
     /// # Errors
     /// [`ConfigError`] when it is not.
-    pub fn check_directory(&self, directory: &str) -> Result<(), ConfigError> {
+    pub(crate) fn check_directory(&self, directory: &str) -> Result<(), ConfigError> {
         if self.name == directory {
             return Ok(());
         }
@@ -178,3 +178,6 @@ impl ModelConfig {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -313,3 +313,6 @@ fn unsigned(parameters: &Parameters, key: &str) -> Result<Option<u64>, ServeErro
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests;

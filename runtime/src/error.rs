@@ -1,9 +1,9 @@
-//! What can go wrong while serving, and which [`Code`] each cause has.
+//! Errors of serving, each with its [`Code`].
 
 use weir_batcher::{Bound, SubmitError};
 use weir_protocol::{Code, Coded};
 
-/// Why a call was not answered as asked. `Display` is what the client reads.
+/// Error of a call; its `Display` is the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServeError {
     /// The request contradicts the model's signature or itself.
@@ -12,20 +12,20 @@ pub enum ServeError {
     /// A codec refused the request, or could not write the response.
     #[error("{message}")]
     Codec {
-        /// As the codec says it.
+        /// The codec's own text.
         message: String,
-        /// Its code.
+        /// The codec's own code.
         code: Code,
     },
     /// No model of that name was ever in the repository.
     #[error("Request for unknown model: '{0}' is not found")]
     UnknownModel(String),
-    /// The model is there, that version is not.
+    /// The model is known, that version of it is not.
     #[error("Request for unknown model: '{model}' version {version} is not found")]
     UnknownVersion {
-        /// The model's name.
+        /// The model's name as requested.
         model: String,
-        /// The version asked for.
+        /// The version as requested.
         version: String,
     },
     /// The model is known, but no version of it is ready.
@@ -34,15 +34,15 @@ pub enum ServeError {
     /// The version is loading, unloading or failed.
     #[error("Request for unknown model: '{model}' version {version} is not at ready state")]
     VersionNotReady {
-        /// The model's name.
+        /// The model's name as requested.
         model: String,
-        /// The version asked for.
+        /// The version as requested.
         version: String,
     },
-    /// The model is being unloaded and takes nothing new.
+    /// The model is being unloaded and accepts no more requests.
     #[error("Server is stopping, scheduler for model has stopped accepting new inference requests")]
     Draining,
-    /// The process is ending.
+    /// The process is exiting.
     #[error("Server exiting")]
     Exiting,
     /// The queue is full.
@@ -51,19 +51,19 @@ pub enum ServeError {
     /// The queue is so long that the request would expire in it.
     #[error("predicted wait of {predicted_ms} ms is more than the {allowed_ms} ms allowed")]
     PredictedWait {
-        /// What waiting would take.
+        /// Predicted wait, milliseconds.
         predicted_ms: u64,
-        /// What the request or the model allows.
+        /// Longest wait that the request or the model allows, milliseconds.
         allowed_ms: u64,
-        /// Which of them it is.
+        /// The source of that limit.
         bound: Bound,
     },
-    /// Request bodies already hold all the memory they may.
+    /// Request bodies already use up their memory budget.
     #[error(
         "request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
     )]
     IntakeFull {
-        /// What they may hold.
+        /// The budget (`--max-inflight-bytes`), bytes.
         limit: usize,
     },
     /// The queue policy's or the request's timeout passed while it waited.
@@ -72,7 +72,7 @@ pub enum ServeError {
     /// The caller's deadline passed while it waited.
     #[error("deadline exceeded after {waited_ms} ms in the queue")]
     DeadlineExceeded {
-        /// How long it waited.
+        /// Time in the queue, milliseconds.
         waited_ms: u64,
     },
     /// The model raised an error, panicked, or lost its thread.
@@ -81,24 +81,24 @@ pub enum ServeError {
     /// The device had no memory left, even for one request.
     #[error("{0}")]
     OutOfMemory(String),
-    /// The repository could not do what was asked.
+    /// A load, an unload or a scan of the repository failed.
     #[error("{message}")]
     Repository {
-        /// What went wrong.
+        /// The text for the client.
         message: String,
-        /// Its code.
+        /// The code for the client.
         code: Code,
     },
-    /// The server does not do this.
+    /// A call that the server does not support.
     #[error("{0}")]
     Unimplemented(String),
     /// No such path or region.
     #[error("{0}")]
     NotFound(String),
-    /// The interface wants a key header.
+    /// A restricted call without its key header.
     #[error("{0}")]
     Restricted(String),
-    /// Larger than a limit that a flag sets.
+    /// A request above a limit that a flag sets.
     #[error("{0}")]
     TooLarge(String),
     /// The path exists, the method does not fit.

@@ -20,11 +20,11 @@ use weir_protocol::InferRequest;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
-use crate::args::Restriction;
 use crate::engine::Inferred;
 use crate::error::ServeError;
 use crate::intake::Intake;
 use crate::launch::InUse;
+use crate::restriction::Restriction;
 use crate::server::Server;
 use crate::serving_headers;
 

@@ -17,11 +17,11 @@ use hyper::body::Incoming;
 use regex::Regex;
 use weir_protocol::Coded;
 
-use crate::args::{self, Restriction};
 use crate::error::ServeError;
 use crate::intake::{Intake, Portion};
 use crate::metrics::{Protocol, Requests};
 use crate::request_body::BodyLimits;
+use crate::restriction::{self, Restriction};
 use crate::server::Server;
 use body::Body;
 use compression::Coding;
@@ -173,7 +173,7 @@ impl Http {
     /// Refuses calls of a restricted group without its key.
     fn admit(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<(), ServeError> {
         let given = |name: &str| text(headers, name);
-        match args::missing_key(&self.options.restricted, route.group(), given) {
+        match restriction::missing_key(&self.options.restricted, route.group(), given) {
             Some(header) => Err(ServeError::Restricted(format!(
                 "This API is restricted, expecting header '{header}'"
             ))),

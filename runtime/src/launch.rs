@@ -19,10 +19,10 @@ use crate::engine::{Engine, EngineSpec, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
-use capacity::{Capacity, Share};
+use capacity::{Capacity, CapacityShare};
 
 /// Launches model versions on the backends it has.
-pub struct Launcher {
+pub(crate) struct Launcher {
     backends: Vec<Arc<dyn Backend>>,
     options: LaunchOptions,
     capacity: Capacity,
@@ -30,7 +30,7 @@ pub struct Launcher {
 
 /// What holds for every model.
 #[derive(Clone, Debug)]
-pub struct LaunchOptions {
+pub(crate) struct LaunchOptions {
     /// GPUs that models may use; none means the processor.
     pub gpus: Vec<usize>,
     /// Bound on each model's queue.
@@ -40,19 +40,17 @@ pub struct LaunchOptions {
 }
 
 /// A version that serves.
-pub struct Loaded {
-    /// Its engine.
+pub(crate) struct Loaded {
     pub engine: Arc<Engine>,
-    /// Its configuration, completed.
     pub config: Arc<ModelConfig>,
     /// How long loading and warming up took.
     pub load: Duration,
     in_use: InUseCount,
-    _share: Share,
+    _share: CapacityShare,
 }
 
 /// A version in use: it stays open for its holder, however soon it is replaced.
-pub struct InUse {
+pub(crate) struct InUse {
     loaded: Arc<Loaded>,
     _token: TaskTrackerToken,
 }
@@ -60,7 +58,7 @@ pub struct InUse {
 impl Launcher {
     /// A launcher that tries `backends` in order.
     #[must_use]
-    pub fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
+    pub(crate) fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
         Self {
             backends,
             options,
@@ -70,7 +68,7 @@ impl Launcher {
 
     /// Requests that all versions at work take at once, together.
     #[must_use]
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.capacity.requests()
     }
 
@@ -197,13 +195,13 @@ impl Deref for InUse {
 impl Loaded {
     /// Its configuration as clients see it.
     #[must_use]
-    pub fn proto(&self) -> &proto::ModelConfig {
+    pub(crate) fn proto(&self) -> &proto::ModelConfig {
         &self.config.proto
     }
 
     /// `platform` of its configuration, else the backend.
     #[must_use]
-    pub fn platform(&self) -> &str {
+    pub(crate) fn platform(&self) -> &str {
         let platform = &self.config.proto.platform;
         if platform.is_empty() {
             &self.config.backend

@@ -1,29 +1,42 @@
 //! The model server without a model library: repository, engine, V2 server over HTTP and gRPC, and
-//! the echo backend. A [`Backend`](backend::Backend) brings the models to life; `weir-runtime-torch`
-//! is the real one.
+//! the echo backend. A [`Backend`](backend::Backend) loads the models; `weir-runtime-torch` is the real one.
 
 pub mod app;
 pub mod args;
 pub mod backend;
-pub mod batch;
-pub mod config;
-pub mod echo;
-pub mod engine;
-pub mod error;
-pub mod grpc;
-pub mod http;
+mod batch;
+mod config;
+mod echo;
+mod engine;
+mod error;
+mod grpc;
+mod http;
 mod in_use;
-pub mod intake;
-pub mod interface;
-pub mod job;
-pub mod launch;
-pub mod metrics;
-pub mod padding;
-pub mod repository;
-pub mod request;
+mod intake;
+mod interface;
+mod job;
+mod launch;
+mod metrics;
+mod padding;
+mod repository;
+mod request;
 mod request_body;
-pub mod server;
+mod restriction;
+mod server;
 mod serving_headers;
-pub mod settings;
-pub mod shared_memory;
-pub mod statistics;
+mod settings;
+mod shared_memory;
+mod statistics;
+
+/// Internals for the benches and for the tests that generate documentation; no stable interface.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::batch::AnswerSlice;
+    pub use crate::error::ServeError;
+    pub use crate::interface::Interface;
+    pub use crate::job::Job;
+    pub use crate::metrics::{GpuSample, ModelSample, Options, Pool, Requests, Sources, register};
+    pub use crate::padding::Padding;
+    pub use crate::request::ReadShared;
+    pub use crate::statistics::{Reason, Refusal, Statistics};
+}

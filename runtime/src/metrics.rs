@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 
 use crate::statistics::Snapshot;
 
-pub use requests::{InFlight, Protocol, Requests};
+pub use requests::{Protocol, Requests};
 
 /// What the server tells the collector at each scrape.
 pub trait Sources: std::fmt::Debug + Send + Sync {

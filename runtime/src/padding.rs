@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// Which lengths to pad to, and with what.
+/// Padding buckets and values of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Padding {
     /// Lengths, ascending, each at least 1.
@@ -19,7 +19,7 @@ impl Padding {
     /// The length to pad to; `None` where even the largest bucket is too small, and the request
     /// keeps its own length (it then batches with its equals only).
     #[must_use]
-    pub fn bucket(&self, length: usize) -> Option<usize> {
+    pub(crate) fn bucket(&self, length: usize) -> Option<usize> {
         self.buckets
             .iter()
             .copied()
@@ -28,14 +28,14 @@ impl Padding {
 
     /// The value that fills an input's padding.
     #[must_use]
-    pub fn value(&self, input: &str) -> f64 {
+    pub(crate) fn value(&self, input: &str) -> f64 {
         self.values.get(input).copied().unwrap_or(0.0)
     }
 }
 
 /// Index of the first variable dimension of configured dims, counted without batch dimension.
 #[must_use]
-pub fn variable_axis(dims: &[i64]) -> Option<usize> {
+pub(crate) fn variable_axis(dims: &[i64]) -> Option<usize> {
     dims.iter().position(|dim| *dim < 0)
 }
 

@@ -36,10 +36,10 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub use failure::LoadFailure;
-pub use index::{IndexEntry, IndexState};
-pub use launch::{Launch, VersionSource};
-pub use options::{
+pub(crate) use failure::LoadFailure;
+pub(crate) use index::{IndexEntry, IndexState};
+pub(crate) use launch::{Launch, VersionSource};
+pub(crate) use options::{
     AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions,
 };
 
@@ -49,18 +49,15 @@ use model_entry::ModelEntry;
 use options::ScanOptions;
 
 /// The model repository; `L` loads and retires its versions.
-pub struct Repository<L: Launch> {
+pub(crate) struct Repository<L: Launch> {
     lifecycle: Arc<ModelLifecycle<L>>,
 }
 
 /// A version that accepts requests.
 #[derive(Debug)]
-pub struct ServingVersion<S> {
-    /// The model's name.
-    pub model: String,
-    /// The version's number.
+pub(crate) struct ServingVersion<S> {
+    pub(crate) model: String,
     pub version: u64,
-    /// The loaded version.
     pub served: Arc<S>,
 }
 
@@ -69,7 +66,7 @@ impl<L: Launch> Repository<L> {
     ///
     /// # Errors
     /// A path cannot be read, or `model_name` is invalid. Blocks on the file system.
-    pub fn new(
+    pub(crate) fn new(
         paths: &[PathBuf],
         model_name: Option<String>,
         options: RepositoryOptions,
@@ -99,7 +96,7 @@ impl<L: Launch> Repository<L> {
     ///
     /// # Errors
     /// Every load that failed.
-    pub async fn start(&self) -> Result<(), Vec<LoadFailure>> {
+    pub(crate) async fn start(&self) -> Result<(), Vec<LoadFailure>> {
         let failures = self.lifecycle.start().await;
         if failures.is_empty() {
             Ok(())
@@ -113,7 +110,7 @@ impl<L: Launch> Repository<L> {
     ///
     /// # Errors
     /// The model or version is unknown or not ready, or the server is exiting.
-    pub fn find(&self, name: &str, version: &str) -> Result<Arc<L::Served>, ServeError> {
+    pub(crate) fn find(&self, name: &str, version: &str) -> Result<Arc<L::Served>, ServeError> {
         self.lifecycle.registry.load().find(name, version)
     }
 
@@ -121,7 +118,7 @@ impl<L: Launch> Repository<L> {
     ///
     /// # Errors
     /// The model is unknown, or none of its versions is ready.
-    pub fn model(&self, name: &str) -> Result<Vec<(u64, Arc<L::Served>)>, ServeError> {
+    pub(crate) fn model(&self, name: &str) -> Result<Vec<(u64, Arc<L::Served>)>, ServeError> {
         let registry = self.lifecycle.registry.load();
         registry.find(name, "")?;
         let serving = registry
@@ -134,14 +131,14 @@ impl<L: Launch> Repository<L> {
     }
 
     /// Whether a model of that name is in the repository or was ever loaded.
-    #[must_use]
-    pub fn is_known(&self, name: &str) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_known(&self, name: &str) -> bool {
         self.lifecycle.registry.load().model(name).is_some()
     }
 
     /// All versions that accept requests, in order of name and version.
     #[must_use]
-    pub fn serving(&self) -> Vec<ServingVersion<L::Served>> {
+    pub(crate) fn serving(&self) -> Vec<ServingVersion<L::Served>> {
         let registry = self.lifecycle.registry.load();
         let versions = |model: &ModelEntry<L::Served>| {
             let serving = model.serving().map(|(version, served)| ServingVersion {
@@ -159,40 +156,28 @@ impl<L: Launch> Repository<L> {
 
     /// The launcher that loads its versions.
     #[must_use]
-    pub fn launch(&self) -> &L {
+    pub(crate) fn launch(&self) -> &L {
         &self.lifecycle.launch
     }
 
     /// Whether the server may report itself ready.
     #[must_use]
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         let policy = self.lifecycle.options.readiness;
         self.lifecycle.registry.load().is_ready(policy)
     }
 
-    /// Counts the changes of any model's or version's state, and of the repository's readiness.
-    #[must_use]
-    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+    /// Counts the changes of any model's or version's state, for tests that wait for one.
+    #[cfg(test)]
+    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.lifecycle.registry.changes()
     }
 
     /// All known models and versions with their states, in order of name and version. New directories
-    /// are in it after the next scan; see [`Repository::refresh`].
+    /// are in it after the next load or poll.
     #[must_use]
-    pub fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
+    pub(crate) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         self.lifecycle.registry.load().index(filter)
-    }
-
-    /// Adds new directories to the index.
-    ///
-    /// # Errors
-    /// A path cannot be read.
-    pub async fn refresh(&self) -> Result<(), ServeError> {
-        self.lifecycle
-            .scan()
-            .await
-            .map(drop)
-            .map_err(failure::unreadable_paths)
     }
 
     /// Loads a model, or reloads what changed of it. Returns when it serves.
@@ -202,7 +187,7 @@ impl<L: Launch> Repository<L> {
     ///
     /// # Cancellation
     /// A load that has begun goes on without its caller.
-    pub async fn load(&self, name: &str, options: LoadOptions) -> Result<(), ServeError> {
+    pub(crate) async fn load(&self, name: &str, options: LoadOptions) -> Result<(), ServeError> {
         self.check_explicit(name)?;
         self.lifecycle.load(name, options).await
     }
@@ -212,20 +197,20 @@ impl<L: Launch> Repository<L> {
     ///
     /// # Errors
     /// The control mode is not explicit or the name invalid. An unknown model is no error, as in Triton.
-    pub async fn unload(&self, name: &str) -> Result<(), ServeError> {
+    pub(crate) async fn unload(&self, name: &str) -> Result<(), ServeError> {
         self.check_explicit(name)?;
         self.lifecycle.unload(name).await
     }
 
     /// Polls the repository for changes, in mode [`ControlMode::Poll`], until `shutdown`. Returns at
     /// once in the other modes.
-    pub async fn poll(self: Arc<Self>, shutdown: CancellationToken) {
+    pub(crate) async fn poll(self: Arc<Self>, shutdown: CancellationToken) {
         self.lifecycle.poll(&shutdown).await;
     }
 
     /// Unloads everything for good, and returns when accepted requests are answered and no task is left.
     /// The caller bounds the wait.
-    pub async fn retire_all(&self) {
+    pub(crate) async fn retire_all(&self) {
         self.lifecycle.retire_all().await;
     }
 
@@ -245,3 +230,6 @@ impl<L: Launch> std::fmt::Debug for Repository<L> {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,6 @@ use crate::error::ServeError;
 /// What a request body may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits<'a> {
-    /// Bytes in all.
     pub(crate) size: usize,
     /// Longest pause between two pieces.
     pub(crate) idle: Duration,

@@ -12,7 +12,7 @@ use crate::error::ServeError;
 use crate::launch::{InUse, Launcher, Loaded};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::log::LogStore;
-use crate::settings::trace::{Level, TraceStore};
+use crate::settings::trace::{TraceLevel, TraceStore};
 use crate::shared_memory::SharedMemory;
 use crate::statistics::Snapshot;
 
@@ -193,7 +193,7 @@ impl Server {
             }
         }
         match self.trace.sample(&inferred.response.model) {
-            Level::Off => {}
+            TraceLevel::Off => {}
             level => trace(level, &inferred),
         }
         Ok(inferred)
@@ -340,10 +340,10 @@ impl Server {
 }
 
 /// Writes one request into the log: its stages, its tensors, or both.
-fn trace(level: Level, inferred: &Inferred) {
+fn trace(level: TraceLevel, inferred: &Inferred) {
     let Inferred { response, cost } = inferred;
     let (model, version, id) = (&response.model, &response.version, &response.id);
-    if level != Level::Tensors {
+    if level != TraceLevel::Tensors {
         tracing::info!(
             model,
             version,
@@ -356,7 +356,7 @@ fn trace(level: Level, inferred: &Inferred) {
             "trace: stages"
         );
     }
-    if level != Level::Timestamps {
+    if level != TraceLevel::Timestamps {
         for (tensor, _) in &response.outputs {
             let (datatype, shape) = (tensor.datatype(), tensor.shape());
             tracing::info!(model, id, tensor = tensor.name(), %datatype, %shape, "trace: output");

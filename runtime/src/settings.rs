@@ -2,32 +2,24 @@
 //!
 //! Values here, no side effects: who owns the logs passes a function that applies a change.
 
-pub mod log;
-pub mod trace;
+pub(crate) mod log;
+pub(crate) mod trace;
 
 use serde_json::{Map, Value};
 use weir_protocol::{Code, Coded};
 
 /// Why settings were not changed. None of a request's changes is made then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub(crate) enum SettingsError {
     /// The body is not a JSON object.
     #[error("failed to parse the request JSON buffer: {0}")]
     Body(String),
-    /// No such setting.
     #[error("unknown {kind} setting '{key}'")]
-    Unknown {
-        /// `trace` or `log`.
-        kind: &'static str,
-        /// As given.
-        key: String,
-    },
+    Unknown { kind: &'static str, key: String },
     /// A value the setting cannot have.
     #[error("invalid value '{value}' for setting '{key}': expected {expected}")]
     Value {
-        /// The setting.
         key: String,
-        /// As given.
         value: String,
         /// What it could be.
         expected: &'static str,

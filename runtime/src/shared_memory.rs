@@ -6,8 +6,8 @@
 mod error;
 mod table;
 
-pub use error::SharedMemoryError;
-pub use table::{RegionStatus, SharedMemory};
+pub(crate) use error::SharedMemoryError;
+pub(crate) use table::{RegionStatus, SharedMemory};
 
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,9 @@ use weir_controller::files::Files;
 use weir_controller::{Controller, ModelNames, Platform};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::registry;
-use weir_runtime::metrics::{self, GpuSample, ModelSample, Pool, Sources};
-use weir_runtime::statistics::{Reason, Refusal, Statistics};
+use weir_runtime::internals::{
+    self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics,
+};
 
 use super::check;
 use crate::up;
@@ -141,11 +142,11 @@ impl Sources for Everything {
 /// Every metric of `weir-runtime`.
 fn of_the_runtime() -> String {
     let mut registry = registry::with_process_metrics();
-    let options = metrics::Options {
+    let options = runtime::Options {
         histogram_latencies: true,
-        ..metrics::Options::default()
+        ..runtime::Options::default()
     };
-    let _requests = metrics::register(&mut registry, Arc::new(Everything), options);
+    let _requests = runtime::register(&mut registry, Arc::new(Everything), options);
     registry::text(&registry).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! From the configuration to a server, not yet started.
+//! Builds a server from the configuration, without starting it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::shared_memory::SharedMemory;
 /// ones up to sizes that fill the caches, and a cold start waits for it hardly longer than for its weights.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The most one load call may upload: as much as a body may hold in Triton.
+/// Limit on the uploads of one load call, bytes: as much as a body may hold in Triton.
 const MAX_UPLOAD: usize = i32::MAX as usize;
 
 pub(super) fn server(

@@ -1,4 +1,4 @@
-//! The server as the metrics collector sees it.
+//! The server as source of the metrics collector.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,34 +16,38 @@ pub(super) fn register(
     intake: Intake,
     options: Options,
 ) -> Requests {
-    metrics::register(registry, Arc::new(Observed { server, intake }), options)
+    metrics::register(
+        registry,
+        Arc::new(ServerSources { server, intake }),
+        options,
+    )
 }
 
-struct Observed {
+struct ServerSources {
     server: Arc<Server>,
     intake: Intake,
 }
 
-impl fmt::Debug for Observed {
+impl fmt::Debug for ServerSources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Observed")
+        f.write_str("ServerSources")
     }
 }
 
-impl Sources for Observed {
+impl Sources for ServerSources {
     fn models(&self) -> Vec<ModelSample> {
-        let sample = |one: crate::repository::ServingVersion<crate::launch::Loaded>| {
-            let tags = &one.served.config.metric_tags;
+        let sample = |version: crate::repository::ServingVersion<crate::launch::Loaded>| {
+            let tags = &version.served.config.metric_tags;
             ModelSample {
-                name: one.model,
-                version: one.version,
+                name: version.model,
+                version: version.version,
                 tags: tags
                     .iter()
                     .map(|(key, value)| (key.clone(), value.clone()))
                     .collect(),
-                snapshot: one.served.engine.snapshot(),
-                predicted_wait: one.served.engine.predicted_wait(),
-                load: one.served.load,
+                snapshot: version.served.engine.snapshot(),
+                predicted_wait: version.served.engine.predicted_wait(),
+                load: version.served.load,
             }
         };
         self.server.serving().into_iter().map(sample).collect()

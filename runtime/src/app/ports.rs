@@ -1,4 +1,4 @@
-//! The ports: bound together, served together.
+//! The HTTP, gRPC and metrics ports: bound together, served together.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,38 +12,31 @@ use weir_ops::registry;
 use weir_ops::socket::{self, PortUse};
 
 use super::metrics;
-use crate::args::{self, Config, Exit, GrpcConfig, HttpConfig};
-use crate::grpc::{self, Compression, Grpc, GrpcListenOptions, GrpcOptions};
+use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
+use crate::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
 use crate::intake::Intake;
 use crate::server::Server;
 
-/// Bound and not yet served.
+/// Bound ports, not yet served.
 pub(super) struct Ports {
     http: Option<TcpListener>,
     grpc: Option<TcpListener>,
     metrics: Option<TcpListener>,
 }
 
-/// Why a port cannot be had.
+/// Failure to bind a port.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PortError {
-    /// Somebody has it.
     #[error("port {} is taken ({flag}): another process listens on it. Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
     Taken {
-        /// The flag that sets it.
         flag: &'static str,
-        /// Where.
         address: SocketAddr,
     },
-    /// Anything else.
     #[error("cannot listen on {address} ({flag}): {source}")]
     Other {
-        /// The flag that sets it.
         flag: &'static str,
-        /// Where.
         address: SocketAddr,
-        /// The operating system's reason.
         source: io::Error,
     },
 }
@@ -128,7 +121,7 @@ fn bind(flag: &'static str, address: SocketAddr, port: PortUse) -> Result<TcpLis
             source,
         },
     })?;
-    // The real one, where port 0 asked for any.
+    // The actual port, where port 0 asked for any.
     let bound = listener.local_addr().unwrap_or(address);
     tracing::info!(%bound, "listening ({flag})");
     Ok(listener)
@@ -183,12 +176,7 @@ fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
         max_connections: config.max_connections.get(),
         message_idle: grpc.message_timeout,
         max_message: MAX_MESSAGE,
-        compression: match grpc.compression {
-            args::Compression::None => Compression::Off,
-            args::Compression::Low | args::Compression::Medium | args::Compression::High => {
-                Compression::Gzip
-            }
-        },
+        compression: grpc.compression,
     }
 }
 

@@ -1,4 +1,4 @@
-//! From flags to a [`Config`], or to everything that is wrong with them.
+//! Builds a [`Config`] from the flags, or lists all their errors.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,19 +11,20 @@ use super::config::{Config, GrpcConfig, HttpConfig, MetricsConfig, OnLoadError};
 use super::device::DeviceArgs;
 use super::grpc::GrpcArgs;
 use super::http::HttpArgs;
-use super::known::Given;
 use super::limits::LimitArgs;
 use super::logs::{LogArgs, LogFormat};
-use super::models::{Mode, ModelArgs};
-use super::restrict::{self, Restriction};
+use super::models::{ModeFlag, ModelArgs};
+use super::restrict;
+use super::triton_flags::Given;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
-use crate::settings::trace::Trace;
+use crate::restriction::Restriction;
+use crate::settings::trace::TraceSettings;
 
-/// Puts a [`Config`] together.
+/// Builds a [`Config`].
 ///
 /// # Errors
-/// Every fault, a sentence each.
+/// All errors, a sentence each.
 pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let Args {
         models,
@@ -33,18 +34,18 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         limits,
         logs,
     } = args;
-    let mut faults = given.refused;
-    let control = control(&models, &mut faults);
-    check_models(&models, &mut faults);
-    let metrics = metrics(&http, &mut faults);
+    let mut errors = given.refused;
+    let control = control(&models, &mut errors);
+    check_models(&models, &mut errors);
+    let metrics = metrics(&http, &mut errors);
     let (threads, body_timeout) = (http.http_thread_count, http.http_body_timeout_secs);
     let (http, grpc) = (
-        http_config(http, &mut faults),
-        grpc_config(grpc, body_timeout, &mut faults),
+        http_config(http, &mut errors),
+        grpc_config(grpc, body_timeout, &mut errors),
     );
-    check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut faults);
-    check_limits(&limits, &mut faults);
-    let trace = trace(&logs.trace_config, &mut faults);
+    check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
+    check_limits(&limits, &mut errors);
+    let trace = trace(&logs.trace_config, &mut errors);
     let config = Config {
         control,
         device,
@@ -72,43 +73,40 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         logs: log_settings(logs),
         notes: given.accepted,
     };
-    if faults.is_empty() {
+    if errors.is_empty() {
         Ok(config)
     } else {
-        Err(faults)
+        Err(errors)
     }
 }
 
-fn control(models: &ModelArgs, faults: &mut Vec<String>) -> ControlMode {
+fn control(models: &ModelArgs, errors: &mut Vec<String>) -> ControlMode {
     let load = models.load_model.clone();
-    if !load.is_empty() && models.model_control_mode != Mode::Explicit {
-        faults.push("--load-model needs --model-control-mode explicit".to_owned());
+    if !load.is_empty() && models.model_control_mode != ModeFlag::Explicit {
+        errors.push("--load-model needs --model-control-mode explicit".to_owned());
     }
     if load.len() > 1 && load.iter().any(|name| name == "*") {
-        faults.push("--load-model * must be the only --load-model".to_owned());
+        errors.push("--load-model * must be the only --load-model".to_owned());
     }
     match models.model_control_mode {
-        Mode::None => ControlMode::None,
-        Mode::Explicit => ControlMode::Explicit { load },
-        Mode::Poll => {
+        ModeFlag::None => ControlMode::None,
+        ModeFlag::Explicit => ControlMode::Explicit { load },
+        ModeFlag::Poll => {
             let period = models.repository_poll_secs;
             if period.is_zero() {
-                faults.push("--repository-poll-secs must be at least 1 in mode poll".to_owned());
+                errors.push("--repository-poll-secs must be at least 1 in mode poll".to_owned());
             }
             ControlMode::Poll(period)
         }
     }
 }
 
-fn check_models(models: &ModelArgs, faults: &mut Vec<String>) {
+fn check_models(models: &ModelArgs, errors: &mut Vec<String>) {
     if models.model_repository.is_empty() {
-        faults.push("--model-repository PATH is missing: what should be served?".to_owned());
+        errors.push("--model-repository PATH is missing: name a model file, a model directory or a directory of models".to_owned());
     }
     if models.model_name.is_some() && models.model_repository.len() > 1 {
-        faults.push(
-            "--model-name names a single model, but there are several --model-repository"
-                .to_owned(),
-        );
+        errors.push("--model-name works with one --model-repository only".to_owned());
     }
 }
 
@@ -124,7 +122,7 @@ fn on_load_error(models: &ModelArgs) -> OnLoadError {
     if models.exit_on_error {
         OnLoadError::Exit
     } else {
-        OnLoadError::Stay
+        OnLoadError::Serve
     }
 }
 
@@ -145,8 +143,8 @@ fn backends(models: &ModelArgs) -> BTreeMap<String, BTreeMap<String, String>> {
     backends
 }
 
-fn http_config(args: HttpArgs, faults: &mut Vec<String>) -> Option<HttpConfig> {
-    check_rules("--http-restricted-api", &args.http_restricted_api, faults);
+fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {
+    check_rules("--http-restricted-api", &args.http_restricted_api, errors);
     args.allow_http.then(|| HttpConfig {
         address: SocketAddr::new(args.http_address, args.http_port),
         reuse_port: args.reuse_http_port,
@@ -162,12 +160,12 @@ fn http_config(args: HttpArgs, faults: &mut Vec<String>) -> Option<HttpConfig> {
 fn grpc_config(
     args: GrpcArgs,
     message_timeout: Duration,
-    faults: &mut Vec<String>,
+    errors: &mut Vec<String>,
 ) -> Option<GrpcConfig> {
     check_rules(
         "--grpc-restricted-protocol",
         &args.grpc_restricted_protocol,
-        faults,
+        errors,
     );
     args.allow_grpc.then(|| GrpcConfig {
         address: SocketAddr::new(args.grpc_address, args.grpc_port),
@@ -175,7 +173,7 @@ fn grpc_config(
         forward: args.grpc_header_forward_pattern,
         restricted: args.grpc_restricted_protocol,
         message_timeout,
-        compression: args.grpc_infer_response_compression_level,
+        compression: args.grpc_infer_response_compression_level.into(),
         keepalive_time: args.grpc_keepalive_time,
         keepalive_timeout: args.grpc_keepalive_timeout,
         max_age: args.grpc_max_connection_age,
@@ -183,23 +181,23 @@ fn grpc_config(
     })
 }
 
-fn check_rules(flag: &str, rules: &[Restriction], faults: &mut Vec<String>) {
+fn check_rules(flag: &str, rules: &[Restriction], errors: &mut Vec<String>) {
     for group in restrict::twice(rules) {
-        faults.push(format!(
-            "{flag} closes group '{}' more than once",
+        errors.push(format!(
+            "{flag} restricts group '{}' more than once",
             group.name()
         ));
     }
 }
 
-fn metrics(args: &HttpArgs, faults: &mut Vec<String>) -> Option<MetricsConfig> {
+fn metrics(args: &HttpArgs, errors: &mut Vec<String>) -> Option<MetricsConfig> {
     let mut options = metrics::Options {
         cpu: args.allow_cpu_metrics,
         gpu: args.allow_gpu_metrics,
         ..metrics::Options::default()
     };
     for (key, value) in &args.metrics_config {
-        metrics_option(key, value, &mut options, faults);
+        metrics_option(key, value, &mut options, errors);
     }
     let ip = args.metrics_address.unwrap_or(args.http_address);
     args.allow_metrics.then(|| MetricsConfig {
@@ -212,12 +210,12 @@ fn metrics_option(
     key: &str,
     value: &str,
     options: &mut metrics::Options,
-    faults: &mut Vec<String>,
+    errors: &mut Vec<String>,
 ) {
     let Ok(on) = super::values::switch(value) else {
-        // Quantiles are a list; without summaries nobody reads them.
+        // Quantiles are a list, and without effect without summaries.
         if key != "summary_quantiles" {
-            faults.push(format!(
+            errors.push(format!(
                 "--metrics-config {key}={value}: expected true or false"
             ));
         }
@@ -227,12 +225,12 @@ fn metrics_option(
         "counter_latencies" => options.counter_latencies = on,
         "histogram_latencies" => options.histogram_latencies = on,
         "summary_latencies" if !on => {}
-        "summary_latencies" => faults.push(
+        "summary_latencies" => errors.push(
             "--metrics-config summary_latencies=true is not supported: summaries of several \
              replicas cannot be added up; read the histograms"
                 .to_owned(),
         ),
-        unknown => faults.push(format!(
+        unknown => errors.push(format!(
             "--metrics-config {unknown}: unknown, expected counter_latencies or histogram_latencies"
         )),
     }
@@ -242,7 +240,7 @@ fn check_ports(
     http: Option<&HttpConfig>,
     grpc: Option<&GrpcConfig>,
     metrics: Option<&MetricsConfig>,
-    faults: &mut Vec<String>,
+    errors: &mut Vec<String>,
 ) {
     let all = [
         http.map(|http| ("--http-port", http.address)),
@@ -254,35 +252,38 @@ fn check_ports(
         for (second, other) in &used[index + 1..] {
             // Port 0 takes a free one, so two of them never meet.
             if address.port() == other.port() && address.port() != 0 {
-                faults.push(format!("{first} and {second} are both {}", address.port()));
+                errors.push(format!("{first} and {second} are both {}", address.port()));
             }
         }
     }
     if http.is_none() && grpc.is_none() {
-        faults.push("--allow-http false and --allow-grpc false leave nothing to serve".to_owned());
+        errors.push(
+            "--allow-http false and --allow-grpc false leave nothing to serve: drop one of them"
+                .to_owned(),
+        );
     }
 }
 
-fn check_limits(limits: &LimitArgs, faults: &mut Vec<String>) {
+fn check_limits(limits: &LimitArgs, errors: &mut Vec<String>) {
     let (delay, exit) = (limits.drain_delay_secs, limits.exit_timeout_secs);
     if !delay.is_zero() && delay >= exit {
-        faults.push(format!(
-            "--drain-delay-secs {} leaves nothing of --exit-timeout-secs {}",
+        errors.push(format!(
+            "--drain-delay-secs {} must be shorter than --exit-timeout-secs {}",
             delay.as_secs(),
             exit.as_secs()
         ));
     }
 }
 
-fn trace(settings: &[(String, String)], faults: &mut Vec<String>) -> Trace {
+fn trace(settings: &[(String, String)], errors: &mut Vec<String>) -> TraceSettings {
     if settings.iter().any(|(key, _)| key == "file") {
-        let because = "traces go to the log; say --log-file";
-        faults.push(format!("--trace-config file is not supported: {because}"));
+        let because = "traces go to the log; use --log-file";
+        errors.push(format!("--trace-config file is not supported: {because}"));
     }
-    let mut trace = Trace::default();
+    let mut trace = TraceSettings::default();
     let mut set = |key: &str, values: &[String]| {
         if let Err(error) = trace.set(key, values) {
-            faults.push(format!("--trace-config: {error}"));
+            errors.push(format!("--trace-config: {error}"));
         }
     };
     let mut levels = Vec::new();
@@ -294,7 +295,7 @@ fn trace(settings: &[(String, String)], faults: &mut Vec<String>) -> Trace {
                 set(&format!("trace_{key}"), std::slice::from_ref(value));
             }
             "log-frequency" => set("log_frequency", std::slice::from_ref(value)),
-            // The store names what it does not know.
+            // Unknown settings are refused below, by name.
             unknown => set(unknown, std::slice::from_ref(value)),
         }
     }

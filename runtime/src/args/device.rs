@@ -1,4 +1,4 @@
-//! Where models run.
+//! The devices that models run on.
 
 use crate::backend::Device;
 
@@ -11,14 +11,14 @@ pub(super) struct DeviceArgs {
     pub(super) device: DeviceChoice,
 }
 
-/// What `--device` asks for. A model's own `instance_group` comes first.
+/// The value of `--device`. A model's own `instance_group` comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// GPUs where a driver is, else the processor.
+    /// All GPUs if there is a driver, else the CPU.
     Auto,
-    /// Every GPU; an error without one.
+    /// All GPUs; an error without one.
     AllCuda,
-    /// This one; an error if it cannot be used.
+    /// One device; an error if it cannot be used.
     Only(Device),
 }
 

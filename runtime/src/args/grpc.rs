@@ -1,16 +1,16 @@
-//! The gRPC front-end.
+//! Flags of the gRPC front-end.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::restrict::{self, Restriction};
-use super::values;
+use super::{restrict, values};
+use crate::grpc::Compression;
+use crate::restriction::Restriction;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "gRPC")]
 pub(super) struct GrpcArgs {
-    /// Serve gRPC
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Serve gRPC", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) allow_grpc: bool,
     /// Address to serve gRPC on
@@ -32,7 +32,7 @@ pub(super) struct GrpcArgs {
     pub(super) grpc_restricted_protocol: Vec<Restriction>,
     /// Compression of inference responses, for clients that accept it
     #[arg(long, value_enum, default_value = "none", value_name = "LEVEL")]
-    pub(super) grpc_infer_response_compression_level: Compression,
+    pub(super) grpc_infer_response_compression_level: CompressionLevel,
     /// Time without activity after which the server pings a client
     #[arg(long, default_value = "7200000", value_name = "MS", value_parser = values::milliseconds)]
     pub(super) grpc_keepalive_time: Duration,
@@ -47,15 +47,20 @@ pub(super) struct GrpcArgs {
     pub(super) grpc_max_connection_age_grace: Option<Duration>,
 }
 
-/// How inference responses are compressed over gRPC.
+/// Triton's levels of compression; gzip here has only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Compression {
-    /// Not at all.
+pub(super) enum CompressionLevel {
     None,
-    /// Fast.
     Low,
-    /// Balanced.
     Medium,
-    /// Small.
     High,
+}
+
+impl From<CompressionLevel> for Compression {
+    fn from(level: CompressionLevel) -> Self {
+        match level {
+            CompressionLevel::None => Self::Off,
+            CompressionLevel::Low | CompressionLevel::Medium | CompressionLevel::High => Self::Gzip,
+        }
+    }
 }

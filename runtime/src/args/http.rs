@@ -1,17 +1,16 @@
-//! The HTTP front-end and the metrics port.
+//! Flags of the HTTP front-end and the metrics port.
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::restrict::{self, Restriction};
-use super::values;
+use super::{restrict, values};
+use crate::restriction::Restriction;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "HTTP and metrics")]
 pub(super) struct HttpArgs {
-    /// Serve HTTP
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Serve HTTP", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) allow_http: bool,
     /// Address to serve HTTP on
@@ -45,8 +44,7 @@ pub(super) struct HttpArgs {
     /// Close groups of the API to callers without a header, as GROUP,…:HEADER=VALUE. Repeatable
     #[arg(long, value_name = "RULE", value_parser = restrict::http)]
     pub(super) http_restricted_api: Vec<Restriction>,
-    /// Serve metrics
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Serve metrics", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) allow_metrics: bool,
     /// Address to serve metrics on; default: the HTTP one
@@ -59,8 +57,7 @@ pub(super) struct HttpArgs {
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) allow_gpu_metrics: bool,
-    /// Print nv_cpu_*
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Print nv_cpu_*", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) allow_cpu_metrics: bool,
     /// counter_latencies=BOOL or histogram_latencies=BOOL. Repeatable

@@ -1,4 +1,4 @@
-//! How much is taken at once, and how the process ends.
+//! Flags for limits and shutdown.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is logged and traced.
+//! Flags for logs and traces.
 
 use std::path::PathBuf;
 
@@ -11,16 +11,13 @@ pub(super) struct LogArgs {
     #[arg(long, num_args = 0..=1, default_value = "0", default_missing_value = "1", value_name = "N",
           value_parser = verbosity)]
     pub(super) log_verbose: u32,
-    /// Log information
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Log information", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) log_info: bool,
-    /// Log warnings
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Log warnings", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) log_warning: bool,
-    /// Log errors
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
+    #[arg(long, help = "Log errors", num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) log_error: bool,
     /// How log lines look; default and ISO8601 are the same: text with ISO 8601 times
@@ -35,19 +32,15 @@ pub(super) struct LogArgs {
     pub(super) trace_config: Vec<(String, String)>,
 }
 
-/// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
-    /// Text.
     Default,
-    /// Text.
     #[value(name = "ISO8601")]
     Iso8601,
-    /// One JSON object per line.
     Json,
 }
 
-/// A number; older scripts give a boolean.
+/// Parses a verbosity; older scripts give a boolean.
 fn verbosity(text: &str) -> Result<u32, String> {
     match values::switch(text) {
         Ok(on) => Ok(on.into()),

@@ -1,4 +1,4 @@
-//! Which models are served, and when they are loaded.
+//! Flags for models and the repository.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(super) struct ModelArgs {
     /// When models are loaded: none = all at start; explicit = those of --load-model, then as the API asks;
     /// poll = all, and again whenever the repository changes
     #[arg(long, value_enum, default_value = "none", value_name = "MODE")]
-    pub(super) model_control_mode: Mode,
+    pub(super) model_control_mode: ModeFlag,
     /// Time between two looks at the repository in mode poll
     #[arg(long, default_value = "15", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) repository_poll_secs: Duration,
@@ -58,18 +58,15 @@ pub(super) struct ModelArgs {
     pub(super) id: String,
 }
 
-/// When models are loaded.
+/// The values of `--model-control-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Mode {
-    /// All at start.
+pub(super) enum ModeFlag {
     None,
-    /// As asked.
     Explicit,
-    /// All, whenever they change.
     Poll,
 }
 
-/// One `--backend-config`.
+/// The value of one `--backend-config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BackendSetting {
     /// Empty for all backends.

@@ -1,17 +1,18 @@
 use super::*;
 use crate::backend::Device;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
+use crate::restriction::ApiGroup;
 
 fn config(flags: &str) -> Config {
     let argv = format!("weir-runtime --model-repository /m {flags}");
     parse(argv.split_whitespace()).unwrap()
 }
 
-fn faults(flags: &str) -> Vec<String> {
+fn errors(flags: &str) -> Vec<String> {
     let argv = format!("weir-runtime {flags}");
     match parse(argv.split_whitespace()) {
-        Err(ArgsError::Faults(faults)) => faults,
-        other => panic!("no faults but {other:?}"),
+        Err(ArgsError::Invalid(errors)) => errors,
+        other => panic!("no errors but {other:?}"),
     }
 }
 
@@ -88,19 +89,19 @@ fn control_modes_bring_their_own() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
-    let found = faults(
+fn all_errors_are_listed_at_once() {
+    let found = errors(
         "--load-model a --grpc-port 8000 --drain-delay-secs 30 --grpc-use-ssl \
          --metrics-config summary_latencies=true --trace-config file=/x --trace-config rate=0",
     );
     let expected = [
         "--grpc-use-ssl is not supported: TLS is not served here; end it at the gateway in front",
         "--load-model needs --model-control-mode explicit",
-        "--model-repository PATH is missing: what should be served?",
+        "--model-repository PATH is missing: name a model file, a model directory or a directory of models",
         "--metrics-config summary_latencies=true is not supported: summaries of several replicas cannot be added up; read the histograms",
         "--http-port and --grpc-port are both 8000",
-        "--drain-delay-secs 30 leaves nothing of --exit-timeout-secs 30",
-        "--trace-config file is not supported: traces go to the log; say --log-file",
+        "--drain-delay-secs 30 must be shorter than --exit-timeout-secs 30",
+        "--trace-config file is not supported: traces go to the log; use --log-file",
         "--trace-config: invalid value '0' for setting 'trace_rate': expected an integer from 1",
     ];
     assert_eq!(found, expected);
@@ -111,7 +112,7 @@ fn refused_flags_may_be_switched_off() {
     let flags = "--grpc-use-ssl=false --allow-sagemaker 0 --rate-limit=off --allow-vertex-ai=False";
     assert!(config(flags).notes.is_empty());
     assert_eq!(
-        faults("--model-repository /m --rate-limit=execution_count").len(),
+        errors("--model-repository /m --rate-limit=execution_count").len(),
         1
     );
 }
@@ -159,8 +160,8 @@ fn restrictions_name_groups_and_headers() {
     let twice =
         "--model-repository /m --http-restricted-api=health:a=b --http-restricted-api=health:c=d";
     assert_eq!(
-        faults(twice),
-        ["--http-restricted-api closes group 'health' more than once"]
+        errors(twice),
+        ["--http-restricted-api restricts group 'health' more than once"]
     );
 }
 
@@ -185,7 +186,7 @@ fn settings_of_backends_metrics_and_traces_are_read() {
     assert_eq!(config.backends[""]["default-max-batch-size"], "8");
     assert!(config.metrics.unwrap().options.histogram_latencies);
     assert_eq!(config.trace.rate, 5);
-    assert_eq!(config.trace.level, crate::settings::trace::Level::Both);
+    assert_eq!(config.trace.level, crate::settings::trace::TraceLevel::Both);
 }
 
 #[test]

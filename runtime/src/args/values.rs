@@ -1,9 +1,9 @@
-//! Values of flags, typed where they are read.
+//! Parsers of flag values.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// Triton's booleans: `true`, `1`, `false`, `0`, in any case.
+/// Parses Triton's booleans: `true`, `1`, `false`, `0`, in any case.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" => Ok(true),
@@ -12,7 +12,6 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Whole seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: u32 = text
         .parse()
@@ -20,7 +19,6 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds.into()))
 }
 
-/// Whole milliseconds.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     let ms: u64 = text
         .parse()
@@ -28,7 +26,7 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// An address to listen on; names would be ambiguous, all but one.
+/// Parses an address to listen on; of names only `localhost`, for others would be ambiguous.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     if text == "localhost" {
         return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -38,8 +36,8 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| "expected an IP address such as 0.0.0.0 or ::, or localhost".to_owned())
 }
 
-/// A pattern for header names: as in Triton it may match any part of one. Names have no case, and
-/// arrive here in lower case, whatever case the pattern is written in.
+/// Parses a pattern for header names. As in Triton it may match any part of a name; case is ignored, for
+/// names arrive in lower case.
 pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
     let pattern = regex::RegexBuilder::new(text)
         .case_insensitive(true)
@@ -47,7 +45,6 @@ pub(super) fn pattern(text: &str) -> Result<regex::Regex, String> {
     pattern.map_err(|error| error.to_string())
 }
 
-/// `key=value`.
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))

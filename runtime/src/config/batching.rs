@@ -1,8 +1,9 @@
-//! How requests may share a batch and how long they may wait.
+//! The configuration's `dynamic_batching`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_batcher::{QueuePolicy, TimeoutAction};
 use weir_protocol::grpc::proto::model_config::SchedulingChoice;
 use weir_protocol::grpc::proto::{
     ModelConfig, ModelDynamicBatching, ModelQueuePolicy, model_queue_policy,
@@ -10,12 +11,11 @@ use weir_protocol::grpc::proto::{
 
 use super::ConfigError;
 
-/// `dynamic_batching`, in Triton's meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batching {
-    /// Sizes worth stopping at; ascending, each from 1 to the largest batch.
+pub(crate) struct DynamicBatching {
+    /// Preferred batch sizes in rows; ascending, each from 1 to the largest batch.
     pub preferred: Vec<usize>,
-    /// How long a request may wait for others to join it.
+    /// Longest wait of a request for others to join its batch.
     pub max_delay: Duration,
     /// Whether answers leave in the order requests came.
     pub preserve_ordering: bool,
@@ -23,40 +23,17 @@ pub struct Batching {
     pub priority_levels: u64,
     /// The level of requests that name none; 0 where there are no levels.
     pub default_priority_level: u64,
-    /// Limits on waiting.
+    /// Queue policy of levels without their own.
     pub queue: QueuePolicy,
-    /// Limits of the levels that have their own.
+    /// Queue policies of single levels.
     pub level_queues: BTreeMap<u64, QueuePolicy>,
-}
-
-/// Limits on waiting in a queue. The default is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueuePolicy {
-    /// What becomes of a request that waited too long.
-    pub timeout_action: TimeoutAction,
-    /// How long is too long; `None` is never.
-    pub default_timeout: Option<Duration>,
-    /// Whether a request's own `timeout` counts.
-    pub allow_timeout_override: bool,
-    /// How many may wait; `None` is any number.
-    pub max_queue_size: Option<usize>,
-}
-
-/// What becomes of a request that waited too long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimeoutAction {
-    /// It is refused.
-    #[default]
-    Reject,
-    /// It runs after those that did not wait too long.
-    Delay,
 }
 
 /// Reads `dynamic_batching`, if it is there.
 pub(super) fn parse(
     config: &ModelConfig,
     max_batch_size: Option<usize>,
-) -> Result<Option<Batching>, ConfigError> {
+) -> Result<Option<DynamicBatching>, ConfigError> {
     let Some(SchedulingChoice::DynamicBatching(given)) = &config.scheduling_choice else {
         return Ok(None);
     };
@@ -65,7 +42,7 @@ pub(super) fn parse(
     check_priorities(given, model)?;
     check_order(given, model)?;
     let level_queues = given.priority_queue_policy.iter();
-    Ok(Some(Batching {
+    Ok(Some(DynamicBatching {
         preferred,
         max_delay: Duration::from_micros(given.max_queue_delay_microseconds),
         preserve_ordering: given.preserve_ordering,
@@ -126,7 +103,7 @@ fn check_priorities(given: &ModelDynamicBatching, model: &str) -> Result<(), Con
     Ok(())
 }
 
-/// Order is kept only where nothing may overtake.
+/// Refuses `preserve_ordering` together with settings that let requests overtake each other.
 fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigError> {
     if !given.preserve_ordering {
         return Ok(());
@@ -147,16 +124,25 @@ fn check_order(given: &ModelDynamicBatching, model: &str) -> Result<(), ConfigEr
     Ok(())
 }
 
+/// A policy without any setting is the batcher's default: then a request's own timeout counts.
 fn queue_policy(given: &ModelQueuePolicy) -> QueuePolicy {
     let timeout = given.default_timeout_microseconds;
-    let size = given.max_queue_size;
-    QueuePolicy {
+    let policy = QueuePolicy {
         timeout_action: match given.timeout_action() {
             model_queue_policy::TimeoutAction::Reject => TimeoutAction::Reject,
             model_queue_policy::TimeoutAction::Delay => TimeoutAction::Delay,
         },
         default_timeout: (timeout > 0).then(|| Duration::from_micros(timeout)),
         allow_timeout_override: given.allow_timeout_override,
-        max_queue_size: (size > 0).then_some(size as usize),
+        max_queue_size: given.max_queue_size as usize,
+    };
+    let unset = QueuePolicy {
+        allow_timeout_override: false,
+        ..QueuePolicy::default()
+    };
+    if policy == unset {
+        QueuePolicy::default()
+    } else {
+        policy
     }
 }

@@ -5,7 +5,7 @@ use weir_protocol::{Code, Coded};
 /// Why a configuration is refused. The sentences go to the index, the log and the client that
 /// asked for the load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// The text is not one of a model configuration.
     #[error("{file}{at}: {message}")]
     Syntax {
@@ -22,7 +22,6 @@ pub enum ConfigError {
     /// It asks for what weir does not do, and leaving it out would change answers.
     #[error("model '{model}': {feature} is not supported by weir")]
     Unsupported {
-        /// The model's name.
         model: String,
         /// The field, as the configuration writes it.
         feature: String,

@@ -10,7 +10,7 @@ use crate::backend::Device;
 
 /// Instances of a model on one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceGroup {
+pub(crate) struct InstanceGroup {
     /// Its name; the configuration's or `MODEL_INDEX`.
     pub name: String,
     /// The kind of device.
@@ -23,18 +23,16 @@ pub struct InstanceGroup {
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceKind {
+pub(crate) enum DeviceKind {
     /// A GPU where there is one, else the CPU; gone after [`super::ModelConfig::place`].
     Auto,
-    /// GPUs.
     Gpu,
-    /// The processor.
     Cpu,
 }
 
 impl InstanceGroup {
     /// The device of each instance, once the group is placed.
-    pub fn devices(&self) -> impl Iterator<Item = Device> {
+    pub(crate) fn devices(&self) -> impl Iterator<Item = Device> {
         let devices = match self.kind {
             DeviceKind::Gpu => self.gpus.iter().copied().map(Device::Cuda).collect(),
             DeviceKind::Auto | DeviceKind::Cpu => vec![Device::Cpu],

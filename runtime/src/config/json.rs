@@ -50,7 +50,7 @@ fn explain(message: &str) -> String {
 ///
 /// # Errors
 /// None that a decoded configuration can cause.
-pub fn to_json(config: &proto::ModelConfig) -> Result<Vec<u8>, serde_json::Error> {
+pub(crate) fn to_json(config: &proto::ModelConfig) -> Result<Vec<u8>, serde_json::Error> {
     let mut message = DynamicMessage::new(schema::model_config());
     message
         .transcode_from(config)

@@ -16,7 +16,6 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET).expect("built-in descriptors decode")
 });
 
-/// `inference.ModelConfig`.
 #[expect(clippy::expect_used, reason = "as above")]
 pub(super) fn model_config() -> MessageDescriptor {
     POOL.get_message_by_name("inference.ModelConfig")

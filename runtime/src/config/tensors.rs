@@ -23,7 +23,6 @@ pub(super) fn max_batch_size(config: &ModelConfig) -> Result<Option<usize>, Conf
     Ok((!open).then_some(size))
 }
 
-/// Reads the inputs.
 pub(super) fn inputs(
     config: &ModelConfig,
     max_batch_size: Option<usize>,
@@ -51,7 +50,6 @@ pub(super) fn inputs(
     Ok(inputs)
 }
 
-/// Reads the outputs.
 pub(super) fn outputs(
     config: &ModelConfig,
     max_batch_size: Option<usize>,

@@ -9,10 +9,9 @@ use super::ConfigError;
 
 /// Which versions of a model are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VersionPolicy {
+pub(crate) enum VersionPolicy {
     /// So many of the highest; at least 1.
     Latest(usize),
-    /// Every one.
     All,
     /// Those, where they are there; at least one.
     Specific(BTreeSet<u64>),
@@ -21,7 +20,7 @@ pub enum VersionPolicy {
 impl VersionPolicy {
     /// The versions to serve of those there are.
     #[must_use]
-    pub fn choose(&self, available: &BTreeSet<u64>) -> BTreeSet<u64> {
+    pub(crate) fn choose(&self, available: &BTreeSet<u64>) -> BTreeSet<u64> {
         match self {
             Self::Latest(count) => available.iter().rev().take(*count).copied().collect(),
             Self::All => available.clone(),

@@ -12,7 +12,7 @@ use crate::backend::TensorConfig;
 
 /// A request to run before the model is ready.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Warmup {
+pub(crate) struct Warmup {
     /// Its name, for errors.
     pub name: String,
     /// Rows; 0 for a model without batch dimension.
@@ -25,8 +25,7 @@ pub struct Warmup {
 
 /// One input of a warm-up request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WarmupInput {
-    /// Its element type.
+pub(crate) struct WarmupInput {
     pub datatype: DataType,
     /// Its dimensions without the batch.
     pub shape: Shape,
@@ -36,10 +35,9 @@ pub struct WarmupInput {
 
 /// What a warm-up input holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WarmupData {
+pub(crate) enum WarmupData {
     /// Zeros; empty strings for BYTES.
     Zero,
-    /// Anything.
     Random,
     /// One row's bytes, from that file in the model's `warmup` directory.
     File(String),

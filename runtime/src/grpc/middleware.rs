@@ -17,9 +17,9 @@ use weir_protocol::Code;
 
 use super::GrpcOptions;
 use super::budgeted_body::BudgetedBody;
-use crate::args::{self, ApiGroup};
 use crate::engine::Cost;
 use crate::metrics::{Protocol, Requests};
+use crate::restriction::{self, ApiGroup};
 use crate::serving_headers;
 
 /// Metadata for a response's trailers, carried in its extensions.
@@ -129,7 +129,7 @@ pub(super) fn within<T>(
 pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Option<Status> {
     let group = group(path)?;
     let given = |name: &str| headers.get(name)?.to_str().ok();
-    let header = args::missing_key(&options.restricted, group, given)?;
+    let header = restriction::missing_key(&options.restricted, group, given)?;
     Some(Status::unavailable(format!(
         "This protocol is restricted, expecting header '{header}'"
     )))

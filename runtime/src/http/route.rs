@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::args::ApiGroup;
 use crate::error::ServeError;
+use crate::restriction::ApiGroup;
 
 /// A model and the version asked for; an empty version means the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]

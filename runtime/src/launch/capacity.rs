@@ -1,39 +1,38 @@
-//! How many requests all versions at work take at once.
+//! Capacity of the server: the number of requests that all loaded versions run at once.
 //!
-//! Who sends to the server counts the requests it has there, whatever models they ask for. So each answer
-//! tells the same number, of the server, whichever model gave it.
+//! A client counts its requests to the server, whatever models they ask for. So each answer carries the
+//! server's capacity, whichever model gave it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The sum. Clones share it.
+/// The capacity of all versions together. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Capacity(Arc<AtomicUsize>);
 
-/// What one version adds, for as long as it is there.
+/// The part of one version, taken off again when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
-    whole: Capacity,
+pub(super) struct CapacityShare {
+    capacity: Capacity,
     requests: usize,
 }
 
 impl Capacity {
-    /// Requests at once.
     pub(super) fn requests(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One more version, which takes so many.
-    pub(super) fn share(&self, requests: usize) -> Share {
+    /// Adds a version that runs `requests` at once.
+    pub(super) fn share(&self, requests: usize) -> CapacityShare {
         self.0.fetch_add(requests, Ordering::Relaxed);
-        let whole = self.clone();
-        Share { whole, requests }
+        let capacity = self.clone();
+        CapacityShare { capacity, requests }
     }
 }
 
-impl Drop for Share {
+impl Drop for CapacityShare {
     fn drop(&mut self) {
-        self.whole.0.fetch_sub(self.requests, Ordering::Relaxed);
+        self.capacity.0.fetch_sub(self.requests, Ordering::Relaxed);
     }
 }
 
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_sum_of_those_that_are_there() {
+    fn capacity_is_the_sum_of_living_shares() {
         let capacity = Capacity::default();
         assert_eq!(capacity.requests(), 0);
         let (small, large) = (capacity.share(1), capacity.share(64));

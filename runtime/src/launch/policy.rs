@@ -1,8 +1,8 @@
-//! What a configuration asks of the batcher.
+//! The batcher's policy for a configuration.
 
-use weir_batcher::{Ordering, Policy, QueuePolicy, TimeoutAction};
+use weir_batcher::{Ordering, Policy};
 
-use crate::config::{self, Batching, ModelConfig};
+use crate::config::{DynamicBatching, ModelConfig};
 
 /// The policy of a completed configuration. Without `dynamic_batching` a model that can batch does,
 /// with no delay and the usual limits.
@@ -17,7 +17,7 @@ pub(super) fn of(config: &ModelConfig, max_queued: usize) -> Policy {
     }
 }
 
-fn with(plain: Policy, batching: &Batching) -> Policy {
+fn with(plain: Policy, batching: &DynamicBatching) -> Policy {
     let level = |level: u64| u32::try_from(level).unwrap_or(u32::MAX);
     let levels = batching.level_queues.iter();
     Policy {
@@ -31,26 +31,10 @@ fn with(plain: Policy, batching: &Batching) -> Policy {
         },
         levels: level(batching.priority_levels.max(1)),
         default_level: level(batching.default_priority_level.max(1)),
-        default_queue_policy: queue(&batching.queue),
+        default_queue_policy: batching.queue,
         level_policies: levels
-            .map(|(number, policy)| (level(*number), queue(policy)))
+            .map(|(number, policy)| (level(*number), *policy))
             .collect(),
         ..plain
-    }
-}
-
-/// A policy that says nothing is none, and then a request's own timeout counts.
-fn queue(given: &config::QueuePolicy) -> QueuePolicy {
-    if *given == config::QueuePolicy::default() {
-        return QueuePolicy::default();
-    }
-    QueuePolicy {
-        timeout_action: match given.timeout_action {
-            config::TimeoutAction::Reject => TimeoutAction::Reject,
-            config::TimeoutAction::Delay => TimeoutAction::Delay,
-        },
-        default_timeout: given.default_timeout,
-        allow_timeout_override: given.allow_timeout_override,
-        max_queue_size: given.max_queue_size.unwrap_or(0),
     }
 }

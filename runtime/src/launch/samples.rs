@@ -67,7 +67,6 @@ fn input(
     })
 }
 
-/// One row's bytes.
 fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
     // An empty string is four zero bytes: its length.
     let size = given.shape.elements() * given.datatype.size().unwrap_or(4);

@@ -36,7 +36,6 @@ pub(super) enum Naming {
     Free,
 }
 
-/// Models by name.
 pub(super) type Catalog = BTreeMap<String, CatalogEntry>;
 
 /// Lists the models of all repository paths.

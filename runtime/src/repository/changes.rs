@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 /// How the last attempt to load a version ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadOutcome {
-    /// The version serves.
     Loaded,
     /// The load failed; the version before it may still serve.
     Failed,

@@ -8,7 +8,7 @@ use crate::error::ServeError;
 
 /// A model, or one version of it, that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadFailure {
+pub(crate) enum LoadFailure {
     /// The model's directory or configuration cannot be used.
     #[error("load failed for model '{model}': {reason}")]
     Model { model: String, reason: String },

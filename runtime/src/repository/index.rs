@@ -4,12 +4,10 @@ use super::state::VersionState;
 
 /// A version's state, in Triton's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IndexState {
-    /// Accepts requests.
+pub(crate) enum IndexState {
     Ready,
     /// Unloaded or failed; the reason says which.
     Unavailable,
-    /// Not ready yet.
     Loading,
     /// Still answers the requests it had accepted.
     Unloading,
@@ -17,8 +15,7 @@ pub enum IndexState {
 
 /// One line of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
-    /// The model's name.
+pub(crate) struct IndexEntry {
     pub name: String,
     /// The version; `None` for a model without a load attempt.
     pub version: Option<String>,
@@ -31,7 +28,7 @@ pub struct IndexEntry {
 impl IndexState {
     /// The state's name on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "READY",
             Self::Unavailable => "UNAVAILABLE",

@@ -42,20 +42,17 @@ pub(super) struct Fingerprint {
     config: Arc<proto::ModelConfig>,
     /// The model directory's own files: labels, warm-up data.
     shared: Arc<Stamp>,
-    /// The version's files.
     files: Stamp,
 }
 
 /// Source of a model's configuration.
 #[derive(Clone, Debug)]
 pub(super) enum ConfigSource {
-    /// The model's directory.
     File,
     /// The client that asked for the load, as JSON.
     Given(String),
 }
 
-/// Inspects models.
 pub(super) struct Inspector<'a> {
     pub options: &'a ScanOptions,
     /// The model file's usual name, by backend; see [`Launch::default_filename`](super::Launch::default_filename).

@@ -9,7 +9,7 @@ use crate::backend::LoadError;
 use crate::config::ModelConfig;
 
 /// Loads and retires single model versions.
-pub trait Launch: Send + Sync + 'static {
+pub(crate) trait Launch: Send + Sync + 'static {
     /// A version that answers requests.
     type Served: Send + Sync + 'static;
 
@@ -31,12 +31,12 @@ pub trait Launch: Send + Sync + 'static {
 
 /// Paths and configuration of a model version to load.
 #[derive(Clone, Debug)]
-pub struct VersionSource {
+pub(crate) struct VersionSource {
     /// The model's name for clients.
     pub name: String,
     pub version: u64,
     /// The model's directory: labels and warm-up data lie under it.
-    pub model_dir: PathBuf,
+    pub(crate) model_dir: PathBuf,
     /// The model file, or the version's directory for backends without one.
     pub path: PathBuf,
     /// The configuration, completed as far as it can be without the model.

@@ -34,7 +34,7 @@ struct Version<S> {
 /// A version that accepts no more requests and must be retired.
 #[derive(Debug)]
 pub(super) struct Retiring<S> {
-    pub model: Arc<str>,
+    pub(crate) model: Arc<str>,
     pub version: u64,
     pub served: Arc<S>,
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// When models are loaded (`--model-control-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ControlMode {
+pub(crate) enum ControlMode {
     /// The whole repository, once, at start.
     None,
     /// The models of `--load-model` at start (`*`: all), then those that clients ask for.
@@ -22,7 +22,7 @@ pub enum ControlMode {
 
 /// What the server's readiness demands (`--strict-readiness`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadinessPolicy {
+pub(crate) enum ReadinessPolicy {
     /// Every model version that should serve does.
     Strict,
     /// The initial loads are over, failed or not.
@@ -31,7 +31,7 @@ pub enum ReadinessPolicy {
 
 /// Whether configurations may be incomplete (`--disable-auto-complete-config`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AutoComplete {
+pub(crate) enum AutoComplete {
     /// Missing parts of a configuration are read from the model.
     On,
     /// A model without a configuration file is refused.
@@ -40,16 +40,14 @@ pub enum AutoComplete {
 
 /// The repository's part of the command line.
 #[derive(Clone, Debug)]
-pub struct RepositoryOptions {
+pub(crate) struct RepositoryOptions {
     /// `--model-control-mode`, with the flags that belong to each mode.
     pub control: ControlMode,
-    /// `--strict-readiness`.
     pub readiness: ReadinessPolicy,
     /// Model versions that load at the same time (`--model-load-thread-count`).
     pub load_threads: NonZeroUsize,
     /// Further attempts after a failed load (`--model-load-retry-count`).
     pub retries: u32,
-    /// `--disable-auto-complete-config`.
     pub auto_complete: AutoComplete,
     /// `k` makes `configs/k.pbtxt` the configuration where a model has that file (`--model-config-name`).
     pub config_name: Option<String>,
@@ -61,7 +59,7 @@ pub struct RepositoryOptions {
 
 /// Parameters of a load call.
 #[derive(Clone, Debug, Default)]
-pub struct LoadOptions {
+pub(crate) struct LoadOptions {
     /// A configuration as JSON, in place of the model's own.
     pub config: Option<String>,
     /// Files in place of the repository's: `file:<version>/<file>` (the prefix may be missing) and content.
@@ -70,7 +68,7 @@ pub struct LoadOptions {
 
 /// Which versions [`index`](super::Repository::index) lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IndexFilter {
+pub(crate) enum IndexFilter {
     /// Every known model, loaded or not.
     All,
     /// Versions that accept requests.
@@ -80,12 +78,8 @@ pub enum IndexFilter {
 /// Where to look for models, and how to read what lies there.
 #[derive(Clone, Debug)]
 pub(super) struct ScanOptions {
-    /// `--model-repository`, each.
     pub paths: Vec<PathBuf>,
-    /// `--model-name`.
-    pub model_name: Option<String>,
-    /// `--model-config-name`.
+    pub(crate) model_name: Option<String>,
     pub config_name: Option<String>,
-    /// `--disable-auto-complete-config`.
     pub auto_complete: AutoComplete,
 }

@@ -103,7 +103,6 @@ impl<S> Registry<S> {
         }
     }
 
-    /// All models, unordered.
     pub(super) fn models(&self) -> impl Iterator<Item = &ModelEntry<S>> {
         self.models.values().map(AsRef::as_ref)
     }
@@ -228,6 +227,7 @@ impl<S> SharedRegistry<S> {
     }
 
     /// Counts the replacements from now on.
+    #[cfg(test)]
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

@@ -12,63 +12,58 @@ use super::{SettingsError, invalid, members};
 
 /// The log settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogSettings {
+pub(crate) struct LogSettings {
     /// Which levels are written.
     pub levels: Levels,
     /// `default` or `ISO8601`: kept and shown; both look the same here.
-    pub format: Format,
+    pub format: LogTimeFormat,
     /// The log file; empty is standard error.
     pub file: String,
 }
 
 /// Triton's names for how times look in log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// `default`.
+pub(crate) enum LogTimeFormat {
     #[default]
     Default,
-    /// `ISO8601`.
     Iso8601,
 }
 
-/// A new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogValue {
+pub(crate) enum LogValue {
     /// Of the three switches.
     Bool(bool),
-    /// Of the verbosity.
     Uint(u32),
     /// Of file and format.
     Text(String),
 }
 
-/// Changes by setting.
-pub type LogUpdate = BTreeMap<String, LogValue>;
+pub(crate) type LogUpdate = BTreeMap<String, LogValue>;
 
 /// Applies levels to the running logs; the text says why it could not.
-pub type Apply = Arc<dyn Fn(Levels) -> Result<(), String> + Send + Sync>;
+pub(crate) type ApplyLevels = Arc<dyn Fn(Levels) -> Result<(), String> + Send + Sync>;
 
 /// Owns the settings and applies changes.
-pub struct LogStore {
+pub(crate) struct LogStore {
     current: Mutex<LogSettings>,
-    apply: Apply,
+    apply: ApplyLevels,
 }
 
 impl LogSettings {
     /// What the process started with.
     #[must_use]
-    pub fn at_start(settings: &Settings) -> Self {
+    pub(crate) fn at_start(settings: &Settings) -> Self {
         let file = settings.file.as_ref();
         Self {
             levels: settings.levels,
-            format: Format::Default,
+            format: LogTimeFormat::Default,
             file: file.map_or_else(String::new, |path| path.display().to_string()),
         }
     }
 
     /// As HTTP shows it.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "log_file": self.file,
             "log_info": self.levels.info,
@@ -81,7 +76,7 @@ impl LogSettings {
 
     /// As gRPC shows it.
     #[must_use]
-    pub fn to_proto(&self) -> proto::LogSettingsResponse {
+    pub(crate) fn to_proto(&self) -> proto::LogSettingsResponse {
         use proto::log_settings_response::SettingValue;
         use proto::log_settings_response::setting_value::ParameterChoice;
         let settings = [
@@ -131,7 +126,7 @@ impl LogSettings {
     }
 }
 
-impl Format {
+impl LogTimeFormat {
     const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -155,10 +150,10 @@ impl LogValue {
         }
     }
 
-    fn format(&self, key: &str) -> Result<Format, SettingsError> {
+    fn format(&self, key: &str) -> Result<LogTimeFormat, SettingsError> {
         match self {
-            Self::Text(text) if text == "default" => Ok(Format::Default),
-            Self::Text(text) if text == "ISO8601" => Ok(Format::Iso8601),
+            Self::Text(text) if text == "default" => Ok(LogTimeFormat::Default),
+            Self::Text(text) if text == "ISO8601" => Ok(LogTimeFormat::Iso8601),
             Self::Bool(_) | Self::Uint(_) | Self::Text(_) => {
                 Err(invalid(key, self, "'default' or 'ISO8601'"))
             }
@@ -179,7 +174,7 @@ impl std::fmt::Display for LogValue {
 impl LogStore {
     /// Begins with what the process started with.
     #[must_use]
-    pub fn new(at_start: LogSettings, apply: Apply) -> Self {
+    pub(crate) fn new(at_start: LogSettings, apply: ApplyLevels) -> Self {
         Self {
             current: Mutex::new(at_start),
             apply,
@@ -188,7 +183,7 @@ impl LogStore {
 
     /// The settings in force.
     #[must_use]
-    pub fn current(&self) -> LogSettings {
+    pub(crate) fn current(&self) -> LogSettings {
         self.current.lock().clone()
     }
 
@@ -196,7 +191,7 @@ impl LogStore {
     ///
     /// # Errors
     /// [`SettingsError`]; nothing is changed then.
-    pub fn update(&self, update: &LogUpdate) -> Result<LogSettings, SettingsError> {
+    pub(crate) fn update(&self, update: &LogUpdate) -> Result<LogSettings, SettingsError> {
         let mut current = self.current.lock();
         let mut next = current.clone();
         for (key, value) in update {
@@ -212,7 +207,7 @@ impl LogStore {
 ///
 /// # Errors
 /// [`SettingsError`] for what is not JSON or has a type no setting has.
-pub fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> {
+pub(crate) fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> {
     let mut update = LogUpdate::new();
     for (key, value) in members(body)? {
         let read = match &value {
@@ -237,7 +232,9 @@ pub fn update_from_json(body: &[u8]) -> Result<LogUpdate, SettingsError> {
 ///
 /// # Errors
 /// [`SettingsError::Value`] for a setting without value.
-pub fn update_from_proto(request: proto::LogSettingsRequest) -> Result<LogUpdate, SettingsError> {
+pub(crate) fn update_from_proto(
+    request: proto::LogSettingsRequest,
+) -> Result<LogUpdate, SettingsError> {
     use proto::log_settings_request::setting_value::ParameterChoice;
     let mut update = LogUpdate::new();
     for (key, setting) in request.settings {

@@ -12,11 +12,10 @@ use super::{SettingsError, invalid, members};
 /// Models that may have settings of their own, so that clients cannot fill memory with made-up names.
 const MAX_MODELS: usize = 1024;
 
-/// What is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub(crate) struct TraceSettings {
     /// How much of a request.
-    pub level: Level,
+    pub level: TraceLevel,
     /// One request in this many.
     pub rate: u32,
     /// How many in all; `None` is no limit.
@@ -27,26 +26,24 @@ pub struct Trace {
 
 /// How much of a request is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Nothing.
+pub(crate) enum TraceLevel {
     Off,
     /// When each stage began and ended.
     Timestamps,
     /// Names, types and shapes of tensors.
     Tensors,
-    /// Both.
     Both,
 }
 
 /// Changes by setting; `None` goes back to the default: of a model the settings of all, of all those at
 /// start.
-pub type TraceUpdate = BTreeMap<String, Option<Vec<String>>>;
+pub(crate) type TraceUpdate = BTreeMap<String, Option<Vec<String>>>;
 
 /// The settings in force.
 #[derive(Debug)]
-pub struct TraceStore {
-    at_start: Trace,
-    state: Mutex<State>,
+pub(crate) struct TraceStore {
+    at_start: TraceSettings,
+    state: Mutex<TraceState>,
     /// Whether anything is traced at all: what every request asks first.
     tracing: AtomicBool,
     /// Requests seen since the settings changed, while anything is traced.
@@ -54,17 +51,16 @@ pub struct TraceStore {
 }
 
 #[derive(Debug)]
-struct State {
-    all: Trace,
+struct TraceState {
+    all: TraceSettings,
     /// What each model has of its own, as given; checked before it is kept.
     models: HashMap<String, BTreeMap<String, Vec<String>>>,
 }
 
-/// Triton's defaults.
-impl Default for Trace {
+impl Default for TraceSettings {
     fn default() -> Self {
         Self {
-            level: Level::Off,
+            level: TraceLevel::Off,
             rate: 1000,
             count: None,
             log_frequency: 0,
@@ -72,22 +68,22 @@ impl Default for Trace {
     }
 }
 
-impl Trace {
+impl TraceSettings {
     /// Whether the request of that ordinal, counted from 0 since the settings changed, is traced.
     #[must_use]
-    pub fn should_trace(&self, ordinal: u64) -> bool {
+    pub(crate) fn should_trace(&self, ordinal: u64) -> bool {
         let rate = u64::from(self.rate.max(1));
         let left = self
             .count
             .is_none_or(|count| ordinal / rate < u64::from(count));
-        self.level != Level::Off && ordinal.is_multiple_of(rate) && left
+        self.level != TraceLevel::Off && ordinal.is_multiple_of(rate) && left
     }
 
     /// Sets one setting by its name on the wire.
     ///
     /// # Errors
     /// [`SettingsError`] naming the setting; nothing is changed then.
-    pub fn set(&mut self, key: &str, values: &[String]) -> Result<(), SettingsError> {
+    pub(crate) fn set(&mut self, key: &str, values: &[String]) -> Result<(), SettingsError> {
         if key == "trace_level" {
             self.level = level(values)?;
             return Ok(());
@@ -139,7 +135,7 @@ impl Trace {
 
     /// As HTTP shows it: every value a string.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "trace_level": self.level.names(),
             "trace_rate": self.rate.to_string(),
@@ -152,7 +148,7 @@ impl Trace {
 
     /// As gRPC shows it.
     #[must_use]
-    pub fn to_proto(&self) -> proto::TraceSettingResponse {
+    pub(crate) fn to_proto(&self) -> proto::TraceSettingResponse {
         let one = |text: String| vec![text];
         let settings = [
             (
@@ -175,10 +171,10 @@ impl Trace {
     }
 }
 
-impl Level {
+impl TraceLevel {
     /// Its names on the wire.
     #[must_use]
-    pub const fn names(self) -> &'static [&'static str] {
+    pub(crate) const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Off => &["OFF"],
             Self::Timestamps => &["TIMESTAMPS"],
@@ -202,36 +198,36 @@ impl Level {
 impl TraceStore {
     /// Begins with the settings the flags gave.
     #[must_use]
-    pub fn new(at_start: Trace) -> Self {
+    pub(crate) fn new(at_start: TraceSettings) -> Self {
         Self {
             at_start,
-            state: Mutex::new(State {
+            state: Mutex::new(TraceState {
                 all: at_start,
                 models: HashMap::new(),
             }),
-            tracing: AtomicBool::new(at_start.level != Level::Off),
+            tracing: AtomicBool::new(at_start.level != TraceLevel::Off),
             seen: AtomicU64::new(0),
         }
     }
 
     /// How much to trace of a request that a model just answered. Counts it.
     #[must_use]
-    pub fn sample(&self, model: &str) -> Level {
+    pub(crate) fn sample(&self, model: &str) -> TraceLevel {
         if !self.tracing.load(Ordering::Relaxed) {
-            return Level::Off;
+            return TraceLevel::Off;
         }
         let ordinal = self.seen.fetch_add(1, Ordering::Relaxed);
         let trace = self.current(Some(model));
         if trace.should_trace(ordinal) {
             trace.level
         } else {
-            Level::Off
+            TraceLevel::Off
         }
     }
 
     /// The settings of a model, or of all with `None`. Whether the model exists is the caller's to know.
     #[must_use]
-    pub fn current(&self, model: Option<&str>) -> Trace {
+    pub(crate) fn current(&self, model: Option<&str>) -> TraceSettings {
         self.state.lock().current(model)
     }
 
@@ -239,11 +235,11 @@ impl TraceStore {
     ///
     /// # Errors
     /// [`SettingsError`]; nothing is changed then.
-    pub fn update(
+    pub(crate) fn update(
         &self,
         model: Option<&str>,
         update: &TraceUpdate,
-    ) -> Result<Trace, SettingsError> {
+    ) -> Result<TraceSettings, SettingsError> {
         let mut state = self.state.lock();
         match model {
             None => {
@@ -264,14 +260,14 @@ impl TraceStore {
     }
 }
 
-impl State {
+impl TraceState {
     /// Whether any request can be traced.
     fn traces(&self) -> bool {
-        let own = |model: &String| self.current(Some(model)).level != Level::Off;
-        self.all.level != Level::Off || self.models.keys().any(own)
+        let own = |model: &String| self.current(Some(model)).level != TraceLevel::Off;
+        self.all.level != TraceLevel::Off || self.models.keys().any(own)
     }
 
-    fn current(&self, model: Option<&str>) -> Trace {
+    fn current(&self, model: Option<&str>) -> TraceSettings {
         let mut trace = self.all;
         let own = model.and_then(|model| self.models.get(model));
         for (key, values) in own.into_iter().flatten() {
@@ -315,7 +311,7 @@ impl State {
 ///
 /// # Errors
 /// [`SettingsError`] for what is not JSON or has another type.
-pub fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError> {
+pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError> {
     let members: Map<String, Value> = members(body)?;
     let mut update = TraceUpdate::new();
     for (key, value) in members {
@@ -336,7 +332,7 @@ pub fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError> {
 
 /// Reads a `TraceSetting` request: a setting without values is cleared.
 #[must_use]
-pub fn update_from_proto(request: proto::TraceSettingRequest) -> TraceUpdate {
+pub(crate) fn update_from_proto(request: proto::TraceSettingRequest) -> TraceUpdate {
     let given = |values: Vec<String>| (!values.is_empty()).then_some(values);
     request
         .settings
@@ -353,14 +349,14 @@ fn text(key: &str, value: &Value) -> Result<String, SettingsError> {
     }
 }
 
-fn level(values: &[String]) -> Result<Level, SettingsError> {
+fn level(values: &[String]) -> Result<TraceLevel, SettingsError> {
     let expected = "OFF alone, or TIMESTAMPS and TENSORS";
-    let mut level = Level::Off;
+    let mut level = TraceLevel::Off;
     for value in values {
         let one = match value.to_ascii_uppercase().as_str() {
-            "OFF" if values.len() == 1 => Level::Off,
-            "TIMESTAMPS" => Level::Timestamps,
-            "TENSORS" => Level::Tensors,
+            "OFF" if values.len() == 1 => TraceLevel::Off,
+            "TIMESTAMPS" => TraceLevel::Timestamps,
+            "TENSORS" => TraceLevel::Tensors,
             _ => return Err(invalid("trace_level", value, expected)),
         };
         level = level.and(one);

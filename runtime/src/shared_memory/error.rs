@@ -4,13 +4,12 @@ use weir_protocol::{Code, Coded};
 
 /// Why a call on shared memory failed.
 #[derive(Debug, thiserror::Error)]
-pub enum SharedMemoryError {
+pub(crate) enum SharedMemoryError {
     /// The server does not let clients register memory.
     #[error(
         "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
     )]
     Disabled,
-    /// CUDA memory.
     #[error("CUDA shared memory is not supported: register system shared memory")]
     Cuda,
     /// No region of that name.
@@ -25,9 +24,7 @@ pub enum SharedMemoryError {
     /// The key is not the name of an object, or one clients may not touch.
     #[error("invalid shared memory key '{key}' for region '{name}': {why}")]
     Key {
-        /// The region.
         name: String,
-        /// As given.
         key: String,
         /// What is wrong with it.
         why: &'static str,
@@ -37,21 +34,14 @@ pub enum SharedMemoryError {
         "cannot register shared memory region '{name}' with key '{key}' as the key contains the reserved prefix '{prefix}'"
     )]
     Reserved {
-        /// The region.
         name: String,
-        /// As given.
         key: String,
         /// What it must not begin with.
         prefix: &'static str,
     },
     /// The object is missing or may not be opened.
     #[error("Unable to open shared memory region: '{key}'")]
-    Open {
-        /// As given.
-        key: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Open { key: String, source: std::io::Error },
     /// A range that leaves the region, or a region that leaves its object.
     #[error("Invalid offset + byte size for shared memory region: '{0}'")]
     Range(String),
@@ -59,18 +49,11 @@ pub enum SharedMemoryError {
     #[error(
         "cannot register shared memory region '{name}': {limit} regions are registered already"
     )]
-    Full {
-        /// The region.
-        name: String,
-        /// `--max-shm-regions`.
-        limit: usize,
-    },
+    Full { name: String, limit: usize },
     /// Reading or writing failed: the object was truncated since.
     #[error("cannot access shared memory region '{name}': {source}")]
     Access {
-        /// The region.
         name: String,
-        /// Why.
         source: std::io::Error,
     },
 }

@@ -15,7 +15,7 @@ use weir_protocol::grpc::proto;
 
 use super::SharedMemoryError as Error;
 
-/// Regions of Triton's Python backend, which live beside the clients' and are none of their business.
+/// Prefix of objects that belong to the server in Triton; clients may not touch them.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
 
 /// `NAME_MAX` of Linux: longer names exist in no file system it has.
@@ -26,8 +26,8 @@ const OPEN_FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// The regions clients registered.
 #[derive(Debug)]
-pub struct SharedMemory {
-    /// `None` where clients may not register any.
+pub(crate) struct SharedMemory {
+    /// `None` if clients may not register any.
     limit: Option<NonZeroUsize>,
     directory: PathBuf,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
@@ -35,12 +35,11 @@ pub struct SharedMemory {
 
 /// A region as the status calls show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegionStatus {
-    /// Its registered name.
+pub(crate) struct RegionStatus {
     pub name: String,
     /// The object's name, as given.
     pub key: String,
-    /// Where in the object it begins, in bytes.
+    /// Start within the object, in bytes.
     pub offset: u64,
     /// Its size in bytes.
     pub byte_size: u64,
@@ -53,9 +52,9 @@ struct Region {
 }
 
 impl SharedMemory {
-    /// No regions yet; at most `limit`, or none ever where clients may not register any.
+    /// A table for up to `limit` regions; without a limit clients may not register any.
     #[must_use]
-    pub fn new(limit: Option<NonZeroUsize>) -> Self {
+    pub(crate) fn new(limit: Option<NonZeroUsize>) -> Self {
         Self::in_directory(limit, PathBuf::from("/dev/shm"))
     }
 
@@ -67,12 +66,12 @@ impl SharedMemory {
         }
     }
 
-    /// Opens an object and remembers the range of it as a region.
+    /// Opens an object and registers a range of it as a region.
     ///
     /// # Errors
     /// [`Error`] when shared memory is off, the name taken, the key no object of ours to open, the range
     /// not in the object, or the table full.
-    pub fn register(&self, region: RegionStatus) -> Result<(), Error> {
+    pub(crate) fn register(&self, region: RegionStatus) -> Result<(), Error> {
         let limit = self.limit.ok_or(Error::Disabled)?.get();
         let name = region.name.clone();
         if name.is_empty() {
@@ -91,21 +90,21 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Forgets a region. Requests that use it now go on with it.
+    /// Unregisters a region. Requests that use it now keep it.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off. A name nobody registered is no error, as in Triton.
-    pub fn unregister(&self, name: &str) -> Result<(), Error> {
+    /// [`Error::Disabled`] when shared memory is off. An unregistered name is no error, as in Triton.
+    pub(crate) fn unregister(&self, name: &str) -> Result<(), Error> {
         self.enabled()?;
         self.regions.write().remove(name);
         Ok(())
     }
 
-    /// Forgets all regions.
+    /// Unregisters all regions.
     ///
     /// # Errors
     /// [`Error::Disabled`] when shared memory is off.
-    pub fn unregister_all(&self) -> Result<(), Error> {
+    pub(crate) fn unregister_all(&self) -> Result<(), Error> {
         self.enabled()?;
         self.regions.write().clear();
         Ok(())
@@ -114,8 +113,8 @@ impl SharedMemory {
     /// The region of that name, or all of them.
     ///
     /// # Errors
-    /// [`Error::Disabled`] when shared memory is off, [`Error::Unknown`] for a name nobody registered.
-    pub fn status(&self, name: Option<&str>) -> Result<Vec<RegionStatus>, Error> {
+    /// [`Error::Disabled`] when shared memory is off, [`Error::Unknown`] for an unregistered name.
+    pub(crate) fn status(&self, name: Option<&str>) -> Result<Vec<RegionStatus>, Error> {
         self.enabled()?;
         match name {
             Some(name) => Ok(vec![self.region(name)?.status.clone()]),
@@ -133,7 +132,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// Always: [`Error::Disabled`] or [`Error::Cuda`].
-    pub fn register_cuda(&self) -> Result<(), Error> {
+    pub(crate) fn register_cuda(&self) -> Result<(), Error> {
         self.enabled()?;
         Err(Error::Cuda)
     }
@@ -142,7 +141,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// [`Error::Disabled`], or [`Error::Unknown`] for a name.
-    pub fn status_cuda(&self, name: Option<&str>) -> Result<(), Error> {
+    pub(crate) fn status_cuda(&self, name: Option<&str>) -> Result<(), Error> {
         self.enabled()?;
         name.map_or(Ok(()), |name| Err(Error::Unknown(name.to_owned())))
     }
@@ -151,14 +150,14 @@ impl SharedMemory {
     ///
     /// # Errors
     /// [`Error`] when the region is unknown, the range leaves it, or the object shrank.
-    pub fn read(&self, range: &SharedRange) -> Result<Bytes, Error> {
+    pub(crate) fn read(&self, range: &SharedRange) -> Result<Bytes, Error> {
         let region = self.usable(&range.region)?;
-        let (start, size) = region.place(range.offset, range.size)?;
+        let (start, size) = region.resolve(range.offset, range.size)?;
         // The object may have been truncated since; then there is no reason to take memory for it.
         region.check_object(start, size)?;
-        let mut data = vec![0; usize::try_from(size).map_err(|_| region.range())?];
+        let mut data = vec![0; usize::try_from(size).map_err(|_| region.range_error())?];
         let read = region.file.read_exact_at(&mut data, start);
-        read.map_err(|source| region.access(source))?;
+        read.map_err(|source| region.access_error(source))?;
         Ok(data.into())
     }
 
@@ -166,13 +165,13 @@ impl SharedMemory {
     ///
     /// # Errors
     /// [`Error`] when the region is unknown, the data leaves it, or the object shrank.
-    pub fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
+    pub(crate) fn write(&self, range: &SharedRange, data: &[u8]) -> Result<(), Error> {
         let region = self.usable(&range.region)?;
-        let (start, size) = region.place(range.offset, data.len() as u64)?;
+        let (start, size) = region.resolve(range.offset, data.len() as u64)?;
         // Writing past its end would grow the object.
         region.check_object(start, size)?;
         let written = region.file.write_all_at(data, start);
-        written.map_err(|source| region.access(source))
+        written.map_err(|source| region.access_error(source))
     }
 
     fn enabled(&self) -> Result<(), Error> {
@@ -209,10 +208,10 @@ impl SharedMemory {
 
 impl Region {
     /// Start in the object and size of a range of the region.
-    fn place(&self, offset: u64, size: u64) -> Result<(u64, u64), Error> {
+    fn resolve(&self, offset: u64, size: u64) -> Result<(u64, u64), Error> {
         let end = offset.checked_add(size);
         if end.is_none_or(|end| end > self.status.byte_size) {
-            return Err(self.range());
+            return Err(self.range_error());
         }
         Ok((self.status.offset + offset, size))
     }
@@ -221,19 +220,19 @@ impl Region {
         let length = self
             .file
             .metadata()
-            .map_err(|source| self.access(source))?
+            .map_err(|source| self.access_error(source))?
             .len();
         if start + size > length {
-            return Err(self.range());
+            return Err(self.range_error());
         }
         Ok(())
     }
 
-    fn range(&self) -> Error {
+    fn range_error(&self) -> Error {
         Error::Range(self.status.name.clone())
     }
 
-    fn access(&self, source: std::io::Error) -> Error {
+    fn access_error(&self, source: std::io::Error) -> Error {
         Error::Access {
             name: self.status.name.clone(),
             source,
@@ -242,9 +241,9 @@ impl Region {
 }
 
 impl RegionStatus {
-    /// As HTTP shows it.
+    /// The region as HTTP shows it.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "name": self.name,
             "key": self.key,
@@ -253,9 +252,9 @@ impl RegionStatus {
         })
     }
 
-    /// As gRPC shows it.
+    /// The region as gRPC shows it.
     #[must_use]
-    pub fn to_proto(&self) -> proto::system_shared_memory_status_response::RegionStatus {
+    pub(crate) fn to_proto(&self) -> proto::system_shared_memory_status_response::RegionStatus {
         proto::system_shared_memory_status_response::RegionStatus {
             name: self.name.clone(),
             key: self.key.clone(),
@@ -264,9 +263,6 @@ impl RegionStatus {
         }
     }
 }
-
-/// Objects of this prefix belong to the server in Triton; clients may not reach into them.
-const RESERVED: &str = "triton_python_backend_shm_region_";
 
 /// The file's name for a key as given to `shm_open`: one leading slash is allowed, no other.
 fn object_name(region: &RegionStatus) -> Result<&str, Error> {
@@ -279,11 +275,11 @@ fn object_name(region: &RegionStatus) -> Result<&str, Error> {
         })
     };
     let object = key.strip_prefix('/').unwrap_or(key);
-    if object.starts_with(RESERVED) {
+    if object.starts_with(RESERVED_PREFIX) {
         Err(Error::Reserved {
             name: region.name.clone(),
             key: key.clone(),
-            prefix: RESERVED,
+            prefix: RESERVED_PREFIX,
         })
     } else if object.is_empty() || object == "." || object == ".." {
         wrong("it names no object")
@@ -291,8 +287,6 @@ fn object_name(region: &RegionStatus) -> Result<&str, Error> {
         wrong("it must not contain path separators")
     } else if object.len() > MAX_KEY {
         wrong("it is longer than 255 bytes")
-    } else if object.starts_with(RESERVED_PREFIX) {
-        wrong("the prefix 'triton_python_backend_shm_region_' is reserved")
     } else {
         Ok(object)
     }

@@ -6,8 +6,7 @@ mod heap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use weir_runtime::app::{self, Setup};
-use weir_runtime::echo::EchoBackend;
+use weir_runtime::app::{self, EchoBackend, Setup};
 use weir_runtime_torch::{TorchBackend, find_gpus};
 
 fn main() -> ExitCode {

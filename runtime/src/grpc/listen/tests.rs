@@ -23,7 +23,7 @@ use crate::repository::{
 };
 use crate::server::{Identity, Parts, Server};
 use crate::settings::log::{LogSettings, LogStore};
-use crate::settings::trace::{Trace, TraceStore};
+use crate::settings::trace::{TraceSettings, TraceStore};
 use crate::shared_memory::SharedMemory;
 
 /// Longer than any test needs on a busy machine.
@@ -67,7 +67,7 @@ fn server(stop: &CancellationToken) -> Server {
         },
         repository: Arc::new(Repository::new(&[], None, options, launcher).unwrap()),
         memory: SharedMemory::new(None),
-        trace: TraceStore::new(Trace::default()),
+        trace: TraceStore::new(TraceSettings::default()),
         log: LogStore::new(
             LogSettings::at_start(&Settings::default()),
             Arc::new(|_| Ok(())),

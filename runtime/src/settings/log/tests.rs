@@ -4,7 +4,7 @@ use weir_protocol::{Code, Coded};
 fn store() -> (LogStore, Arc<Mutex<Vec<Levels>>>) {
     let applied = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&applied);
-    let apply: Apply = Arc::new(move |levels| {
+    let apply: ApplyLevels = Arc::new(move |levels| {
         seen.lock().push(levels);
         Ok(())
     });

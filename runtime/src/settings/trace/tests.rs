@@ -2,10 +2,14 @@ use super::*;
 use weir_protocol::{Code, Coded};
 
 fn store() -> TraceStore {
-    TraceStore::new(Trace::default())
+    TraceStore::new(TraceSettings::default())
 }
 
-fn change(store: &TraceStore, model: Option<&str>, body: &str) -> Result<Trace, SettingsError> {
+fn change(
+    store: &TraceStore,
+    model: Option<&str>,
+    body: &str,
+) -> Result<TraceSettings, SettingsError> {
     store.update(model, &update_from_json(body.as_bytes())?)
 }
 
@@ -24,7 +28,7 @@ fn a_model_overrides_all_and_null_clears() {
     change(&store, None, r#"{"trace_rate": "10"}"#).unwrap();
     let own = r#"{"trace_level": ["TIMESTAMPS", "TENSORS"], "trace_rate": "5"}"#;
     let trace = change(&store, Some("m"), own).unwrap();
-    assert_eq!((trace.level, trace.rate), (Level::Both, 5));
+    assert_eq!((trace.level, trace.rate), (TraceLevel::Both, 5));
     assert_eq!(store.current(Some("other")).rate, 10);
     assert_eq!(
         change(&store, Some("m"), r#"{"trace_rate": null}"#)
@@ -38,7 +42,7 @@ fn a_model_overrides_all_and_null_clears() {
             .rate,
         1000
     );
-    assert_eq!(store.current(Some("m")).level, Level::Both);
+    assert_eq!(store.current(Some("m")).level, TraceLevel::Both);
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn a_refused_change_changes_nothing() {
         error.to_string(),
         "invalid value '0' for setting 'trace_rate': expected an integer from 1"
     );
-    assert_eq!(store.current(None), Trace::default());
+    assert_eq!(store.current(None), TraceSettings::default());
 }
 
 #[test]
@@ -104,12 +108,12 @@ fn deep_json_is_refused() {
 
 #[test]
 fn one_request_in_rate_is_traced_until_the_count_is_reached() {
-    let mut trace = Trace {
-        level: Level::Timestamps,
+    let mut trace = TraceSettings {
+        level: TraceLevel::Timestamps,
         rate: 3,
-        ..Trace::default()
+        ..TraceSettings::default()
     };
-    let traced = |trace: &Trace| {
+    let traced = |trace: &TraceSettings| {
         (0..10)
             .filter(|n| trace.should_trace(*n))
             .collect::<Vec<_>>()
@@ -117,7 +121,7 @@ fn one_request_in_rate_is_traced_until_the_count_is_reached() {
     assert_eq!(traced(&trace), [0, 3, 6, 9]);
     trace.count = Some(2);
     assert_eq!(traced(&trace), [0, 3]);
-    trace.level = Level::Off;
+    trace.level = TraceLevel::Off;
     assert!(traced(&trace).is_empty());
 }
 
@@ -144,15 +148,17 @@ fn the_message_reads_and_shows_the_same() {
 #[test]
 fn every_so_many_requests_are_sampled_up_to_a_count() {
     let store = store();
-    assert_eq!(store.sample("m"), Level::Off);
+    assert_eq!(store.sample("m"), TraceLevel::Off);
     let on = r#"{"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"}"#;
     change(&store, Some("m"), on).unwrap();
-    let sampled: Vec<bool> = (0..8).map(|_| store.sample("m") != Level::Off).collect();
+    let sampled: Vec<bool> = (0..8)
+        .map(|_| store.sample("m") != TraceLevel::Off)
+        .collect();
     assert_eq!(
         sampled,
         [true, false, true, false, false, false, false, false]
     );
-    assert_eq!(store.sample("other"), Level::Off);
+    assert_eq!(store.sample("other"), TraceLevel::Off);
     change(&store, Some("m"), r#"{"trace_level": null}"#).unwrap();
-    assert_eq!(store.sample("m"), Level::Off);
+    assert_eq!(store.sample("m"), TraceLevel::Off);
 }

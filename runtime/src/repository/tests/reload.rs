@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::repository::LoadOptions;
 use weir_protocol::{Code, Coded};
-use weir_runtime::repository::LoadOptions;
 
-use crate::fake::{Behaviour, explicit, index, until_fake};
-use crate::folder::Folder;
+use super::fake::{Behaviour, explicit, index, until_fake};
+use super::folder::Folder;
 
 const ALL: &str = "backend: \"pytorch\" version_policy { all { } }";
 

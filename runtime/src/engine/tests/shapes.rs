@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::backend::{Batch, ModelError, Signature};
+use crate::engine::Inferred;
 use parking_lot::Mutex;
-use weir_runtime::backend::{Batch, ModelError, Signature};
-use weir_runtime::engine::Inferred;
 
-use crate::fake::{Fake, Gate, Running, answer, numbers, padding, request_of, tensor, values};
+use super::fake::{Fake, Gate, Running, answer, numbers, padding, request_of, tensor, values};
 
 /// Shapes of the columns of each run.
 type Seen = Arc<Mutex<Vec<Vec<Vec<i64>>>>>;
@@ -101,7 +101,7 @@ async fn requests_with_and_without_an_optional_input_do_not_mix() {
     let mut fake = Fake::new(move |batch| {
         record.lock().push(shapes(batch));
         pass(batch.rows);
-        crate::fake::add_one(batch)
+        super::fake::add_one(batch)
     });
     let mut bias = tensor("bias", &[1]);
     bias.optional = true;

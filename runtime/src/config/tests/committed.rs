@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use weir_runtime::config::{ModelConfig, Origin, to_json};
+use crate::config::{ModelConfig, Origin, to_json};
 
 #[test]
 fn committed_configurations_are_read_and_shown() {

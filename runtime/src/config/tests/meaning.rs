@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::backend::Device;
+use crate::config::instances::DeviceKind;
+use crate::config::{ModelConfig, Origin, VersionPolicy, WarmupData, to_json};
+use weir_batcher::TimeoutAction;
 use weir_protocol::DataType;
-use weir_runtime::backend::Device;
-use weir_runtime::config::{
-    DeviceKind, ModelConfig, Origin, TimeoutAction, VersionPolicy, WarmupData, to_json,
-};
 
 use super::{ORIGIN, read, refusal, signature, usual};
 
@@ -166,7 +166,7 @@ fn batching_keeps_every_field() {
         batching.queue.default_timeout,
         Some(Duration::from_micros(7))
     );
-    assert_eq!(batching.queue.max_queue_size, Some(9));
+    assert_eq!(batching.queue.max_queue_size, 9);
     let own = &batching.level_queues[&3];
     assert!(own.allow_timeout_override && own.default_timeout.is_none());
     assert_eq!(own.timeout_action, TimeoutAction::Reject);

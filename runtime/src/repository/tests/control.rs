@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::error::ServeError;
+use crate::repository::{ControlMode, LoadOptions};
 use weir_protocol::{Code, Coded};
-use weir_runtime::error::ServeError;
-use weir_runtime::repository::{ControlMode, LoadOptions};
 
-use crate::fake::{FakeRepository, explicit, explicit_mode, fresh, index, options, started};
-use crate::folder::Folder;
+use super::fake::{FakeRepository, explicit, explicit_mode, fresh, index, options, started};
+use super::folder::Folder;
 
 async fn load_error(repository: &FakeRepository, name: &str) -> ServeError {
     repository
@@ -79,12 +79,10 @@ async fn a_model_that_appeared_later_can_be_loaded() {
     folder
         .write("late/1/model.pt", "w")
         .write("later/1/model.pt", "w");
-    repository
-        .load("late", LoadOptions::default())
-        .await
-        .unwrap();
+    let load = || repository.load("late", LoadOptions::default());
+    load().await.unwrap();
     folder.write("last/1/model.pt", "w").remove("later");
-    repository.refresh().await.unwrap();
+    load().await.unwrap();
     assert_eq!(index(&repository), ["last - -", "late 1 READY"]);
 }
 

@@ -1,16 +1,15 @@
-//! Configurations as people write them, what becomes of them, and why some are refused.
-
-#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+//! Configurations as people write them: read, completed or refused.
 
 mod committed;
+mod fuzz;
 mod meaning;
 mod page;
 mod refusals;
 mod syntax;
 
+use crate::backend::{Signature, TensorConfig};
+use crate::config::{ModelConfig, Origin};
 use weir_protocol::{Code, Coded, DataType};
-use weir_runtime::backend::{Signature, TensorConfig};
-use weir_runtime::config::{ModelConfig, Origin};
 
 const ORIGIN: Origin<'_> = Origin {
     model: "m",

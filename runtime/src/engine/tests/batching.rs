@@ -1,10 +1,10 @@
 //! What shares an execution, and when answers leave.
 
+use crate::backend::Device;
+use crate::error::ServeError;
 use weir_batcher::Ordering;
-use weir_runtime::backend::Device;
-use weir_runtime::error::ServeError;
 
-use crate::fake::{Fake, Gate, add_one, inputs, request, values};
+use super::fake::{Fake, Gate, add_one, inputs, request, values};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_request_runs_alone_and_at_once() {

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::backend::{Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature};
+use crate::engine::Engine;
+use crate::error::ServeError;
+use crate::statistics::Reason;
 use weir_protocol::{Code, Coded};
-use weir_runtime::backend::{
-    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
-};
-use weir_runtime::engine::Engine;
-use weir_runtime::error::ServeError;
-use weir_runtime::statistics::Reason;
 
-use crate::fake::{Fake, Gate, Running, add_one, answer, inputs, request, sample, values};
+use super::fake::{Fake, Gate, Running, add_one, answer, inputs, request, sample, values};
 
 const POISON: i32 = 13;
 

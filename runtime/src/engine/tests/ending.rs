@@ -7,10 +7,10 @@
 
 use std::time::{Duration, Instant};
 
-use weir_runtime::error::ServeError;
-use weir_runtime::statistics::Reason;
+use crate::error::ServeError;
+use crate::statistics::Reason;
 
-use crate::fake::{Fake, Gate, Running, add_one, request};
+use super::fake::{Fake, Gate, Running, add_one, request};
 
 /// An engine whose runs wait for the gate, with one request in its first.
 async fn held() -> (

@@ -1,6 +1,6 @@
 //! The two forms a configuration is written in.
 
-use weir_runtime::config::ModelConfig;
+use crate::config::ModelConfig;
 
 use super::{ORIGIN, read, refusal, tensor, usual};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use crate::backend::{Affinity, Answer, Batch, ModelError, WarmUp};
+use crate::error::ServeError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use weir_runtime::backend::{Affinity, Answer, Batch, ModelError, WarmUp};
-use weir_runtime::error::ServeError;
 
-use crate::fake::{Fake, Running, add_one, request, values};
+use super::fake::{Fake, Running, add_one, request, values};
 
 /// Where each run was.
 type Threads = Arc<Mutex<Vec<ThreadId>>>;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::repository::ControlMode;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_runtime::repository::ControlMode;
 
-use crate::fake::{Behaviour, FakeLauncher, FakeRepository, index, started, until};
-use crate::folder::Folder;
+use super::fake::{Behaviour, FakeLauncher, FakeRepository, index, started, until};
+use super::folder::Folder;
 
 const PERIOD: Duration = Duration::from_secs(15);
 
@@ -105,8 +105,8 @@ async fn a_repository_that_is_away_for_a_while_stops_nobody() {
     std::fs::rename(folder.at("repo"), inner.at("repo")).unwrap();
     let (repository, fake) = {
         let paths = [inner.at("repo")];
-        let options = crate::fake::options(ControlMode::Poll(PERIOD));
-        crate::fake::fresh(&paths, None, options)
+        let options = super::fake::options(ControlMode::Poll(PERIOD));
+        super::fake::fresh(&paths, None, options)
     };
     repository.start().await.unwrap();
     let shutdown = CancellationToken::new();

@@ -3,11 +3,11 @@
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use crate::repository::{AutoComplete, ControlMode, IndexFilter, Repository};
 use weir_protocol::{Code, Coded};
-use weir_runtime::repository::{AutoComplete, ControlMode, IndexFilter, Repository};
 
-use crate::fake::{FakeLauncher, FakeRepository, fresh, index, options, started};
-use crate::folder::Folder;
+use super::fake::{FakeLauncher, FakeRepository, fresh, index, options, started};
+use super::folder::Folder;
 
 async fn single(
     path: PathBuf,

@@ -2,16 +2,14 @@
 //! and what was read is shown, read again and placed without a panic.
 //! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use crate::backend::{Signature, TensorConfig};
+use crate::config::{ModelConfig, Origin, to_json};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use weir_protocol::DataType;
-use weir_runtime::backend::{Signature, TensorConfig};
-use weir_runtime::config::{ModelConfig, Origin, to_json};
 
 /// Long enough to meet every rule many times, short enough for every test run.
 const DEFAULT_SECONDS: u64 = 5;

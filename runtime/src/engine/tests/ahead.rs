@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use weir_runtime::backend::{
+use crate::backend::{
     Answer, Batch, Device, Instance, LoadError, Model, ModelError, Overlap, Pending, Signature,
     Started,
 };
-use weir_runtime::engine::Engine;
-use weir_runtime::error::ServeError;
+use crate::engine::Engine;
+use crate::error::ServeError;
+use parking_lot::Mutex;
 
-use crate::fake::{Fake, Running, add_one};
+use super::fake::{Fake, Running, add_one};
 
 /// Longer than any test needs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,11 +1,11 @@
 //! Models that come with the call that loads them.
 
+use crate::repository::LoadOptions;
 use bytes::Bytes;
 use weir_protocol::{Code, Coded};
-use weir_runtime::repository::LoadOptions;
 
-use crate::fake::{Behaviour, explicit, until_fake};
-use crate::folder::Folder;
+use super::fake::{Behaviour, explicit, until_fake};
+use super::folder::Folder;
 
 const CONFIG: &str = r#"{"backend": "pytorch"}"#;
 

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use weir_runtime::backend::LoadError;
-use weir_runtime::repository::{
+use crate::backend::LoadError;
+use crate::repository::{
     AutoComplete, ControlMode, IndexFilter, IndexState, Launch, ReadinessPolicy, Repository,
     RepositoryOptions, VersionSource,
 };
+use tokio::sync::watch;
 
-use crate::folder::Folder;
+use super::folder::Folder;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -30,7 +30,6 @@ pub(crate) enum Behaviour {
     Fail(&'static str),
     FailTimes(usize),
     Panic,
-    /// Until [`FakeLauncher::release`].
     Wait,
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use crate::error::ServeError;
+use crate::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
 use weir_protocol::{Code, Coded};
-use weir_runtime::error::ServeError;
-use weir_runtime::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
 
-use crate::fake::{
+use super::fake::{
     Behaviour, explicit, explicit_mode, fresh, index, options, started, until, until_fake,
 };
-use crate::folder::Folder;
+use super::folder::Folder;
 
 fn two_versions() -> Folder {
     let folder = Folder::with(&[("m", &[1, 2])]);

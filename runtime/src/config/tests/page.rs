@@ -3,7 +3,7 @@
 use prost_reflect::DescriptorPool;
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 
-const PAGE: &str = include_str!("../../../docs/model-configuration.md");
+const PAGE: &str = include_str!("../../../../docs/model-configuration.md");
 
 /// Messages whose fields each have a decision of their own; the others are decided as a whole.
 const MESSAGES: [&str; 7] = [

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use crate::backend::{
+    Affinity, Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
+    TensorConfig, Timing, WarmUp,
+};
+use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
+use crate::error::ServeError;
+use crate::interface::Interface;
+use crate::padding::Padding;
+use crate::shared_memory::SharedMemory;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_batcher::Policy;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
-use weir_runtime::backend::{
-    Affinity, Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
-    TensorConfig, Timing, WarmUp,
-};
-use weir_runtime::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
-use weir_runtime::error::ServeError;
-use weir_runtime::interface::Interface;
-use weir_runtime::padding::Padding;
-use weir_runtime::shared_memory::SharedMemory;
 
 /// What a run does.
 pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;
