@@ -29,9 +29,9 @@ use tokio::sync::oneshot;
 use weir_cluster::Route;
 
 use crate::body::BufferedBody;
+use crate::body::DownstreamBody;
 use crate::clock::{now, until};
 use crate::error::GatewayError;
-use crate::forward::DownstreamBody;
 use crate::forward::ProxyRequest;
 use crate::gateway::Gateway;
 use crate::queue::{RevisionQueue, Verdict};

@@ -1,5 +1,7 @@
 //! Request bodies, buffered under a byte budget so that they can be sent again.
 
 mod buffered;
+mod downstream;
 
 pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard};
+pub(crate) use downstream::DownstreamBody;

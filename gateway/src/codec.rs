@@ -6,8 +6,8 @@ pub(crate) mod http;
 use ::http::{HeaderMap, Response};
 use weir_protocol::{Blame, Code, Coded};
 
+use crate::body::DownstreamBody;
 use crate::error::GatewayError;
-use crate::forward::DownstreamBody;
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::Verdict;

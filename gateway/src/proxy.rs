@@ -11,13 +11,13 @@ use hyper::body::Incoming;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
 use crate::batching::{self, BatchSettings};
-use crate::body::{BufferLimits, BufferMode, BufferedBody, discard};
+use crate::body::{BufferLimits, BufferMode, BufferedBody, DownstreamBody, discard};
 use crate::clock::now;
 use crate::codec;
 use crate::deadline::{Deadline, parse_grpc_timeout, parse_weir_timeout};
 use crate::error::GatewayError;
+use crate::forward::ProxyRequest;
 use crate::forward::trusted_headers;
-use crate::forward::{DownstreamBody, ProxyRequest};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::mirror;

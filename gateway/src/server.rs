@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::socket::{Acceptor, Counted, Stream, Traffic};
 
-use crate::forward::DownstreamBody;
+use crate::body::DownstreamBody;
 use crate::gateway::Gateway;
 use settings::ServerSettings;
 use streams::{StreamExecutor, WatchedBody};
@@ -48,16 +48,15 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
         header_timeout: options.header_timeout,
         stop,
     });
-    while let Some(stream) = acceptor.accept().await {
-        // Boxed: a task's size includes every copy that a move leaves.
-        let stream = Box::new(stream);
-        connections.spawn(serve_connection(
+    // Boxed: a task's size includes every copy that a move leaves.
+    let serve = |stream| {
+        serve_connection(
             Arc::clone(&gateway),
-            stream,
+            Box::new(stream),
             Arc::clone(&settings),
-        ));
-    }
-    drop(acceptor);
+        )
+    };
+    acceptor.spawn_all(&connections, serve).await;
     gateway.ending.cancel();
     connections.close();
     connections.wait().await;

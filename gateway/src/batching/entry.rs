@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 use super::in_flight::InFlightBatch;
 use super::request::{BatchKey, ParsedRequest};
 use crate::body::BufferedBody;
+use crate::body::DownstreamBody;
 use crate::error::GatewayError;
-use crate::forward::DownstreamBody;
 use crate::forward::ProxyRequest;
 use crate::queue::Verdict;
 
@@ -30,7 +30,7 @@ pub(super) enum EntryResult {
     },
     /// Its rows of the batch's response, or the same refusal as the others.
     Answered(Response<DownstreamBody>, Verdict),
-    /// The batch failed.
+    /// The batch got no response that could be split.
     Failed(GatewayError),
 }
 

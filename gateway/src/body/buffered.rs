@@ -19,7 +19,7 @@ use crate::upstream::{Chunks, RequestBody, UploadHandle};
 /// How much of a body is buffered before its request is routed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferMode {
-    /// The whole body.
+    /// The whole body, up to the size limit.
     Whole,
     /// The first gRPC message, and what arrives within [`END_OF_STREAM_WAIT`]: the body may be a stream whose client
     /// waits for a response.

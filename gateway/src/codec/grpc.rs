@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use tonic::Status;
 use weir_protocol::Code;
 
-use crate::forward::DownstreamBody;
+use crate::body::DownstreamBody;
 use crate::headers::GRPC_STATUS;
 use crate::queue::Verdict;
 

@@ -4,7 +4,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use weir_protocol::{Code, rest};
 
-use crate::forward::DownstreamBody;
+use crate::body::DownstreamBody;
 use crate::queue::Verdict;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

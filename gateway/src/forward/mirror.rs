@@ -9,9 +9,9 @@ use http_body_util::BodyExt;
 
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
+use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec::{self, grpc};
-use crate::forward::DownstreamBody;
 use crate::gateway::Gateway;
 use crate::mirror::{MirrorOutcome, MirrorPermit, MirrorTarget};
 use crate::protocol::Protocol;

@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Sleep;
 use weir_protocol::Code;
 
+use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec::grpc;
 use crate::forward::ProxyRequest;
@@ -61,38 +63,9 @@ impl Relay {
         relay
     }
 
-    pub(super) fn is_end_stream(&self) -> bool {
-        self.end.is_none() || self.is_read()
-    }
-
-    pub(super) fn size_hint(&self) -> SizeHint {
-        let body = self.body.as_ref();
-        body.map_or(SizeHint::with_exact(0), ResponseBody::size_hint)
-    }
-
-    pub(super) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        match body.poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.pass(frame)))),
-            Poll::Ready(Some(Err(error))) => {
-                let sentence = format!("the replica broke off its answer: {error}");
-                Poll::Ready(Some(self.break_off(
-                    Outcome::Failed,
-                    Code::Unavailable,
-                    &sentence,
-                )))
-            }
-            Poll::Ready(None) => {
-                self.finish();
-                Poll::Ready(None)
-            }
-            Poll::Pending => self.poll_deadline(context),
-        }
+    /// Boxes it as a response body to a client.
+    pub(crate) fn into_body(self) -> DownstreamBody {
+        DownstreamBody::Relayed(UnsyncBoxBody::new(self))
     }
 
     fn is_read(&self) -> bool {
@@ -177,6 +150,45 @@ impl Relay {
         match self.protocol {
             Protocol::Http => Err(io::Error::other(sentence.to_owned())),
             Protocol::Grpc => Ok(Frame::trailers(grpc::trailers(code, sentence))),
+        }
+    }
+}
+
+impl Body for Relay {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn is_end_stream(&self) -> bool {
+        self.end.is_none() || self.is_read()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or(SizeHint::with_exact(0), ResponseBody::size_hint)
+    }
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        match body.poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.pass(frame)))),
+            Poll::Ready(Some(Err(error))) => {
+                let sentence = format!("the replica broke off its answer: {error}");
+                Poll::Ready(Some(self.break_off(
+                    Outcome::Failed,
+                    Code::Unavailable,
+                    &sentence,
+                )))
+            }
+            Poll::Ready(None) => {
+                self.finish();
+                Poll::Ready(None)
+            }
+            Poll::Pending => self.poll_deadline(context),
         }
     }
 }

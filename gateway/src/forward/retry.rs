@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use http::{Response, Version};
 
 use super::request::ProxyRequest;
-use crate::body::BufferedBody;
+use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
 use crate::codec;
 use crate::error::GatewayError;
-use crate::forward::{DownstreamBody, End, Relay, learn};
+use crate::forward::{End, Relay, learn};
 use crate::gateway::Gateway;
 use crate::headers;
 use crate::protocol::Protocol;
@@ -177,8 +177,7 @@ impl Gateway {
                 headers::strip(&mut parts.headers);
                 parts.version = Version::HTTP_11;
                 let relay = Relay::new(body, request, buffered.upload(), End::Gateway);
-                let answer = DownstreamBody::Upstream(Box::new(relay));
-                AttemptResult::Answered(Response::from_parts(parts, answer))
+                AttemptResult::Answered(Response::from_parts(parts, relay.into_body()))
             }
             Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => cut(),
             Err(error) => {
@@ -377,7 +376,7 @@ fn relayed(
         .insert(headers::REVISION, request.queue.header.clone());
     let end = End::Replica { credit, verdict };
     let relay = Relay::new(body, request, upload, end);
-    Response::from_parts(parts, DownstreamBody::Upstream(Box::new(relay)))
+    Response::from_parts(parts, relay.into_body())
 }
 
 fn cut() -> AttemptResult {

@@ -10,8 +10,8 @@ use ::http::{Method, Response};
 use weir_cluster::{Destination, Route};
 use weir_protocol::rest::Health;
 
+use crate::body::DownstreamBody;
 use crate::error::GatewayError;
-use crate::forward::DownstreamBody;
 use crate::protocol::Protocol;
 use crate::state::State;
 

@@ -28,7 +28,7 @@ pub(super) struct Http1Connection<I, S> {
 
 /// Event after which hyper's connection is no longer polled.
 enum ConnectionEvent {
-    /// The connection ended.
+    /// The connection ended, perhaps with an error.
     Ended(hyper::Result<()>),
     /// No request was open for [`IDLE_AFTER`].
     Idle,

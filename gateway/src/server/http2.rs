@@ -9,24 +9,12 @@ use hyper::server::conn::http2::Builder;
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
 use weir_ops::socket::{self, Bulk, Flushed, Traffic};
 
 use super::rewind::Rewind;
 use super::settings::{BoxError, ServerSettings};
 use super::streams::StreamExecutor;
-
-/// A stream's window: a common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives in one go.
-const STREAM_WINDOW: u32 = 1 << 20;
-
-/// A connection's window: several such streams.
-const CONNECTION_WINDOW: u32 = 8 << 20;
-
-/// A frame at most: a sixteenth of the work that frames of the common 16 KiB make, and what a connection may
-/// be made to hold before it is known to be of use.
-const FRAME: u32 = 256 << 10;
-
-/// Most streams of one HTTP/2 connection; a client that wants more opens another.
-const MAX_STREAMS: u32 = 1024;
 
 /// Serves an HTTP/2 connection until it ends.
 pub(super) async fn serve<I, S>(
@@ -62,7 +50,7 @@ fn builder(streams: StreamExecutor) -> Builder<StreamExecutor> {
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
+        .max_frame_size(MAX_FRAME)
         .max_concurrent_streams(MAX_STREAMS);
     builder
 }

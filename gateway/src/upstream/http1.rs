@@ -25,7 +25,7 @@ use weir_cluster::Address;
 
 use super::{Freshness, Upstream, UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
-use connection::Http1Connection;
+use connection::UpstreamConnection;
 
 /// Most idle connections per upstream: as many as a busy replica has requests in flight.
 const MAX_IDLE: usize = 256;
@@ -35,16 +35,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Idle connections of one upstream, the one used last at the end.
 #[derive(Default)]
-pub(crate) struct Http1Pool(Mutex<Vec<(Instant, Box<Http1Connection>)>>);
+pub(crate) struct Http1Pool(Mutex<Vec<(Instant, Box<UpstreamConnection>)>>);
 
 /// A response body, and the connection that it is read from.
 pub(crate) struct Http1ResponseBody {
-    connection: Box<Http1Connection>,
+    connection: Box<UpstreamConnection>,
     upstream: Arc<Upstream>,
 }
 
 impl Http1Pool {
-    fn take(&self) -> Option<Box<Http1Connection>> {
+    fn take(&self) -> Option<Box<UpstreamConnection>> {
         loop {
             let (_, mut connection) = self.0.lock().pop()?;
             if connection.is_reusable() {
@@ -53,7 +53,7 @@ impl Http1Pool {
         }
     }
 
-    fn put(&self, connection: Box<Http1Connection>, now: Instant) {
+    fn put(&self, connection: Box<UpstreamConnection>, now: Instant) {
         let mut idle = self.0.lock();
         if idle.len() < MAX_IDLE {
             idle.push((now, connection));
@@ -95,7 +95,7 @@ pub(super) async fn send<'a>(
         Some(connection) => (connection, UpstreamErrorKind::StaleConnection),
         // Boxed: most requests find a pooled connection, and need no room for connecting.
         None => (
-            Box::pin(Http1Connection::open(address)).await?,
+            Box::pin(UpstreamConnection::open(address)).await?,
             UpstreamErrorKind::Broken,
         ),
     };

@@ -19,6 +19,7 @@ use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::Address;
+use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, STREAM_WINDOW};
 use weir_ops::socket::{Bulk, Flushed};
 
 use super::dial::dial;
@@ -26,11 +27,6 @@ use super::{UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
 pub(crate) use response_body::Http2ResponseBody;
 use upload::Upload;
-
-/// As the gateway's own port offers: a common image tensor goes in one window.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 8 << 20;
-const FRAME: u32 = 256 << 10;
 
 /// Most bytes of a response's head, as over HTTP/1.1.
 const MAX_HEAD: u32 = 64 << 10;
@@ -131,7 +127,7 @@ impl GrpcChannel {
         builder
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(FRAME)
+            .max_frame_size(MAX_FRAME)
             .max_header_list_size(MAX_HEAD)
             .enable_push(false);
         let handshake = builder.handshake(socket).await;

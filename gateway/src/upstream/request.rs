@@ -15,7 +15,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) path: &'a PathAndQuery,
     /// HTTP/2's `:authority`, in place of a `Host` header.
     pub(crate) authority: Option<&'a Authority>,
-    /// The client's headers.
+    /// The client's headers, of which some are omitted or replaced.
     pub(crate) headers: &'a HeaderMap,
     /// Headers of the client that are not sent.
     pub(crate) without: &'static [HeaderName],

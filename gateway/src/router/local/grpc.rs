@@ -6,9 +6,9 @@ use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
 use weir_protocol::rest::Health;
 
 use super::{EXTENSIONS, NAME, models, ready, state_label};
+use crate::body::DownstreamBody;
 use crate::codec::grpc::message;
 use crate::error::GatewayError;
-use crate::forward::DownstreamBody;
 use crate::state::State;
 
 const SERVICE: &str = "/inference.GRPCInferenceService/";

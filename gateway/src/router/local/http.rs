@@ -5,9 +5,9 @@ use weir_protocol::Code;
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
 
 use super::{EXTENSIONS, NAME, models, ready, state_label};
+use crate::body::DownstreamBody;
 use crate::codec::http::json;
 use crate::error::GatewayError;
-use crate::forward::DownstreamBody;
 use crate::state::State;
 
 pub(super) fn answer(

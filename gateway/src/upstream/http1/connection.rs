@@ -25,7 +25,7 @@ const MIN_READ: usize = 8 << 10;
 const MAX_READ: u64 = 256 << 10;
 
 /// A connection with at most one request at a time.
-pub(super) struct Http1Connection {
+pub(super) struct UpstreamConnection {
     stream: Socket,
     writer: RequestWriter,
     method: Method,
@@ -35,7 +35,7 @@ pub(super) struct Http1Connection {
     keep_alive: bool,
 }
 
-impl Http1Connection {
+impl UpstreamConnection {
     pub(super) async fn open(address: &Address) -> Result<Box<Self>, UpstreamError> {
         let stream = dial(address).await?;
         Ok(Box::new(Self {

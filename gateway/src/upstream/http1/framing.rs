@@ -11,7 +11,7 @@ use crate::headers;
 pub(super) enum Framing {
     /// Bytes left, by `content-length`.
     Length(u64),
-    /// Chunked transfer coding.
+    /// Chunked transfer coding, with the position in it.
     Chunked(ChunkState),
     /// The body ends with the connection.
     UntilClose,

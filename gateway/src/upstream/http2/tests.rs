@@ -80,7 +80,7 @@ async fn a_closing_connection_answers_open_calls_and_gets_no_new_ones() {
 }
 
 #[tokio::test]
-async fn a_refused_call_counts_as_unreached() {
+async fn a_refused_call_counts_as_connect_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     let channel = GrpcChannel::default();

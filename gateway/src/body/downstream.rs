@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-
-use super::relay::Relay;
+use http_body_util::combinators::UnsyncBoxBody;
 
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
@@ -24,7 +23,7 @@ pub(crate) enum DownstreamBody {
         trailers: Option<HeaderMap>,
     },
     /// Relayed from a replica or another gateway.
-    Upstream(Box<Relay>),
+    Relayed(UnsyncBoxBody<Bytes, io::Error>),
 }
 
 impl DownstreamBody {
@@ -68,7 +67,7 @@ impl Body for DownstreamBody {
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
-            Self::Upstream(relay) => relay.poll_frame(context),
+            Self::Relayed(body) => Pin::new(body).poll_frame(context),
         }
     }
 
@@ -76,7 +75,7 @@ impl Body for DownstreamBody {
         match self {
             Self::Local { data, trailers } => data.is_none() && trailers.is_none(),
             Self::Pieces { data, trailers } => data.is_empty() && trailers.is_none(),
-            Self::Upstream(relay) => relay.is_end_stream(),
+            Self::Relayed(body) => body.is_end_stream(),
         }
     }
 
@@ -88,7 +87,7 @@ impl Body for DownstreamBody {
             Self::Pieces { data, .. } => {
                 SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum())
             }
-            Self::Upstream(relay) => relay.size_hint(),
+            Self::Relayed(body) => body.size_hint(),
         }
     }
 }
