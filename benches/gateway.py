@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     def listed(text: str) -> list:
         return text.split(",")
 
-    release = TARGET / "release"
+    programs = TARGET / "dist"
     parser.add_argument("--kinds", type=listed, default=KINDS, metavar=",".join(KINDS), help="open needs closed and direct")
     parser.add_argument("--rows", type=listed, default=gateway.ROWS, metavar=",".join(gateway.ROWS))
     parser.add_argument("--servers", type=listed, default=SERVERS, metavar=",".join(SERVERS))
@@ -42,9 +42,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each time")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--add", action="store_true", help="keep what is there of other rows, to measure in portions")
-    parser.add_argument("--weir", type=Path, default=release / "weir", help="the program weir")
-    parser.add_argument("--load", type=Path, default=release / "load", help="the load generator")
-    parser.add_argument("--upstream", type=Path, default=release / "upstream", help="the server behind the proxies")
+    parser.add_argument("--weir", type=Path, default=programs / "weir", help="the program weir")
+    parser.add_argument("--load", type=Path, default=programs / "load", help="the load generator")
+    parser.add_argument("--upstream", type=Path, default=programs / "upstream", help="the server behind the proxies")
     return parser.parse_args()
 
 

@@ -94,7 +94,7 @@ def left_out(what: Plan) -> list:
 
 
 def require() -> None:
-    for path, how in ((WEIR, "make build"), (LOAD, "make bench"), (MODELS / "models.json", "make bench-models")):
+    for path, how in ((WEIR, "make bench"), (LOAD, "make bench"), (MODELS / "models.json", "make bench-models")):
         if not path.exists():
             raise SystemExit(f"{path.relative_to(ROOT)} is missing: run {how}")
     if len(os.sched_getaffinity(0)) < 2:

@@ -1,6 +1,6 @@
 //! The example, with the real runtime where it was built.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::weir::Weir;
 
@@ -28,12 +28,12 @@ fn the_example_reads_a_seven() {
 
 /// The model server that was built; none, with a word about it, where it was not.
 pub(crate) fn runtime() -> Option<String> {
-    let runtime = root().join("target/release/weir-runtime");
+    let runtime = Path::new(env!("CARGO_BIN_EXE_weir")).with_file_name("weir-runtime");
     if runtime.exists() {
         return Some(runtime.display().to_string());
     }
     println!(
-        "skipped: {} is missing; `make build` makes it",
+        "skipped: {} is missing; `cargo build --workspace` makes it",
         runtime.display()
     );
     None

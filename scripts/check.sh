@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Checks what changed since BASE: format, clippy, and the tests of each crate that holds a changed file.
+#
+#     scripts/check.sh [BASE]        # what `make check` runs
+#
+# BASE is where this branch left origin/main, or HEAD where there is no such branch. Tests that start processes are
+# left to `make test-platform`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+base=${1:-$(git merge-base HEAD origin/main 2>/dev/null || echo HEAD)}
+
+changed() {
+    git diff --name-only "$base"
+    git ls-files --others --exclude-standard
+}
+
+# The package of the nearest manifest above a file; `all` for a file of the whole workspace.
+package() {
+    local folder
+    folder=$(dirname "$1")
+    while [ "$folder" != . ]; do
+        if [ -f "$folder/Cargo.toml" ]; then
+            sed -n 's/^name = "\(weir-[a-z-]*\)"/\1/p' "$folder/Cargo.toml" | head -n 1
+            return
+        fi
+        folder=$(dirname "$folder")
+    done
+    case $1 in Cargo.* | rust-toolchain.toml | clippy.toml | .cargo/* | .config/*) echo all ;; esac
+}
+
+packages=$(changed | sort -u | while read -r file; do package "$file"; done | sort -u)
+"$cargo" fmt --check
+"$cargo" clippy --quiet --workspace --all-targets -- -D warnings
+if [ -z "$packages" ]; then
+    echo "no crate has changed since $base"
+    exit
+fi
+tests="package(weir-tidy)"
+for name in $packages; do
+    if [ "$name" = all ]; then tests="all()"; else tests="$tests | package($name)"; fi
+done
+echo "tests of:" $packages
+exec "$cargo" nextest run --workspace --cargo-quiet --status-level fail -E "($tests) & not binary(platform)"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs the client tests against the model server alone and behind the gateway, side by side.
+#
+#     scripts/client-tests.sh [PYTEST ARGUMENT...]     # what `make test-platform` ends with
+#
+# WEIR and WEIR_RUNTIME name the programs; without them they are those of the dev profile, which cargo has built
+# for the other tests already.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export WEIR=${WEIR:-$PWD/target/debug/weir} WEIR_RUNTIME=${WEIR_RUNTIME:-$PWD/target/debug/weir-runtime}
+
+suite() {
+    local name=$1
+    shift
+    .venv/bin/python -m pytest tests/clients --quiet -p no:cacheprovider "$@" 2>&1 | sed -u "s/^/$name | /"
+}
+
+suite "alone  " "$@" &
+alone=$!
+suite "gateway" --through gateway "$@" &
+gateway=$!
+failed=0
+wait $alone || failed=1
+wait $gateway || failed=1
+exit $failed
