@@ -1,165 +1,107 @@
-//! One HTTP request, with a deadline.
+//! The HTTP client of `weir status` and `weir infer`.
 
 mod trust;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::error::Error;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_util::task::AbortOnDropHandle;
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt, Limited};
+use reqwest::redirect::Policy;
+use reqwest::{RequestBuilder, Url};
 
 use crate::error::CliError;
 
-/// The largest answer that is read: what a terminal can show is far less.
-const LARGEST: usize = 256 << 20;
+/// The largest response body in bytes: what a terminal can show is far less.
+const MAX_RESPONSE: usize = 256 << 20;
 
-/// What is asked.
+/// A client for one server, over HTTP/1.1.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) method: Method,
-    /// In full, beginning with `http://` or `https://`.
-    pub(crate) url: String,
-    /// The certificates that `https://` takes.
-    pub(crate) trusted: Option<PathBuf>,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// For all of it.
-    pub(crate) timeout: Duration,
+pub(crate) struct Client {
+    http: reqwest::Client,
+    /// Time for a request and its whole response.
+    timeout: Duration,
 }
 
-/// What came back.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Ask {
-    /// GET of this URL.
-    pub(crate) fn get(url: String, timeout: Duration) -> Self {
-        Self {
-            method: Method::GET,
-            url,
-            trusted: None,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            timeout,
-        }
-    }
-
-    /// Asks.
+impl Client {
+    /// Makes a client for the server of `url`. An `https://` server is trusted by the certificates of the PEM
+    /// file `trusted`.
     ///
     /// # Errors
-    /// [`CliError::Usage`] for a URL that cannot be asked, [`CliError::Input`] for a file without
-    /// certificates, [`CliError::Server`] when there is no answer.
-    pub(crate) async fn send(self) -> Result<Answer, CliError> {
-        let (url, timeout) = (self.url.clone(), self.timeout);
-        let because = match tokio::time::timeout(timeout, self.exchange()).await {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(Failure::Url(because))) => return Err(CliError::Usage(because)),
-            Ok(Err(Failure::Trust(error))) => return Err(error),
-            Ok(Err(Failure::Exchange(because))) => because,
-            Err(_) => format!("no answer within {} s", timeout.as_secs()),
+    /// [`CliError::Usage`] for a URL that is none or lacks `trusted`, [`CliError::Input`] for a file without
+    /// certificates.
+    pub(crate) fn new(
+        url: &str,
+        trusted: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Self, CliError> {
+        let usage = |problem: &str| CliError::Usage(format!("the URL {url:?} {problem}"));
+        let tls = match (url.split_once("://"), trusted) {
+            (Some(("http", _)), _) => trust::none(),
+            (Some(("https", _)), Some(file)) => trust::certificates_of(file),
+            (Some(("https", _)), None) => return Err(usage("needs --cacert FILE")),
+            (_, _) => return Err(usage("does not begin with http:// or https://")),
         };
-        Err(CliError::Server { url, because })
+        Url::parse(url).map_err(|error| usage(&format!("is not valid: {error}")))?;
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls?)
+            .http1_only()
+            .no_proxy()
+            .redirect(Policy::none())
+            .build();
+        let http = http.map_err(|error| usage(&format!("cannot be requested: {error}")))?;
+        Ok(Self { http, timeout })
     }
 
-    async fn exchange(self) -> Result<Answer, Failure> {
-        let (place, request) = self.request()?;
-        let stream = TcpStream::connect((place.host.as_str(), place.port)).await;
-        let stream = stream.map_err(Failure::exchange)?;
-        let Some(config) = place.encryption else {
-            return converse(stream, request).await;
-        };
-        let name = ServerName::try_from(place.host).map_err(Failure::exchange)?;
-        let stream = TlsConnector::from(config).connect(name, stream).await;
-        converse(stream.map_err(Failure::exchange)?, request).await
+    /// Sends a GET request.
+    ///
+    /// # Errors
+    /// [`CliError::Server`] when there is no response.
+    pub(crate) async fn get(&self, url: &str) -> Result<Response<Bytes>, CliError> {
+        self.send(url, self.http.get(url)).await
     }
 
-    fn request(self) -> Result<(Place, Request<Full<Bytes>>), Failure> {
-        let fault = |because: &str| Failure::Url(format!("the URL {:?} {because}", self.url));
-        let uri: Uri = self.url.parse().map_err(|_| fault("cannot be read"))?;
-        let (encryption, default_port) = match (uri.scheme_str(), &self.trusted) {
-            (Some("http"), _) => (None, 80),
-            (Some("https"), Some(file)) => {
-                let config = trust::config(file).map_err(Failure::Trust)?;
-                (Some(config), 443)
-            }
-            (Some("https"), None) => return Err(fault("needs --cacert FILE")),
-            (Some(_) | None, _) => return Err(fault("does not begin with http:// or https://")),
+    /// Sends a POST request.
+    ///
+    /// # Errors
+    /// [`CliError::Server`] when there is no response.
+    pub(crate) async fn post(
+        &self,
+        url: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, CliError> {
+        let request = self.http.post(url).headers(headers).body(body);
+        self.send(url, request).await
+    }
+
+    async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response<Bytes>, CliError> {
+        let reason = match tokio::time::timeout(self.timeout, exchange(request)).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(error)) => root_cause(&*error).to_string(),
+            Err(_) => format!("no answer within {} s", self.timeout.as_secs()),
         };
-        let authority = uri.authority().ok_or_else(|| fault("names no host"))?;
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = Request::builder().method(&self.method).uri(path);
-        if !self.headers.contains_key(header::HOST) {
-            request = request.header(header::HOST, authority.as_str());
-        }
-        if let Some(headers) = request.headers_mut() {
-            headers.extend(self.headers.clone());
-        }
-        let request = request.body(Full::new(self.body.clone()));
-        let request = request.map_err(|_| fault("cannot be asked"))?;
-        let host = authority.host().trim_matches(['[', ']']).to_owned();
-        let place = Place {
-            host,
-            port: authority.port_u16().unwrap_or(default_port),
-            encryption,
-        };
-        Ok((place, request))
+        let url = url.to_owned();
+        Err(CliError::Server { url, reason })
     }
 }
 
-/// Where a request goes.
-struct Place {
-    host: String,
-    port: u16,
-    encryption: Option<Arc<ClientConfig>>,
+/// Sends the request, and reads the whole response.
+async fn exchange(
+    request: RequestBuilder,
+) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
+    let response: Response<reqwest::Body> = request.send().await?.into();
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, MAX_RESPONSE).collect().await?;
+    Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-/// Sends the request on a connection of its own, and reads the answer.
-async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<Answer, Failure> {
-    let connected = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = connected.map_err(Failure::exchange)?;
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let response = sender.send_request(request).await;
-    let (parts, body) = response.map_err(Failure::exchange)?.into_parts();
-    let body = Limited::new(body, LARGEST).collect().await;
-    let body = body.map_err(|error| Failure::Exchange(error.to_string()))?;
-    Ok(Answer {
-        status: parts.status,
-        headers: parts.headers,
-        body: body.to_bytes(),
-    })
-}
-
-enum Failure {
-    Url(String),
-    Trust(CliError),
-    Exchange(String),
-}
-
-impl Failure {
-    /// With what is behind it: hyper's own words say too little.
-    fn exchange(error: impl std::error::Error) -> Self {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        Self::Exchange(text)
+/// The innermost error, which names the cause: the libraries' own words say too little.
+fn root_cause<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
     }
+    error
 }

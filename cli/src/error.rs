@@ -1,4 +1,4 @@
-//! What ends a command before its time.
+//! The error that ends a command.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,81 +9,81 @@ use weir_controller::ControllerError;
 
 use crate::exit::Exit;
 
-/// What ends a command before its time; each is one sentence for people.
+/// An error that ends a command, as one sentence for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// What is declared has mistakes, a line each, with file, line, column and field.
+    /// Errors in the YAML, a line each, with file, line, column and field.
     #[error("{}", .0.join("\n"))]
-    Mistakes(Vec<String>),
-    /// A flag that cannot be followed.
+    Invalid(Vec<String>),
+    /// Wrong use of a flag.
     #[error("{0}")]
     Usage(String),
-    /// Somebody has the port.
-    #[error("port {} is taken ({flag}): another process listens on it. Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
+    /// Another process listens on the port.
+    #[error("port {} is in use by another process ({flag}). Choose another port with {flag}, or find the process with `ss -ltnp 'sport = :{}'`", .address.port(), .address.port())]
     PortTaken {
         /// The flag that sets it.
         flag: &'static str,
-        /// Where.
+        /// Address of the port.
         address: SocketAddr,
     },
-    /// Something of the operating system.
+    /// A call of the operating system failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// Message that says what was tried.
         what: String,
-        /// Its reason.
+        /// Reason of the operating system.
         source: io::Error,
     },
-    /// A program that is needed is not there.
-    #[error("weir-runtime is missing: it is neither beside {} nor in PATH, and {service} needs it. Build it with `make build`, or name it with --runtime PATH", .weir.display())]
+    /// The program weir-runtime is not installed.
+    #[error("weir-runtime not found: {service} needs it, and it is neither beside {} nor in PATH. Build it with `make build`, or set --runtime PATH", .weir.display())]
     RuntimeMissing {
-        /// Our own path.
+        /// Path of this program.
         weir: PathBuf,
         /// A service that needs it.
         service: String,
     },
     /// Another process has the state directory.
-    #[error("another `weir up`{} uses the state directory {}: end it, or give this one its own with --state-dir", of_process(*.holder), .state_dir.display())]
+    #[error("the state directory {1} is in use by another `weir up`{0}: stop that one, or set another directory with --state-dir", of_process(*.holder), .state_dir.display())]
     StateTaken {
-        /// The directory.
+        /// The state directory in use.
         state_dir: PathBuf,
-        /// Its process, where it says.
+        /// Process that uses it, if known.
         holder: Option<u32>,
     },
     /// No `weir up` was found.
-    #[error("no `weir up` runs with the state directory {}: {because}", .state_dir.display())]
+    #[error("no `weir up` runs with the state directory {}: {reason}", .state_dir.display())]
     NotUp {
-        /// Where it was looked for.
+        /// State directory that was searched.
         state_dir: PathBuf,
-        /// What was found.
-        because: String,
+        /// Reason that no `weir up` was found.
+        reason: String,
     },
     /// A server did not answer as it should.
-    #[error("{url}: {because}")]
+    #[error("{url}: {reason}")]
     Server {
-        /// Who.
+        /// URL of the request.
         url: String,
-        /// What it said or did.
-        because: String,
+        /// Reason of the failure.
+        reason: String,
     },
     /// A file with an input that cannot be sent.
-    #[error("{}: {because}", .file.display())]
+    #[error("{}: {reason}", .file.display())]
     Input {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong with it.
-        because: String,
+        /// Clause that says what is wrong with it.
+        reason: String,
     },
-    /// The cluster on this machine.
+    /// An error of the cluster on this machine.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// Reading what is declared.
+    /// An error while reading the YAML.
     #[error(transparent)]
     Controller(ControllerError),
 }
 
 impl CliError {
-    /// The operating system's reason, with what was tried.
+    /// Makes an error of the operating system, with a message that says what was tried.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             what: what.into(),
@@ -91,10 +91,10 @@ impl CliError {
         }
     }
 
-    /// The exit code it deserves.
+    /// Outcome of a command that ends with this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Mistakes(_) | Self::Usage(_) | Self::Input { .. } => Exit::Usage,
+            Self::Invalid(_) | Self::Usage(_) | Self::Input { .. } => Exit::Usage,
             Self::PortTaken { .. } => Exit::PortTaken,
             Self::Io { .. }
             | Self::RuntimeMissing { .. }
@@ -106,10 +106,10 @@ impl CliError {
         }
     }
 
-    /// What people are told. Mistakes begin with their place, so that editors find it.
-    pub(crate) fn told(&self) -> String {
+    /// Text for standard error. Errors in YAML begin with their location, so that editors find it.
+    pub(crate) fn report(&self) -> String {
         match self {
-            Self::Mistakes(_) => self.to_string(),
+            Self::Invalid(_) => self.to_string(),
             Self::Usage(_)
             | Self::Input { .. }
             | Self::PortTaken { .. }
@@ -119,7 +119,7 @@ impl CliError {
             | Self::NotUp { .. }
             | Self::Server { .. }
             | Self::Controller(_) => format!("error: {self}"),
-            Self::Cluster(error) => format!("error: {}", with_reasons(error)),
+            Self::Cluster(error) => format!("error: {}", with_sources(error)),
         }
     }
 }
@@ -128,20 +128,20 @@ fn of_process(id: Option<u32>) -> String {
     id.map_or(String::new(), |id| format!(" (process {id})"))
 }
 
-/// The sentence and, behind it, what it leaves to its sources.
-fn with_reasons(error: &ClusterError) -> String {
+/// The error's message, followed by those of its sources.
+fn with_sources(error: &ClusterError) -> String {
     let first = std::error::Error::source(error);
-    let reasons = std::iter::successors(first, |reason| reason.source());
-    reasons.fold(error.to_string(), |text, reason| {
-        format!("{text}: {reason}")
+    let sources = std::iter::successors(first, |error| error.source());
+    sources.fold(error.to_string(), |text, source| {
+        format!("{text}: {source}")
     })
 }
 
 impl From<ControllerError> for CliError {
     fn from(error: ControllerError) -> Self {
         match error {
-            ControllerError::InvalidManifests(mistakes) => Self::Mistakes(mistakes),
-            // A path that is not there was given by a flag.
+            ControllerError::InvalidManifests(errors) => Self::Invalid(errors),
+            // The path was given by a flag.
             ControllerError::Read { .. } => Self::Usage(error.to_string()),
             ControllerError::Watch { .. }
             | ControllerError::Cluster(_)

@@ -1,17 +1,17 @@
-//! How the process ends; scripts rely on the numbers.
+//! Exit codes, which scripts rely on.
 
 use std::process::ExitCode;
 
-/// How the process ends.
+/// Outcome of a command, with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// As asked: 0.
+    /// The command ended as asked: 0.
     Done,
-    /// Something failed: 1.
+    /// The command failed: 1.
     Failed,
     /// The flags or the YAML are wrong: 2.
     Usage,
-    /// A port is taken: 3.
+    /// A port is in use: 3.
     PortTaken,
 }
 

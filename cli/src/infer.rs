@@ -1,6 +1,6 @@
-//! `weir infer`: one request, and its answer for people.
+//! `weir infer`: sends one request and prints the response.
 
-mod form;
+mod image_input;
 mod npy;
 mod picture;
 mod request;
@@ -11,76 +11,93 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use bytes::Bytes;
+use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 
 use crate::args::{InferArgs, Range};
-use crate::client::{Answer, Ask};
+use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::say::say;
+use crate::output::print;
 use crate::state::{self, AdminFile};
-use form::Form;
+use image_input::ImageInput;
 use npy::Array;
-use request::Body;
-use result::Holding;
+use request::InferRequest;
+use result::Format;
 use signature::Signature;
 
-/// Where a `weir up` without flags takes requests.
+/// URL of a `weir up` without flags.
 const DEFAULT_URL: &str = "http://localhost:8080";
 
-/// The namespace of a service that is named without one.
+/// Namespace of a service that is named without one.
 const DEFAULT_NAMESPACE: &str = weir_controller::files::DEFAULT_NAMESPACE;
 
-/// Sends the request and prints the answer.
+/// Sends the request and prints the response.
 ///
 /// # Errors
-/// [`CliError::Input`] for an input that cannot be sent, [`CliError::Server`] for an answer that is an
+/// [`CliError::Input`] for an input that cannot be sent, [`CliError::Server`] for a response that is an
 /// error.
 pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
-    let model = model(&args)?;
-    let body = body(&args, &model).await?;
-    let Base { url, trusted } = model;
-    let url = format!("{url}/infer");
-    let timeout = Duration::from_secs(args.timeout);
-    let ask = Ask {
-        method: Method::POST,
-        url: url.clone(),
-        trusted,
-        headers: HeaderMap::from_iter(body.headers),
-        body: body.bytes,
-        timeout,
+    let model = Model::of(&args)?;
+    let InferRequest { headers, body } = request(&args, &model).await?;
+    let url = format!("{}/infer", model.url);
+    let headers = HeaderMap::from_iter(headers);
+    let response = model.client.post(&url, headers, body).await?;
+    if !response.status().is_success() {
+        let reason = error_message(&response);
+        return Err(CliError::Server { url, reason });
+    }
+    let format = match args.top {
+        Some(_) => Format::Classes,
+        None => Format::Elements,
     };
-    let answer = ask.send().await?;
-    match answer.status.is_success() {
-        true => {
-            let holding = match args.top {
-                Some(_) => Holding::Classes,
-                None => Holding::Elements,
-            };
-            say(result::text(&answer, holding).trim_end());
-            Ok(Exit::Done)
-        }
-        false => Err(CliError::Server {
-            url,
-            because: refusal(&answer),
-        }),
+    print(result::text(&response, format).trim_end());
+    Ok(Exit::Done)
+}
+
+/// The model behind a service, and the client that reaches it.
+struct Model {
+    client: Client,
+    /// In full, without a slash at the end.
+    url: String,
+}
+
+impl Model {
+    /// Finds the model, which has the service's name.
+    fn of(args: &InferArgs) -> Result<Self, CliError> {
+        let (namespace, name) = args
+            .service
+            .split_once('/')
+            .unwrap_or((DEFAULT_NAMESPACE, &args.service));
+        let (gateway, certificate) = gateway(args)?;
+        let url = format!("{gateway}/serving/{namespace}/{name}/v2/models/{name}");
+        let timeout = Duration::from_secs(args.timeout);
+        let client = Client::new(&url, certificate.as_deref(), timeout)?;
+        Ok(Self { client, url })
     }
 }
 
-/// The model behind the service, which bears its name.
-fn model(args: &InferArgs) -> Result<Base, CliError> {
-    let (namespace, name) = args
-        .service
-        .split_once('/')
-        .unwrap_or((DEFAULT_NAMESPACE, &args.service));
-    let Base { url, trusted } = base(args)?;
-    let url = format!("{url}/serving/{namespace}/{name}/v2/models/{name}");
-    Ok(Base { url, trusted })
+/// URL of the gateway, and the file of certificates that it is trusted by.
+fn gateway(args: &InferArgs) -> Result<(String, Option<PathBuf>), CliError> {
+    let cacert = args.cacert.clone();
+    if let Some(url) = &args.url {
+        return Ok((url.trim_end_matches('/').to_owned(), cacert));
+    }
+    let state_dir = state::directory(args.state_dir.as_deref())?;
+    match (AdminFile::read(&state_dir), &args.state_dir) {
+        (Ok(file), _) => {
+            let url = format!("{}://localhost:{}", file.scheme(), file.serving.port());
+            Ok((url, cacert.or(file.certificate)))
+        }
+        // A directory that is given by a flag has to have a `weir up`.
+        (Err(error), Some(_)) => Err(error),
+        (Err(_), None) => Ok((DEFAULT_URL.to_owned(), cacert)),
+    }
 }
 
-/// The request. The model is asked what it takes only where that is not given.
-async fn body(args: &InferArgs, model: &Base) -> Result<Body, CliError> {
+/// Makes the request. The model's metadata is read only where the flags leave something open.
+async fn request(args: &InferArgs, model: &Model) -> Result<InferRequest, CliError> {
     if let Some(file) = &args.json {
         return request::json(file);
     }
@@ -88,86 +105,60 @@ async fn body(args: &InferArgs, model: &Base) -> Result<Body, CliError> {
     if args.image.is_none() && args.top.is_none() {
         return Ok(request::tensors(inputs, &[]));
     }
-    let timeout = Duration::from_secs(args.timeout);
-    let signature = Signature::ask(model, timeout).await?;
+    let signature = Signature::read(model).await?;
     let inputs = match &args.image {
-        Some(file) => vec![drawn(file, &signature, args.range)?],
+        Some(file) => vec![image_tensor(file, &signature, args.range)?],
         None => inputs,
     };
-    let outputs = args.top.map(|top| best(&signature, top)).transpose()?;
+    let outputs = args
+        .top
+        .map(|top| top_classes(&signature, top))
+        .transpose()?;
     Ok(request::tensors(inputs, &outputs.unwrap_or_default()))
 }
 
-/// The picture as the model's one input.
-fn drawn(
+/// The image as the model's one input, with the input's name.
+fn image_tensor(
     file: &Path,
     signature: &Signature,
     range: Option<Range>,
 ) -> Result<(String, Array), CliError> {
-    let fault = |because| request::fault(file, because);
-    let form = Form::of(signature).map_err(fault)?;
-    let image = picture::open(file).map_err(fault)?;
-    if let Some(resizing) = picture::resizing(&image, &form) {
-        // The answer is for whoever reads standard output; this is about the question.
+    let invalid = |reason| request::invalid(file, reason);
+    let input = ImageInput::of(signature).map_err(invalid)?;
+    let image = picture::open(file).map_err(invalid)?;
+    if let Some(resizing) = picture::resizing(&image, &input) {
+        // Standard output is for the response.
         eprintln!("{}: {resizing}", file.display());
     }
-    let range = range.unwrap_or(picture::usual_range(&form));
-    let array = picture::tensor(&image, &form, range).map_err(fault)?;
-    Ok((form.name, array))
+    let range = range.unwrap_or(picture::default_range(&input));
+    let array = picture::tensor(&image, &input, range).map_err(invalid)?;
+    Ok((input.name, array))
 }
 
-/// The outputs with scores, each as its best classes.
-fn best(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, CliError> {
+/// The outputs with scores, each requested as its best classes.
+fn top_classes(signature: &Signature, top: NonZeroU32) -> Result<Vec<Value>, CliError> {
     let outputs = signature.scores();
     let outputs: Vec<_> = outputs
         .map(|output| json!({"name": output.name, "parameters": {"classification": top}}))
         .collect();
-    match outputs.is_empty() {
-        true => Err(CliError::Usage(
-            "--top: the model has no output of floats, several in a row, that could be scores"
-                .into(),
-        )),
-        false => Ok(outputs),
+    if outputs.is_empty() {
+        return Err(CliError::Usage(
+            "--top needs an output of scores: a floating-point type, more than one element in its last dimension"
+                .to_owned(),
+        ));
     }
+    Ok(outputs)
 }
 
-/// Where the gateway is.
-#[derive(Clone)]
-struct Base {
-    url: String,
-    /// The certificates it may show.
-    trusted: Option<PathBuf>,
-}
-
-fn base(args: &InferArgs) -> Result<Base, CliError> {
-    let at = |url: &str, own: Option<PathBuf>| Base {
-        url: url.to_owned(),
-        trusted: args.cacert.clone().or(own),
-    };
-    if let Some(url) = &args.url {
-        return Ok(at(url.trim_end_matches('/'), None));
-    }
-    let state_dir = state::directory(args.state_dir.as_deref())?;
-    match (AdminFile::read(&state_dir), &args.state_dir) {
-        (Ok(file), _) => {
-            let url = format!("{}://localhost:{}", file.scheme(), file.serving.port());
-            Ok(at(&url, file.certificate))
-        }
-        // Whoever names a directory means it.
-        (Err(error), Some(_)) => Err(error),
-        (Err(_), None) => Ok(at(DEFAULT_URL, None)),
-    }
-}
-
-/// The server's own sentence where it gave one.
-fn refusal(answer: &Answer) -> String {
-    let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
+/// Status of a response that is an error, and the server's own sentence where it gave one.
+fn error_message(response: &Response<Bytes>) -> String {
+    let value: Option<Value> = serde_json::from_slice(response.body()).ok();
     let sentence = value
         .as_ref()
         .and_then(|value| value.get("error")?.as_str());
     let text = sentence.map_or_else(
-        || String::from_utf8_lossy(&answer.body).trim().to_owned(),
+        || String::from_utf8_lossy(response.body()).trim().to_owned(),
         str::to_owned,
     );
-    format!("{}: {text}", answer.status)
+    format!("{}: {text}", response.status())
 }

@@ -8,17 +8,17 @@
 
 mod allocator;
 mod args;
-mod board;
 mod client;
 #[cfg(test)]
 mod docs;
 mod error;
 mod exit;
 mod infer;
+mod output;
 mod pem;
-mod say;
 mod state;
 mod status;
+mod status_table;
 mod up;
 
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match run(args.command) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("{}", error.told());
+            eprintln!("{}", error.report());
             error.exit().into()
         }
     }
@@ -52,7 +52,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Infer(args) => infer::run(args).await,
         }
     });
-    // What still blocks a thread, such as a read that nobody waits for, ends with the process.
+    // A thread that still blocks, in a read for instance, ends with the process.
     runtime.shutdown_background();
     exit
 }

@@ -1,6 +1,6 @@
 //! The state directory, and the file in it by which `weir status` finds a `weir up`.
 
-mod hold;
+mod lock;
 
 use std::fs;
 use std::io;
@@ -10,38 +10,38 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-pub(crate) use hold::Hold;
+pub(crate) use lock::StateLock;
 
-/// The file's name: a contract.
+/// Name of the file, which other programs rely on.
 const FILE: &str = "admin.json";
 
-/// Where state is kept below the home directory, as the XDG base directories have it.
+/// State directory below the home directory, as the XDG Base Directory Specification has it.
 const BELOW_HOME: &str = ".local/state/weir";
 
-/// What the file holds.
+/// Content of `admin.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AdminFile {
-    /// Where metrics and status are.
+    /// Address of the admin port.
     pub(crate) admin: SocketAddr,
-    /// Where requests are taken.
+    /// Address of the port for requests.
     pub(crate) serving: SocketAddr,
-    /// The process.
+    /// Id of the process.
     pub(crate) process: u32,
-    /// The file of the certificate that requests see, where they travel encrypted.
+    /// File of the port's certificate; `None` if the port is not encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<PathBuf>,
 }
 
-/// The state directory: as given, else the user's own.
+/// The state directory: as given, else the one in the user's home directory.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, CliError> {
-    let own = || std::env::home_dir().map(|home| home.join(BELOW_HOME));
-    let directory = given.map(Path::to_owned).or_else(own);
+    let default = || std::env::home_dir().map(|home| home.join(BELOW_HOME));
+    let directory = given.map(Path::to_owned).or_else(default);
     directory
-        .ok_or_else(|| CliError::Usage("there is no home directory; give --state-dir".to_owned()))
+        .ok_or_else(|| CliError::Usage("there is no home directory; set --state-dir".to_owned()))
 }
 
 impl AdminFile {
-    /// Of the URLs where requests are taken.
+    /// Scheme of the URLs for requests.
     pub(crate) fn scheme(&self) -> &'static str {
         match self.certificate {
             Some(_) => "https",
@@ -49,7 +49,7 @@ impl AdminFile {
         }
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the file, whole or not at all.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), CliError> {
         let path = directory.join(FILE);
         let failed = |source| CliError::io(format!("cannot write {}", path.display()), source);
@@ -60,12 +60,12 @@ impl AdminFile {
         fs::rename(&other, &path).map_err(failed)
     }
 
-    /// Reads it.
+    /// Reads the file of a state directory.
     pub(crate) fn read(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(FILE);
-        let not_up = |because| CliError::NotUp {
+        let not_up = |reason| CliError::NotUp {
             state_dir: directory.to_owned(),
-            because,
+            reason,
         };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => not_up(format!("there is no {FILE} in it")),
@@ -74,10 +74,10 @@ impl AdminFile {
         serde_json::from_str(&text).map_err(|error| not_up(format!("{}: {error}", path.display())))
     }
 
-    /// Takes it away, if it is still ours.
+    /// Removes the file, if it is still the one of this process.
     pub(crate) fn remove(&self, directory: &Path) {
         if Self::read(directory).is_ok_and(|found| found == *self) {
-            // Whoever cannot remove it leaves a file that says where nobody answers; `weir status` says so.
+            // A file that is left behind does no harm: `weir status` reports that its address does not answer.
             let _ = fs::remove_file(directory.join(FILE));
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_only_ours_removed() {
+    fn a_file_is_read_as_written_and_only_our_own_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = |process| AdminFile {
             admin: "127.0.0.1:9090".parse().unwrap(),

@@ -1,13 +1,13 @@
-//! `weir up`: the platform on this machine, in one process.
+//! `weir up`: runs the platform on this machine, in one process.
 
-mod board;
-mod declared;
+mod announce;
 mod parts;
 mod ports;
+mod preflight;
 mod progress;
-mod ready;
-mod runnable;
 mod runtime;
+mod service_names;
+mod status;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -24,50 +24,51 @@ use weir_ops::telemetry::{self, Levels, Settings};
 use crate::args::UpArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::say::say;
-use crate::state::{self, AdminFile, Hold};
+use crate::output::print;
+use crate::state::{self, AdminFile, StateLock};
 use parts::Parts;
 #[cfg(test)]
 pub(crate) use parts::registry;
 use ports::Ports;
 
-/// The file of the state directory that keeps the numbers of revisions.
-const NUMBERS: &str = "revisions.json";
+/// File of the state directory that keeps the numbers of revisions.
+const REVISIONS: &str = "revisions.json";
 
 /// Serves what the files declare until a signal ends it.
 ///
 /// # Errors
-/// [`CliError`] for all that keeps it from starting.
+/// [`CliError`] when it cannot start.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
-    listen_to_logs(args.verbose)?;
+    install_logs(args.verbose)?;
     let platform = Platform {
         domain: args.domain.clone(),
         model_names: ModelNames::Lead,
     };
-    let files = open(&args, &platform)?;
+    let files = open_files(&args, &platform)?;
     let declaration = files.watch().borrow().clone();
     let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let options = options(runtime, &state_dir);
-    let faults = runnable::faults(&declaration, &platform, &options);
-    if !faults.is_empty() {
-        return Err(CliError::Mistakes(faults));
+    let errors = preflight::errors(&declaration, &platform, &options);
+    if !errors.is_empty() {
+        return Err(CliError::Invalid(errors));
     }
     let ports = Ports::bind(&args)?;
-    let _hold = Hold::take(&state_dir)?;
+    let _lock = StateLock::acquire(&state_dir)?;
     let drain = Drain::new();
-    let signals = Signals::install().map_err(|e| CliError::io("cannot catch signals", e))?;
+    let signals =
+        Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), Duration::ZERO)));
     let cluster = Local::start(options)?;
-    let files = files.numbered_in(state_dir.join(NUMBERS));
+    let files = files.numbered_in(state_dir.join(REVISIONS));
     let file = AdminFile {
         admin: ports.admin_at,
         serving: ports.serving_at,
         process: std::process::id(),
-        certificate: certificate(&ports)?,
+        certificate: certificate_file(&ports)?,
     };
     file.write(&state_dir)?;
-    greet(&file, declaration.services.len());
+    print_greeting(&file, declaration.services.len());
     let exit = Parts::start(files, cluster, platform, &ports, &drain)
         .serve(ports, drain)
         .await;
@@ -75,8 +76,8 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     Ok(exit)
 }
 
-/// Warnings always; what the parts do, when asked for.
-fn listen_to_logs(verbose: u8) -> Result<(), CliError> {
+/// Logs warnings always, and information from `-v` on.
+fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {
         levels: Levels {
             info: verbose > 0,
@@ -90,19 +91,19 @@ fn listen_to_logs(verbose: u8) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reads the files; nothing starts while anything in them is wrong.
-fn open(args: &UpArgs, platform: &Platform) -> Result<Files, CliError> {
+/// Reads the files; nothing starts while they have errors.
+fn open_files(args: &UpArgs, platform: &Platform) -> Result<Files, CliError> {
     let files = Files::open(&args.files)?;
     let declaration = files.watch().borrow().clone();
-    let faults = declaration.faults(platform);
-    match faults.is_empty() {
-        true => Ok(files),
-        false => Err(CliError::Mistakes(faults)),
+    let errors = declaration.faults(platform);
+    if !errors.is_empty() {
+        return Err(CliError::Invalid(errors));
     }
+    Ok(files)
 }
 
 fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
-    // A variable that is no text cannot be handed on as one; commands do without.
+    // Variables that are not UTF-8 are not passed on.
     let variables = std::env::vars_os();
     let environment: BTreeMap<String, String> = variables
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -115,27 +116,27 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     }
 }
 
-/// Where a client on this machine finds what our port shows.
-fn certificate(ports: &Ports) -> Result<Option<PathBuf>, CliError> {
+/// Absolute path of the certificate of the port for requests, for clients on this machine.
+fn certificate_file(ports: &Ports) -> Result<Option<PathBuf>, CliError> {
     let certificate = ports.tls.as_ref().map(|tls| tls.pair.certificate());
     let absolute = certificate.map(std::path::absolute).transpose();
-    absolute.map_err(|error| CliError::io("the working directory is gone", error))
+    absolute.map_err(|error| CliError::io("the working directory does not exist any more", error))
 }
 
-fn greet(file: &AdminFile, services: usize) {
+fn print_greeting(file: &AdminFile, services: usize) {
     let (admin, serving) = (file.admin, file.serving);
     let scheme = file.scheme();
     let noun = match services {
         1 => "service",
         _ => "services",
     };
-    say(&format!(
+    print(&format!(
         "weir serves {services} {noun} on {scheme}://{serving} (HTTP and gRPC); status and metrics are on \
-         http://{admin}; Ctrl-C ends it"
+         http://{admin}. Press Ctrl-C to stop."
     ));
     if services == 0 {
-        say(
-            "there is no InferenceService in what -f names yet; one that is written there is served at once",
+        print(
+            "no InferenceService found in the -f paths; one that is added there is served at once",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Whom `https://` is believed.
+//! Certificates that `https://` servers are trusted by.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,57 +12,69 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::error::CliError;
 use crate::pem::certificates;
 
-/// Believes whom the certificates of a file vouch for, and whoever shows one of them as its own: with a
-/// self-signed certificate that is all there is, whatever name is in it.
+/// Verifier of servers whose certificate is one of a file or issued by one of them: with a self-signed certificate
+/// that is all there is, whatever name is in it.
 #[derive(Debug)]
-struct Trust {
-    own: Vec<CertificateDer<'static>>,
-    web: Arc<WebPkiServerVerifier>,
+struct FileVerifier {
+    certificates: Vec<CertificateDer<'static>>,
+    /// Verifies servers whose certificate is issued by one of the file.
+    issued: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
 }
 
-/// A client that trusts the certificates of this PEM file.
+/// TLS that trusts no server, for clients that use none.
+pub(super) fn none() -> Result<ClientConfig, CliError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| CliError::Usage(error.to_string()))?;
+    let roots = RootCertStore::empty();
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// TLS that trusts the certificates of this PEM file.
 ///
 /// # Errors
 /// [`CliError::Input`] for a file without certificates.
-pub(super) fn config(file: &Path) -> Result<Arc<ClientConfig>, CliError> {
-    let fault = |because: String| CliError::Input {
+pub(super) fn certificates_of(file: &Path) -> Result<ClientConfig, CliError> {
+    let invalid = |reason: String| CliError::Input {
         file: file.to_owned(),
-        because,
+        reason,
     };
-    let own = certificates(file).map_err(fault)?;
+    let certificates = certificates(file).map_err(invalid)?;
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(own.iter().cloned());
-    let web = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let web = web.build().map_err(|error| fault(error.to_string()))?;
-    let trust = Trust {
-        own,
-        web,
+    roots.add_parsable_certificates(certificates.iter().cloned());
+    let issued =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let issued = issued.build().map_err(|error| invalid(error.to_string()))?;
+    let verifier = FileVerifier {
+        certificates,
+        issued,
         provider: Arc::clone(&provider),
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
-        .map_err(|error| fault(error.to_string()))?
+        .map_err(|error| invalid(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(trust))
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for FileVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
-        above: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.own.iter().any(|own| own == shown) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => self.web.verify_server_cert(shown, above, name, ocsp, now),
+        if self.certificates.iter().any(|trusted| trusted == shown) {
+            return Ok(ServerCertVerified::assertion());
         }
+        self.issued
+            .verify_server_cert(shown, intermediates, name, ocsp, now)
     }
 
     fn verify_tls12_signature(

@@ -1,10 +1,8 @@
-//! Reading what `numpy.save` writes, as NumPy's own page on the format describes it: a magic, a version,
-//! a header that is a Python literal, and the elements.
+//! Arrays that `numpy.save` wrote.
 
-/// What every file begins with.
-const MAGIC: &[u8] = b"\x93NUMPY";
+use npyz::{DType, NpyHeader, Order};
 
-/// NumPy's type codes, with V2's names and the bytes of an element. V2 is little-endian.
+/// NumPy's type codes, with V2's names and the bytes of an element; V2 is little-endian.
 const TYPES: [(&str, &str, usize); 12] = [
     ("|b1", "BOOL", 1),
     ("|u1", "UINT8", 1),
@@ -20,100 +18,66 @@ const TYPES: [(&str, &str, usize); 12] = [
     ("<f8", "FP64", 8),
 ];
 
-/// An array, as V2 sends it.
+/// An array in V2's binary form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Array {
     /// V2's name of the element type.
     pub(super) datatype: &'static str,
     pub(super) shape: Vec<usize>,
-    /// Row-major, little-endian.
+    /// Elements in row-major order, little-endian.
     pub(super) data: Vec<u8>,
 }
 
 impl Array {
-    /// Reads a file's bytes. The error is a clause that says what is wrong.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let (header, data) = split(bytes).ok_or("not a file that numpy.save wrote")?;
-        let code = text(header, "descr")?;
-        let known = TYPES.iter().find(|(known, _, _)| *known == code);
-        let (_, datatype, size) =
-            known.ok_or_else(|| format!("elements of type {code:?} have no place in V2"))?;
-        if after(header, "fortran_order")?.starts_with("True") {
+    /// Reads the content of a file. The error is a clause that says what is wrong.
+    pub(super) fn read(mut content: &[u8]) -> Result<Self, String> {
+        let header = NpyHeader::from_reader(&mut content)
+            .map_err(|_| "not a file that numpy.save wrote".to_owned())?;
+        let (datatype, size) = element(&header.dtype())?;
+        if header.order() == Order::Fortran {
             return Err(
                 "its columns come first; save numpy.ascontiguousarray of it instead".to_owned(),
             );
         }
-        let shape = shape(header)?;
-        let elements = shape.iter().try_fold(*size, |n, d| n.checked_mul(*d));
-        if elements != Some(data.len()) {
+        let shape = header.shape().iter().map(|size| usize::try_from(*size));
+        let shape: Vec<usize> = shape
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
+        let bytes = shape.iter().try_fold(size, |n, d| n.checked_mul(*d));
+        if bytes != Some(content.len()) {
             return Err(format!(
                 "a {datatype} array of shape {shape:?} does not have {} bytes",
-                data.len()
+                content.len()
             ));
         }
         Ok(Self {
             datatype,
             shape,
-            data: data.to_owned(),
+            data: content.to_owned(),
         })
     }
 }
 
-/// The header and the elements.
-fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let rest = bytes.strip_prefix(MAGIC)?;
-    let (version, rest) = rest.split_first_chunk::<2>()?;
-    // Version 1 has a short length; 2 and 3 a long one.
-    let (length, rest) = match version {
-        [1, _] => {
-            let (length, rest) = rest.split_first_chunk::<2>()?;
-            (u32::from(u16::from_le_bytes(*length)), rest)
-        }
-        [2 | 3, _] => {
-            let (length, rest) = rest.split_first_chunk::<4>()?;
-            (u32::from_le_bytes(*length), rest)
-        }
-        [_, _] => return None,
+/// V2's name of an element type, and the bytes of an element.
+fn element(dtype: &DType) -> Result<(&'static str, usize), String> {
+    let DType::Plain(code) = dtype else {
+        return Err("its elements are structures, which V2 does not have".to_owned());
     };
-    let (header, data) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    Some((std::str::from_utf8(header).ok()?, data))
-}
-
-/// What follows a key.
-fn after<'a>(header: &'a str, key: &str) -> Result<&'a str, String> {
-    let quoted = format!("'{key}':");
-    let found = header.split_once(&quoted);
-    let (_, rest) = found.ok_or_else(|| format!("its header has no {key}"))?;
-    Ok(rest.trim_start())
-}
-
-fn text<'a>(header: &'a str, key: &str) -> Result<&'a str, String> {
-    let rest = after(header, key)?.strip_prefix('\'');
-    let value = rest.and_then(|rest| rest.split('\'').next());
-    value.ok_or_else(|| format!("its {key} is no plain type; structures have no place in V2"))
-}
-
-fn shape(header: &str) -> Result<Vec<usize>, String> {
-    let fault = || "its header has no shape".to_owned();
-    let rest = after(header, "shape")?
-        .strip_prefix('(')
-        .ok_or_else(fault)?;
-    let (inside, _) = rest.split_once(')').ok_or_else(fault)?;
-    let sizes = inside.split(',').map(str::trim).filter(|s| !s.is_empty());
-    sizes
-        .map(|size| size.parse().map_err(|_| fault()))
-        .collect()
+    let code = code.to_string();
+    let known = TYPES.iter().find(|(known, _, _)| *known == code);
+    let (_, datatype, size) = known
+        .ok_or_else(|| format!("its elements are of type {code:?}, which V2 does not have"))?;
+    Ok((datatype, *size))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
-    /// As NumPy writes version 1.
+    /// A file as NumPy writes it in version 1 of the format.
     pub(in super::super) fn array(code: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let header = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}\n");
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend([1, 0]);
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
         bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
         bytes.extend(header.as_bytes());
         bytes.extend(data);
@@ -130,11 +94,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_said() {
+    fn arrays_that_cannot_be_sent_are_refused() {
         let error = |bytes: &[u8]| Array::read(bytes).unwrap_err();
         assert_eq!(error(b"PK"), "not a file that numpy.save wrote");
         let text = error(&array("<U3", "(1,)", &[0; 12]));
-        assert_eq!(text, "elements of type \"<U3\" have no place in V2");
+        let expected = "its elements are of type \"<U3\", which V2 does not have";
+        assert_eq!(text, expected);
         let short = error(&array("<f4", "(3,)", &[0; 8]));
         assert_eq!(short, "a FP32 array of shape [3] does not have 8 bytes");
         let mut columns = array("<f4", "(1,)", &[0; 4]);

@@ -6,17 +6,17 @@ use half::f16;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 
-use super::form::{Channels, Element, Form, Order, Rank};
+use super::image_input::{Channels, Element, ImageInput, Layout, Rank};
 use super::npy::Array;
 use crate::args::Range;
 
-/// 64 megapixels: what a large camera makes, and 768 MiB as floats of three channels.
-const MOST_PIXELS: u64 = 64 << 20;
+/// The most pixels of an image: 64 megapixels, what a large camera makes, and 768 MiB as floats of three channels.
+const MAX_PIXELS: u64 = 64 << 20;
 
 /// Mean and deviation of ImageNet's channels, red first, as torchvision's pages give them.
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
-/// Reads a file, turned as its camera was held. The error is a clause that says what is wrong with it.
+/// Reads an image file, rotated as its EXIF data says. The error is a clause that says what is wrong with it.
 pub(super) fn open(file: &Path) -> Result<DynamicImage, String> {
     let reader = ImageReader::open(file).and_then(ImageReader::with_guessed_format);
     let reader = reader.map_err(|error| error.to_string())?;
@@ -26,9 +26,9 @@ pub(super) fn open(file: &Path) -> Result<DynamicImage, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     let mut decoder = reader.into_decoder().map_err(unreadable)?;
     let (width, height) = decoder.dimensions();
-    if u64::from(width) * u64::from(height) > MOST_PIXELS {
+    if u64::from(width) * u64::from(height) > MAX_PIXELS {
         return Err(format!(
-            "{width}×{height} pixels are too many; {MOST_PIXELS} are allowed"
+            "{width}×{height} pixels are too many; {MAX_PIXELS} are allowed"
         ));
     }
     let orientation = decoder.orientation().map_err(unreadable)?;
@@ -37,52 +37,56 @@ pub(super) fn open(file: &Path) -> Result<DynamicImage, String> {
     Ok(image)
 }
 
-/// What is done to a picture before it is sent, for people; `None` where nothing is.
-pub(super) fn resizing(image: &DynamicImage, form: &Form) -> Option<String> {
-    let (from, to) = ((image.width(), image.height()), size(image, form));
+/// Message about an image that is resized before it is sent; `None` if it is not.
+pub(super) fn resizing(image: &DynamicImage, input: &ImageInput) -> Option<String> {
+    let (from, to) = ((image.width(), image.height()), size(image, input));
     (from != to).then(|| format!("resized from {}×{} to {}×{}", from.0, from.1, to.0, to.1))
 }
 
-/// The picture as the model takes it; samples are mapped to `range`.
+/// The image as the model takes it; samples are mapped to `range`.
 ///
 /// # Errors
-/// A clause that says why the range does not fit the form.
-pub(super) fn tensor(image: &DynamicImage, form: &Form, range: Range) -> Result<Array, String> {
-    let scales = scales(range, form)?;
-    let (width, height) = size(image, form);
-    let samples = samples(image, form.channels, (width, height));
-    let channels = form.channels.count();
+/// A clause that says why the range does not fit the input.
+pub(super) fn tensor(
+    image: &DynamicImage,
+    input: &ImageInput,
+    range: Range,
+) -> Result<Array, String> {
+    let scales = scales(range, input)?;
+    let (width, height) = size(image, input);
+    let samples = samples(image, input.channels, (width, height));
+    let channels = input.channels.count();
     let mut data = Vec::new();
-    in_order(form.order, channels, &samples, |channel, sample| {
+    in_layout(input.layout, channels, &samples, |channel, sample| {
         let (mean, deviation) = scales[channel];
-        encode(form.element, (sample - mean) / deviation, &mut data);
+        encode(input.element, (sample - mean) / deviation, &mut data);
     });
     let (width, height) = (width as usize, height as usize);
-    let mut shape = match form.order {
-        Order::Planes => vec![channels, height, width],
-        Order::Pixels => vec![height, width, channels],
+    let mut shape = match input.layout {
+        Layout::Chw => vec![channels, height, width],
+        Layout::Hwc => vec![height, width, channels],
     };
-    match form.rank {
-        Rank::Picture => {}
-        Rank::BatchOfOne => shape.insert(0, 1),
+    match input.rank {
+        Rank::Three => {}
+        Rank::Four => shape.insert(0, 1),
     }
     Ok(Array {
-        datatype: form.element.datatype(),
+        datatype: input.element.datatype(),
         shape,
         data,
     })
 }
 
-/// Hands over each sample with its channel; `samples` are pixel by pixel.
-fn in_order(order: Order, channels: usize, samples: &[f32], mut each: impl FnMut(usize, f32)) {
-    match order {
-        Order::Planes => {
+/// Calls `each` with each sample and its channel in the order of `layout`; `samples` are pixel by pixel.
+fn in_layout(layout: Layout, channels: usize, samples: &[f32], mut each: impl FnMut(usize, f32)) {
+    match layout {
+        Layout::Chw => {
             for channel in 0..channels {
                 let plane = samples.iter().skip(channel).step_by(channels);
                 plane.for_each(|sample| each(channel, *sample));
             }
         }
-        Order::Pixels => {
+        Layout::Hwc => {
             let numbered = samples.iter().enumerate();
             numbered.for_each(|(i, sample)| each(i % channels, *sample));
         }
@@ -90,29 +94,29 @@ fn in_order(order: Order, channels: usize, samples: &[f32], mut each: impl FnMut
 }
 
 /// The range that models of this type usually take.
-pub(super) fn usual_range(form: &Form) -> Range {
-    match form.element {
+pub(super) fn default_range(input: &ImageInput) -> Range {
+    match input.element {
         Element::Uint8 => Range::BYTE,
         Element::Fp16 | Element::Fp32 | Element::Fp64 => Range::UNIT,
     }
 }
 
-/// Of each channel, what is taken off a sample, and what the rest is divided by.
-fn scales(range: Range, form: &Form) -> Result<[(f32, f32); 3], String> {
-    match (range, form.channels, form.element) {
-        (Range::Between { black, white }, _, _) if black == white => {
-            Err(format!("--range makes all of it {black}"))
-        }
+/// Mean and deviation of each channel: a sample becomes `(sample - mean) / deviation`.
+fn scales(range: Range, input: &ImageInput) -> Result<[(f32, f32); 3], String> {
+    match (range, input.channels, input.element) {
+        (Range::Between { black, white }, _, _) if black == white => Err(format!(
+            "--range maps black and white to the same number, {black}"
+        )),
         (Range::Between { black, white }, _, _) => {
             let deviation = (white - black).recip();
             Ok([(-black * deviation, deviation); 3])
         }
         (Range::Imagenet, Channels::Grey, _) => {
-            Err("--range imagenet is for colours, and the model takes grey".to_owned())
+            Err("--range imagenet needs 3 channels, and the model takes 1".to_owned())
         }
-        (Range::Imagenet, Channels::Rgb, Element::Uint8) => {
-            Err("--range imagenet is for floats, and the model takes UINT8".to_owned())
-        }
+        (Range::Imagenet, Channels::Rgb, Element::Uint8) => Err(
+            "--range imagenet needs a floating-point input, and the model takes UINT8".to_owned(),
+        ),
         (Range::Imagenet, Channels::Rgb, Element::Fp16 | Element::Fp32 | Element::Fp64) => {
             Ok(IMAGENET)
         }
@@ -120,12 +124,12 @@ fn scales(range: Range, form: &Form) -> Result<[(f32, f32); 3], String> {
 }
 
 /// Width and height to send.
-fn size(image: &DynamicImage, form: &Form) -> (u32, u32) {
-    let width = form.width.unwrap_or(image.width());
-    (width, form.height.unwrap_or(image.height()))
+fn size(image: &DynamicImage, input: &ImageInput) -> (u32, u32) {
+    let width = input.width.unwrap_or(image.width());
+    (width, input.height.unwrap_or(image.height()))
 }
 
-/// 0 to 1, pixel by pixel.
+/// The image's samples from 0 to 1, pixel by pixel.
 fn samples(image: &DynamicImage, channels: Channels, size: (u32, u32)) -> Vec<f32> {
     let resized = (size != (image.width(), image.height()))
         .then(|| image.resize_exact(size.0, size.1, FilterType::Triangle));
@@ -152,19 +156,19 @@ mod tests {
 
     use super::*;
 
-    fn form(element: Element, order: Order, channels: Channels) -> Form {
-        Form {
+    fn input(element: Element, layout: Layout, channels: Channels) -> ImageInput {
+        ImageInput {
             name: "image".to_owned(),
             element,
-            order,
+            layout,
             channels,
             height: None,
             width: None,
-            rank: Rank::Picture,
+            rank: Rank::Three,
         }
     }
 
-    /// Red, then blue.
+    /// An image of a red and a blue pixel.
     fn colours() -> DynamicImage {
         let pixel = |x, _| match x {
             0 => Rgb([255, 0, 0]),
@@ -181,15 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn planes_and_pixels_hold_the_same() {
-        let tensor = |order| {
-            let form = form(Element::Uint8, order, Channels::Rgb);
-            tensor(&colours(), &form, Range::BYTE).unwrap()
+    fn both_layouts_hold_the_same_samples() {
+        let tensor = |layout| {
+            let input = input(Element::Uint8, layout, Channels::Rgb);
+            tensor(&colours(), &input, Range::BYTE).unwrap()
         };
-        let planes = tensor(Order::Planes);
+        let planes = tensor(Layout::Chw);
         assert_eq!(planes.shape, [3, 1, 2]);
         assert_eq!(planes.data, [255, 0, 0, 0, 0, 255]);
-        let pixels = tensor(Order::Pixels);
+        let pixels = tensor(Layout::Hwc);
         assert_eq!(pixels.shape, [1, 2, 3]);
         assert_eq!(pixels.data, [255, 0, 0, 0, 0, 255]);
         assert_eq!(pixels.datatype, "UINT8");
@@ -198,10 +202,10 @@ mod tests {
     #[test]
     fn black_and_white_become_what_is_asked_for() {
         let image = GrayImage::from_fn(3, 1, |x, _| Luma([[0, 51, 255][x as usize]]));
-        let form = form(Element::Fp32, Order::Planes, Channels::Grey);
+        let input = input(Element::Fp32, Layout::Chw, Channels::Grey);
         let mapped = |black, white| {
             let range = Range::Between { black, white };
-            floats(&tensor(&image.clone().into(), &form, range).unwrap())
+            floats(&tensor(&image.clone().into(), &input, range).unwrap())
         };
         assert_eq!(mapped(0.0, 1.0), [0.0, 0.2, 1.0]);
         for (found, expected) in mapped(1.0, -1.0).iter().zip([1.0, 0.6, -1.0]) {
@@ -211,13 +215,13 @@ mod tests {
 
     #[test]
     fn imagenet_has_a_mean_for_each_channel() {
-        let planes = form(Element::Fp32, Order::Planes, Channels::Rgb);
+        let planes = input(Element::Fp32, Layout::Chw, Channels::Rgb);
         let array = tensor(&colours(), &planes, Range::Imagenet).unwrap();
         let red = [(1.0 - 0.485) / 0.229, -0.485 / 0.229];
         assert_eq!(floats(&array)[..2], red);
-        let grey = form(Element::Fp32, Order::Planes, Channels::Grey);
+        let grey = input(Element::Fp32, Layout::Chw, Channels::Grey);
         assert!(tensor(&colours(), &grey, Range::Imagenet).is_err());
-        let bytes = form(Element::Uint8, Order::Planes, Channels::Rgb);
+        let bytes = input(Element::Uint8, Layout::Chw, Channels::Rgb);
         assert!(tensor(&colours(), &bytes, Range::Imagenet).is_err());
         let flat = Range::Between {
             black: 1.0,
@@ -227,19 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_size_is_kept_and_told() {
-        let fixed = Form {
+    fn an_image_is_resized_to_a_fixed_size() {
+        let fixed = ImageInput {
             height: Some(4),
             width: Some(6),
-            rank: Rank::BatchOfOne,
-            ..form(Element::Fp16, Order::Planes, Channels::Grey)
+            rank: Rank::Four,
+            ..input(Element::Fp16, Layout::Chw, Channels::Grey)
         };
         let array = tensor(&colours(), &fixed, Range::UNIT).unwrap();
         assert_eq!(array.shape, [1, 1, 4, 6]);
         assert_eq!(array.data.len(), 2 * 4 * 6);
-        let told = resizing(&colours(), &fixed).unwrap();
-        assert_eq!(told, "resized from 2×1 to 6×4");
-        let free = form(Element::Fp32, Order::Planes, Channels::Rgb);
+        let message = resizing(&colours(), &fixed).unwrap();
+        assert_eq!(message, "resized from 2×1 to 6×4");
+        let free = input(Element::Fp32, Layout::Chw, Channels::Rgb);
         assert_eq!(resizing(&colours(), &free), None);
     }
 
@@ -247,9 +251,9 @@ mod tests {
     fn the_example_s_picture_is_its_array() {
         let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/digits/inputs");
         let image = open(&inputs.join("digit-7-a.png")).unwrap();
-        let form = form(Element::Fp32, Order::Planes, Channels::Grey);
+        let input = input(Element::Fp32, Layout::Chw, Channels::Grey);
         let range = "0,16".parse().unwrap();
-        let found = floats(&tensor(&image, &form, range).unwrap());
+        let found = floats(&tensor(&image, &input, range).unwrap());
         let array = std::fs::read(inputs.join("digit-7-a.npy")).unwrap();
         let expected = floats(&Array::read(&array).unwrap());
         assert_eq!(found.len(), expected.len());
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_said() {
+    fn a_file_without_an_image_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let error = |bytes: &[u8]| {
             let file = folder.path().join("a.png");
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_too_many_pixels_is_refused_before_it_is_unpacked() {
+    fn an_image_of_too_many_pixels_is_refused_before_it_is_decoded() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("large.png");
         // Size, depth and a checksum; that there are pixels at all is only announced.

@@ -1,4 +1,4 @@
-//! From files to a request.
+//! Makes an inference request of files.
 
 use std::path::Path;
 
@@ -10,43 +10,42 @@ use super::npy::Array;
 use crate::args::Named;
 use crate::error::CliError;
 
-/// Says how long the JSON before the tensors' bytes is: the V2 protocol's binary data extension.
+/// Header with the length of the JSON before the tensors' bytes: the V2 protocol's binary data extension.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
-/// A request's body, and the headers that say what it is.
+/// A V2 inference request: its body, and the headers that describe it.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct InferRequest {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) bytes: Bytes,
+    pub(super) body: Bytes,
 }
 
-/// A V2 request as it stands in a file. What the server makes of it is the server's to say.
-pub(super) fn json(file: &Path) -> Result<Body, CliError> {
+/// A V2 request in JSON, sent as the file holds it; the server validates it.
+pub(super) fn json(file: &Path) -> Result<InferRequest, CliError> {
     let bytes = read(file)?;
     if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-        return Err(fault(file, format!("not JSON: {error}")));
+        return Err(invalid(file, format!("not JSON: {error}")));
     }
-    Ok(Body {
+    Ok(InferRequest {
         headers: vec![(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
         )],
-        bytes: bytes.into(),
+        body: bytes.into(),
     })
 }
 
-/// What the files hold.
+/// Reads the arrays of these files.
 pub(super) fn arrays(files: &[Named]) -> Result<Vec<(String, Array)>, CliError> {
     let each = files.iter().map(|Named { name, file }| {
-        let array = Array::read(&read(file)?).map_err(|because| fault(file, because))?;
+        let array = Array::read(&read(file)?).map_err(|reason| invalid(file, reason))?;
         Ok((name.clone(), array))
     });
     each.collect()
 }
 
-/// A V2 request with these tensors, as bytes behind the JSON, for these outputs; for all, where none is
-/// named.
-pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> Body {
+/// A V2 request with these tensors, as bytes behind the JSON, for these outputs, or for all if `outputs` is empty.
+pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> InferRequest {
     let mut inputs: Vec<Value> = Vec::new();
     let mut data = Vec::new();
     for (name, array) in tensors {
@@ -66,21 +65,21 @@ pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> Body 
     let length = HeaderValue::from(bytes.len());
     bytes.extend(data);
     let kind = HeaderValue::from_static("application/octet-stream");
-    Body {
+    InferRequest {
         headers: vec![(header::CONTENT_TYPE, kind), (JSON_LENGTH, length)],
-        bytes: bytes.into(),
+        body: bytes.into(),
     }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(file).map_err(|error| fault(file, error.to_string()))
+    std::fs::read(file).map_err(|error| invalid(file, error.to_string()))
 }
 
-/// What is wrong with a file.
-pub(super) fn fault(file: &Path, because: String) -> CliError {
+/// Error of a file that cannot be sent.
+pub(super) fn invalid(file: &Path, reason: String) -> CliError {
     CliError::Input {
         file: file.to_owned(),
-        because,
+        reason,
     }
 }
 
@@ -95,20 +94,20 @@ mod tests {
         let file = folder.path().join("a.npy");
         std::fs::write(&file, array("<f4", "(1, 2)", &[0; 8])).unwrap();
         let name = "x".to_owned();
-        let body = tensors(
+        let request = tensors(
             arrays(&[Named { name, file }]).unwrap(),
             &[json!({"name": "y"})],
         );
-        let length: usize = body.headers[1].1.to_str().unwrap().parse().unwrap();
-        let head: Value = serde_json::from_slice(&body.bytes[..length]).unwrap();
+        let length: usize = request.headers[1].1.to_str().unwrap().parse().unwrap();
+        let head: Value = serde_json::from_slice(&request.body[..length]).unwrap();
         assert_eq!(head["inputs"][0]["shape"], json!([1, 2]));
         assert_eq!(head["inputs"][0]["parameters"]["binary_data_size"], 8);
         assert_eq!(head["outputs"], json!([{"name": "y"}]));
-        assert_eq!(body.bytes.len(), length + 8);
+        assert_eq!(request.body.len(), length + 8);
     }
 
     #[test]
-    fn what_is_no_json_is_told_with_its_file() {
+    fn invalid_json_is_reported_with_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.json");
         std::fs::write(&file, "{").unwrap();

@@ -1,35 +1,35 @@
-//! An answer for people.
+//! An inference response as text.
 
+use bytes::Bytes;
+use http::Response;
 use serde_json::Value;
 
-use crate::client::Answer;
-
-/// Elements that are shown of one tensor: what fits a screen.
+/// Elements that are printed of one tensor: what fits a screen.
 const SHOWN: usize = 64;
 
-/// What the answer's tensors hold.
+/// Format of the response's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holding {
-    /// Numbers and texts.
+pub(super) enum Format {
+    /// Numbers or strings, printed one after another.
     Elements,
-    /// The best classes, each as `score:index:label`: the protocol's classification extension.
+    /// The best classes, each a string `score:index:label`: the protocol's classification extension.
     Classes,
 }
 
-/// The tensors, a line each, of classes a line more for each class; what is no V2 answer, as it came.
-pub(super) fn text(answer: &Answer, holding: Holding) -> String {
-    let tensor = match holding {
-        Holding::Elements => tensor,
-        Holding::Classes => classes,
+/// Prints a line for each tensor, and one for each of its classes; anything but a V2 response is printed as it is.
+pub(super) fn text(response: &Response<Bytes>, format: Format) -> String {
+    let tensor = match format {
+        Format::Elements => tensor,
+        Format::Classes => classes,
     };
-    let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
+    let value: Option<Value> = serde_json::from_slice(response.body()).ok();
     let outputs = value.as_ref().and_then(|value| value["outputs"].as_array());
     let body = match (outputs, &value) {
         (Some(outputs), _) => outputs.iter().map(|output| tensor(output) + "\n").collect(),
         (None, Some(value)) => format!("{value:#}\n"),
-        (None, None) => String::from_utf8_lossy(&answer.body).into_owned(),
+        (None, None) => String::from_utf8_lossy(response.body()).into_owned(),
     };
-    body + &origin(answer)
+    body + &origin(response)
 }
 
 /// `digit INT64 [1]: 7`
@@ -79,11 +79,11 @@ fn short(number: &serde_json::Number) -> String {
     }
 }
 
-/// Which revision answered, and where the time went.
-fn origin(answer: &Answer) -> String {
+/// The revision that answered, and the time it took.
+fn origin(response: &Response<Bytes>) -> String {
     let header = |name: &str| {
-        answer
-            .headers
+        response
+            .headers()
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
@@ -96,19 +96,12 @@ fn origin(answer: &Answer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use http::{HeaderMap, StatusCode};
-
     use super::*;
 
-    fn answer(body: &str) -> Answer {
-        let mut headers = HeaderMap::new();
-        headers.insert("weir-revision", "digits-predictor-00001".parse().unwrap());
-        Answer {
-            status: StatusCode::OK,
-            headers,
-            body: Bytes::copy_from_slice(body.as_bytes()),
-        }
+    fn response(body: &str) -> Response<Bytes> {
+        let builder = Response::builder().header("weir-revision", "digits-predictor-00001");
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        builder.body(body).unwrap()
     }
 
     #[test]
@@ -118,7 +111,7 @@ mod tests {
             {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["seven"]}]}"#;
         let expected = "scores FP32 [1,3]: 0.2500 1.000e-5 0.0\nlabel BYTES [1]: \"seven\"\n\
             from digits-predictor-00001\n";
-        assert_eq!(text(&answer(body), Holding::Elements), expected);
+        assert_eq!(text(&response(body), Format::Elements), expected);
     }
 
     #[test]
@@ -127,14 +120,14 @@ mod tests {
             "data": ["11.941:7:seven", "-0.25:4"]}]}"#;
         let expected =
             "logits:\n    11.9410  7  seven\n    -0.2500  4\nfrom digits-predictor-00001\n";
-        assert_eq!(text(&answer(body), Holding::Classes), expected);
+        assert_eq!(text(&response(body), Format::Classes), expected);
     }
 
     #[test]
     fn long_tensors_are_cut_and_other_answers_shown_as_they_are() {
         let data = vec!["1"; SHOWN + 5].join(",");
         let body = format!(r#"{{"outputs": [{{"name": "x", "data": [{data}]}}]}}"#);
-        let text = |body: &str| text(&answer(body), Holding::Elements);
+        let text = |body: &str| text(&response(body), Format::Elements);
         assert!(text(&body).contains(" … and 5 more\n"));
         assert!(text("plain").starts_with("plain"));
     }

@@ -1,11 +1,8 @@
-//! What a model takes and gives, as its metadata says.
-
-use std::time::Duration;
+//! A model's inputs and outputs, from its metadata.
 
 use serde::Deserialize;
 
-use super::Base;
-use crate::client::Ask;
+use super::Model;
 use crate::error::CliError;
 
 /// A model's inputs and outputs.
@@ -17,35 +14,31 @@ pub(super) struct Signature {
     pub(super) outputs: Vec<Tensor>,
 }
 
-/// One of them.
+/// Name, type and shape of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Tensor {
     pub(super) name: String,
     pub(super) datatype: String,
-    /// The batch first, where the model batches; -1 for a size that requests choose.
+    /// Sizes of the dimensions, the batch first if the model batches; -1 for a size that requests choose.
     pub(super) shape: Vec<i64>,
 }
 
 impl Signature {
-    /// Asks the model.
+    /// Reads the model's metadata.
     ///
     /// # Errors
-    /// [`CliError::Server`] for an answer that is no metadata.
-    pub(super) async fn ask(model: &Base, timeout: Duration) -> Result<Self, CliError> {
-        let Base { url, trusted } = model.clone();
-        let ask = Ask {
-            trusted,
-            ..Ask::get(url.clone(), timeout)
+    /// [`CliError::Server`] for a response that is no metadata.
+    pub(super) async fn read(model: &Model) -> Result<Self, CliError> {
+        let response = model.client.get(&model.url).await?;
+        let failed = |reason| CliError::Server {
+            url: model.url.clone(),
+            reason,
         };
-        let answer = ask.send().await?;
-        if !answer.status.is_success() {
-            let because = super::refusal(&answer);
-            return Err(CliError::Server { url, because });
+        if !response.status().is_success() {
+            return Err(failed(super::error_message(&response)));
         }
-        serde_json::from_slice(&answer.body).map_err(|error| CliError::Server {
-            url,
-            because: format!("its metadata cannot be read: {error}"),
-        })
+        serde_json::from_slice(response.body())
+            .map_err(|error| failed(format!("invalid model metadata: {error}")))
     }
 
     /// Outputs that have a score for each class: floats, several in a row.

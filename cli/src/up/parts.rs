@@ -1,4 +1,4 @@
-//! The parts of the platform, put together.
+//! Gateway, controller and autoscaler: started, served and stopped together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,32 +17,32 @@ use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
 use weir_ops::registry::{self, Registry};
 
-use super::board::Sources;
 use super::ports::Ports;
-use super::{declared, progress, ready};
+use super::status::StatusSources;
+use super::{announce, progress, service_names};
 use crate::exit::Exit;
 
-/// The gateway's name among the gateways; there is one.
+/// Name of the only gateway.
 const GATEWAY: &str = "local";
 
-/// Time for requests that were accepted before the end: a request may wait 55 s for a sleeping service,
+/// Time for requests that were accepted before the shutdown: a request may wait 55 s for a sleeping service,
 /// and then needs its own time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time for the control plane's last step, which waits for nobody longer than this.
+/// Time for the last step of controller and autoscaler.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for replicas to end: their 30 s of grace, and what precedes it.
+/// Time for replicas to end: their 30 s of grace, and 5 s for what precedes it.
 const REPLICAS_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// What runs beside the two ports.
+/// Everything that runs beside the two ports.
 pub(super) struct Parts {
     cluster: Local,
     gateway: Arc<Gateway>,
-    /// Stops all but the gateway's port, which the drain stops.
+    /// Stops everything but the gateway's port, which the drain stops.
     stop: CancellationToken,
     tasks: TaskTracker,
-    sources: Arc<Sources>,
+    status: Arc<StatusSources>,
     registry: Arc<Registry>,
 }
 
@@ -61,45 +61,48 @@ impl Parts {
         let statuses = files.statuses();
         let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
         let autoscaler = autoscaler(&cluster);
-        let sources = Sources {
+        let status = StatusSources {
             declaration: declaration.clone(),
             statuses: statuses.clone(),
             snapshots: Directory::watch(&cluster),
             reports: Reports::watch(&cluster),
             decisions: autoscaler.decisions(),
-            serving: format!("{}://localhost:{}", ports.scheme(), ports.serving_at.port()),
+            base_url: format!("{}://localhost:{}", ports.scheme(), ports.serving_at.port()),
         };
-        let (sender, services) = watch::channel(declared::services(&declaration.borrow()));
-        tasks.spawn(until(&stop, declared::follow(declaration.clone(), sender)));
+        let (sender, services) = watch::channel(service_names::of(&declaration.borrow()));
+        tasks.spawn(until(
+            &stop,
+            service_names::follow(declaration.clone(), sender),
+        ));
         let gateway = gateway(&cluster, services, ports, &tasks, &stop);
         let registry = Arc::new(registry(&gateway, &autoscaler, &controller));
         tasks.spawn(controller.run(stop.clone()));
         tasks.spawn(autoscaler.run(stop.clone()));
-        // Once the end begins, what happens to replicas is no news.
+        // During the shutdown changes of replicas are expected, and not printed.
         let begun = drain.begun();
-        let printing = progress::print(Directory::watch(&cluster));
+        let printing = progress::run(Directory::watch(&cluster));
         tasks.spawn(until(begun, printing));
-        let announcing = ready::announce(declaration, statuses, ready::Port::of(ports));
+        let announcing = announce::run(declaration, statuses, announce::Port::of(ports));
         tasks.spawn(until(begun, announcing));
         Self {
             cluster,
             gateway,
             stop,
             tasks,
-            sources: Arc::new(sources),
+            status: Arc::new(status),
             registry,
         }
     }
 
-    /// Serves both ports until the drain; then ends the gateway, the control plane and the replicas, in
-    /// this order: what was accepted may still need a replica to be woken.
+    /// Serves both ports until the drain; then stops the gateway, the controller and autoscaler, and the replicas,
+    /// in this order: an accepted request may still need a replica to be started.
     pub(super) async fn serve(self, ports: Ports, drain: Drain) -> Exit {
         let admin = self.admin(ports.admin, &drain);
         self.tasks.spawn(admin.serve(self.stop.clone()));
         let serving = self.gateway.serve(ports.serving, drain.closed().clone());
         let answered = drain.serve(ANSWER_TIMEOUT, serving).await;
         if let Err(error) = &answered {
-            tracing::error!("{error}: ending with requests unanswered");
+            tracing::error!("{error}: stopping without answering them");
         }
         self.stop.cancel();
         self.tasks.close();
@@ -108,9 +111,10 @@ impl Parts {
         if let Err(error) = &stopped {
             tracing::error!("{error}");
         }
-        match answered.is_ok() && ended.is_ok() && stopped.is_ok() {
-            true => Exit::Done,
-            false => Exit::Failed,
+        if answered.is_ok() && ended.is_ok() && stopped.is_ok() {
+            Exit::Done
+        } else {
+            Exit::Failed
         }
     }
 
@@ -123,10 +127,10 @@ impl Parts {
                 Health::Serving
             }
         });
-        let sources = Arc::clone(&self.sources);
+        let sources = Arc::clone(&self.status);
         let status: Page = Arc::new(move || {
-            // A board is text, numbers and lists: nothing that JSON cannot hold.
-            serde_json::to_string(&sources.board()).unwrap_or_default()
+            // Strings, numbers and lists always fit JSON.
+            serde_json::to_string(&sources.table()).unwrap_or_default()
         });
         let gateway = Arc::clone(&self.gateway);
         let reports = weir_cluster_reports::service(gateway.reports());
@@ -137,7 +141,7 @@ impl Parts {
     }
 }
 
-/// All metrics of this process.
+/// Registry of all metrics of this process.
 pub(crate) fn registry(
     gateway: &Arc<Gateway>,
     autoscaler: &Autoscaler,
@@ -155,7 +159,7 @@ fn autoscaler(cluster: &Local) -> Autoscaler {
     Autoscaler::new(cluster.clone(), cluster.clone(), cluster.clone(), cluster)
 }
 
-/// The gateway, a member of the cluster that follows it and reports to it.
+/// Starts the gateway, a member of the cluster that follows it and reports to it.
 fn gateway(
     cluster: &Local,
     services: watch::Receiver<Arc<BTreeSet<ServiceName>>>,
@@ -182,7 +186,7 @@ fn gateway(
     gateway
 }
 
-/// Hands each report on, until there are no more.
+/// Publishes each report, until there are no more.
 async fn publish(mut reports: watch::Receiver<Arc<Report>>, membership: Membership) {
     loop {
         let report = reports.borrow_and_update().clone();
@@ -193,7 +197,7 @@ async fn publish(mut reports: watch::Receiver<Arc<Report>>, membership: Membersh
     }
 }
 
-/// The work, ended where it is.
+/// Runs the work until `stop`.
 fn until<F>(stop: &CancellationToken, work: F) -> impl Future<Output = ()> + use<F>
 where
     F: Future<Output = ()>,

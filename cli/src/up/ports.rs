@@ -1,4 +1,4 @@
-//! The two ports: bound before anything starts, so that a taken one is known at once.
+//! The two ports, bound before anything starts, so that a port in use is known at once.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,21 +10,21 @@ use super::tls::Tls;
 use crate::args::UpArgs;
 use crate::error::CliError;
 
-/// Bound and not yet served.
+/// The two ports, bound and not yet served.
 pub(super) struct Ports {
     pub(super) serving: TcpListener,
     pub(super) admin: TcpListener,
     pub(super) serving_at: SocketAddr,
     pub(super) admin_at: SocketAddr,
-    /// For the serving port.
+    /// Encryption of the port for requests.
     pub(super) tls: Option<Tls>,
 }
 
 impl Ports {
-    /// Binds both. Must be called within a tokio runtime.
+    /// Binds both ports. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`CliError::PortTaken`], the operating system's reason, or what is wrong with the certificate.
+    /// [`CliError::PortTaken`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args)?;
         let (serving, serving_at) = bind("--port", args.address, args.port)?;
@@ -38,7 +38,7 @@ impl Ports {
         })
     }
 
-    /// Of the serving port's URLs.
+    /// Scheme of the URLs for requests.
     pub(super) fn scheme(&self) -> &'static str {
         match self.tls {
             Some(_) => "https",
@@ -47,7 +47,7 @@ impl Ports {
     }
 }
 
-/// The listener, and its address where port 0 asked for any.
+/// Binds a port; the address has the port's number if 0 was given.
 fn bind(
     flag: &'static str,
     address: IpAddr,

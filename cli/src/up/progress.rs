@@ -1,4 +1,4 @@
-//! What happens to revisions, a line each, while people watch.
+//! Progress of revisions, printed a line for each change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,45 +7,45 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_cluster::{Destination, Phase, Revision, RevisionName, Route, ServiceName, Snapshot};
 
-use super::board::percent;
-use crate::say::say;
+use super::status::percent;
+use crate::output::print;
 
-/// The shortest time between two looks, for people to read.
+/// Shortest time between two prints, so that changes are read together.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What was last told.
+/// State of the revisions as last printed.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     revisions: BTreeMap<RevisionName, Stage>,
     traffic: BTreeMap<ServiceName, String>,
-    /// What was last looked at: what is the same value in the next has no news.
+    /// The snapshot before; only what differs from it can have changed.
     last: Snapshot,
 }
 
-/// How far a revision is.
+/// Progress of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing of it runs, and nothing is asked for.
+    /// No replica runs, and none is wanted.
     Asleep,
     /// Its replicas wait for their model's files.
     Fetching,
-    /// Its model loads.
+    /// Its replicas load the model.
     Loading,
-    /// So many of so many replicas take requests.
-    Ready(usize, u32),
-    /// Its last replicas finish what they have.
-    Ending,
-    /// It does not become ready, and why.
+    /// Some of its replicas take requests.
+    Ready { ready: usize, desired: u32 },
+    /// Its last replicas finish their requests.
+    Stopping,
+    /// It does not become ready, for this reason.
     Failed(String),
 }
 
-/// Prints every change to standard output, until nobody tells any more.
-pub(super) async fn print(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
+/// Prints every change to standard output, until the channel closes.
+pub(super) async fn run(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
     let mut progress = Progress::default();
     loop {
         let snapshot = snapshots.borrow_and_update().clone();
         for line in progress.lines(&snapshot) {
-            say(&line);
+            print(&line);
         }
         tokio::time::sleep(PAUSE).await;
         if snapshots.changed().await.is_err() {
@@ -55,14 +55,14 @@ pub(super) async fn print(mut snapshots: watch::Receiver<Arc<Snapshot>>) {
 }
 
 impl Progress {
-    /// A line for each thing that is not as it was last told.
+    /// A line for each change since the last call.
     fn lines(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         let last = std::mem::replace(&mut self.last, snapshot.clone());
         for name in snapshot.changed(&last) {
             let Some(revision) = snapshot.revision(name) else {
                 self.revisions.remove(name);
-                lines.push(line(name, "gone"));
+                lines.push(line(name, "deleted"));
                 continue;
             };
             let stage = Stage::of(revision);
@@ -77,7 +77,7 @@ impl Progress {
         lines
     }
 
-    /// Where requests go, of services that have more than one revision or had.
+    /// A line for each service whose traffic goes to other revisions than before.
     fn traffic_lines(&mut self, snapshot: &Snapshot) -> Vec<String> {
         let mut lines = Vec::new();
         for route in snapshot.routes.as_slice() {
@@ -97,7 +97,7 @@ fn line(name: &RevisionName, what: &str) -> String {
 
 fn traffic(route: &Route) -> String {
     match &route.destination {
-        Destination::Nowhere(because) => format!("nowhere: {because}"),
+        Destination::Nowhere(reason) => format!("nowhere: {reason}"),
         Destination::Split(split) => {
             let targets = split.targets().iter().filter(|target| target.weight > 0);
             let texts = targets.map(|target| {
@@ -114,14 +114,15 @@ impl Stage {
         let ready = revision.ready().count();
         let is_in = |phase| revision.in_phase(phase).next().is_some();
         match &revision.failure {
-            _ if ready > 0 => Self::Ready(ready, revision.desired),
+            _ if ready > 0 => Self::Ready {
+                ready,
+                desired: revision.desired,
+            },
             Some(failure) if revision.desired > 0 => {
                 Self::Failed(format!("{}: {}", failure.reason.label(), failure.message))
             }
-            Some(_) | None if revision.is_at_zero() => match revision.replicas.is_empty() {
-                true => Self::Asleep,
-                false => Self::Ending,
-            },
+            Some(_) | None if revision.is_at_zero() && revision.replicas.is_empty() => Self::Asleep,
+            Some(_) | None if revision.is_at_zero() => Self::Stopping,
             Some(_) | None if is_in(Phase::Pending) && !is_in(Phase::Starting) => Self::Fetching,
             Some(_) | None => Self::Loading,
         }
@@ -129,12 +130,12 @@ impl Stage {
 
     fn text(&self) -> String {
         match self {
-            Self::Asleep => "asleep until a request comes".to_owned(),
+            Self::Asleep => "asleep until a request arrives".to_owned(),
             Self::Fetching => "waiting for its model's files".to_owned(),
             Self::Loading => "loading".to_owned(),
-            Self::Ready(ready, wanted) => format!("ready ({ready} of {wanted} replicas)"),
-            Self::Ending => "going to sleep".to_owned(),
-            Self::Failed(because) => format!("not ready: {because}"),
+            Self::Ready { ready, desired } => format!("ready ({ready} of {desired} replicas)"),
+            Self::Stopping => "going to sleep".to_owned(),
+            Self::Failed(reason) => format!("not ready: {reason}"),
         }
     }
 }
@@ -179,29 +180,29 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_printed_once() {
         let mut progress = Progress::default();
-        let mut told = |revision| progress.lines(&snapshot(revision)).join("\n");
+        let mut printed = |revision| progress.lines(&snapshot(revision)).join("\n");
         let prefix = "default/digits  digits-predictor-00001  ";
-        let waiting = told(revision(1, &[Phase::Pending]));
+        let waiting = printed(revision(1, &[Phase::Pending]));
         assert_eq!(waiting, format!("{prefix}waiting for its model's files"));
-        let loading = told(revision(1, &[Phase::Starting]));
+        let loading = printed(revision(1, &[Phase::Starting]));
         assert_eq!(loading, format!("{prefix}loading"));
-        assert_eq!(told(revision(1, &[Phase::Starting])), "");
-        let ready = told(revision(1, &[Phase::Ready]));
+        assert_eq!(printed(revision(1, &[Phase::Starting])), "");
+        let ready = printed(revision(1, &[Phase::Ready]));
         assert_eq!(ready, format!("{prefix}ready (1 of 1 replicas)"));
-        let ending = told(revision(0, &[Phase::Terminating]));
+        let ending = printed(revision(0, &[Phase::Terminating]));
         assert_eq!(ending, format!("{prefix}going to sleep"));
-        let asleep = told(revision(0, &[]));
-        assert_eq!(asleep, format!("{prefix}asleep until a request comes"));
+        let asleep = printed(revision(0, &[]));
+        assert_eq!(asleep, format!("{prefix}asleep until a request arrives"));
         assert_eq!(
             progress.lines(&Snapshot::default()),
-            [format!("{prefix}gone")]
+            [format!("{prefix}deleted")]
         );
     }
 
     #[test]
-    fn a_failure_is_told_with_its_reason() {
+    fn a_failure_is_printed_with_its_reason() {
         let mut failing = revision(1, &[Phase::BackOff]);
         failing.failure = Some(Failure {
             reason: FailureReason::CrashLoopBackOff,

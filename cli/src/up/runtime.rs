@@ -1,38 +1,39 @@
-//! Finding the program `weir-runtime`.
+//! Finds the program `weir-runtime`.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::Workload;
+use weir_cluster_local::is_program;
 use weir_controller::{Declaration, Platform, Validated, validate};
 
 use crate::error::CliError;
 
-/// The program's name, and the last part of the name of its image.
+/// Name of the program, and the last part of the name of its image.
 const NAME: &str = "weir-runtime";
 
-/// The program: as given, else the one beside us, else the one in `PATH`; none where there is none and
-/// no service needs it.
+/// Finds the program: as given, else the one beside `weir`, else the one in `PATH`; `None` if there is none and no
+/// service needs it.
 ///
 /// # Errors
-/// [`CliError::Usage`] when the one given is no program, [`CliError::RuntimeMissing`].
+/// [`CliError::Usage`] when the given path is no program, [`CliError::RuntimeMissing`].
 pub(super) fn find(
     given: Option<&Path>,
     declaration: &Declaration,
     platform: &Platform,
 ) -> Result<Option<PathBuf>, CliError> {
     if let Some(path) = given {
-        let usage = |because| CliError::Usage(format!("--runtime {}: {because}", path.display()));
-        return match is_program(path) {
-            true => std::path::absolute(path)
-                .map(Some)
-                .map_err(|error| usage(error.to_string())),
-            false => Err(usage("there is no such program".to_owned())),
-        };
+        let usage =
+            |reason: &str| CliError::Usage(format!("--runtime {}: {reason}", path.display()));
+        if !is_program(path) {
+            return Err(usage("no such program"));
+        }
+        let path = std::path::absolute(path).map_err(|error| usage(&error.to_string()))?;
+        return Ok(Some(path));
     }
-    let weir = std::env::current_exe().map_err(|e| CliError::io("cannot find ourselves", e))?;
+    let weir = std::env::current_exe()
+        .map_err(|e| CliError::io("cannot find the path of this program", e))?;
     let beside = weir.parent().map(|folder| folder.join(NAME));
     let found = beside.filter(|path| is_program(path)).or_else(in_path);
     match (found, needed_by(declaration, platform)) {
@@ -47,12 +48,7 @@ fn in_path() -> Option<PathBuf> {
     all.find(|path| is_program(path))
 }
 
-fn is_program(path: &Path) -> bool {
-    let meta = std::fs::metadata(path);
-    meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
-/// A service whose pods run it.
+/// A service whose pods run weir-runtime.
 fn needed_by(declaration: &Declaration, platform: &Platform) -> Option<String> {
     let mut services = declaration.services.values();
     services.find_map(|service| {

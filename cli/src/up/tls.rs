@@ -1,4 +1,4 @@
-//! The certificate that the port shows: read at the start, and again when its files change.
+//! The certificate of the port for requests: read at the start, and again when its files change.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,42 +15,42 @@ use crate::args::UpArgs;
 use crate::error::CliError;
 use crate::pem::{certificates, private_key};
 
-/// Certificates are renewed days before they end, and whoever replaces one by hand waits no longer than
-/// this to see it.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the files are checked. Certificates are renewed days before they expire, and one that is
+/// replaced by hand takes effect soon.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What clients may choose from, the server's preference first.
+/// Protocols that clients may choose from, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A certificate and its key, of two files.
+/// A certificate and its private key, from two files.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct KeyPair {
     certificate: PathBuf,
     key: PathBuf,
-    /// The files as they were when they were first read.
-    at_start: Stamp,
+    /// State of the files when they were first read.
+    at_start: Fingerprint,
     current: ArcSwap<CertifiedKey>,
 }
 
-/// What changes with the files: their times, lengths and numbers, where there are such files.
-type Stamp = [Option<(i64, i64, u64, u64)>; 2];
+/// Modification time, size and inode of both files; `None` for a file that does not exist.
+type Fingerprint = [Option<(i64, i64, u64, u64)>; 2];
 
-/// How the port encrypts.
+/// Encryption of the port for requests.
 pub(super) struct Tls {
-    pub(super) pair: Arc<Pair>,
+    pub(super) pair: Arc<KeyPair>,
     pub(super) config: Arc<ServerConfig>,
 }
 
 impl Tls {
-    /// As the flags say; both of them are there, or none.
+    /// Reads the files of the flags, which are set both or not at all.
     ///
     /// # Errors
-    /// As [`Pair::read`].
+    /// As [`KeyPair::read`].
     pub(super) fn read(args: &UpArgs) -> Result<Option<Self>, CliError> {
         let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
             return Ok(None);
         };
-        let pair = Pair::read(certificate, key)?;
+        let pair = KeyPair::read(certificate, key)?;
         let config = pair
             .config()
             .map_err(|error| CliError::Usage(error.to_string()))?;
@@ -58,14 +58,14 @@ impl Tls {
     }
 }
 
-impl Pair {
-    /// Reads both.
+impl KeyPair {
+    /// Reads both files.
     ///
     /// # Errors
     /// [`CliError::Usage`] for files that cannot be read, hold no PEM, or do not belong together.
     fn read(certificate: &Path, key: &Path) -> Result<Arc<Self>, CliError> {
-        // Before their content, so that a change meanwhile is noticed.
-        let at_start = stamp(certificate, key);
+        // Before the content, so that a change in between is noticed.
+        let at_start = fingerprint(certificate, key);
         let current = load(certificate, key).map_err(CliError::Usage)?;
         Ok(Arc::new(Self {
             certificate: certificate.to_owned(),
@@ -75,10 +75,10 @@ impl Pair {
         }))
     }
 
-    /// For a port: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
+    /// The port's TLS: 1.2 and 1.3, for HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
-    /// Should the cryptography lack a version.
+    /// When the cryptography library lacks a version.
     fn config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider)
@@ -89,18 +89,18 @@ impl Pair {
         Ok(Arc::new(config))
     }
 
-    /// Where the certificate is.
+    /// Path of the certificate's file.
     pub(super) fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// Reads the files again whenever they change. New connections see what is new; while that is broken,
-    /// they see what was before.
+    /// Reads the files again whenever they change. New connections use the new certificate; while it is not valid,
+    /// they use the last valid one.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut seen = self.at_start;
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let now = stamp(&self.certificate, &self.key);
+            tokio::time::sleep(CHECK_INTERVAL).await;
+            let now = fingerprint(&self.certificate, &self.key);
             if now != seen {
                 seen = now;
                 self.renew();
@@ -112,45 +112,43 @@ impl Pair {
         match load(&self.certificate, &self.key) {
             Ok(pair) => {
                 self.current.store(Arc::new(pair));
-                tracing::info!(
-                    "a new certificate is in use: {}",
-                    self.certificate.display()
-                );
+                let file = self.certificate.display();
+                tracing::info!("the new certificate is in use: {file}");
             }
-            Err(because) => tracing::warn!("the certificate before stays in use: {because}"),
+            Err(reason) => tracing::warn!("the last valid certificate stays in use: {reason}"),
         }
     }
 }
 
-impl ResolvesServerCert for Pair {
+impl ResolvesServerCert for KeyPair {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current.load_full())
     }
 }
 
-/// The pair, or a sentence that says why there is none.
+/// Loads the pair. The error is a sentence.
 fn load(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let chain =
-        certificates(certificate).map_err(|because| fault("--tls-cert", certificate, &because))?;
-    let private = private_key(key).map_err(|because| fault("--tls-key", key, &because))?;
+        certificates(certificate).map_err(|reason| message("--tls-cert", certificate, &reason))?;
+    let private = private_key(key).map_err(|reason| message("--tls-key", key, &reason))?;
     let provider = ring::default_provider();
     CertifiedKey::from_der(chain, private, &provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => format!(
-            "the key in {} (--tls-key) is not that of the certificate in {} (--tls-cert)",
+            "the private key {} (--tls-key) does not match the certificate {} (--tls-cert)",
             key.display(),
             certificate.display()
         ),
-        other => fault("--tls-key", key, &other.to_string()),
+        other => message("--tls-key", key, &other.to_string()),
     })
 }
 
-fn fault(flag: &str, file: &Path, because: &str) -> String {
-    format!("{} ({flag}): {because}", file.display())
+fn message(flag: &str, file: &Path, reason: &str) -> String {
+    format!("{} ({flag}): {reason}", file.display())
 }
 
-fn stamp(certificate: &Path, key: &Path) -> Stamp {
+fn fingerprint(certificate: &Path, key: &Path) -> Fingerprint {
     [certificate, key].map(|file| {
-        // Through links: Kubernetes replaces a link to change a mounted secret.
+        // Follows links: Kubernetes replaces a link to change a mounted secret.
         let found = std::fs::metadata(file).ok()?;
         Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
     })
@@ -172,48 +170,51 @@ mod tests {
     }
 
     fn refused(certificate: &Path, key: &Path) -> String {
-        Pair::read(certificate, key).unwrap_err().to_string()
+        KeyPair::read(certificate, key).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_flag_and_file() {
+    fn errors_name_flag_and_file() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (certificate, key) = made(one.path());
         let (_, others_key) = made(other.path());
         let none = one.path().join("none.pem");
-        assert!(Pair::read(&certificate, &key).is_ok());
-        let told = refused(&none, &key);
+        assert!(KeyPair::read(&certificate, &key).is_ok());
+        let message = refused(&none, &key);
         assert!(
-            told.contains("none.pem (--tls-cert): No such file"),
-            "{told}"
+            message.contains("none.pem (--tls-cert): No such file"),
+            "{message}"
         );
-        let told = refused(&key, &key);
+        let message = refused(&key, &key);
         assert!(
-            told.ends_with("(--tls-cert): it holds no certificate in PEM"),
-            "{told}"
+            message.ends_with("(--tls-cert): it holds no certificate in PEM"),
+            "{message}"
         );
-        let told = refused(&certificate, &certificate);
+        let message = refused(&certificate, &certificate);
         assert!(
-            told.ends_with("(--tls-key): it holds no private key in PEM"),
-            "{told}"
+            message.ends_with("(--tls-key): it holds no private key in PEM"),
+            "{message}"
         );
-        let told = refused(&certificate, &others_key);
-        assert!(told.contains("is not that of the certificate in"), "{told}");
+        let message = refused(&certificate, &others_key);
+        assert!(
+            message.contains("does not match the certificate"),
+            "{message}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn new_files_are_shown_and_broken_ones_are_not() {
+    async fn new_files_are_used_and_broken_ones_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = made(folder.path());
-        let pair = Pair::read(&certificate, &key).unwrap();
+        let pair = KeyPair::read(&certificate, &key).unwrap();
         let follow = tokio::spawn(Arc::clone(&pair).follow());
         let shown = || pair.current.load().cert.clone();
         let first = shown();
         fs::write(&key, "broken").unwrap();
-        tokio::time::sleep(LOOK_EVERY * 2).await;
+        tokio::time::sleep(CHECK_INTERVAL * 2).await;
         assert_eq!(shown(), first);
         made(folder.path());
-        tokio::time::sleep(LOOK_EVERY * 2).await;
+        tokio::time::sleep(CHECK_INTERVAL * 2).await;
         assert_ne!(shown(), first);
         assert_eq!(shown(), certificates(&certificate).unwrap());
         follow.abort();

@@ -72,7 +72,7 @@ fn a_taken_port_is_told_with_its_flag() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let (code, told) = up(Path::new(PROGRAM), &file, &["--port", &port]);
-    let begin = format!("error: port {port} is taken (--port): another process listens on it.");
+    let begin = format!("error: port {port} is in use by another process (--port).");
     assert!(code == Some(3) && told.starts_with(&begin), "{told}");
 }
 
@@ -86,10 +86,10 @@ fn a_state_directory_has_one_platform_and_a_killed_one_leaves_it_free() {
     let before = fs::read_to_string(&admin).unwrap();
     let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
-        "error: another `weir up` (process {}) uses the state directory {}: end it, or give this one its \
-         own with --state-dir\n",
-        first.id(),
-        folder.path().join("state").display()
+        "error: the state directory {} is in use by another `weir up` (process {}): stop that one, or set \
+         another directory with --state-dir\n",
+        folder.path().join("state").display(),
+        first.id()
     );
     assert_eq!((code, told), (Some(1), expected));
     assert_eq!(fs::read_to_string(&admin).unwrap(), before);
@@ -170,10 +170,10 @@ spec: {predictor: {model: {modelFormat: {name: pytorch}, storageUri: 'pvc://mode
     fs::write(&file, text).unwrap();
     let (code, told) = up(&weir, &file, &["--port", "0"]);
     assert!(
-        code == Some(1) && told.starts_with("error: weir-runtime is missing"),
+        code == Some(1) && told.starts_with("error: weir-runtime not found"),
         "{told}"
     );
     let (code, told) = up(&weir, &file, &["--port", "0", "--runtime", "/no/such"]);
-    let expected = "error: --runtime /no/such: there is no such program\n";
+    let expected = "error: --runtime /no/such: no such program\n";
     assert_eq!((code, told.as_str()), (Some(2), expected));
 }

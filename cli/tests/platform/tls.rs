@@ -122,7 +122,7 @@ fn what_cannot_encrypt_is_wrong_usage() {
     let mixed = ["--tls-cert", &certificate, "--tls-key", &text(&others_key)];
     let (code, said) = up(&mixed);
     assert!(
-        code == Some(2) && said.contains("is not that of the"),
+        code == Some(2) && said.contains("does not match the certificate"),
         "{said}"
     );
 }

@@ -28,7 +28,12 @@ fn asleep(of: impl FnOnce(Service, &Field) -> Service) -> Stage {
         let service = Service::new("one").field(field).replicas(0, 1);
         of(service.concurrency(1), field)
     });
-    let sleeps = || stage.weir.output().contains("asleep until a request comes");
+    let sleeps = || {
+        stage
+            .weir
+            .output()
+            .contains("asleep until a request arrives")
+    };
     until("asleep", sleeps, || stage.weir.output());
     stage
 }

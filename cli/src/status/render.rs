@@ -1,6 +1,8 @@
-//! The table.
+//! The status as text: a table, and messages below it.
 
-use crate::board::{Board, RevisionRow, ServiceRow};
+use comfy_table::{Table, presets};
+
+use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
 
 const HEADINGS: [&str; 8] = [
     "SERVICE",
@@ -15,14 +17,20 @@ const HEADINGS: [&str; 8] = [
 
 type Row = [String; 8];
 
-/// A line for each revision, and below it what people should look at.
-pub(super) fn table(board: &Board) -> String {
-    if board.services.is_empty() {
-        return format!("no services are declared\n{}", remarks(board));
+/// Prints a line for each revision, and below them why services are not ready.
+pub(super) fn text(status: &StatusTable) -> String {
+    if status.services.is_empty() {
+        return format!("no services are declared\n{}", messages(status));
     }
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
-    rows.extend(board.services.iter().flat_map(rows_of));
-    aligned(&rows) + &remarks(board)
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_header(HEADINGS)
+        .add_rows(status.services.iter().flat_map(rows_of));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    format!("{}\n{}", table.trim_fmt(), messages(status))
 }
 
 fn rows_of(service: &ServiceRow) -> Vec<Row> {
@@ -43,9 +51,10 @@ fn rows_of(service: &ServiceRow) -> Vec<Row> {
 }
 
 fn cells(revision: &RevisionRow) -> [String; 5] {
-    let tags = match revision.tags.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", revision.tags.join(", ")),
+    let tags = if revision.tags.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", revision.tags.join(", "))
     };
     [
         format!("{}{tags}", revision.name),
@@ -63,51 +72,33 @@ fn delay(revision: &RevisionRow) -> String {
     }
 }
 
-/// Columns as wide as their widest cell, two blanks between them.
-fn aligned(rows: &[Row]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or_default()
-    };
-    let widths: [usize; 8] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths);
-        let line: String = cells
-            .map(|(cell, width)| format!("{cell:width$}  "))
-            .collect();
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// Why something is not ready, and what is wrong with the files.
-fn remarks(board: &Board) -> String {
+/// Reasons of services that are not ready, and errors of the files.
+fn messages(status: &StatusTable) -> String {
     let mut lines = Vec::new();
-    for service in &board.services {
+    for service in &status.services {
         let name = format!("{}/{}", service.namespace, service.name);
-        let because = service.message.as_ref().or(service.reason.as_ref());
-        let because = because.filter(|_| service.ready != "True");
-        lines.extend(because.map(|because| format!("{name}: {because}")));
+        let reason = service.message.as_ref().or(service.reason.as_ref());
+        let reason = reason.filter(|_| service.ready != "True");
+        lines.extend(reason.map(|reason| format!("{name}: {reason}")));
         for revision in &service.revisions {
             let failure = revision.failure.as_deref();
-            if let Some(failure) = failure.filter(|failure| !says(because, failure)) {
+            if let Some(failure) = failure.filter(|failure| !contains(reason, failure)) {
                 lines.push(format!("{name}: {}: {failure}", revision.name));
             }
         }
     }
-    lines.extend(board.problems.iter().cloned());
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("\n{}\n", lines.join("\n")),
+    lines.extend(status.problems.iter().cloned());
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}\n", lines.join("\n"))
     }
 }
 
-/// Whether the service's sentence holds the failure's already; the failure begins with its reason.
-fn says(because: Option<&String>, failure: &str) -> bool {
+/// True if the service's message holds the failure's already; the failure begins with its reason.
+fn contains(reason: Option<&String>, failure: &str) -> bool {
     let sentence = failure.split_once(": ").map_or(failure, |(_, rest)| rest);
-    because.is_some_and(|because| because.contains(sentence))
+    reason.is_some_and(|reason| reason.contains(sentence))
 }
 
 #[cfg(test)]
@@ -154,11 +145,11 @@ mod tests {
         second.queue_delay_p99_ms = Some(12.0);
         second.failure = Some("Exited: it exited with status 1".to_owned());
         let revisions = vec![revision("digits-predictor-00001"), second];
-        let board = Board {
+        let status = StatusTable {
             services: vec![service(revisions)],
             problems: vec!["a.yaml:1:1: missing".to_owned()],
         };
-        let text = table(&board);
+        let text = super::text(&status);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].starts_with("default/digits  True   http://localhost:8080/"));
         assert!(
@@ -182,11 +173,11 @@ mod tests {
             service.url = format!("http://localhost:8080/serving/default/{}", service.name);
             service
         };
-        let board = Board {
+        let status = StatusTable {
             services: (0..30).map(named).collect(),
             problems: Vec::new(),
         };
-        let text = table(&board);
+        let text = super::text(&status);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 31);
         for heading in HEADINGS {
@@ -202,15 +193,18 @@ mod tests {
         let mut waiting = service(Vec::new());
         waiting.ready = "Unknown".to_owned();
         waiting.message = Some("nothing of it runs yet".to_owned());
-        let board = Board {
+        let status = StatusTable {
             services: vec![waiting],
             problems: Vec::new(),
         };
-        let text = table(&board);
+        let text = super::text(&status);
         assert!(
             text.contains("default/digits: nothing of it runs yet"),
             "{text}"
         );
-        assert_eq!(table(&Board::default()), "no services are declared\n");
+        assert_eq!(
+            super::text(&StatusTable::default()),
+            "no services are declared\n"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! From what the parts know to what `/status` says.
+//! Makes the `/status` page from the state of the platform's parts.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use weir_controller::files::Statuses;
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use crate::board::{Board, RevisionRow, ServiceRow};
+use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
 
-/// What is known, of each the latest.
-pub(super) struct Sources {
+/// Latest state of each part of the platform.
+pub(super) struct StatusSources {
     pub(super) declaration: watch::Receiver<Arc<Declaration>>,
     pub(super) statuses: watch::Receiver<Arc<Statuses>>,
     pub(super) snapshots: watch::Receiver<Arc<Snapshot>>,
     pub(super) reports: watch::Receiver<Arc<LatestReports>>,
     pub(super) decisions: watch::Receiver<Arc<Decisions>>,
-    /// The beginning of the services' URLs on this machine.
-    pub(super) serving: String,
+    /// Base URL of the services on this machine.
+    pub(super) base_url: String,
 }
 
-impl Sources {
-    /// As it is now.
-    pub(super) fn board(&self) -> Board {
+impl StatusSources {
+    /// The status of all services now.
+    pub(super) fn table(&self) -> StatusTable {
         let declaration = self.declaration.borrow().clone();
-        Board {
+        StatusTable {
             services: declaration
                 .services
                 .keys()
@@ -50,10 +50,10 @@ impl Sources {
         ServiceRow {
             namespace: service.namespace().to_owned(),
             name: service.name().to_owned(),
-            ready: ready.map_or("Unknown", spelt).to_owned(),
+            ready: ready.map_or("Unknown", status_of).to_owned(),
             reason: ready.and_then(|ready| ready.reason.clone()),
             message: ready.and_then(|ready| ready.message.clone()),
-            url: format!("{}{}", self.serving, service.path_prefix()),
+            url: format!("{}{}", self.base_url, service.path_prefix()),
             host_url: status.and_then(|status| status.url.clone()),
             revisions: revisions
                 .map(|revision| self.revision(revision, route))
@@ -83,13 +83,13 @@ impl Sources {
     }
 }
 
-/// The condition `Ready`.
+/// The condition `Ready` of a service's status.
 pub(super) fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
     let mut conditions = status.conditions.iter();
     conditions.find(|condition| condition.kind == Condition::READY)
 }
 
-fn spelt(condition: &Condition) -> &'static str {
+fn status_of(condition: &Condition) -> &'static str {
     match condition.status {
         ConditionStatus::True => "True",
         ConditionStatus::False => "False",
@@ -106,7 +106,7 @@ fn activity(reports: &LatestReports, name: &RevisionName) -> Activity {
     sum
 }
 
-/// The share of the requests that name no revision.
+/// The revision's share of the requests that name no revision, in percent.
 pub(super) fn percent(route: &Route, revision: &RevisionName) -> f64 {
     match &route.destination {
         Destination::Nowhere(_) => 0.0,

@@ -1,4 +1,4 @@
-//! What is told once a service is ready: a command to try, and the other ways to the same answer.
+//! Announcement of a service that becomes ready: a command to try, and the service's other addresses.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use weir_controller::{Declaration, Service};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::ConditionStatus;
 
-use super::board::ready;
 use super::ports::Ports;
-use crate::say::say;
+use super::status::ready;
+use crate::output::print;
 
-/// The shortest time between two looks, for people to read.
+/// Shortest time between two prints, so that announcements are read together.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The folder beside a manifest in which examples keep requests.
+/// Folder beside a manifest in which examples keep requests.
 const INPUTS: &str = "inputs";
 
-/// How the port is reached from this machine.
+/// The port for requests as clients on this machine reach it.
 pub(super) struct Port {
     number: u16,
-    /// What it shows, where it is encrypted.
+    /// File of its certificate; `None` if the port is not encrypted.
     certificate: Option<PathBuf>,
 }
 
@@ -39,27 +39,27 @@ impl Port {
     }
 }
 
-/// Tells of each service the first time that it is ready, until nobody tells us any more.
-pub(super) async fn announce(
+/// Announces each service the first time that it is ready, until the channel closes.
+pub(super) async fn run(
     declaration: watch::Receiver<Arc<Declaration>>,
     mut statuses: watch::Receiver<Arc<Statuses>>,
     port: Port,
 ) {
-    let mut told = BTreeSet::new();
+    let mut announced = BTreeSet::new();
     loop {
         let now = statuses.borrow_and_update().clone();
         let ready = now.iter().filter(|(_, status)| is_ready(status));
-        let new = ready.filter(|(name, _)| !told.contains(*name));
+        let new = ready.filter(|(name, _)| !announced.contains(*name));
         let new: Vec<_> = new.map(|(name, _)| name.clone()).collect();
         for name in new {
             let declaration = declaration.borrow().clone();
             if let Some(service) = declaration.services.get(&name) {
                 let host = now.get(&name).and_then(|status| host(status));
                 let command = command(service, declaration.services.len(), &port);
-                say(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
-                say(&format!("{}\n", other_ways(&name, host, &port)));
+                print(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
+                print(&format!("{}\n", other_addresses(&name, host, &port)));
             }
-            told.insert(name);
+            announced.insert(name);
         }
         tokio::time::sleep(PAUSE).await;
         if statuses.changed().await.is_err() {
@@ -72,23 +72,22 @@ fn is_ready(status: &InferenceServiceStatus) -> bool {
     ready(status).is_some_and(|ready| ready.status == ConditionStatus::True)
 }
 
-/// The host of callers outside, where the service has one.
+/// Host by which the service is reached from outside, if it has one.
 fn host(status: &InferenceServiceStatus) -> Option<&str> {
     let (_, host) = status.url.as_deref()?.split_once("://")?;
     Some(host)
 }
 
 /// The service's other addresses, which work on a cluster too.
-fn other_ways(name: &ServiceName, host: Option<&str>, port: &Port) -> String {
+fn other_addresses(name: &ServiceName, host: Option<&str>, port: &Port) -> String {
     let path = format!("localhost:{}{}/v2/…", port.number, name.path_prefix());
     match host {
-        Some(host) => format!("By its path: {path}  By its host: -H 'Host: {host}'"),
-        None => format!("By its path: {path}"),
+        Some(host) => format!("By path: {path}  By host: -H 'Host: {host}'"),
+        None => format!("By path: {path}"),
     }
 }
 
-/// A `curl` line that works: an inference where the manifest has requests beside it, else the model's
-/// metadata.
+/// A `curl` command: an inference if the manifest has requests beside it, else the model's metadata.
 fn command(service: &Service, services: usize, port: &Port) -> String {
     let name = &service.name;
     let url = format!("localhost:{}{}", port.number, path(name));
@@ -102,7 +101,7 @@ fn command(service: &Service, services: usize, port: &Port) -> String {
     }
 }
 
-/// By the model's name where that leads to it everywhere, else by the service's path.
+/// Path of the model: by its name in the default namespace, else by the service's path.
 fn path(name: &ServiceName) -> String {
     let model = format!("/v2/models/{}", name.name());
     match name.namespace() {
@@ -111,7 +110,8 @@ fn path(name: &ServiceName) -> String {
     }
 }
 
-/// The first request beside the manifest; of several services one whose name begins with the service's.
+/// The first request beside the manifest; if there are several services, one whose file name begins with the
+/// service's name.
 fn request(service: &Service, services: usize) -> Option<PathBuf> {
     let folder = service.claims.as_ref()?.join(INPUTS);
     let fits = |file: &Path| {
@@ -125,22 +125,23 @@ fn request(service: &Service, services: usize) -> Option<PathBuf> {
     files.into_iter().find(|file| fits(file))
 }
 
-/// Whether a file holds a V2 request; folders of inputs hold labels too.
+/// True if the file holds a V2 request; folders of inputs hold labels too.
 fn is_request(file: &Path) -> bool {
     let text = std::fs::read(file).unwrap_or_default();
     let value: Option<serde_json::Value> = serde_json::from_slice(&text).ok();
     value.is_some_and(|value| value.get("inputs").is_some())
 }
 
-/// As a shell in our directory takes it.
+/// The path relative to the working directory, quoted for a shell.
 fn quoted(file: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let text = file.strip_prefix(here).unwrap_or(file);
     let text = text.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    match text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_requests_the_metadata_is_asked_for() {
+    fn without_requests_the_command_reads_the_metadata() {
         let plain = command(&service("default", None), 1, &plain_port(8080));
         assert_eq!(plain, "curl -s localhost:8080/v2/models/digits");
         let other = command(&service("team", None), 1, &plain_port(80));
@@ -188,16 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn the_other_ways_are_told() {
+    fn the_other_addresses_are_printed() {
         let name = ServiceName::new("team", "digits").unwrap();
-        let path = "By its path: localhost:80/serving/team/digits/v2/…";
-        assert_eq!(other_ways(&name, None, &plain_port(80)), path);
+        let path = "By path: localhost:80/serving/team/digits/v2/…";
+        assert_eq!(other_addresses(&name, None, &plain_port(80)), path);
         let status = InferenceServiceStatus {
             url: Some("http://digits-team.example.com".into()),
             ..InferenceServiceStatus::default()
         };
-        let expected = format!("{path}  By its host: -H 'Host: digits-team.example.com'");
-        assert_eq!(other_ways(&name, host(&status), &plain_port(80)), expected);
+        let expected = format!("{path}  By host: -H 'Host: digits-team.example.com'");
+        assert_eq!(
+            other_addresses(&name, host(&status), &plain_port(80)),
+            expected
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What no process of this machine can run, known before anything starts.
+//! Check before anything starts: services that cannot run as processes of this machine.
 
 use std::iter::once;
 
@@ -6,8 +6,9 @@ use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::Options;
 use weir_controller::{Declaration, Platform, Run, Service, Validated, Variant, validate};
 
-/// A sentence for each, with its place. What is not valid is told elsewhere.
-pub(super) fn faults(
+/// Errors of services that cannot run here, a sentence each with its location. Invalid services are reported
+/// elsewhere.
+pub(super) fn errors(
     declaration: &Declaration,
     platform: &Platform,
     options: &Options,
@@ -31,13 +32,13 @@ fn of_service(service: &Service, valid: &Validated, options: &Options) -> Vec<St
     });
     let all = once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries);
     let refused = all.filter_map(|(field, variant)| {
-        let because = refusal(service, valid, variant, options)?;
-        Some(service.located(&field, &because))
+        let reason = refusal(service, valid, variant, options)?;
+        Some(service.located(&field, &reason))
     });
     refused.collect()
 }
 
-/// Why the variant cannot run.
+/// Reason that the variant cannot run here.
 fn refusal(
     service: &Service,
     valid: &Validated,
@@ -45,7 +46,7 @@ fn refusal(
     options: &Options,
 ) -> Option<String> {
     let workload = Workload {
-        // Any number: none runs yet.
+        // Any number, as no revision runs yet.
         revision: service.name.revision(1).ok()?,
         template: variant.template.clone(),
         storage: variant.storage.clone(),

@@ -1,4 +1,4 @@
-//! One `weir up` for each state directory: two would write over each other's files.
+//! Lock of a state directory: two `weir up` would overwrite each other's files.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::path::Path;
 use super::AdminFile;
 use crate::error::CliError;
 
-/// The file that is locked. It stays when its holder ends: the lock is what counts, not the file.
+/// Name of the locked file. The file stays when the process ends; the lock does not.
 const FILE: &str = "lock";
 
-/// The state directory is ours for as long as this lives. The kernel takes it back however the process ends.
+/// Exclusive use of a state directory until it is dropped. The kernel releases the lock however the process ends.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct StateLock {
     _locked: File,
 }
 
-impl Hold {
-    /// Takes the directory, which is made if it is not there.
+impl StateLock {
+    /// Locks the directory, which is made if it does not exist.
     ///
     /// # Errors
-    /// [`CliError::StateTaken`] when somebody has it, [`CliError::Io`].
-    pub(crate) fn take(directory: &Path) -> Result<Self, CliError> {
+    /// [`CliError::StateTaken`] when another process has locked it, [`CliError::Io`].
+    pub(crate) fn acquire(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(FILE);
         let failed = |source| CliError::io(format!("cannot lock {}", path.display()), source);
         fs::create_dir_all(directory).map_err(|source| {
@@ -37,7 +37,7 @@ impl Hold {
             Ok(()) => Ok(Self { _locked: file }),
             Err(TryLockError::WouldBlock) => Err(CliError::StateTaken {
                 state_dir: directory.to_owned(),
-                // Who has just begun has not written it yet.
+                // A process that has just started has not written it yet.
                 holder: AdminFile::read(directory).ok().map(|file| file.process),
             }),
             Err(TryLockError::Error(error)) => Err(failed(error)),
@@ -50,18 +50,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_has_one_holder_and_is_free_again_after_it() {
+    fn a_directory_is_locked_once_and_free_after_the_lock_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let hold = Hold::take(&state).unwrap();
-        let told = Hold::take(&state).unwrap_err().told();
+        let lock = StateLock::acquire(&state).unwrap();
+        let message = StateLock::acquire(&state).unwrap_err().report();
         let expected = format!(
-            "error: another `weir up` uses the state directory {}: end it, or give this one its own with \
-             --state-dir",
+            "error: the state directory {} is in use by another `weir up`: stop that one, or set another \
+             directory with --state-dir",
             state.display()
         );
-        assert_eq!(told, expected);
-        drop(hold);
-        Hold::take(&state).unwrap();
+        assert_eq!(message, expected);
+        drop(lock);
+        StateLock::acquire(&state).unwrap();
     }
 }

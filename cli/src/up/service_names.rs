@@ -1,4 +1,4 @@
-//! From what is declared to the services that the gateway waits for before it says that it is ready.
+//! The declared services, which the gateway waits for before it is ready.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use tokio::sync::watch;
 use weir_cluster::ServiceName;
 use weir_controller::Declaration;
 
-/// Names the services of each declaration, until nobody declares or reads them.
+/// Publishes the names of the services of each declaration, until either channel closes.
 pub(super) async fn follow(
     mut declaration: watch::Receiver<Arc<Declaration>>,
     names: watch::Sender<Arc<BTreeSet<ServiceName>>>,
 ) {
     loop {
-        let next = services(&declaration.borrow_and_update());
+        let next = of(&declaration.borrow_and_update());
         names.send_replace(next);
         tokio::select! {
             changed = declaration.changed() => if changed.is_err() { return },
@@ -22,7 +22,7 @@ pub(super) async fn follow(
     }
 }
 
-/// The services of a declaration.
-pub(super) fn services(declaration: &Declaration) -> Arc<BTreeSet<ServiceName>> {
+/// Names of the services of a declaration.
+pub(super) fn of(declaration: &Declaration) -> Arc<BTreeSet<ServiceName>> {
     Arc::new(declaration.services.keys().cloned().collect())
 }

@@ -1,0 +1,60 @@
+//! The admin port's `/status` page: made by `weir up`, read by `weir status`.
+
+use serde::{Deserialize, Serialize};
+
+/// The status of all services, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StatusTable {
+    /// Services in the order of namespace and name.
+    pub(crate) services: Vec<ServiceRow>,
+    /// Errors of the files as they are now; their last valid version keeps serving.
+    pub(crate) problems: Vec<String>,
+}
+
+/// The status of one service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ServiceRow {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// The condition `Ready`: `True`, `False` or `Unknown`.
+    pub(crate) ready: String,
+    /// Reason of that condition, one word.
+    pub(crate) reason: Option<String>,
+    /// Message of that condition, a sentence.
+    pub(crate) message: Option<String>,
+    /// URL on this machine, by the service's path.
+    pub(crate) url: String,
+    /// URL by the service's host.
+    pub(crate) host_url: Option<String>,
+    pub(crate) revisions: Vec<RevisionRow>,
+}
+
+/// The status of one revision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RevisionRow {
+    pub(crate) name: String,
+    /// Share of the service's requests, in percent.
+    pub(crate) traffic_percent: f64,
+    /// Tags by which requests name the revision.
+    pub(crate) tags: Vec<String>,
+    /// Number of replicas that take requests.
+    pub(crate) ready: usize,
+    /// Number of replicas that there should be.
+    pub(crate) wanted: u32,
+    /// Number of requests in the queue.
+    pub(crate) queued: u32,
+    /// Number of requests at replicas.
+    pub(crate) in_flight: u32,
+    /// Number of requests since the gateway started.
+    pub(crate) arrivals: u64,
+    /// Number of those that ended with an error of the gateway or a replica.
+    pub(crate) failed: u64,
+    /// Median time that requests waited for a replica, in milliseconds, since the gateway started.
+    pub(crate) queue_delay_p50_ms: Option<f64>,
+    /// 99th percentile of that time, in milliseconds.
+    pub(crate) queue_delay_p99_ms: Option<f64>,
+    /// Failure that keeps the revision from being ready.
+    pub(crate) failure: Option<String>,
+    /// The autoscaler's reason for the number of replicas.
+    pub(crate) scaled: Option<String>,
+}
