@@ -1,6 +1,7 @@
 //! Errors of serving, each with its [`Code`].
 
 use weir_batcher::{Bound, SubmitError};
+use weir_ops::byte_budget::BudgetExhausted;
 use weir_protocol::{Code, Coded};
 
 /// Error of a call; its `Display` is the text for the client.
@@ -62,7 +63,7 @@ pub enum ServeError {
     #[error(
         "request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
     )]
-    IntakeFull {
+    BodyBudgetExhausted {
         /// The budget (`--max-inflight-bytes`), bytes.
         limit: usize,
     },
@@ -115,7 +116,7 @@ impl ServeError {
         }
     }
 
-    /// How the request was turned away, if that was before any work on it.
+    /// The refusal, if the request was turned away before any work on it.
     #[must_use]
     pub fn refusal(&self) -> Option<Refused> {
         match self {
@@ -126,7 +127,7 @@ impl ServeError {
                 bound: Bound::Policy,
                 ..
             }
-            | Self::IntakeFull { .. } => Some(Refused::Busy),
+            | Self::BodyBudgetExhausted { .. } => Some(Refused::Busy),
             Self::PredictedWait {
                 bound: Bound::Item, ..
             } => Some(Refused::Late),
@@ -150,23 +151,29 @@ impl ServeError {
     }
 }
 
-/// How a request was turned away before any work on it.
+/// A refusal before any work on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// For a reason of ours, which another replica may not have, nor we in a moment.
+    /// For a reason of this replica's, which another may not have, nor this one in a moment.
     Busy,
-    /// For the time that its sender gives it: who keeps it for another try makes it later still.
+    /// For the time that its sender gives it: a retry would make it later still.
     Late,
 }
 
 impl Refused {
-    /// The word for the header `weir-refused`: whether another try makes sense.
+    /// Value of the header `weir-refused`: whether a retry makes sense.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Busy => "1",
             Self::Late => "0",
         }
+    }
+}
+
+impl From<BudgetExhausted> for ServeError {
+    fn from(BudgetExhausted { limit }: BudgetExhausted) -> Self {
+        Self::BodyBudgetExhausted { limit }
     }
 }
 
@@ -207,7 +214,7 @@ impl Coded for ServeError {
             | Self::Draining
             | Self::Exiting
             | Self::QueueTimeout => Code::Unavailable,
-            Self::QueueFull | Self::PredictedWait { .. } | Self::IntakeFull { .. } => {
+            Self::QueueFull | Self::PredictedWait { .. } | Self::BodyBudgetExhausted { .. } => {
                 Code::Overloaded
             }
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,

@@ -16,32 +16,33 @@ use http::HeaderMap;
 use regex::Regex;
 use tonic::metadata::MetadataValue;
 use tonic::{Response, Status};
+use weir_ops::byte_budget::ByteBudget;
 use weir_protocol::InferRequest;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
+use weir_protocol::grpc::timeout::parse_timeout;
 
 use crate::engine::Inferred;
 use crate::error::ServeError;
-use crate::intake::Intake;
 use crate::launch::InUse;
 use crate::restriction::Restriction;
 use crate::server::Server;
 use crate::serving_headers;
 
-pub use listen::{Compression, GrpcListenOptions, serve};
+pub use listen::{GrpcListenOptions, serve};
 
-/// What the gRPC interface is configured with.
+/// Settings of the gRPC interface.
 #[derive(Clone, Debug, Default)]
 pub struct GrpcOptions {
     /// Metadata whose names match become request parameters.
     pub forward: Option<Regex>,
-    /// What messages may hold together while they arrive and are worked on.
-    pub intake: Intake,
-    /// Groups of calls that want a header.
+    /// Bytes that messages may hold together, from arrival to answer.
+    pub body_budget: ByteBudget,
+    /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
 }
 
-/// The gRPC interface.
+/// The gRPC interface of a server.
 #[derive(Clone)]
 pub struct Grpc {
     server: Arc<Server>,
@@ -58,7 +59,6 @@ impl Grpc {
         }
     }
 
-    /// Answers one `ModelInferRequest`.
     async fn infer(
         &self,
         request: proto::ModelInferRequest,
@@ -113,7 +113,7 @@ fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     let received = now();
     let timeout = metadata
         .get("grpc-timeout")
-        .and_then(|value| parse_timeout(value.to_str().ok()?));
+        .and_then(|value| parse_timeout(value.to_str().ok()?).ok());
     let ours = match metadata.get("weir-timeout") {
         None => None,
         Some(value) => {
@@ -129,22 +129,7 @@ fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     Ok(earliest.and_then(|after| received.checked_add(after)))
 }
 
-/// The gRPC wire form: at most eight digits and a unit.
-fn parse_timeout(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let amount: u64 = digits.parse().ok()?;
-    match unit {
-        "H" => Some(Duration::from_secs(amount.checked_mul(3600)?)),
-        "M" => Some(Duration::from_secs(amount.checked_mul(60)?)),
-        "S" => Some(Duration::from_secs(amount)),
-        "m" => Some(Duration::from_millis(amount)),
-        "u" => Some(Duration::from_micros(amount)),
-        "n" => Some(Duration::from_nanos(amount)),
-        _ => None,
-    }
-}
-
-/// The one way an error becomes a status.
+/// Turns an error into a status; the only place that does.
 fn status(error: &ServeError) -> Status {
     let mut status = codec::status(error);
     if let Some(refused) = error.refusal() {
@@ -190,21 +175,5 @@ mod tests {
         let large = headers(&ServeError::TooLarge("x".to_owned()));
         assert_eq!(large["grpc-status"], "8");
         assert!(!large.contains_key("weir-refused"));
-    }
-
-    #[test]
-    fn timeouts_of_every_unit() {
-        for (text, want) in [
-            ("2S", Some(Duration::from_secs(2))),
-            ("1H", Some(Duration::from_secs(3600))),
-            ("150m", Some(Duration::from_millis(150))),
-            ("99999999n", Some(Duration::from_nanos(99_999_999))),
-            ("S", None),
-            ("", None),
-            ("5x", None),
-            ("5é", None),
-        ] {
-            assert_eq!(parse_timeout(text), want, "{text}");
-        }
     }
 }

@@ -15,10 +15,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use regex::Regex;
+use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use weir_protocol::Coded;
 
 use crate::error::ServeError;
-use crate::intake::{Intake, Portion};
 use crate::metrics::{Protocol, Requests};
 use crate::request_body::BodyLimits;
 use crate::restriction::{self, Restriction};
@@ -45,7 +45,7 @@ pub struct HttpOptions {
     /// Request headers whose names match become request parameters.
     pub forward: Option<Regex>,
     /// What bodies may hold together.
-    pub intake: Intake,
+    pub body_budget: ByteBudget,
     /// Groups of calls that want a header.
     pub restricted: Vec<Restriction>,
 }
@@ -118,9 +118,9 @@ impl Http {
         self.admit(route, &headers)?;
         let coding = request_coding(route, &headers)?;
         // Held until the request is answered: tensors lie in the body's own bytes.
-        let portion = Arc::new(self.options.intake.portion());
-        let body = self.read(unread, &portion).await?;
-        let body = self.unpack(coding, body, &portion).await?;
+        let permit = Arc::new(self.options.body_budget.permit());
+        let body = self.read(unread, &permit).await?;
+        let body = self.unpack(coding, body, &permit).await?;
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
         let received = Received { headers, body, at };
         let response = self.call(route, received).await?;
@@ -134,13 +134,13 @@ impl Http {
     async fn read(
         &self,
         unread: &mut Option<Incoming>,
-        portion: &Portion,
+        permit: &BudgetPermit,
     ) -> Result<Bytes, ServeError> {
         let Some(mut body) = unread.take() else {
             return Ok(Bytes::new());
         };
-        let read = body::read(&mut body, self.body_limits(), portion).await;
-        if let Err(ServeError::IntakeFull { .. }) = read {
+        let read = body::read(&mut body, self.body_limits(), permit).await;
+        if let Err(ServeError::BodyBudgetExhausted { .. }) = read {
             // Its sender is still sending and shall come to read why.
             body::discard(body, self.body_limits()).await;
         }
@@ -185,15 +185,15 @@ impl Http {
         &self,
         coding: Coding,
         body: Bytes,
-        portion: &Arc<Portion>,
+        permit: &Arc<BudgetPermit>,
     ) -> Result<Bytes, ServeError> {
         let limit = self.options.max_input;
         match coding {
             Coding::Identity => Ok(body),
             // Small bodies can unpack to large ones: always off the reactor.
             Coding::Gzip | Coding::Deflate => {
-                let portion = Arc::clone(portion);
-                off_reactor(move || coding.unpack(body, limit, &portion)).await?
+                let permit = Arc::clone(permit);
+                off_reactor(move || coding.unpack(body, limit, &permit)).await?
             }
         }
     }

@@ -12,7 +12,6 @@ mod error;
 mod grpc;
 mod http;
 mod in_use;
-mod intake;
 mod interface;
 mod job;
 mod launch;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
+use weir_ops::byte_budget::ByteBudget;
 
-use crate::intake::Intake;
 use crate::metrics::{self, ModelSample, Options, Pool, Requests, Sources};
 use crate::server::Server;
 
@@ -13,19 +13,22 @@ use crate::server::Server;
 pub(super) fn register(
     registry: &mut Registry,
     server: Arc<Server>,
-    intake: Intake,
+    body_budget: ByteBudget,
     options: Options,
 ) -> Requests {
     metrics::register(
         registry,
-        Arc::new(ServerSources { server, intake }),
+        Arc::new(ServerSources {
+            server,
+            body_budget,
+        }),
         options,
     )
 }
 
 struct ServerSources {
     server: Arc<Server>,
-    intake: Intake,
+    body_budget: ByteBudget,
 }
 
 impl fmt::Debug for ServerSources {
@@ -55,8 +58,8 @@ impl Sources for ServerSources {
 
     fn request_bodies(&self) -> Pool {
         Pool {
-            total: self.intake.limit() as u64,
-            used: self.intake.held() as u64,
+            total: self.body_budget.limit() as u64,
+            used: self.body_budget.in_use() as u64,
         }
     }
 }

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::admin::{Admin, Health, HealthCheck};
+use weir_ops::byte_budget::ByteBudget;
 use weir_ops::registry;
 use weir_ops::socket::{self, PortUse};
 
@@ -15,7 +16,6 @@ use super::metrics;
 use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
 use crate::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
-use crate::intake::Intake;
 use crate::server::Server;
 
 /// Bound ports, not yet served.
@@ -83,19 +83,19 @@ impl Ports {
             .metrics
             .map(|metrics| metrics.options)
             .unwrap_or_default();
-        let intake = Intake::new(config.max_inflight);
+        let body_budget = ByteBudget::new(config.max_inflight);
         let shared = Arc::clone(server);
-        let requests = metrics::register(&mut registry, shared, intake.clone(), optional);
+        let requests = metrics::register(&mut registry, shared, body_budget.clone(), optional);
         if let (Some(listener), Some(http)) = (self.http, &config.http) {
             let http = Http::new(
                 Arc::clone(server),
-                http_options(http, config, intake.clone()),
+                http_options(http, config, body_budget.clone()),
                 requests.clone(),
             );
             tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
-            let front = Grpc::new(Arc::clone(server), grpc_options(grpc, intake));
+            let front = Grpc::new(Arc::clone(server), grpc_options(grpc, body_budget));
             let options = listen_options(grpc, config);
             tasks.spawn(grpc::serve(
                 listener,
@@ -146,9 +146,9 @@ fn health(server: &Arc<Server>) -> HealthCheck {
     })
 }
 
-fn http_options(http: &HttpConfig, config: &Config, intake: Intake) -> HttpOptions {
+fn http_options(http: &HttpConfig, config: &Config, body_budget: ByteBudget) -> HttpOptions {
     HttpOptions {
-        intake,
+        body_budget,
         max_input: http.max_input,
         max_body: http.max_body,
         body_idle: http.body_timeout,
@@ -159,9 +159,9 @@ fn http_options(http: &HttpConfig, config: &Config, intake: Intake) -> HttpOptio
     }
 }
 
-fn grpc_options(grpc: &GrpcConfig, intake: Intake) -> GrpcOptions {
+fn grpc_options(grpc: &GrpcConfig, body_budget: ByteBudget) -> GrpcOptions {
     GrpcOptions {
-        intake,
+        body_budget,
         forward: grpc.forward.clone(),
         restricted: grpc.restricted.clone(),
     }
@@ -176,7 +176,7 @@ fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
         max_connections: config.max_connections.get(),
         message_idle: grpc.message_timeout,
         max_message: MAX_MESSAGE,
-        compression: grpc.compression,
+        gzip_responses: grpc.gzip_responses,
     }
 }
 

@@ -173,7 +173,7 @@ fn grpc_config(
         forward: args.grpc_header_forward_pattern,
         restricted: args.grpc_restricted_protocol,
         message_timeout,
-        compression: args.grpc_infer_response_compression_level.into(),
+        gzip_responses: args.grpc_infer_response_compression_level.uses_gzip(),
         keepalive_time: args.grpc_keepalive_time,
         keepalive_timeout: args.grpc_keepalive_timeout,
         max_age: args.grpc_max_connection_age,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use weir_ops::telemetry;
 
 use super::device::DeviceChoice;
-use crate::grpc::Compression;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::Restriction;
@@ -105,8 +104,8 @@ pub(crate) struct GrpcConfig {
     pub(crate) restricted: Vec<Restriction>,
     /// Longest pause within a message, a request's or an answer's.
     pub(crate) message_timeout: Duration,
-    /// Compression of inference responses.
-    pub(crate) compression: Compression,
+    /// Compress inference responses with gzip for clients that accept it.
+    pub(crate) gzip_responses: bool,
     /// Time without activity before a ping.
     pub(crate) keepalive_time: Duration,
     /// Time to answer a ping.

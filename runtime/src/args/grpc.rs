@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{restrict, values};
-use crate::grpc::Compression;
 use crate::restriction::Restriction;
 
 #[derive(Debug, clap::Args)]
@@ -56,11 +55,11 @@ pub(super) enum CompressionLevel {
     High,
 }
 
-impl From<CompressionLevel> for Compression {
-    fn from(level: CompressionLevel) -> Self {
-        match level {
-            CompressionLevel::None => Self::Off,
-            CompressionLevel::Low | CompressionLevel::Medium | CompressionLevel::High => Self::Gzip,
+impl CompressionLevel {
+    pub(super) fn uses_gzip(self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Low | Self::Medium | Self::High => true,
         }
     }
 }

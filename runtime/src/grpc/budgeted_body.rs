@@ -1,5 +1,5 @@
-//! Counts what request messages hold: a unary one until it is answered, one of a stream until it has
-//! arrived whole, because from there on the stream hands on one at a time.
+//! Counts request messages against the byte budget: a unary one until it is answered, one of a stream
+//! until it has arrived whole, because from there on the stream hands on one at a time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::intake::Portion;
+use weir_ops::byte_budget::BudgetPermit;
 
-/// A request's body whose bytes are counted.
+/// A request's body whose bytes count against a budget.
 pub(super) struct BudgetedBody {
     inner: Body,
-    portion: Arc<Portion>,
+    permit: Arc<BudgetPermit>,
     extent: Extent,
 }
 
-/// How far counted bytes reach back.
+/// The part of the body that is counted.
 enum Extent {
-    /// To the beginning.
+    /// Everything since the body's beginning.
     Call(usize),
-    /// To where the message began that is arriving.
+    /// Only the message that is arriving.
     Message(Messages),
 }
 
-/// Where a sequence of length-prefixed messages stands.
+/// The parser's position in a sequence of length-prefixed messages.
 #[derive(Debug, Default)]
 struct Messages {
-    /// Bytes there are of the message that is arriving, its prefix included.
+    /// Bytes of the message that is arriving, its prefix included.
     arrived: usize,
     /// The length in its prefix, as far as it is read.
     length: usize,
@@ -41,8 +41,8 @@ struct Messages {
 const PREFIX: usize = 5;
 
 impl BudgetedBody {
-    /// The request, its body counted in `portion`.
-    pub(super) fn around(request: Request<Body>, portion: Arc<Portion>) -> Request<Body> {
+    /// The request, its body counted in `permit`.
+    pub(super) fn around(request: Request<Body>, permit: Arc<BudgetPermit>) -> Request<Body> {
         let extent = if request.uri().path().ends_with("/ModelStreamInfer") {
             Extent::Message(Messages::default())
         } else {
@@ -51,7 +51,7 @@ impl BudgetedBody {
         request.map(|inner| {
             Body::new(Self {
                 inner,
-                portion,
+                permit,
                 extent,
             })
         })
@@ -65,14 +65,14 @@ impl BudgetedBody {
             }
             Extent::Message(messages) => messages.feed(data),
         };
-        self.portion
-            .hold(bytes)
-            .map_err(|error| super::status(&error))
+        self.permit
+            .resize(bytes)
+            .map_err(|exhausted| super::status(&exhausted.into()))
     }
 }
 
 impl Messages {
-    /// Takes what came next; the bytes there now are of an unfinished message.
+    /// Takes the next bytes, and returns how many there are now of an unfinished message.
     fn feed(&mut self, mut data: &[u8]) -> usize {
         while let Some((&byte, rest)) = data.split_first() {
             if self.arrived < PREFIX {

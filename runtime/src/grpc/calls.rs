@@ -16,7 +16,7 @@ use weir_protocol::grpc as codec;
 
 use super::middleware::{self, Middleware, Trailers};
 use super::unary::{self, ReplyBody};
-use super::{Compression, Grpc, status};
+use super::{Grpc, status};
 use crate::metrics::{Protocol, Requests};
 use crate::request_body::BodyLimits;
 
@@ -29,7 +29,7 @@ pub(super) struct Calls {
     pub(super) requests: Requests,
     pub(super) max_message: usize,
     pub(super) message_idle: Duration,
-    pub(super) compression: Compression,
+    pub(super) gzip_responses: bool,
 }
 
 impl Calls {
@@ -60,7 +60,7 @@ impl Calls {
             value.map(|value| test(value.as_bytes()))
         };
         request.uri().path() == MODEL_INFER
-            && self.compression == Compression::Off
+            && !self.gzip_responses
             && is(header::CONTENT_TYPE.as_str(), |value| {
                 value == b"application/grpc" || value.starts_with(b"application/grpc+")
             }) == Some(true)
@@ -89,8 +89,8 @@ impl Calls {
     ) -> Result<Response<ReplyBody>, Status> {
         let deadline = super::deadline(&headers).map_err(|error| status(&error))?;
         // BudgetedBody until the request is answered: tensors lie in the message's own bytes.
-        let portion = self.grpc.options.intake.portion();
-        let request = unary::read(body, self.limits(), &portion).await?;
+        let permit = self.grpc.options.body_budget.permit();
+        let request = unary::read(body, self.limits(), &permit).await?;
         let request = self.grpc.decode(request, &headers);
         let (loaded, request) = request.map_err(|error| status(&error))?;
         // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.

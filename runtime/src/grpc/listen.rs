@@ -11,10 +11,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
+use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
 use weir_ops::socket::{self, Acceptor, Bulk, Flushed, Stream};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -25,16 +25,16 @@ use super::health::Readiness;
 use super::middleware::Middleware;
 use crate::metrics::Requests;
 
-/// How the gRPC port behaves.
+/// Limits and timeouts of the gRPC port.
 #[derive(Clone, Copy, Debug)]
 pub struct GrpcListenOptions {
-    /// Pause after which the server pings an idle connection; `None` never.
+    /// Idle time after which the server pings a connection; `None` never.
     pub keepalive_time: Option<Duration>,
-    /// How long a ping may stay unanswered.
+    /// Longest wait for the answer to a ping.
     pub keepalive_timeout: Duration,
     /// Age at which a connection is asked to end; `None` never.
     pub max_connection_age: Option<Duration>,
-    /// Time its calls then have; `None` is no limit.
+    /// Time that its calls then have; `None` is no limit.
     pub max_connection_age_grace: Option<Duration>,
     /// Connections served at once; more wait to be accepted.
     pub max_connections: usize,
@@ -42,30 +42,9 @@ pub struct GrpcListenOptions {
     pub message_idle: Duration,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
-    /// Whether responses are packed.
-    pub compression: Compression,
+    /// Compress responses with gzip for clients that accept it.
+    pub gzip_responses: bool,
 }
-
-/// Whether responses are packed for clients that can unpack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Never.
-    Off,
-    /// With gzip.
-    Gzip,
-}
-
-/// A stream's window: a common image tensor (3 × 224 × 224 FP32 is 588 KiB) arrives in one go.
-const STREAM_WINDOW: u32 = 1 << 20;
-
-/// A connection's window: several such streams.
-const CONNECTION_WINDOW: u32 = 8 << 20;
-
-/// A frame at most: a sixteenth of the work that frames of the common 16 KiB make.
-const FRAME: u32 = 256 << 10;
-
-/// Streams of one connection; a client wanting more opens another.
-const MAX_STREAMS: u32 = 1024;
 
 /// Serves until `stop`, then finishes the calls in flight.
 pub async fn serve(
@@ -76,20 +55,10 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let calls = Arc::new(calls(grpc, requests, &options));
-    let connections = TaskTracker::new();
     let (max_connections, idle) = (options.max_connections, options.message_idle);
     let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
-    while let Some(stream) = acceptor.accept().await {
-        connections.spawn(serve_connection(
-            stream,
-            Arc::clone(&calls),
-            options,
-            stop.clone(),
-        ));
-    }
-    drop(acceptor);
-    connections.close();
-    connections.wait().await;
+    let serve = |stream| serve_connection(stream, Arc::clone(&calls), options, stop.clone());
+    acceptor.serve(serve).await;
 }
 
 async fn serve_connection(
@@ -110,7 +79,7 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
+        .max_frame_size(MAX_FRAME)
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout);
@@ -152,7 +121,7 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
         .max_encoding_message_size(options.max_message)
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Deflate);
-    if options.compression == Compression::Gzip {
+    if options.gzip_responses {
         service = service.send_compressed(CompressionEncoding::Gzip);
     }
     let mut routes = Routes::builder();
@@ -171,7 +140,7 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
         requests,
         max_message: options.max_message,
         message_idle: options.message_idle,
-        compression: options.compression,
+        gzip_responses: options.gzip_responses,
     }
 }
 

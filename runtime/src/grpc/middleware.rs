@@ -1,5 +1,5 @@
-//! What tonic has no place for: trailing metadata of successful unary calls, and calls closed to
-//! clients without their key.
+//! The layer around tonic's routes: trailing metadata of successful unary calls, calls that require a key,
+//! the byte budget, timeouts and metrics.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,6 +14,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use weir_protocol::Code;
+use weir_protocol::grpc::timeout::parse_timeout;
 
 use super::GrpcOptions;
 use super::budgeted_body::BudgetedBody;
@@ -85,8 +86,8 @@ where
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
         let in_flight = self.requests.begin(Protocol::Grpc);
-        let portion = Arc::new(self.options.intake.portion());
-        let held = Arc::clone(&portion);
+        let permit = Arc::new(self.options.body_budget.permit());
+        let held = Arc::clone(&permit);
         let timeout = timeout(request.headers());
         let inner = self.inner.call(BudgetedBody::around(request, held));
         let answer = within(timeout, async move {
@@ -94,16 +95,16 @@ where
         });
         Box::pin(async move {
             let response = answer.await.unwrap_or_else(Status::into_http);
-            drop(portion);
+            drop(permit);
             in_flight.finish(failure(&response));
             Ok(with_trailers(response))
         })
     }
 }
 
-/// What the client's `grpc-timeout` allows.
+/// The client's `grpc-timeout`; a malformed one is ignored, as tonic does.
 pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
-    super::parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
+    parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?).ok()
 }
 
 /// Ends a call whose client has stopped waiting. tonic would do the same a moment later, but say that
@@ -157,7 +158,7 @@ fn group(path: &str) -> Option<ApiGroup> {
     Some(group)
 }
 
-/// How a call failed, if it did; a failed one says so in its headers.
+/// The code of a failed call, which stands in its headers.
 fn failure(response: &Response<Body>) -> Option<Code> {
     let status = response.headers().get("grpc-status")?;
     Code::of_grpc(tonic::Code::from_bytes(status.as_bytes()))

@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
+use weir_ops::byte_budget::BudgetPermit;
 
-use crate::intake::Portion;
 use crate::request_body::{self, BodyLimits};
 
 /// A flag for compression and a length of four bytes come before each message.
@@ -24,20 +24,20 @@ pub(super) const PREFIX: usize = 5;
 /// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
 const RESERVED: usize = 1 << 20;
 
-/// Reads the one message of a call whole, and what may follow it in vain, as gRPC wants it.
+/// Reads the one message of a call whole, and drops what follows it, as gRPC wants it.
 ///
 /// # Errors
 /// A status, in tonic's words: no message, one that breaks off, is packed, or is larger than the limit.
 pub(super) async fn read<M: Message + Default>(
     mut body: Incoming,
     limits: BodyLimits<'_>,
-    portion: &Portion,
+    permit: &BudgetPermit,
 ) -> Result<M, Status> {
     let Some(first) = next(&mut body, limits).await? else {
         return Err(Status::internal("Missing request message."));
     };
     let mut held = first.len();
-    hold(portion, held)?;
+    hold(permit, held)?;
     let mut bytes = Gathered::One(first);
     let length = loop {
         match length(bytes.as_slice(), limits.size)? {
@@ -49,7 +49,7 @@ pub(super) async fn read<M: Message + Default>(
             return Err(Status::internal("Unexpected EOF decoding stream."));
         };
         held += more.len();
-        hold(portion, held)?;
+        hold(permit, held)?;
         bytes.push(&more);
     };
     while !body.is_end_stream() && next(&mut body, limits).await?.is_some() {}
@@ -62,8 +62,9 @@ async fn next(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Option<Byte
     next.map_err(|error| super::status(&error))
 }
 
-fn hold(portion: &Portion, bytes: usize) -> Result<(), Status> {
-    portion.hold(bytes).map_err(|error| super::status(&error))
+fn hold(permit: &BudgetPermit, bytes: usize) -> Result<(), Status> {
+    let held = permit.resize(bytes);
+    held.map_err(|exhausted| super::status(&exhausted.into()))
 }
 
 /// The length in a message's prefix, once that is there.
@@ -93,7 +94,7 @@ fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
     Ok(Some(length))
 }
 
-/// The pieces of a body; one is not copied.
+/// The pieces of a body; a single piece is not copied.
 enum Gathered {
     One(Bytes),
     Many(BytesMut),
@@ -107,7 +108,7 @@ impl Gathered {
         }
     }
 
-    /// Makes room for all of it, as far as that is believed.
+    /// Reserves room for a message of `size` bytes, up to [`RESERVED`].
     fn expect(&mut self, size: usize) {
         if let Self::One(first) = self {
             let mut bytes = BytesMut::with_capacity(size.min(RESERVED).max(first.len()));

@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use weir_ops::byte_budget::BudgetPermit;
 
 use crate::error::ServeError;
-use crate::intake::Portion;
 use crate::request_body::{BodyLimits, next_chunk};
 
 /// A response body: buffers sent one after the other.
@@ -78,22 +78,22 @@ const MAX_CHUNKS: usize = 65_536;
 /// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
 const RESERVED: usize = 1 << 20;
 
-/// Reads a body whole, holding its bytes in `portion`.
+/// Reads a body whole, holding its bytes in `permit`.
 ///
 /// # Errors
 /// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken or stalled body,
-/// [`ServeError::IntakeFull`] while others hold too much.
+/// [`ServeError::BodyBudgetExhausted`] while others hold too much.
 pub(crate) async fn read(
     body: &mut Incoming,
     limits: BodyLimits<'_>,
-    portion: &Portion,
+    permit: &BudgetPermit,
 ) -> Result<Bytes, ServeError> {
     let announced = http_body::Body::size_hint(body);
     if announced.lower() > limits.size as u64 {
         return Err(too_large(limits));
     }
     let exact = announced.exact().map(|size| size as usize);
-    read_frames(body, limits, exact, portion).await
+    read_frames(body, limits, exact, permit).await
 }
 
 /// Reads a body and drops it, so that its sender comes to read the answer. One that is too large or
@@ -115,12 +115,12 @@ async fn read_frames(
     body: &mut Incoming,
     limits: BodyLimits<'_>,
     exact: Option<usize>,
-    portion: &Portion,
+    permit: &BudgetPermit,
 ) -> Result<Bytes, ServeError> {
     let Some(first) = next_chunk(body, limits).await? else {
         return Ok(Bytes::new());
     };
-    portion.hold(first.len())?;
+    permit.resize(first.len())?;
     if exact == Some(first.len()) {
         return Ok(first);
     }
@@ -137,7 +137,7 @@ async fn read_frames(
                 "request body has more than {MAX_CHUNKS} chunks"
             )));
         }
-        portion.hold(joined.len() + piece.len())?;
+        permit.resize(joined.len() + piece.len())?;
         joined.extend_from_slice(&piece);
     }
     Ok(joined.freeze())

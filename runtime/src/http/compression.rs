@@ -6,9 +6,9 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
+use weir_ops::byte_budget::BudgetPermit;
 
 use crate::error::ServeError;
-use crate::intake::Portion;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,24 +68,24 @@ impl Coding {
         }
     }
 
-    /// Unpacks a body, up to `limit` bytes, holding them in `portion` in place of the packed ones.
+    /// Unpacks a body, up to `limit` bytes, holding them in `permit` in place of the packed ones.
     ///
     /// # Errors
-    /// [`ServeError::Invalid`] for broken data and for bombs, [`ServeError::IntakeFull`] while
+    /// [`ServeError::Invalid`] for broken data and for bombs, [`ServeError::BodyBudgetExhausted`] while
     /// others hold too much.
     pub(crate) fn unpack(
         self,
         body: Bytes,
         limit: usize,
-        portion: &Portion,
+        permit: &BudgetPermit,
     ) -> Result<Bytes, ServeError> {
         let unpacked = match self {
             Self::Identity => return Ok(body),
-            Self::Gzip => read_up_to(MultiGzDecoder::new(&body[..]), limit, portion)?,
-            Self::Deflate => read_up_to(ZlibDecoder::new(&body[..]), limit, portion)?,
+            Self::Gzip => read_up_to(MultiGzDecoder::new(&body[..]), limit, permit)?,
+            Self::Deflate => read_up_to(ZlibDecoder::new(&body[..]), limit, permit)?,
         };
         drop(body);
-        portion.hold(unpacked.len())?;
+        permit.resize(unpacked.len())?;
         Ok(unpacked)
     }
 
@@ -117,9 +117,9 @@ const STEP: u64 = 64 * 1024;
 fn read_up_to(
     mut decoder: impl Read,
     limit: usize,
-    portion: &Portion,
+    permit: &BudgetPermit,
 ) -> Result<Bytes, ServeError> {
-    let packed = portion.bytes();
+    let packed = permit.bytes();
     let mut unpacked = Vec::new();
     loop {
         let step = decoder.by_ref().take(STEP).read_to_end(&mut unpacked);
@@ -135,24 +135,27 @@ fn read_up_to(
                  Use --http-max-input-size to increase the limit."
             )));
         }
-        portion.hold(packed + unpacked.capacity())?;
+        permit.resize(packed + unpacked.capacity())?;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::Intake;
+    use weir_ops::byte_budget::ByteBudget;
 
     #[test]
     fn unpacked_bytes_count_against_the_budget() {
         let packed = Coding::Gzip.pack(&vec![7; 1_000_000]).unwrap();
-        let intake = Intake::new(500_000);
-        let portion = intake.portion();
-        let refused = Coding::Gzip.unpack(packed, 1_000_000, &portion);
-        assert_eq!(refused, Err(ServeError::IntakeFull { limit: 500_000 }));
-        drop(portion);
-        assert_eq!(intake.held(), 0);
+        let body_budget = ByteBudget::new(500_000);
+        let permit = body_budget.permit();
+        let refused = Coding::Gzip.unpack(packed, 1_000_000, &permit);
+        assert_eq!(
+            refused,
+            Err(ServeError::BodyBudgetExhausted { limit: 500_000 })
+        );
+        drop(permit);
+        assert_eq!(body_budget.in_use(), 0);
     }
 
     #[test]
@@ -174,26 +177,26 @@ mod tests {
     fn members_of_a_gzip_body_are_joined() {
         let half = |text: &[u8]| Coding::Gzip.pack(text).unwrap();
         let body = Bytes::from([half(b"{\"a\":"), half(b"1}")].concat());
-        let portion = Intake::default().portion();
-        let joined = Coding::Gzip.unpack(body, 100, &portion);
+        let permit = ByteBudget::default().permit();
+        let joined = Coding::Gzip.unpack(body, 100, &permit);
         assert_eq!(joined.unwrap(), b"{\"a\":1}"[..]);
     }
 
     #[test]
     fn what_is_packed_unpacks_and_bombs_do_not() {
         let body = Bytes::from(vec![7; 100_000]);
-        let portion = Intake::default().portion();
+        let permit = ByteBudget::default().permit();
         for coding in [Coding::Identity, Coding::Gzip, Coding::Deflate] {
             let packed = coding.pack(&body).unwrap();
             assert_eq!(
-                coding.unpack(packed.clone(), 100_000, &portion).unwrap(),
+                coding.unpack(packed.clone(), 100_000, &permit).unwrap(),
                 body
             );
             if coding != Coding::Identity {
-                assert!(coding.unpack(packed.clone(), 99_999, &portion).is_err());
+                assert!(coding.unpack(packed.clone(), 99_999, &permit).is_err());
                 assert!(
                     coding
-                        .unpack(packed.slice(..packed.len() / 2), 100_000, &portion)
+                        .unpack(packed.slice(..packed.len() / 2), 100_000, &permit)
                         .is_err()
                 );
             }

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use weir_ops::http2::MAX_STREAMS;
 use weir_ops::socket::{self, Acceptor, Stream};
 
 use super::Http;
@@ -17,15 +17,10 @@ use super::Http;
 /// Serves until `stop`; then finishes the requests in flight and returns. Idle connections close then, and
 /// those that have not sent a whole request within seconds.
 pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
-    let connections = TaskTracker::new();
     let (max_connections, idle) = (http.options.max_connections, http.options.body_idle);
     let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
-    while let Some(stream) = acceptor.accept().await {
-        connections.spawn(serve_connection(stream, Arc::clone(&http), stop.clone()));
-    }
-    drop(acceptor);
-    connections.close();
-    connections.wait().await;
+    let serve = |stream| serve_connection(stream, Arc::clone(&http), stop.clone());
+    acceptor.serve(serve).await;
 }
 
 async fn serve_connection(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
@@ -64,6 +59,3 @@ async fn serve_connection(stream: Stream, http: Arc<Http>, stop: CancellationTok
 /// A connection's buffer, and with it the longest head: bodies are put together elsewhere, and what is read at once
 /// stays in the processor's cache. hyper's own 400 KiB take as much memory as the body of an image.
 const READ_AT_ONCE: usize = 64 << 10;
-
-/// Streams of one HTTP/2 connection; a client wanting more opens another.
-const MAX_STREAMS: u32 = 1024;

@@ -27,9 +27,9 @@ use crate::settings::trace::{TraceSettings, TraceStore};
 use crate::shared_memory::SharedMemory;
 
 /// Longer than any test needs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Nobody waits for it here.
+/// Longer than any test runs.
 const LONG: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn port(message_idle: Duration) -> Port {
         max_connections: 10,
         message_idle,
         max_message: 1 << 20,
-        compression: Compression::Off,
+        gzip_responses: false,
     };
     let serving = serve(listener, grpc, requests, options, stop.clone());
     Port {
@@ -115,7 +115,7 @@ fn port(message_idle: Duration) -> Port {
 impl Port {
     async fn ended(self) {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.serving)
+        tokio::time::timeout(TIMEOUT, self.serving)
             .await
             .unwrap()
             .unwrap();
@@ -140,7 +140,7 @@ async fn a_message_that_stalls_is_refused() {
         .header("content-type", "application/grpc")
         .body(StreamBody::new(ReceiverStream::new(receiver)))
         .unwrap();
-    let answer = tokio::time::timeout(PATIENCE, client.send_request(request));
+    let answer = tokio::time::timeout(TIMEOUT, client.send_request(request));
     let answer = answer.await.unwrap().unwrap();
     let headers = answer.headers().clone();
     assert_eq!(headers["grpc-status"], "3", "{headers:?}");
