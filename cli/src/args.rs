@@ -7,24 +7,24 @@ mod up;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use infer::{InferArgs, Named};
+pub(crate) use infer::{InferArgs, NamedFile};
 pub(crate) use range::Range;
 pub(crate) use status::StatusArgs;
 pub(crate) use up::UpArgs;
 
-/// Where `--help` sends those who want to see it work.
+/// Examples at the end of `--help`.
 const EXAMPLES: &str = "\
 Examples:
-  Serve what a folder declares, and send it a request:
+  Serve the models of a folder, and send a request:
     weir up -f examples/digits
     weir infer digits --json examples/digits/inputs/digit-7-a.json
 
-  See what runs:
+  Show what is served:
     weir status
 
-Exit codes: 0 ended as asked, 1 failed, 2 wrong usage or YAML, 3 port taken.";
+Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 
-/// Serves models as InferenceServices declare them.
+/// Serves the models that InferenceServices declare.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -32,14 +32,14 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// Subcommands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve InferenceServices on this machine, without Kubernetes.
     Up(UpArgs),
-    /// Show what a `weir up` serves.
+    /// Show what `weir up` serves.
     Status(StatusArgs),
-    /// Send one request to a service and print the answer.
+    /// Send one request to a service and print the response.
     Infer(InferArgs),
 }
 
@@ -50,12 +50,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_fit_together() {
+    fn the_flags_are_consistent() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn the_contract_is_kept() {
+    fn flags_and_defaults_are_stable() {
         let args = Args::try_parse_from(["weir", "up", "-f", "a", "-f", "b"]).unwrap();
         let Command::Up(up) = args.command else {
             panic!("another command");

@@ -13,43 +13,43 @@ Examples:
     weir infer digits --image examples/digits/inputs/digit-7-a.png --range 0,16 --top 3
     weir infer team-a/digits --url http://gateway:8080 --npy image=digit.npy";
 
-/// Sends one request to a service and prints the answer, tensor by tensor.
+/// Sends one request to a service and prints the response, tensor by tensor.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("input").required(true))]
 pub(crate) struct InferArgs {
-    /// The service, NAME or NAMESPACE/NAME.
+    /// Service, as NAME or NAMESPACE/NAME.
     pub(crate) service: String,
 
-    /// Where the gateway is [default: the `weir up` of the state directory, else
+    /// URL of the gateway [default: that of the `weir up` with this state directory, else
     /// http://localhost:8080].
     #[arg(long)]
     pub(crate) url: Option<String>,
 
-    /// Certificates, PEM, that an https:// gateway must show or be vouched for by [default: that of
-    /// the `weir up` of the state directory].
+    /// CA or server certificate to trust, in PEM, for an https:// URL [default: that of the `weir up`
+    /// with this state directory].
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
 
-    /// The state directory of the `weir up` to ask.
+    /// State directory of the `weir up` to use.
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// A V2 inference request in JSON.
+    /// File with a V2 inference request in JSON.
     #[arg(long, value_name = "FILE", group = "input")]
     pub(crate) json: Option<PathBuf>,
 
-    /// One input tensor as NumPy saves it; repeatable.
+    /// Input tensor, saved by numpy.save; repeatable.
     #[arg(long, value_name = "NAME=FILE", group = "input")]
-    pub(crate) npy: Vec<Named>,
+    pub(crate) npy: Vec<NamedFile>,
 
-    /// A PNG or JPEG image, for a model with one input that takes images, FP32, FP16, FP64 or UINT8. It is
-    /// made grey or RGB and resized as the model's metadata asks.
+    /// PNG or JPEG image for a model with one image input of type FP32, FP16, FP64 or UINT8. It is
+    /// converted to grey or RGB and resized to fit the model's metadata.
     #[arg(long, value_name = "FILE", group = "input")]
     pub(crate) image: Option<PathBuf>,
 
-    /// What black and white become; or imagenet, for a model that takes colours less ImageNet's mean,
-    /// divided by its deviation [default: 0,1, and 0,255 for UINT8].
+    /// Values that black and white are mapped to; or imagenet, which normalizes by ImageNet's mean and
+    /// standard deviation [default: 0,1, and 0,255 for UINT8].
     #[arg(
         long,
         value_name = "BLACK,WHITE",
@@ -58,23 +58,23 @@ pub(crate) struct InferArgs {
     )]
     pub(crate) range: Option<Range>,
 
-    /// Show the K best classes instead of all scores.
+    /// Show the K classes with the highest scores instead of all scores.
     #[arg(long, value_name = "K", conflicts_with = "json")]
     pub(crate) top: Option<NonZeroU32>,
 
-    /// Seconds to wait for the answer; a sleeping service needs a while to wake.
+    /// Seconds to wait for the response; a sleeping service takes a while to start.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) timeout: u64,
 }
 
 /// A tensor's name and the file that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedFile {
     pub(crate) name: String,
     pub(crate) file: PathBuf,
 }
 
-impl FromStr for Named {
+impl FromStr for NamedFile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -83,7 +83,9 @@ impl FromStr for Named {
                 name: name.to_owned(),
                 file: file.into(),
             }),
-            Some(_) | None => Err("it must be NAME=FILE, NAME the input's name".to_owned()),
+            Some(_) | None => {
+                Err("it must be NAME=FILE, where NAME is the name of the input".to_owned())
+            }
         }
     }
 }

@@ -1,29 +1,29 @@
-//! What a picture's black and white become.
+//! Values that an image's black and white are mapped to.
 
 use std::str::FromStr;
 
-/// From a sample, 0 black to 1 white, to the number that a model takes.
+/// Map from a sample, 0 black to 1 white, to the number that a model takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Range {
-    /// Evenly between two numbers.
+    /// Linear between two numbers.
     Between {
-        /// What 0 becomes.
+        /// Number that 0 is mapped to.
         black: f32,
-        /// What 1 becomes.
+        /// Number that 1 is mapped to.
         white: f32,
     },
-    /// Less ImageNet's mean and divided by its deviation, each channel by its own.
+    /// Normalization by ImageNet's mean and standard deviation of each channel.
     Imagenet,
 }
 
 impl Range {
-    /// What most models take that take floats.
+    /// Default of floating-point models.
     pub(crate) const UNIT: Self = Self::Between {
         black: 0.0,
         white: 1.0,
     };
 
-    /// What is in most files.
+    /// Default of models that take bytes.
     pub(crate) const BYTE: Self = Self::Between {
         black: 0.0,
         white: 255.0,
@@ -43,7 +43,8 @@ impl FromStr for Range {
         };
         let pair = text.split_once(',');
         let pair = pair.and_then(|(black, white)| Some((number(black)?, number(white)?)));
-        let (black, white) = pair.ok_or("it must be two numbers BLACK,WHITE, or imagenet")?;
+        let (black, white) =
+            pair.ok_or("it must be two numbers BLACK,WHITE or the word imagenet")?;
         Ok(Self::Between { black, white })
     }
 }
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_numbers_or_a_name_are_read() {
+    fn two_numbers_or_a_name_are_parsed() {
         let between = |black, white| Ok(Range::Between { black, white });
         assert_eq!("0,16".parse(), between(0.0, 16.0));
         assert_eq!("1, -1.5".parse(), between(1.0, -1.5));

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 const NOTES: &str = "\
-One line for each revision. READY is the service's condition; REPLICAS is ready/wanted, and 0/0 a
-revision that sleeps until a request comes; QUEUE DELAY is how long requests waited for a replica, the
-median and the 99th percentile since the gateway began. Below stands why a service is not ready.
+Each line is a revision. READY is the service's condition; REPLICAS is ready/wanted, and 0/0 means that
+the revision sleeps until a request arrives; QUEUE DELAY is the time that requests waited for a replica,
+median and 99th percentile since the gateway started. Lines below the table say why a service is not
+ready.
 
-Exit code 0 when every service is ready, 1 when one is not or no `weir up` answers.";
+Exit code: 0 if every service is ready, 1 if one is not or no `weir up` answers.";
 
-/// Shows what a `weir up` on this machine serves.
+/// Shows what `weir up` on this machine serves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct StatusArgs {
-    /// The state directory of that `weir up` [default: ~/.local/state/weir].
+    /// State directory of the `weir up` to show [default: ~/.local/state/weir].
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
@@ -21,7 +22,7 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Look each second, and print what has changed, until Ctrl-C.
+    /// Update every second until Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
 }

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, header};
 use serde_json::{Value, json};
 
 use super::npy::Array;
-use crate::args::Named;
+use crate::args::NamedFile;
 use crate::error::CliError;
 
 /// Header with the length of the JSON before the tensors' bytes: the V2 protocol's binary data extension.
@@ -36,8 +36,8 @@ pub(super) fn json(file: &Path) -> Result<InferRequest, CliError> {
 }
 
 /// Reads the arrays of these files.
-pub(super) fn arrays(files: &[Named]) -> Result<Vec<(String, Array)>, CliError> {
-    let each = files.iter().map(|Named { name, file }| {
+pub(super) fn arrays(files: &[NamedFile]) -> Result<Vec<(String, Array)>, CliError> {
+    let each = files.iter().map(|NamedFile { name, file }| {
         let array = Array::read(&read(file)?).map_err(|reason| invalid(file, reason))?;
         Ok((name.clone(), array))
     });
@@ -95,7 +95,7 @@ mod tests {
         std::fs::write(&file, array("<f4", "(1, 2)", &[0; 8])).unwrap();
         let name = "x".to_owned();
         let request = tensors(
-            arrays(&[Named { name, file }]).unwrap(),
+            arrays(&[NamedFile { name, file }]).unwrap(),
             &[json!({"name": "y"})],
         );
         let length: usize = request.headers[1].1.to_str().unwrap().parse().unwrap();

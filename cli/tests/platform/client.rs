@@ -1,4 +1,4 @@
-//! Clients that tell an answer, a refusal and a cut apart.
+//! Clients that distinguish a response, a refused connection and a closed one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,61 +25,62 @@ pub(crate) const INFER: &str = "/v2/models/echo/infer";
 /// The V2 call over gRPC.
 const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
-/// Longer than a request may wait for a service that sleeps, and then some.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than a request may wait for a sleeping service.
+const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What our replica does not look at, and a model that echoes needs.
-const BODY: &str =
+/// A request that the test's replica ignores, and an echo model needs.
+const REQUEST: &str =
     r#"{"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [7]}]}"#;
 
-pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A request that was sent.
-pub(crate) type Sent = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+/// The response to a request that was sent.
+pub(crate) type PendingResponse =
+    Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// HTTP's status; of gRPC its own, and 200 for 0.
+    /// HTTP's status code; of gRPC its own, and 200 for 0.
     pub(crate) status: u16,
-    /// Initial ones.
+    /// Headers of the response.
     pub(crate) headers: HeaderMap,
-    /// The body; of gRPC its sentence.
+    /// The body; of gRPC the message.
     pub(crate) text: String,
     /// `Server-Timing`; of gRPC in the trailers.
     timing: String,
 }
 
-/// Why there is none.
+/// Error of a request without a response.
 #[derive(Debug)]
-pub(crate) enum Lost {
-    /// Nobody takes connections.
-    Refused,
+pub(crate) enum RequestError {
+    /// The port does not accept connections.
+    ConnectionRefused,
     /// The connection ended before the request was sent: it may be sent over another.
-    Unsent,
-    /// The connection ended first.
-    Cut(String),
+    NotSent,
+    /// The connection ended before the response.
+    ConnectionClosed(String),
 }
 
 /// One connection over HTTP/1.1, made anew where it ended between two requests.
-pub(crate) struct Http {
+pub(crate) struct HttpClient {
     address: SocketAddr,
     sender: Option<http1::SendRequest<Full<Bytes>>>,
 }
 
 /// One connection over HTTP/2.
-pub(crate) struct Grpc {
+pub(crate) struct GrpcClient {
     address: SocketAddr,
-    sender: Option<http2::SendRequest<Body>>,
+    sender: Option<http2::SendRequest<RequestBody>>,
 }
 
 impl Answer {
-    /// The revision that gave it.
+    /// Name of the revision that answered.
     pub(crate) fn revision(&self) -> String {
         text_of(&self.headers, "weir-revision")
     }
 
-    /// What it waited for a replica, in milliseconds.
+    /// Time that the request waited for a replica, in milliseconds.
     pub(crate) fn queued_ms(&self) -> f64 {
         let parts = self.timing.split(", ");
         let mut queue = parts.filter_map(|part| part.strip_prefix("queue;dur="));
@@ -87,7 +88,7 @@ impl Answer {
     }
 }
 
-impl Http {
+impl HttpClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -95,9 +96,9 @@ impl Http {
         }
     }
 
-    /// An inference with these headers.
-    pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, Lost> {
-        self.post(INFER, headers, BODY.into()).await
+    /// Sends an inference with these headers.
+    pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, RequestError> {
+        self.post(INFER, headers, REQUEST.into()).await
     }
 
     pub(crate) async fn post(
@@ -105,16 +106,16 @@ impl Http {
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Answer, Lost> {
+    ) -> Result<Answer, RequestError> {
         let request = request(path, headers).body(Full::new(body)).unwrap();
         let response = self
             .open()
             .await?
             .send_request(request)
             .await
-            .map_err(cut)?;
+            .map_err(closed)?;
         let (head, body) = response.into_parts();
-        let body = body.collect().await.map_err(cut)?.to_bytes();
+        let body = body.collect().await.map_err(closed)?.to_bytes();
         Ok(Answer {
             timing: text_of(&head.headers, "server-timing"),
             status: head.status.as_u16(),
@@ -123,21 +124,23 @@ impl Http {
         })
     }
 
-    /// An answer whose body still comes.
+    /// Sends a request, and returns its response once the head is there.
     pub(crate) async fn stream(&mut self, path: &str) -> Response<Incoming> {
         let request = request(path, &[]).body(Full::default()).unwrap();
         let sender = self.open().await.unwrap();
         sender.send_request(request).await.unwrap()
     }
 
-    async fn open(&mut self) -> Result<&mut http1::SendRequest<Full<Bytes>>, Lost> {
+    async fn open(&mut self) -> Result<&mut http1::SendRequest<Full<Bytes>>, RequestError> {
         let is_open = match &mut self.sender {
             Some(sender) => sender.ready().await.is_ok(),
             None => false,
         };
         if !is_open {
             let stream = connect(self.address).await?;
-            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(cut)?;
+            let (sender, connection) = http1::handshake(TokioIo::new(stream))
+                .await
+                .map_err(closed)?;
             tokio::spawn(connection);
             self.sender = Some(sender);
         }
@@ -145,7 +148,7 @@ impl Http {
     }
 }
 
-impl Grpc {
+impl GrpcClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -153,24 +156,27 @@ impl Grpc {
         }
     }
 
-    /// `ModelInfer`, led by the model's name in its message.
-    pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, Lost> {
+    /// Calls `ModelInfer`, routed by the model's name in the message.
+    pub(crate) async fn infer(&mut self, headers: &[(&str, &str)]) -> Result<Answer, RequestError> {
         let sent = self.begin(headers).await?;
-        Self::finish(patiently(sent).await).await
+        Self::finish(within_deadline(sent).await).await
     }
 
-    /// The same in two steps: once this is done, the request has its place in the connection.
-    pub(crate) async fn begin(&mut self, headers: &[(&str, &str)]) -> Result<Sent, Lost> {
+    /// Sends the call without waiting for the response.
+    pub(crate) async fn begin(
+        &mut self,
+        headers: &[(&str, &str)],
+    ) -> Result<PendingResponse, RequestError> {
         let body = Full::new(message()).map_err(crate::replica::infallible);
         self.call(MODEL_INFER, headers, body.boxed_unsync()).await
     }
 
-    /// Reads what [`Self::begin`] asked for.
+    /// Reads the response to [`Self::begin`].
     pub(crate) async fn finish(
         response: hyper::Result<Response<Incoming>>,
-    ) -> Result<Answer, Lost> {
-        let (head, body) = response.map_err(cut)?.into_parts();
-        let body = patiently(body.collect()).await.map_err(cut)?;
+    ) -> Result<Answer, RequestError> {
+        let (head, body) = response.map_err(closed)?.into_parts();
+        let body = within_deadline(body.collect()).await.map_err(closed)?;
         let ends = body.trailers().unwrap_or(&head.headers);
         let status: u16 = text_of(ends, "grpc-status").parse().unwrap();
         let text = percent_decoded(&text_of(ends, "grpc-message"));
@@ -182,13 +188,13 @@ impl Grpc {
         })
     }
 
-    /// A call; its answer still comes.
+    /// Sends a call with this body.
     pub(crate) async fn call(
         &mut self,
         path: &str,
         headers: &[(&str, &str)],
-        body: Body,
-    ) -> Result<Sent, Lost> {
+        body: RequestBody,
+    ) -> Result<PendingResponse, RequestError> {
         let headers = [
             headers,
             &[("te", "trailers"), ("content-type", "application/grpc")],
@@ -200,7 +206,7 @@ impl Grpc {
         Ok(Box::pin(answer))
     }
 
-    async fn open(&mut self) -> Result<&mut http2::SendRequest<Body>, Lost> {
+    async fn open(&mut self) -> Result<&mut http2::SendRequest<RequestBody>, RequestError> {
         let is_open = match &mut self.sender {
             Some(sender) => sender.ready().await.is_ok(),
             None => false,
@@ -208,7 +214,7 @@ impl Grpc {
         if !is_open {
             let stream = TokioIo::new(connect(self.address).await?);
             let shaken = http2::handshake(TokioExecutor::new(), stream).await;
-            let (sender, connection) = shaken.map_err(cut)?;
+            let (sender, connection) = shaken.map_err(closed)?;
             tokio::spawn(connection);
             self.sender = Some(sender);
         }
@@ -216,7 +222,7 @@ impl Grpc {
     }
 }
 
-/// A gRPC message that asks the same.
+/// The same inference as a gRPC message.
 pub(crate) fn message() -> Bytes {
     let input = InferInputTensor {
         name: "INPUT0".to_owned(),
@@ -237,9 +243,9 @@ pub(crate) fn message() -> Bytes {
     bytes.into()
 }
 
-/// A test that waits for ever tells nothing.
-async fn patiently<F: Future>(work: F) -> F::Output {
-    let done = tokio::time::timeout(PATIENCE, work).await;
+/// Waits for the work, up to a deadline that fails the test.
+async fn within_deadline<F: Future>(work: F) -> F::Output {
+    let done = tokio::time::timeout(DEADLINE, work).await;
     done.expect("an answer in time")
 }
 
@@ -258,24 +264,25 @@ fn request(path: &str, headers: &[(&str, &str)]) -> http::request::Builder {
     })
 }
 
-async fn connect(address: SocketAddr) -> Result<TcpStream, Lost> {
+async fn connect(address: SocketAddr) -> Result<TcpStream, RequestError> {
     let stream = TcpStream::connect(address).await;
     let stream = stream.map_err(|error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => Lost::Refused,
-        _ => Lost::Cut(error.to_string()),
+        io::ErrorKind::ConnectionRefused => RequestError::ConnectionRefused,
+        _ => RequestError::ConnectionClosed(error.to_string()),
     })?;
     stream.set_nodelay(true).unwrap();
     Ok(stream)
 }
 
-fn cut(error: hyper::Error) -> Lost {
-    match error.is_canceled() {
-        true => Lost::Unsent,
-        false => Lost::Cut(format!("{error:?}")),
+fn closed(error: hyper::Error) -> RequestError {
+    if error.is_canceled() {
+        RequestError::NotSent
+    } else {
+        RequestError::ConnectionClosed(format!("{error:?}"))
     }
 }
 
-/// As gRPC encodes its sentences.
+/// Decodes the percent-encoding of gRPC's messages.
 fn percent_decoded(text: &str) -> String {
     let mut pieces = text.split('%');
     let mut out = pieces.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The example, with the real runtime where it was built.
+//! The example with the real runtime, if that is built.
 
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,21 @@ fn the_example_reads_a_seven() {
     let folder = tempfile::tempdir().unwrap();
     let example = root().join("examples/digits");
     let mut weir = Weir::up(&example, folder.path(), &["--runtime", &runtime]);
-    weir.see("ready", |service| service["ready"] == "True");
+    weir.wait_for("ready", |service| service["ready"] == "True");
     let inputs = example.join("inputs");
     let json = inputs.join("digit-7-a.json").display().to_string();
     let npy = format!("image={}", inputs.join("digit-7-a.npy").display());
     for input in [["--json", &json], ["--npy", &npy]] {
-        let answer = weir.client(&["infer", "digits", input[0], input[1]]);
+        let answer = weir.run(&["infer", "digits", input[0], input[1]]);
         let text = String::from_utf8(answer.stdout).unwrap();
-        let told = String::from_utf8(answer.stderr).unwrap();
-        assert!(text.contains("digit INT64 [1,1]: 7\n"), "{text}{told}");
+        let message = String::from_utf8(answer.stderr).unwrap();
+        assert!(text.contains("digit INT64 [1,1]: 7\n"), "{text}{message}");
         assert!(text.contains("from digits-predictor-00001"), "{text}");
     }
-    assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
+    assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
 }
 
-/// The model server that was built; none, with a word about it, where it was not.
+/// Path of the model server; `None`, with a message, if it is not built.
 pub(crate) fn runtime() -> Option<String> {
     let runtime = Path::new(env!("CARGO_BIN_EXE_weir")).with_file_name("weir-runtime");
     if runtime.exists() {

@@ -1,14 +1,14 @@
-//! HTTP as plain as it gets.
+//! A minimal HTTP client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than a service needs to wake.
+/// Longer than a service needs to scale from zero.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A request, and its answer's status and text, headers included.
-pub(crate) fn ask(address: SocketAddr, host: &str, method: &str, path: &str) -> (u16, String) {
+/// Sends a request, and returns the response's status and text, headers included.
+pub(crate) fn send(address: SocketAddr, host: &str, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let body = match method {

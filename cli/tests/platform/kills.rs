@@ -1,45 +1,45 @@
-//! Replicas are killed under load, and nobody notices.
+//! Replicas are killed under load without a failed request.
 
 use std::time::Duration;
 
+use crate::fixture::Fixture;
 use crate::load::Load;
 use crate::manifest::Service;
-use crate::stage::Stage;
 
-/// Seconds of killing, where nobody wants more.
+/// Seconds of killing, unless the environment sets another number.
 const SECONDS: u64 = 12;
 
-/// Set to kill for longer: so many seconds.
+/// Variable with another number of seconds.
 const MORE: &str = "WEIR_TEST_KILL_SECONDS";
 
 const REPLICAS: u32 = 4;
 
 #[test]
 fn killed_replicas_fail_no_request() {
-    let stage = Stage::ready(REPLICAS.into(), |field| {
-        let service = Service::new("one").field(field).service_ms(20);
+    let fixture = Fixture::ready(REPLICAS.into(), |shared| {
+        let service = Service::new("one").shared_dir(shared).service_ms(20);
         service.replicas(REPLICAS, REPLICAS).concurrency(4)
     });
-    let load = Load::start(stage.weir.serving, 8, 4);
+    let load = Load::start(fixture.weir.serving, 8, 4);
     let more = std::env::var_os(MORE).map(|text| text.into_string().unwrap());
     let seconds = more.map_or(SECONDS, |text| text.parse().unwrap());
     for _ in 0..seconds {
-        // The oldest: each gets its turn.
-        let oldest = stage.field.until_some().into_iter().min().unwrap();
-        stage.field.kill(oldest);
-        // The pace that was promised, not a wait for anything.
+        // The oldest, so that each is killed in turn.
+        let oldest = fixture.shared.wait_for_any().into_iter().min().unwrap();
+        fixture.shared.kill(oldest);
+        // The pace of the test, not a wait for a condition.
         std::thread::sleep(Duration::from_secs(1));
     }
     let tally = load.end();
-    let replays = stage.metric("weir_gateway_replays_total");
+    let replays = fixture.metric("weir_gateway_replays_total");
     println!(
         "{seconds} s: {} answered, {replays} sent again",
         tally.total()
     );
-    assert_eq!(tally.failed, [""; 0], "{}", stage.weir.output());
+    assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
     // Kills met requests; otherwise nothing was tested.
     assert!(replays > 0.0 && tally.total() > 100, "{tally:?}");
-    stage.see("all of them back", 1, |revision| {
+    fixture.wait_for_revision("all of them back", 1, |revision| {
         revision["ready"] == REPLICAS && revision["in_flight"] == 0
     });
 }

@@ -1,4 +1,4 @@
-//! Load: clients that ask again and again, and count what they get.
+//! Load: clients that send requests in a loop, and count the responses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,26 +11,26 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::client::{Answer, Grpc, Http, Lost};
-use crate::weir::until;
+use crate::client::{Answer, GrpcClient, HttpClient, RequestError};
+use crate::weir::wait_until;
 
-/// No request takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline of each request.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What all clients got.
+/// Counts of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Answers with 200, by revision.
+    /// Responses with 200, by revision.
     pub(crate) answered: BTreeMap<String, u64>,
-    /// Their ids, in the order of the answers.
+    /// Ids of those requests, in the order of the responses.
     pub(crate) ids: Vec<String>,
-    /// Everything that is neither that nor a refused connection.
+    /// Messages of other responses and of closed connections.
     pub(crate) failed: Vec<String>,
-    /// Clients that could not connect any more, and left.
+    /// Clients that stopped because their connection was refused.
     pub(crate) refused: u64,
 }
 
-/// Clients at work, in threads of their own. Dropped, they stop.
+/// Clients that run in threads of their own, until they are dropped.
 pub(crate) struct Load {
     runtime: Runtime,
     stop: CancellationToken,
@@ -38,26 +38,26 @@ pub(crate) struct Load {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// One client.
+/// A client that sends one request at a time.
 struct Client {
-    wire: Connection,
+    connection: Connection,
     deadline_ms: String,
     tally: Arc<Mutex<Tally>>,
     next: Arc<AtomicU64>,
 }
 
 enum Connection {
-    Http(Http),
-    Grpc(Grpc),
+    Http(HttpClient),
+    Grpc(GrpcClient),
 }
 
 impl Load {
-    /// So many clients over each protocol, each with one request at a time.
+    /// Starts that many clients over each protocol, each with one request at a time.
     pub(crate) fn start(address: SocketAddr, http: usize, grpc: usize) -> Self {
-        Self::within(PATIENCE, address, http, grpc)
+        Self::within(DEADLINE, address, http, grpc)
     }
 
-    /// The same, with a deadline for every request.
+    /// Starts clients with a deadline for every request.
     pub(crate) fn within(
         deadline: Duration,
         address: SocketAddr,
@@ -71,11 +71,12 @@ impl Load {
             tally: Arc::default(),
         };
         let next = Arc::new(AtomicU64::new(0));
-        let wires = (0..http).map(|_| Connection::Http(Http::new(address)));
-        let wires = wires.chain((0..grpc).map(|_| Connection::Grpc(Grpc::new(address))));
-        for wire in wires {
+        let connections = (0..http).map(|_| Connection::Http(HttpClient::new(address)));
+        let connections =
+            connections.chain((0..grpc).map(|_| Connection::Grpc(GrpcClient::new(address))));
+        for connection in connections {
             let client = Client {
-                wire,
+                connection,
                 deadline_ms: deadline.as_millis().to_string(),
                 tally: Arc::clone(&load.tally),
                 next: Arc::clone(&next),
@@ -86,7 +87,7 @@ impl Load {
         load
     }
 
-    /// Answers so far.
+    /// Number of responses with 200 so far.
     pub(crate) fn answered(&self) -> u64 {
         self.tally.lock().answered.values().sum()
     }
@@ -94,29 +95,29 @@ impl Load {
     /// Lets every client finish its request.
     pub(crate) fn end(self) -> Tally {
         self.stop.cancel();
-        self.gone()
+        self.wait_until_refused()
     }
 
-    /// Waits until every client has left by itself: nobody takes connections any more.
-    pub(crate) fn gone(self) -> Tally {
+    /// Waits until every client has stopped because the port does not accept connections any more.
+    pub(crate) fn wait_until_refused(self) -> Tally {
         self.clients.close();
         self.runtime.block_on(self.clients.wait());
         std::mem::take(&mut *self.tally.lock())
     }
 }
 
-/// Requests by which a split is judged. Twenty percent of them give or take three are more than three
-/// standard deviations of dice, and the gateway's split is steadier than dice.
+/// Requests by which a split is measured. Three of its twenty percent are more than three standard deviations of
+/// a random split, and the gateway's split varies less than that.
 const SPLIT: u64 = 2000;
 const TWENTY_PERCENT: std::ops::RangeInclusive<f64> = 17.0..=23.0;
 
-/// Requests that tell that there is no split.
+/// Requests by which it is seen that there is no split.
 const WHOLE: u64 = 100;
 
 impl Load {
-    /// Every answer is one, and a fifth of them is this revision's.
+    /// Checks that no request fails and that this revision answers a fifth of them.
     pub(crate) fn splits_to(self, revision: &str) {
-        let tally = self.judged(SPLIT);
+        let tally = self.measure(SPLIT);
         let share = tally.answered[revision] as f64 * 100.0 / tally.total() as f64;
         assert!(
             TWENTY_PERCENT.contains(&share),
@@ -125,16 +126,16 @@ impl Load {
         );
     }
 
-    /// Every answer is this revision's.
+    /// Checks that this revision answers every request.
     pub(crate) fn go_all_to(self, revision: &str) {
-        let tally = self.judged(WHOLE);
+        let tally = self.measure(WHOLE);
         let revisions: Vec<_> = tally.answered.into_keys().collect();
         assert_eq!(revisions, [revision]);
     }
 
-    fn judged(self, requests: u64) -> Tally {
+    fn measure(self, requests: u64) -> Tally {
         let explain = || format!("{:?}", self.tally.lock());
-        until("answers", || self.answered() >= requests, explain);
+        wait_until("answers", || self.answered() >= requests, explain);
         let tally = self.end();
         assert_eq!(tally.failed, [""; 0]);
         tally
@@ -146,7 +147,7 @@ impl Client {
         while !stop.is_cancelled() {
             let id = self.next.fetch_add(1, Ordering::Relaxed).to_string();
             let headers = [("x-request-id", &*id), ("weir-timeout", &self.deadline_ms)];
-            let answer = match &mut self.wire {
+            let answer = match &mut self.connection {
                 Connection::Http(http) => http.infer(&headers).await,
                 Connection::Grpc(grpc) => grpc.infer(&headers).await,
             };
@@ -156,8 +157,8 @@ impl Client {
         }
     }
 
-    /// None once there is nobody to ask.
-    fn count(&self, id: String, answer: Result<Answer, Lost>) -> Option<()> {
+    /// Counts a response; `None` once the port does not accept connections.
+    fn count(&self, id: String, answer: Result<Answer, RequestError>) -> Option<()> {
         let mut tally = self.tally.lock();
         match answer {
             Ok(answer) if answer.status == 200 => {
@@ -168,12 +169,14 @@ impl Client {
             Ok(answer) => tally
                 .failed
                 .push(format!("{id}: {} {}", answer.status, answer.text)),
-            Err(Lost::Unsent) => {}
-            Err(Lost::Refused) => {
+            Err(RequestError::NotSent) => {}
+            Err(RequestError::ConnectionRefused) => {
                 tally.refused += 1;
                 return None;
             }
-            Err(Lost::Cut(error)) => tally.failed.push(format!("{id}: {error}")),
+            Err(RequestError::ConnectionClosed(error)) => {
+                tally.failed.push(format!("{id}: {error}"))
+            }
         }
         Some(())
     }
@@ -185,22 +188,22 @@ impl Tally {
     }
 }
 
-/// Requests in a fixed rhythm, whether others are answered or not. Dropped, it stops.
-pub(crate) struct OpenLoad {
+/// Requests at a fixed rate, independent of their responses, until it is dropped.
+pub(crate) struct OpenLoopLoad {
     runtime: Runtime,
     stop: CancellationToken,
     asked: TaskTracker,
-    got: Arc<Mutex<Got>>,
+    got: Arc<Mutex<OpenLoopTally>>,
 }
 
 #[derive(Default)]
-struct Got {
+struct OpenLoopTally {
     waits_ms: Vec<f64>,
     failed: Vec<String>,
 }
 
-impl OpenLoad {
-    /// One request in each interval, over one HTTP/2 connection.
+impl OpenLoopLoad {
+    /// Starts to send a request in each interval, over one HTTP/2 connection.
     pub(crate) fn start(address: SocketAddr, interval: Duration) -> Self {
         let load = Self {
             runtime: runtime(),
@@ -211,14 +214,14 @@ impl OpenLoad {
         let (asked, got) = (load.asked.clone(), Arc::clone(&load.got));
         let asking = async move {
             let mut rhythm = tokio::time::interval(interval);
-            let mut grpc = Grpc::new(address);
+            let mut grpc = GrpcClient::new(address);
             loop {
                 rhythm.tick().await;
                 let sent = grpc.begin(&[]).await.unwrap();
                 let got = Arc::clone(&got);
                 asked.spawn(async move {
-                    let answer = Grpc::finish(sent.await).await;
-                    got.lock().note(answer);
+                    let answer = GrpcClient::finish(sent.await).await;
+                    got.lock().add(answer);
                 });
             }
         };
@@ -228,12 +231,12 @@ impl OpenLoad {
         load
     }
 
-    /// How long each request waited for a replica, in milliseconds, in the order of the answers.
+    /// Time that each request waited for a replica, in milliseconds, in the order of the responses.
     pub(crate) fn waits(&self) -> Vec<f64> {
         self.got.lock().waits_ms.clone()
     }
 
-    /// Asks no more, waits for the answers that are out, and says which were none.
+    /// Stops, waits for the requests in flight, and returns the messages of those that failed.
     pub(crate) fn end(self) -> Vec<String> {
         self.stop.cancel();
         self.asked.close();
@@ -242,8 +245,8 @@ impl OpenLoad {
     }
 }
 
-impl Got {
-    fn note(&mut self, answer: Result<Answer, Lost>) {
+impl OpenLoopTally {
+    fn add(&mut self, answer: Result<Answer, RequestError>) {
         match answer {
             Ok(answer) if answer.status == 200 => self.waits_ms.push(answer.queued_ms()),
             other => self.failed.push(format!("{other:?}")),
@@ -251,7 +254,7 @@ impl Got {
     }
 }
 
-/// A thread for clients.
+/// A runtime of one thread for clients.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().unwrap()

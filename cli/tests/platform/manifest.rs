@@ -6,13 +6,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::field::Field;
 use crate::replica;
+use crate::shared_dir::SharedDir;
 
-/// The service's name.
+/// Name of the service that tests use.
 pub(crate) const NAME: &str = "echo";
 
-/// An InferenceService.
+/// Builder of an InferenceService's manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// One that may sleep, has two replicas at most, and answers with this label.
+    /// A service that scales from 0 to 2 replicas, whose replicas answer with this label.
     pub(crate) fn new(label: &str) -> Self {
         let retention = "autoscaling.knative.dev/scale-to-zero-pod-retention-period";
         let service = Self {
@@ -49,7 +49,7 @@ impl Service {
         self
     }
 
-    /// Replicas at least and at most.
+    /// Sets the least and the most replicas.
     pub(crate) fn replicas(mut self, min: u32, max: u32) -> Self {
         self.replicas = (min, max);
         self
@@ -60,7 +60,7 @@ impl Service {
         self
     }
 
-    /// `spec.canary` with one entry of this label.
+    /// Adds `spec.canary` with one entry of this label.
     pub(crate) fn canary_beside(mut self, label: &str, percent: u8) -> Self {
         let container = container(&Self::new(label).command, &Self::new(label).variables);
         self.beside = format!(
@@ -75,7 +75,7 @@ impl Service {
         self
     }
 
-    /// Requests at once of one replica.
+    /// Sets the requests at once of one replica.
     pub(crate) fn concurrency(mut self, requests: u32) -> Self {
         self.concurrency = Some(requests);
         self
@@ -86,27 +86,27 @@ impl Service {
         self
     }
 
-    /// Milliseconds that an inference takes.
+    /// Sets the time that an inference takes, in milliseconds.
     pub(crate) fn service_ms(self, ms: u32) -> Self {
         self.variable(replica::SERVICE_MS, &ms.to_string())
     }
 
-    pub(crate) fn field(self, field: &Field) -> Self {
-        self.variable(replica::FIELD, field.path().to_str().unwrap())
+    pub(crate) fn shared_dir(self, shared: &SharedDir) -> Self {
+        self.variable(replica::SHARED_DIR, shared.path().to_str().unwrap())
     }
 
-    /// Inferences are answered once the file `gate` is there.
+    /// Lets inferences wait until the file `gate` exists.
     pub(crate) fn gate(self, gate: &Path) -> Self {
         self.variable(replica::GATE, gate.to_str().unwrap())
     }
 
-    /// In place of our replica.
+    /// Runs a shell script instead of the replica.
     pub(crate) fn shell(mut self, script: &str) -> Self {
         self.command = ["/bin/sh", "-c", script].map(str::to_owned).into();
         self
     }
 
-    /// YAML is a superset of JSON, but people edit YAML: the outer part is written as they do.
+    /// The manifest's YAML, in the block style that people write.
     pub(crate) fn yaml(&self) -> String {
         let (min, max) = self.replicas;
         let annotations: BTreeMap<_, _> = self.annotations.iter().cloned().collect();

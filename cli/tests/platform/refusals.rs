@@ -1,4 +1,4 @@
-//! What `weir up` refuses, with which sentence and exit code.
+//! Errors of `weir up`: messages and exit codes.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::manifest::Service;
-use crate::weir::{PROGRAM, Weir, ended};
+use crate::weir::{PROGRAM, Weir, wait_for_exit};
 
 fn up(program: &Path, file: &Path, more: &[&str]) -> (Option<i32>, String) {
     let folder = file.parent().unwrap();
@@ -22,58 +22,61 @@ fn up(program: &Path, file: &Path, more: &[&str]) -> (Option<i32>, String) {
         .stderr(File::create(&log).unwrap())
         .spawn()
         .unwrap();
-    let told = || fs::read_to_string(&log).unwrap();
-    let status = ended(&mut process, told);
-    (status.code(), told())
+    let message = || fs::read_to_string(&log).unwrap();
+    let status = wait_for_exit(&mut process, message);
+    (status.code(), message())
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place() {
+fn an_error_in_yaml_is_reported_with_its_location() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     let text = Service::new("one")
         .yaml()
         .replace("minReplicas", "minReplica");
     fs::write(&file, text).unwrap();
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
         "{}:8:5: spec.predictor.minReplica: unknown field; did you mean `minReplicas`?\n",
         file.display()
     );
-    assert_eq!((code, told), (Some(2), expected));
+    assert_eq!((code, message), (Some(2), expected));
 }
 
 #[test]
-fn what_cannot_be_served_is_told_with_its_place() {
+fn an_invalid_service_is_reported_with_its_location() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     let text = Service::new("one")
         .yaml()
         .replace("minReplicas: 0", "minReplicas: -1");
     fs::write(&file, text).unwrap();
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let place = format!("{}:8:5: spec.predictor.minReplicas: ", file.display());
-    assert!(code == Some(2) && told.starts_with(&place), "{told}");
+    assert!(code == Some(2) && message.starts_with(&place), "{message}");
 }
 
 #[test]
 fn a_path_that_is_not_there_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("none.yaml");
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
-    assert!(code == Some(2) && told.contains("none.yaml"), "{told}");
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    assert!(
+        code == Some(2) && message.contains("none.yaml"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_taken_port_is_told_with_its_flag() {
+fn a_port_in_use_is_reported_with_its_flag() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", &port]);
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", &port]);
     let begin = format!("error: port {port} is in use by another process (--port).");
-    assert!(code == Some(3) && told.starts_with(&begin), "{told}");
+    assert!(code == Some(3) && message.starts_with(&begin), "{message}");
 }
 
 #[test]
@@ -84,19 +87,19 @@ fn a_state_directory_has_one_platform_and_a_killed_one_leaves_it_free() {
     let mut first = Weir::up(&file, folder.path(), &[]);
     let admin = folder.path().join("state/admin.json");
     let before = fs::read_to_string(&admin).unwrap();
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
         "error: the state directory {} is in use by another `weir up` (process {}): stop that one, or set \
          another directory with --state-dir\n",
         folder.path().join("state").display(),
         first.id()
     );
-    assert_eq!((code, told), (Some(1), expected));
+    assert_eq!((code, message), (Some(1), expected));
     assert_eq!(fs::read_to_string(&admin).unwrap(), before);
     first.kill();
     fs::remove_file(&admin).unwrap();
     let mut second = Weir::up(&file, folder.path(), &[]);
-    assert_eq!(second.end().code(), Some(0), "{}", second.output());
+    assert_eq!(second.stop().code(), Some(0), "{}", second.output());
 }
 
 #[test]
@@ -104,59 +107,60 @@ fn an_image_without_a_command_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     let text = Service::new("one").yaml();
-    let lines = text
-        .lines()
-        .map(|line| match line.trim().starts_with("command:") {
-            true => "        image: triton:24.01",
-            false => line,
-        });
+    let lines = text.lines().map(|line| {
+        if line.trim().starts_with("command:") {
+            "        image: triton:24.01"
+        } else {
+            line
+        }
+    });
     fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
         "{}:7:3: spec.predictor: without Kubernetes the image \"triton:24.01\" cannot be run; give \
          the container a command\n",
         file.display()
     );
-    assert_eq!((code, told), (Some(2), expected));
+    assert_eq!((code, message), (Some(2), expected));
 }
 
 #[test]
-fn one_service_that_is_declared_twice_is_told_with_both_places() {
+fn one_service_that_is_declared_twice_is_reported_with_both_locations() {
     let folder = tempfile::tempdir().unwrap();
     let files = folder.path().join("services");
     fs::create_dir(&files).unwrap();
     for name in ["a.yaml", "b.yaml"] {
         fs::write(files.join(name), Service::new("one").yaml()).unwrap();
     }
-    let (code, told) = up(Path::new(PROGRAM), &files, &["--port", "0"]);
+    let (code, message) = up(Path::new(PROGRAM), &files, &["--port", "0"]);
     let expected = format!(
         "{0}/b.yaml:4:3: the InferenceService default/echo is declared twice; the first is at \
          {0}/a.yaml:4:3\n",
         files.display()
     );
-    assert_eq!((code, told), (Some(2), expected));
+    assert_eq!((code, message), (Some(2), expected));
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_is_told_with_the_reason() {
+fn a_state_directory_that_cannot_be_made_is_reported_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
-    // Where the directory should be made is a file.
+    // A file is in the way of the directory.
     fs::write(folder.path().join("state"), "").unwrap();
-    let (code, told) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let begin = format!(
         "error: the state directory {}/state is not available: ",
         folder.path().display()
     );
-    assert!(code == Some(1) && told.starts_with(&begin), "{told}");
-    assert!(told.contains("File exists"), "{told}");
+    assert!(code == Some(1) && message.starts_with(&begin), "{message}");
+    assert!(message.contains("File exists"), "{message}");
 }
 
 #[test]
-fn a_missing_runtime_is_told_before_anything_starts() {
+fn a_missing_runtime_is_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
-    // Beside itself is where it looks first.
+    // Alone in a folder, as it looks beside itself first.
     let weir = folder.path().join("weir");
     if fs::hard_link(PROGRAM, &weir).is_err() {
         fs::copy(PROGRAM, &weir).unwrap();
@@ -168,12 +172,12 @@ metadata: {name: digits}
 spec: {predictor: {model: {modelFormat: {name: pytorch}, storageUri: 'pvc://models/digits'}}}
 ";
     fs::write(&file, text).unwrap();
-    let (code, told) = up(&weir, &file, &["--port", "0"]);
+    let (code, message) = up(&weir, &file, &["--port", "0"]);
     assert!(
-        code == Some(1) && told.starts_with("error: weir-runtime not found"),
-        "{told}"
+        code == Some(1) && message.starts_with("error: weir-runtime not found"),
+        "{message}"
     );
-    let (code, told) = up(&weir, &file, &["--port", "0", "--runtime", "/no/such"]);
+    let (code, message) = up(&weir, &file, &["--port", "0", "--runtime", "/no/such"]);
     let expected = "error: --runtime /no/such: no such program\n";
-    assert_eq!((code, told.as_str()), (Some(2), expected));
+    assert_eq!((code, message.as_str()), (Some(2), expected));
 }

@@ -1,8 +1,8 @@
-//! A model server in place of a container: this test binary, told by a variable to be one. HTTP/1.1 and
-//! gRPC on one port; it answers every inference with its label, after its service time, and ends in order.
+//! A model server in place of a container: this test binary, if an environment variable is set. It serves HTTP/1.1
+//! and gRPC on one port, answers every inference with its label after its service time, and shuts down gracefully.
 
-mod answers;
-mod traits;
+mod config;
+mod responses;
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -20,19 +20,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::field::Fault;
-use answers::Body;
-use traits::Traits;
-pub(crate) use traits::{FIELD, GATE, LABEL, SERVICE_MS};
+use crate::shared_dir::Fault;
+use config::ReplicaConfig;
+pub(crate) use config::{GATE, LABEL, SERVICE_MS, SHARED_DIR};
+use responses::ResponseBody;
 
-/// No test lives so long; a server that was forgotten ends by itself.
+/// Longer than any test; a server that is left behind ends by itself.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// A request begins with fewer bytes than that.
+/// Most bytes that are read before a response that is no HTTP.
 const FIRST_BYTES: usize = 1024;
 
-/// How the question begins whether it is ready.
-const READY_CALL: &[u8] = b"GET /v2/health/ready";
+/// First bytes of a readiness probe.
+const READINESS_PROBE: &[u8] = b"GET /v2/health/ready";
 
 /// The command that makes this binary a server.
 pub(crate) fn command() -> Vec<String> {
@@ -43,27 +43,27 @@ pub(crate) fn command() -> Vec<String> {
         .collect()
 }
 
-/// Passes at once, unless it is told to serve.
+/// Passes at once, unless the environment asks for a server.
 #[test]
 fn serve() {
-    let Some(traits) = Traits::of_environment() else {
+    let Some(config) = ReplicaConfig::from_environment() else {
         return;
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let serving = async { tokio::time::timeout(LIFETIME, run(Arc::new(traits))).await };
-    // Whoever forgot it does not want to hear of it.
+    let serving = async { tokio::time::timeout(LIFETIME, run(Arc::new(config))).await };
+    // The end of its lifetime is no failure.
     let _ = runtime.block_on(serving);
 }
 
-/// Serves until SIGTERM, then answers what it has.
-async fn run(traits: Arc<Traits>) {
+/// Serves until SIGTERM, then answers accepted requests.
+async fn run(config: Arc<ReplicaConfig>) {
     let mut terminate = signal(SignalKind::terminate()).unwrap();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, traits.port)).await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await;
     let listener = listener.unwrap();
-    traits.tell_field();
+    config.report_serving();
     let (stop, connections) = (CancellationToken::new(), TaskTracker::new());
     loop {
         let accepted = tokio::select! {
@@ -71,27 +71,31 @@ async fn run(traits: Arc<Traits>) {
             _ = terminate.recv() => break,
         };
         let (stream, _) = accepted.unwrap();
-        connections.spawn(converse(stream, Arc::clone(&traits), stop.clone()));
+        connections.spawn(serve_connection(stream, Arc::clone(&config), stop.clone()));
     }
     stop.cancel();
     connections.close();
     connections.wait().await;
 }
 
-async fn converse(mut stream: TcpStream, traits: Arc<Traits>, stop: CancellationToken) {
-    if traits.fault() == Some(Fault::Garbage) && !asks_whether_ready(&stream).await {
+async fn serve_connection(
+    mut stream: TcpStream,
+    config: Arc<ReplicaConfig>,
+    stop: CancellationToken,
+) {
+    if config.fault() == Some(Fault::Garbage) && !is_readiness_probe(&stream).await {
         let mut begin = vec![0; FIRST_BYTES];
-        // Who is talked to like that may leave.
+        // The client may close the connection.
         let _ = stream.read(&mut begin).await;
         let _ = stream.write_all(b"\x00\x01garbage\r\n\r\n").await;
         return;
     }
     stream.set_nodelay(true).unwrap();
     let builder = auto::Builder::new(TokioExecutor::new());
-    let service = service_fn(move |request| answer(Arc::clone(&traits), request));
+    let service = service_fn(move |request| answer(Arc::clone(&config), request));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // How connections end is seen by who asked.
+    // The client sees how its connection ends.
     let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {
@@ -101,40 +105,40 @@ async fn converse(mut stream: TcpStream, traits: Arc<Traits>, stop: Cancellation
     };
 }
 
-/// It lies: what has a fault says that it is ready, or nobody would ask it.
-async fn asks_whether_ready(stream: &TcpStream) -> bool {
-    let mut begin = [0; READY_CALL.len()];
-    // Whoever leaves at once asked nothing.
+/// True if the request is a readiness probe. A replica with a fault stays ready, or it would get no requests.
+async fn is_readiness_probe(stream: &TcpStream) -> bool {
+    let mut begin = [0; READINESS_PROBE.len()];
+    // A connection that is closed at once sends no probe.
     let peeked = stream.peek(&mut begin).await.unwrap_or(0);
-    begin[..peeked] == *READY_CALL
+    begin[..peeked] == *READINESS_PROBE
 }
 
 async fn answer(
-    traits: Arc<Traits>,
+    config: Arc<ReplicaConfig>,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<Response<ResponseBody>, Box<dyn std::error::Error + Send + Sync>> {
     if request.uri().path() == "/v2/health/ready" {
-        return Ok(answers::empty());
+        return Ok(responses::empty());
     }
-    let fault = traits.fault();
+    let fault = config.fault();
     if fault == Some(Fault::Garbage) {
         return Err("no HTTP any more".into());
     }
     let path = request.uri().path();
     let answer = if path.ends_with("/ModelStreamInfer") {
-        answers::mirror(request.into_body())
+        responses::echo_frames(request.into_body())
     } else if path.ends_with("/generate_stream") {
-        answers::events(traits)
+        responses::events(async move { config.wait_for_event_release().await })
     } else {
-        traits.work(request).await
+        config.work(request).await
     };
     Ok(match fault {
-        Some(Fault::BreakOff) => answers::cut(answer),
+        Some(Fault::BreakOff) => responses::broken_off(answer),
         Some(Fault::Hang | Fault::Garbage) | None => answer,
     })
 }
 
-/// Frames cannot fail here but where they are meant to.
+/// Turns the error that cannot happen into the one of bodies that can fail.
 pub(crate) fn infallible(never: Infallible) -> std::io::Error {
     match never {}
 }

@@ -1,4 +1,4 @@
-//! What `weir up` tells whoever watches its reports, and what it remembers.
+//! Reports of `weir up`, and state that it keeps over a restart.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use tokio::sync::watch;
 use weir_cluster::{Gateway, LatestReports, Reports, ServiceName};
 use weir_cluster_reports::RemoteReports;
 
-use crate::http::ask;
+use crate::http::send;
 use crate::manifest::{NAME, Service};
 use crate::weir::Weir;
 
-/// Far more than a report takes.
-const SOON: Duration = Duration::from_secs(60);
+/// Longest time for a report.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reports_of_its_gateway_can_be_watched() {
@@ -21,7 +21,7 @@ async fn the_reports_of_its_gateway_can_be_watched() {
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
-    weir.see("ready", |service| service["ready"] == "True");
+    weir.wait_for("ready", |service| service["ready"] == "True");
     let gateway = Gateway {
         name: "there".into(),
         serving: weir.serving.into(),
@@ -29,7 +29,7 @@ async fn the_reports_of_its_gateway_can_be_watched() {
     };
     let gateways = watch::Sender::new(Arc::from([gateway]));
     let reports = RemoteReports::follow(gateways.subscribe());
-    let (status, text) = ask(weir.serving, "localhost", "POST", "/v2/models/echo/infer");
+    let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/echo/infer");
     assert_eq!(status, 200, "{text}");
     let revision = ServiceName::new("default", NAME)
         .unwrap()
@@ -42,10 +42,14 @@ async fn the_reports_of_its_gateway_can_be_watched() {
         activity.is_some_and(|a| a.succeeded == 1 && a.service_time.count() == 1)
     };
     let mut latest = reports.watch();
-    let heard = latest.wait_for(|latest| has_counted(latest));
-    let heard = tokio::time::timeout(SOON, heard).await;
-    assert!(matches!(heard, Ok(Ok(_))), "{:?}", reports.watch().borrow());
-    assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
+    let reported = latest.wait_for(|latest| has_counted(latest));
+    let reported = tokio::time::timeout(DEADLINE, reported).await;
+    assert!(
+        matches!(reported, Ok(Ok(_))),
+        "{:?}",
+        reports.watch().borrow()
+    );
+    assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
 }
 
 #[test]
@@ -54,16 +58,16 @@ fn a_revision_has_the_same_name_after_a_restart() {
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
-    weir.see("the first revision", |service| serves(service, 1));
+    weir.wait_for("the first revision", |service| serves(service, 1));
     fs::write(&file, Service::new("two").yaml()).unwrap();
-    weir.see("the second revision", |service| serves(service, 2));
-    assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
+    weir.wait_for("the second revision", |service| serves(service, 2));
+    assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
     let mut weir = Weir::up(&file, folder.path(), &[]);
-    weir.see("the second revision again", |service| serves(service, 2));
-    assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
+    weir.wait_for("the second revision again", |service| serves(service, 2));
+    assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
 }
 
-/// Whether this revision gets all requests and is ready.
+/// True if this revision gets all requests and is ready.
 fn serves(service: &serde_json::Value, number: u32) -> bool {
     let name = format!("{NAME}-predictor-{number:05}");
     let mut revisions = service["revisions"].as_array().unwrap().iter();

@@ -1,5 +1,5 @@
-//! Processes of the real model server are killed under load, and nobody notices. Its model echoes what it is
-//! sent, after a time in which it takes no processor: replicas that compute would not be more on few cores.
+//! Processes of the real model server are killed under load without a failed request. The model echoes its input
+//! after a time in which it uses no processor, so that replicas do not compete for few cores.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::weir::Weir;
 
 const REPLICAS: u32 = 4;
 
-/// Kills, one each second.
+/// Number of kills, one each second.
 const KILLS: u32 = 6;
 
 const MODEL: &str = r#"
@@ -35,17 +35,17 @@ fn killed_runtimes_fail_no_request() {
     let file = declare(folder.path());
     let weir = Weir::up(&file, folder.path(), &["--runtime", &runtime]);
     let all_serve = |service: &serde_json::Value| service["revisions"][0]["ready"] == REPLICAS;
-    weir.see("all of them", all_serve);
+    weir.wait_for("all of them", all_serve);
     let load = Load::start(weir.serving, 8, 4);
     for _ in 0..KILLS {
         kill_oldest(weir.id());
-        // The pace of the test, not a wait for anything.
+        // The pace of the test, not a wait for a condition.
         std::thread::sleep(Duration::from_secs(1));
     }
     let tally = load.end();
     assert_eq!(tally.failed, [""; 0], "{}", weir.output());
     assert!(tally.total() > 100, "{tally:?}");
-    weir.see("all of them again", all_serve);
+    weir.wait_for("all of them again", all_serve);
 }
 
 /// A service of this model, and its manifest.

@@ -1,4 +1,4 @@
-//! Streams pass through as they come.
+//! Streams pass through frame by frame.
 
 use std::io;
 
@@ -9,23 +9,23 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::client::{self, Grpc, Http};
+use crate::client::{self, GrpcClient, HttpClient};
+use crate::fixture::Fixture;
 use crate::load::runtime;
 use crate::manifest::Service;
-use crate::stage::Stage;
 
 const EVENTS: &str = "/v2/models/echo/generate_stream";
 
-fn stage() -> Stage {
-    Stage::ready(1, |field| {
+fn fixture() -> Fixture {
+    Fixture::ready(1, |shared| {
         Service::new("one")
-            .field(field)
+            .shared_dir(shared)
             .replicas(1, 1)
             .concurrency(1)
     })
 }
 
-/// The next piece; nothing at the end.
+/// The next piece of the body; `None` at the end.
 async fn piece(body: &mut Incoming) -> Option<Bytes> {
     let frame = body.frame().await?.unwrap();
     Some(frame.into_data().unwrap_or_default())
@@ -33,15 +33,15 @@ async fn piece(body: &mut Incoming) -> Option<Bytes> {
 
 #[test]
 fn events_arrive_while_others_are_still_to_come() {
-    let stage = stage();
+    let fixture = fixture();
     let reading = async {
-        let mut http = Http::new(stage.weir.serving);
+        let mut http = HttpClient::new(fixture.weir.serving);
         let response = http.stream(EVENTS).await;
         assert_eq!(response.headers()["weir-revision"], "echo-predictor-00001");
         let mut body = response.into_body();
         assert_eq!(piece(&mut body).await.unwrap(), "data: one\n\n");
-        // Only now the replica may go on.
-        stage.field.next();
+        // Only now may the replica send the next event.
+        fixture.shared.release_events();
         assert_eq!(piece(&mut body).await.unwrap(), "data: two\n\n");
         assert_eq!(piece(&mut body).await, None);
     };
@@ -49,10 +49,10 @@ fn events_arrive_while_others_are_still_to_come() {
 }
 
 #[test]
-fn a_stream_in_both_directions_is_a_conversation() {
-    let stage = stage();
+fn a_bidirectional_stream_alternates_messages() {
+    let fixture = fixture();
     let talking = async {
-        let mut grpc = Grpc::new(stage.weir.serving);
+        let mut grpc = GrpcClient::new(fixture.weir.serving);
         let (sender, receiver) = mpsc::channel::<io::Result<Frame<Bytes>>>(1);
         let body = StreamBody::new(ReceiverStream::new(receiver)).boxed_unsync();
         let path = "/inference.GRPCInferenceService/ModelStreamInfer";
@@ -84,24 +84,24 @@ fn a_stream_in_both_directions_is_a_conversation() {
 }
 
 #[test]
-fn a_client_that_leaves_frees_its_place() {
-    let stage = stage();
+fn a_client_that_disconnects_frees_its_credit() {
+    let fixture = fixture();
     let leaving = async {
-        let mut http = Http::new(stage.weir.serving);
+        let mut http = HttpClient::new(fixture.weir.serving);
         let mut body = http.stream(EVENTS).await.into_body();
         assert_eq!(piece(&mut body).await.unwrap(), "data: one\n\n");
         // The only credit is taken.
-        let mut other = Http::new(stage.weir.serving);
+        let mut other = HttpClient::new(fixture.weir.serving);
         let late = other.infer(&[("weir-timeout", "200")]).await.unwrap();
         assert!(
             late.status == 504 && late.text.contains("in the queue"),
             "{late:?}"
         );
         drop((body, http));
-        // The stream would go on for ever, but nobody reads it.
+        // The stream would never end, but its client is gone.
         let answer = other.infer(&[("weir-timeout", "30000")]).await.unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
     };
     runtime().block_on(leaving);
-    stage.see("no request left", 1, |revision| revision["in_flight"] == 0);
+    fixture.wait_for_revision("no request left", 1, |revision| revision["in_flight"] == 0);
 }

@@ -1,11 +1,11 @@
-//! A platform whose port is encrypted.
+//! A platform with TLS.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::manifest::{NAME, Service};
-use crate::weir::{PROGRAM, Weir, until};
+use crate::weir::{PROGRAM, Weir, wait_until};
 
 /// A new self-signed certificate in these files.
 fn renew(folder: &Path) -> (PathBuf, PathBuf) {
@@ -20,7 +20,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn told(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     let Output { stdout, stderr, .. } = output;
     format!(
         "{}{}",
@@ -44,7 +44,7 @@ impl Encrypted {
         let (certificate, key) = renew(folder);
         let flags = ["--tls-cert", &text(&certificate), "--tls-key", &text(&key)];
         let weir = Weir::up(&file, folder, &flags);
-        weir.see("ready", |service| service["ready"] == "True");
+        weir.wait_for("ready", |service| service["ready"] == "True");
         Self {
             weir,
             certificate,
@@ -54,53 +54,53 @@ impl Encrypted {
 
     fn infer(&self, more: &[&str]) -> Output {
         let words = ["infer", NAME, "--json", &self.request];
-        self.weir.client(&[&words, more].concat())
+        self.weir.run(&[&words, more].concat())
     }
 }
 
 #[test]
-fn the_clients_on_this_machine_find_it() {
+fn clients_on_this_machine_reach_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut platform = Encrypted::up(folder.path());
     let output = platform.weir.output();
     assert!(output.contains(" on https://127.0.0.1:"), "{output}");
-    let status = told(&platform.weir.client(&["status"]));
+    let status = text_of(&platform.weir.run(&["status"]));
     assert!(status.contains("https://localhost:"), "{status}");
-    let answer = told(&platform.infer(&[]));
+    let answer = text_of(&platform.infer(&[]));
     assert!(answer.contains("one"), "{answer}");
     let url = format!("https://localhost:{}", platform.weir.serving.port());
     let certificate = text(&platform.certificate);
-    let answer = told(&platform.infer(&["--url", &url, "--cacert", &certificate]));
+    let answer = text_of(&platform.infer(&["--url", &url, "--cacert", &certificate]));
     assert!(answer.contains("one"), "{answer}");
     let refused = platform.infer(&["--url", &url]);
     assert_eq!(refused.status.code(), Some(2));
-    let said = told(&refused);
-    assert!(said.ends_with("needs --cacert FILE\n"), "{said}");
+    let message = text_of(&refused);
+    assert!(message.ends_with("needs --cacert FILE\n"), "{message}");
     let plain = platform.infer(&["--url", &url.replace("https", "http")]);
-    assert_eq!(plain.status.code(), Some(1), "{}", told(&plain));
-    assert_eq!(platform.weir.end().code(), Some(0));
+    assert_eq!(plain.status.code(), Some(1), "{}", text_of(&plain));
+    assert_eq!(platform.weir.stop().code(), Some(0));
 }
 
 #[test]
-fn a_new_certificate_is_shown_without_a_restart() {
+fn a_new_certificate_is_used_without_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let mut platform = Encrypted::up(folder.path());
     let url = format!("https://localhost:{}", platform.weir.serving.port());
     fs::write(folder.path().join("key.pem"), "broken").unwrap();
     let warned = || platform.weir.output().contains("stays in use");
-    until("the warning", warned, || platform.weir.output());
-    let answer = told(&platform.infer(&[]));
+    wait_until("the warning", warned, || platform.weir.output());
+    let answer = text_of(&platform.infer(&[]));
     assert!(answer.contains("one"), "{answer}");
     renew(folder.path());
     let certificate = text(&platform.certificate);
     let flags = ["--url", &url, "--cacert", &certificate];
     let answered = || platform.infer(&flags).status.success();
-    until("the new certificate", answered, || platform.weir.output());
-    assert_eq!(platform.weir.end().code(), Some(0));
+    wait_until("the new certificate", answered, || platform.weir.output());
+    assert_eq!(platform.weir.stop().code(), Some(0));
 }
 
 #[test]
-fn what_cannot_encrypt_is_wrong_usage() {
+fn invalid_certificates_are_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
@@ -111,18 +111,24 @@ fn what_cannot_encrypt_is_wrong_usage() {
         let mut command = Command::new(PROGRAM);
         command.args(["up", "--port", "0", "--admin-port", "0", "-f"]);
         let output = command.arg(&file).args(flags).output().unwrap();
-        (output.status.code(), told(&output))
+        (output.status.code(), text_of(&output))
     };
     let (certificate, key) = (text(&certificate), text(&key));
-    let (code, said) = up(&["--tls-cert", &certificate]);
-    assert!(code == Some(2) && said.contains("--tls-key"), "{said}");
-    let (code, said) = up(&["--tls-key", &key, "--tls-cert", "/none.pem"]);
-    let expected = "error: /none.pem (--tls-cert): No such file";
-    assert!(code == Some(2) && said.starts_with(expected), "{said}");
-    let mixed = ["--tls-cert", &certificate, "--tls-key", &text(&others_key)];
-    let (code, said) = up(&mixed);
+    let (code, message) = up(&["--tls-cert", &certificate]);
     assert!(
-        code == Some(2) && said.contains("does not match the certificate"),
-        "{said}"
+        code == Some(2) && message.contains("--tls-key"),
+        "{message}"
+    );
+    let (code, message) = up(&["--tls-key", &key, "--tls-cert", "/none.pem"]);
+    let expected = "error: /none.pem (--tls-cert): No such file";
+    assert!(
+        code == Some(2) && message.starts_with(expected),
+        "{message}"
+    );
+    let mixed = ["--tls-cert", &certificate, "--tls-key", &text(&others_key)];
+    let (code, message) = up(&mixed);
+    assert!(
+        code == Some(2) && message.contains("does not match the certificate"),
+        "{message}"
     );
 }

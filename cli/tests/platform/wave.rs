@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::load::OpenLoad;
+use crate::fixture::Fixture;
+use crate::load::OpenLoopLoad;
 use crate::manifest::Service;
-use crate::stage::Stage;
-use crate::weir::until;
+use crate::weir::wait_until;
 
 /// An inference takes a fifth of a second of a replica that does one at a time: five in a second.
 const SERVICE_MS: u32 = 200;
@@ -15,29 +15,31 @@ const SERVICE_MS: u32 = 200;
 /// Twelve in a second are work for two replicas and a half.
 const INTERVAL: Duration = Duration::from_millis(83);
 
-/// How long requests may wait.
+/// Longest time that requests may wait, in milliseconds.
 const TARGET_MS: f64 = 500.0;
 
-/// Requests by which the wait is judged, once replicas are up: the last four seconds of them.
-const JUDGED: usize = 48;
+/// Requests by which the wait is measured, once replicas are up: the last four seconds of them.
+const MEASURED: usize = 48;
 
-/// What went well once goes well again.
+/// Number of waves, to see that a second goes as well as the first.
 const WAVES: u32 = 2;
 
 #[test]
 fn a_square_wave_is_followed_from_zero_and_back() {
-    let stage = Stage::new(|field| {
-        let service = Service::new("one").field(field).service_ms(SERVICE_MS);
+    let fixture = Fixture::new(|shared| {
+        let service = Service::new("one")
+            .shared_dir(shared)
+            .service_ms(SERVICE_MS);
         service
             .replicas(0, 6)
             .concurrency(1)
             .annotation("weir.dev/queue-delay-target", "500ms")
             .annotation("autoscaling.knative.dev/window", "6s")
     });
-    stage.see("asleep", 1, is_asleep);
+    fixture.wait_for_revision("asleep", 1, is_asleep);
     for _ in 0..WAVES {
-        wave(&stage);
-        stage.see("asleep again", 1, is_asleep);
+        wave(&fixture);
+        fixture.wait_for_revision("asleep again", 1, is_asleep);
     }
 }
 
@@ -45,20 +47,20 @@ fn is_asleep(revision: &Value) -> bool {
     revision["ready"] == 0 && revision["wanted"] == 0
 }
 
-fn wave(stage: &Stage) {
-    let load = OpenLoad::start(stage.weir.serving, INTERVAL);
-    let up = stage.see("as many as the load needs", 1, |revision| {
+fn wave(fixture: &Fixture) {
+    let load = OpenLoopLoad::start(fixture.weir.serving, INTERVAL);
+    let up = fixture.wait_for_revision("as many as the load needs", 1, |revision| {
         revision["ready"].as_u64() >= Some(3) && revision["queued"] == 0
     });
     let before = load.waits().len();
     // The rate is no more than these replicas take, so a moment in which this machine stood still passes; with
     // too few of them the queue would only grow.
-    let kept = || {
+    let is_within_target = || {
         let waits = load.waits().split_off(before);
-        let judged = waits.rchunks_exact(JUDGED).next();
-        judged.is_some_and(|waits| median(waits) <= TARGET_MS)
+        let measured = waits.rchunks_exact(MEASURED).next();
+        measured.is_some_and(|waits| median(waits) <= TARGET_MS)
     };
-    until("waits within the target", kept, || {
+    wait_until("waits within the target", is_within_target, || {
         format!("{up:#}: {:?}", load.waits().split_off(before))
     });
     assert_eq!(load.end(), [""; 0]);

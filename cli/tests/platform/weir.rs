@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::http;
 
-/// Nothing takes so long, even on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Longest time for anything, even on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Between two looks at what cannot be waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Interval at which a condition is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The program.
+/// Path of the program `weir`.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_weir");
 
 pub(crate) struct Weir {
@@ -34,7 +34,7 @@ impl Weir {
         let state = folder.join("state");
         let log = folder.join("output.log");
         let output = File::create(&log).unwrap();
-        // Whoever started the tests may ignore SIGHUP, as `nohup` does, and what they start would inherit that.
+        // Tests under `nohup` ignore SIGHUP, and what they start would inherit that.
         let process = Command::new("env")
             .args(["--default-signal=HUP", PROGRAM])
             .args(["up", "--port", "0", "--admin-port", "0", "-v", "-f"])
@@ -48,7 +48,7 @@ impl Weir {
             .spawn()
             .unwrap();
         let file = state.join("admin.json");
-        until("admin.json", || file.exists(), || read(&log));
+        wait_until("admin.json", || file.exists(), || read(&log));
         let value: Value = serde_json::from_str(&read(&file)).unwrap();
         let address = |key: &str| value[key].as_str().unwrap().parse().unwrap();
         Self {
@@ -60,36 +60,36 @@ impl Weir {
         }
     }
 
-    /// What it printed so far.
+    /// Everything that it has printed so far.
     pub(crate) fn output(&self) -> String {
         read(&self.log)
     }
 
     pub(crate) fn status(&self) -> Value {
-        let (status, text) = http::ask(self.admin, "localhost", "GET", "/status");
+        let (status, text) = http::send(self.admin, "localhost", "GET", "/status");
         assert_eq!(status, 200, "{text}");
         serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// Waits until the only service is like this.
-    pub(crate) fn see(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let looks = || is_so(&self.status()["services"][0]);
+    /// Waits until the condition holds for the only service.
+    pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let holds = || is_so(&self.status()["services"][0]);
         let explain = || format!("{:#}\n{}", self.status(), self.output());
-        until(what, looks, explain);
+        wait_until(what, holds, explain);
         self.status()["services"][0].clone()
     }
 
-    /// Waits until the gateway sends this revision of the only service so many percent of its requests. The
+    /// Waits until the gateway sends this revision of the only service that share of its requests, in percent. The
     /// status is the cluster's, which the gateway follows a moment later.
-    pub(crate) fn see_share(&self, revision: &str, percent: u64) {
+    pub(crate) fn wait_for_share(&self, revision: &str, percent: u64) {
         let what = format!("{percent} % at {revision}");
         let is_so = || self.share_of(revision) == Some(percent);
-        until(&what, is_so, || self.output());
+        wait_until(&what, is_so, || self.output());
     }
 
-    /// A revision's share in percent, as the gateway has it; none where it has none.
+    /// A revision's share in percent in the gateway's routes; `None` if it has none.
     fn share_of(&self, revision: &str) -> Option<u64> {
-        let (_, text) = http::ask(self.admin, "localhost", "GET", "/routes");
+        let (_, text) = http::send(self.admin, "localhost", "GET", "/routes");
         let (_, body) = text.split_once("\r\n\r\n").unwrap();
         let routes: Value = serde_json::from_str(body).unwrap();
         let split = routes["routes"][0]["split"].as_array()?;
@@ -97,38 +97,38 @@ impl Weir {
         target?["weight"].as_u64()
     }
 
-    /// Runs another `weir` that finds this one.
-    pub(crate) fn client(&self, words: &[&str]) -> Output {
+    /// Runs another `weir` command against this platform.
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
         command.args(words).arg("--state-dir").arg(&self.state);
         command.output().unwrap()
     }
 
-    /// Sends SIGTERM, and waits for the orderly end.
-    pub(crate) fn end(&mut self) -> ExitStatus {
+    /// Sends SIGTERM, and waits for the graceful shutdown.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
         self.terminate();
-        let status = self.ended();
+        let status = self.wait_for_exit();
         assert!(!self.state.join("admin.json").exists());
         status
     }
 
-    /// The process.
+    /// Id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Ends it at once, without a chance to do anything.
+    /// Kills the process, without a graceful shutdown.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM to the process.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Sends what a terminal sends that closes.
+    /// Sends SIGHUP, as a closing terminal does.
     pub(crate) fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
@@ -138,30 +138,30 @@ impl Weir {
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 
-    /// Waits until it says that it ends.
-    pub(crate) fn draining(&self) {
-        let says = || http::ask(self.admin, "localhost", "GET", "/health").0 == 503;
-        until("the end to begin", says, || self.output());
+    /// Waits until the shutdown has begun.
+    pub(crate) fn wait_for_drain(&self) {
+        let is_draining = || http::send(self.admin, "localhost", "GET", "/health").0 == 503;
+        wait_until("the shutdown to begin", is_draining, || self.output());
     }
 
-    /// Waits for the end.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    /// Waits until the process has ended.
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let log = &self.log;
-        ended(&mut self.process, || read(log))
+        wait_for_exit(&mut self.process, || read(log))
     }
 }
 
 impl Drop for Weir {
     fn drop(&mut self) {
-        // A failed test leaves nothing behind: its replicas end with it.
+        // After a failed test; the replicas end with the process.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Waits for the end of a process; one that does not end is killed.
-pub(crate) fn ended(process: &mut Child, explain: impl Fn() -> String) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until a process has ended; one that does not end is killed.
+pub(crate) fn wait_for_exit(process: &mut Child, explain: impl Fn() -> String) -> ExitStatus {
+    let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(status) = process.try_wait().unwrap() {
             return status;
@@ -170,17 +170,17 @@ pub(crate) fn ended(process: &mut Child, explain: impl Fn() -> String) -> ExitSt
             process.kill().unwrap();
             panic!("it does not end: {}", explain());
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Waits until something is so that nobody tells.
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool, explain: impl Fn() -> String) {
-    let deadline = Instant::now() + PATIENCE;
+/// Polls until a condition holds.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool, explain: impl Fn() -> String) {
+    let deadline = Instant::now() + DEADLINE;
     while !is_so() {
         let is_late = Instant::now() >= deadline;
         assert!(!is_late, "waited for {what}: {}", explain());
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::http::ask;
+use crate::http::send;
 use crate::load::Load;
 use crate::manifest::{NAME, Service};
 use crate::weir::Weir;
 
-/// Clients over HTTP, by which a split is judged.
+/// Clients over HTTP, by which a split is measured.
 const CLIENTS: usize = 8;
 
 #[test]
@@ -19,20 +19,20 @@ fn a_service_is_reached_sleeps_wakes_and_is_rolled_out_and_back() {
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
     let mut weir = Weir::up(&file, folder.path(), &[]);
-    weir.see("ready", |service| service["ready"] == "True");
+    weir.wait_for("ready", |service| service["ready"] == "True");
     reached_in_three_ways(&weir);
-    weir.see("asleep", |service| replicas(service, 0) == (0, 0));
+    weir.wait_for("asleep", |service| replicas(service, 0) == (0, 0));
     let (status, text) = infer(&weir);
     assert!(status == 200 && text.contains("\"one\""), "{text}");
-    commands_find_it(&weir, folder.path());
+    commands_reach_it(&weir, folder.path());
     canary(&weir, &file);
     assert!(weir.output().contains("default/echo is ready. Try:"));
-    let ended = weir.end();
+    let ended = weir.stop();
     assert_eq!(ended.code(), Some(0), "{}", weir.output());
 }
 
 fn infer(weir: &Weir) -> (u16, String) {
-    ask(weir.serving, "localhost", "POST", "/v2/models/echo/infer")
+    send(weir.serving, "localhost", "POST", "/v2/models/echo/infer")
 }
 
 fn reached_in_three_ways(weir: &Weir) {
@@ -44,19 +44,19 @@ fn reached_in_three_ways(weir: &Weir) {
         ("localhost", path),
     ];
     for (host, path) in ways {
-        let (status, text) = ask(weir.serving, host, "POST", path);
+        let (status, text) = send(weir.serving, host, "POST", path);
         assert!(
             status == 200 && text.contains("\"one\""),
             "{host}{path}: {text}"
         );
         assert!(text.contains("echo-predictor-00001"), "{text}");
     }
-    let (status, text) = ask(weir.serving, "localhost", "POST", "/v2/models/other/infer");
+    let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/other/infer");
     assert_eq!(status, 404, "{text}");
 }
 
-fn commands_find_it(weir: &Weir, folder: &Path) {
-    let table = weir.client(&["status"]);
+fn commands_reach_it(weir: &Weir, folder: &Path) {
+    let table = weir.run(&["status"]);
     assert_eq!(table.status.code(), Some(0));
     let text = String::from_utf8(table.stdout).unwrap();
     assert!(text.contains("default/echo"), "{text}");
@@ -64,23 +64,23 @@ fn commands_find_it(weir: &Weir, folder: &Path) {
     let request = folder.join("request.json");
     fs::write(&request, r#"{"inputs": []}"#).unwrap();
     let request = request.display().to_string();
-    let answer = weir.client(&["infer", NAME, "--json", &request]);
+    let answer = weir.run(&["infer", NAME, "--json", &request]);
     let text = String::from_utf8(answer.stdout).unwrap();
     assert!(text.starts_with("label BYTES [1]: \"one\"\n"), "{text}");
 }
 
 fn canary(weir: &Weir, file: &Path) {
     fs::write(file, Service::new("two").canary(20).yaml()).unwrap();
-    weir.see("the canary's share", |service| {
+    weir.wait_for("the canary's share", |service| {
         traffic(service, 0) == 80.0 && traffic(service, 1) == 20.0
     });
-    weir.see_share("echo-predictor-00002", 20);
+    weir.wait_for_share("echo-predictor-00002", 20);
     Load::start(weir.serving, CLIENTS, 0).splits_to("echo-predictor-00002");
     fs::write(file, Service::new("two").canary(0).yaml()).unwrap();
-    weir.see("rolled back", |service| {
+    weir.wait_for("rolled back", |service| {
         traffic(service, 0) == 100.0 && traffic(service, 1) == 0.0
     });
-    weir.see_share("echo-predictor-00001", 100);
+    weir.wait_for_share("echo-predictor-00001", 100);
     Load::start(weir.serving, CLIENTS, 0).go_all_to("echo-predictor-00001");
 }
 

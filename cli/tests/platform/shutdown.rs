@@ -1,4 +1,4 @@
-//! What is under way when the end begins.
+//! Requests in flight during the shutdown.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::http::ask;
+use crate::fixture::Fixture;
+use crate::http::send;
 use crate::load::Load;
 use crate::manifest::Service;
-use crate::stage::Stage;
-use crate::weir::{Weir, until};
+use crate::weir::{Weir, wait_until};
 
-/// A platform with one request under way, that is answered once the gate is there.
+/// A platform with one request in flight, which is answered once the file `gate` exists.
 struct Busy {
     weir: Weir,
     gate: PathBuf,
@@ -30,11 +30,11 @@ fn busy() -> Busy {
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").gate(&gate).yaml()).unwrap();
     let weir = Weir::up(&file, folder.path(), &[]);
-    weir.see("ready", |service| service["ready"] == "True");
+    weir.wait_for("ready", |service| service["ready"] == "True");
     let serving = weir.serving;
-    let ask = move || ask(serving, "localhost", "POST", "/v2/models/echo/infer");
+    let ask = move || send(serving, "localhost", "POST", "/v2/models/echo/infer");
     let request = std::thread::spawn(ask);
-    weir.see("a request under way", |service| {
+    weir.wait_for("a request in flight", |service| {
         service["revisions"][0]["in_flight"] == 1
     });
     Busy {
@@ -46,41 +46,56 @@ fn busy() -> Busy {
 }
 
 #[test]
-fn what_was_accepted_is_answered() {
+fn accepted_requests_are_answered() {
     let mut busy = busy();
     busy.weir.terminate();
-    busy.weir.draining();
+    busy.weir.wait_for_drain();
     fs::write(&busy.gate, "").unwrap();
     let (status, text) = busy.request.join().unwrap();
     assert!(status == 200 && text.contains("\"one\""), "{text}");
-    assert_eq!(busy.weir.ended().code(), Some(0), "{}", busy.weir.output());
+    assert_eq!(
+        busy.weir.wait_for_exit().code(),
+        Some(0),
+        "{}",
+        busy.weir.output()
+    );
 }
 
 #[test]
-fn a_terminal_that_closes_ends_it_in_order_however_often_it_says_so() {
+fn repeated_sighup_shuts_down_gracefully() {
     let mut busy = busy();
     busy.weir.hang_up();
-    busy.weir.draining();
+    busy.weir.wait_for_drain();
     busy.weir.hang_up();
     fs::write(&busy.gate, "").unwrap();
     let (status, text) = busy.request.join().unwrap();
     assert!(status == 200 && text.contains("\"one\""), "{text}");
-    assert_eq!(busy.weir.ended().code(), Some(0), "{}", busy.weir.output());
+    assert_eq!(
+        busy.weir.wait_for_exit().code(),
+        Some(0),
+        "{}",
+        busy.weir.output()
+    );
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let mut busy = busy();
     busy.weir.terminate();
-    busy.weir.draining();
+    busy.weir.wait_for_drain();
     busy.weir.terminate();
-    assert_eq!(busy.weir.ended().code(), Some(1), "{}", busy.weir.output());
-    // Nobody answered: the connection ended.
+    assert_eq!(
+        busy.weir.wait_for_exit().code(),
+        Some(1),
+        "{}",
+        busy.weir.output()
+    );
+    // The connection ended without a response.
     assert_ne!(busy.request.join().map_or(0, |(status, _)| status), 200);
 }
 
 #[test]
-fn who_asks_nothing_does_not_hold_it_up() {
+fn idle_clients_do_not_delay_the_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("echo.yaml");
     fs::write(&file, Service::new("one").yaml()).unwrap();
@@ -92,11 +107,11 @@ fn who_asks_nothing_does_not_hold_it_up() {
             client.write_all(bytes.as_bytes()).unwrap();
             clients.push(client);
         }
-        // Whoever is answered on a later connection knows that these were accepted.
-        assert!(ask(address, "localhost", "GET", "/v2/health/live").0 > 0);
+        // A response on a later connection shows that these were accepted.
+        assert!(send(address, "localhost", "GET", "/v2/health/live").0 > 0);
     }
     let began = Instant::now();
-    assert_eq!(weir.end().code(), Some(0), "{}", weir.output());
+    assert_eq!(weir.stop().code(), Some(0), "{}", weir.output());
     // A head may take 75 s, and requests that were accepted 60 s.
     assert!(
         began.elapsed() < Duration::from_secs(20),
@@ -106,28 +121,28 @@ fn who_asks_nothing_does_not_hold_it_up() {
 }
 
 #[test]
-fn under_load_every_request_that_was_taken_is_answered() {
-    let mut stage = Stage::ready(2, |field| {
-        let service = Service::new("one").field(field).service_ms(100);
+fn under_load_every_accepted_request_is_answered() {
+    let mut fixture = Fixture::ready(2, |shared| {
+        let service = Service::new("one").shared_dir(shared).service_ms(100);
         service.replicas(2, 2).concurrency(4)
     });
     // More than there are credits for: some wait.
-    let load = Load::start(stage.weir.serving, 8, 4);
-    until("answers", || load.answered() > 50, || stage.weir.output());
-    stage.weir.terminate();
-    let tally = load.gone();
+    let load = Load::start(fixture.weir.serving, 8, 4);
+    wait_until("answers", || load.answered() > 50, || fixture.weir.output());
+    fixture.weir.terminate();
+    let tally = load.wait_until_refused();
     assert_eq!(
-        stage.weir.ended().code(),
+        fixture.weir.wait_for_exit().code(),
         Some(0),
         "{}",
-        stage.weir.output()
+        fixture.weir.output()
     );
     let answered: BTreeSet<_> = tally.ids.iter().cloned().collect();
-    let begun: BTreeSet<_> = stage.field.begun().into_iter().collect();
+    let begun: BTreeSet<_> = fixture.shared.requests().into_iter().collect();
     let lost: Vec<_> = begun.difference(&answered).collect();
     assert!(lost.is_empty(), "{lost:?}: {:?}", tally.failed);
-    // What a client sends in the moment in which its idle connection is closed is no longer taken, and
-    // HTTP/1.1 cannot say so. Everything else is answered.
+    // A request that arrives at the moment in which its idle connection is closed is not accepted, and HTTP/1.1
+    // cannot say so. All others are answered.
     assert!(
         tally.failed.iter().all(|failed| !failed.contains(": 5")),
         "{tally:?}"
@@ -136,42 +151,44 @@ fn under_load_every_request_that_was_taken_is_answered() {
 }
 
 #[test]
-fn what_waits_when_the_end_begins_is_answered() {
+fn queued_requests_are_answered_during_the_shutdown() {
     const REQUESTS: usize = 10;
-    let mut stage = Stage::ready(1, |field| {
-        let gate = field.path().join("gate");
+    let mut fixture = Fixture::ready(1, |shared| {
+        let gate = shared.path().join("gate");
         Service::new("one")
-            .field(field)
+            .shared_dir(shared)
             .replicas(1, 1)
             .concurrency(1)
             .gate(&gate)
     });
-    let load = Load::start(stage.weir.serving, REQUESTS / 2, REQUESTS / 2);
-    stage.see("one under way and the others waiting", 1, |revision| {
+    let load = Load::start(fixture.weir.serving, REQUESTS / 2, REQUESTS / 2);
+    fixture.wait_for_revision("one in flight and the others waiting", 1, |revision| {
         revision["in_flight"] == 1 && revision["queued"] == REQUESTS - 1
     });
-    stage.weir.terminate();
-    stage.weir.draining();
-    fs::write(stage.field.path().join("gate"), "").unwrap();
-    let tally = load.gone();
-    assert_eq!(tally.failed, [""; 0], "{}", stage.weir.output());
+    fixture.weir.terminate();
+    fixture.weir.wait_for_drain();
+    fs::write(fixture.shared.path().join("gate"), "").unwrap();
+    let tally = load.wait_until_refused();
+    assert_eq!(tally.failed, [""; 0], "{}", fixture.weir.output());
     assert!(tally.total() >= REQUESTS as u64, "{tally:?}");
     assert_eq!(
-        stage.weir.ended().code(),
+        fixture.weir.wait_for_exit().code(),
         Some(0),
         "{}",
-        stage.weir.output()
+        fixture.weir.output()
     );
 }
 
 #[test]
 fn replicas_end_with_a_platform_that_is_killed() {
-    let mut stage = Stage::ready(2, |field| Service::new("one").field(field).replicas(2, 2));
-    let replicas = stage.field.serving();
+    let mut fixture = Fixture::ready(2, |shared| {
+        Service::new("one").shared_dir(shared).replicas(2, 2)
+    });
+    let replicas = fixture.shared.serving();
     assert_eq!(replicas.len(), 2);
-    stage.weir.kill();
+    fixture.weir.kill();
     let lives = |id: &u32| Path::new("/proc").join(id.to_string()).exists();
-    until(
+    wait_until(
         "their end",
         || !replicas.iter().any(lives),
         || format!("{replicas:?}"),

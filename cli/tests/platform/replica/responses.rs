@@ -1,7 +1,6 @@
-//! What a replica answers.
+//! Responses of the replica.
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -13,17 +12,16 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::infallible;
-use super::traits::Traits;
 
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
-pub(super) fn empty() -> Response<Body> {
+pub(super) fn empty() -> Response<ResponseBody> {
     let nothing = Empty::new().map_err(infallible);
     Response::new(nothing.boxed_unsync())
 }
 
-/// A V2 answer with the label.
-pub(super) fn label(label: &str) -> Response<Body> {
+/// A V2 response with the label.
+pub(super) fn label(label: &str) -> Response<ResponseBody> {
     let text = format!(
         r#"{{"outputs": [{{"name": "label", "datatype": "BYTES", "shape": [1], "data": ["{label}"]}}]}}"#
     );
@@ -31,15 +29,15 @@ pub(super) fn label(label: &str) -> Response<Body> {
     typed("application/json", whole.boxed_unsync())
 }
 
-/// The message that came, as a unary gRPC answer.
-pub(super) fn grpc(message: Bytes) -> Response<Body> {
+/// A unary gRPC response with the message of the request.
+pub(super) fn grpc(message: Bytes) -> Response<ResponseBody> {
     let end = async { Some(Ok(ok())) };
     let whole = Full::new(message).with_trailers(end).map_err(infallible);
     typed("application/grpc", whole.boxed_unsync())
 }
 
-/// Every frame back as it comes.
-pub(super) fn mirror(mut body: Incoming) -> Response<Body> {
+/// A response with the frames of the request, each sent back as it arrives.
+pub(super) fn echo_frames(mut body: Incoming) -> Response<ResponseBody> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         while let Some(Ok(frame)) = body.frame().await {
@@ -47,29 +45,31 @@ pub(super) fn mirror(mut body: Incoming) -> Response<Body> {
                 return;
             }
         }
-        // Who asked may have left.
+        // The client may have closed the connection.
         let _ = sender.send(Ok(Frame::trailers(ok()))).await;
     });
     let frames = StreamBody::new(ReceiverStream::new(receiver));
     typed("application/grpc", frames.boxed_unsync())
 }
 
-/// Server-sent events: one at once, the other when the field says so.
-pub(super) fn events(traits: Arc<Traits>) -> Response<Body> {
+/// Server-sent events: one at once, the other when `released` returns.
+pub(super) fn events(
+    released: impl Future<Output = ()> + Send + 'static,
+) -> Response<ResponseBody> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let event = |text: &'static str| Ok(Frame::data(Bytes::from_static(text.as_bytes())));
         // As above.
         let _ = sender.send(event("data: one\n\n")).await;
-        traits.until_next_event().await;
+        released.await;
         let _ = sender.send(event("data: two\n\n")).await;
     });
     let frames = StreamBody::new(ReceiverStream::new(receiver));
     typed("text/event-stream", frames.boxed_unsync())
 }
 
-/// The same answer, whose body breaks off after its first bytes.
-pub(super) fn cut(answer: Response<Body>) -> Response<Body> {
+/// The same response, whose body fails after its first bytes.
+pub(super) fn broken_off(answer: Response<ResponseBody>) -> Response<ResponseBody> {
     let (mut head, _) = answer.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
     let (sender, receiver) = mpsc::channel(1);
@@ -83,7 +83,7 @@ pub(super) fn cut(answer: Response<Body>) -> Response<Body> {
     Response::from_parts(head, frames.boxed_unsync())
 }
 
-fn typed(kind: &'static str, body: Body) -> Response<Body> {
+fn typed(kind: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

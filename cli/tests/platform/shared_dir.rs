@@ -1,4 +1,4 @@
-//! A directory in which replicas tell what they do, and are told what to suffer from.
+//! A directory in which replicas report their requests, and faults are injected into them.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -6,22 +6,22 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::weir::until;
+use crate::weir::wait_until;
 
-/// What a replica suffers from.
+/// A fault that is injected into a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Its inferences are not answered; it says that it is ready.
+    /// Inferences are not answered; the replica reports that it is ready.
     Hang,
-    /// It speaks no HTTP any more.
+    /// Responses are no HTTP.
     Garbage,
-    /// Its answers break off in their body.
+    /// Responses end in the middle of their body.
     BreakOff,
 }
 
-/// The directory.
+/// A directory that the test and its replicas share.
 #[derive(Clone, Debug)]
-pub(crate) struct Field(PathBuf);
+pub(crate) struct SharedDir(PathBuf);
 
 impl Fault {
     const ALL: [Self; 3] = [Self::Hang, Self::Garbage, Self::BreakOff];
@@ -31,7 +31,7 @@ impl Fault {
     }
 }
 
-impl Field {
+impl SharedDir {
     pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         fs::create_dir_all(&path).unwrap();
@@ -42,38 +42,38 @@ impl Field {
         &self.0
     }
 
-    /// A replica serves.
-    pub(crate) fn enter(&self, process: u32) {
+    /// Records that a replica serves.
+    pub(crate) fn add_serving(&self, process: u32) {
         fs::write(self.0.join(format!("{process}.serves")), "").unwrap();
     }
 
-    /// The processes that serve, as far as is known here.
+    /// Ids of the processes that serve, without those that `kill` has ended.
     pub(crate) fn serving(&self) -> Vec<u32> {
         self.processes("serves")
     }
 
-    /// Waits until there are some.
-    pub(crate) fn until_some(&self) -> Vec<u32> {
-        until("a replica", || !self.serving().is_empty(), String::new);
+    /// Waits until at least one replica serves.
+    pub(crate) fn wait_for_any(&self) -> Vec<u32> {
+        wait_until("a replica", || !self.serving().is_empty(), String::new);
         self.serving()
     }
 
-    /// Ends a replica at once.
+    /// Kills a replica.
     pub(crate) fn kill(&self, process: u32) {
         fs::remove_file(self.0.join(format!("{process}.serves"))).unwrap();
         signal(process, Signal::KILL);
     }
 
-    /// Lets a replica suffer.
-    pub(crate) fn afflict(&self, process: u32, fault: Fault) {
-        // Whole or not at all: it is read at any moment.
+    /// Injects a fault into a replica.
+    pub(crate) fn inject(&self, process: u32, fault: Fault) {
+        // By a rename, as replicas read it at any moment.
         let new = self.0.join(format!("{process}.new"));
         fs::write(&new, fault.text()).unwrap();
         fs::rename(new, self.0.join(format!("{process}.fault"))).unwrap();
     }
 
-    /// Ends all faults.
-    pub(crate) fn heal(&self) {
+    /// Removes the faults of all replicas.
+    pub(crate) fn clear_faults(&self) {
         for process in self.processes("fault") {
             fs::remove_file(self.0.join(format!("{process}.fault"))).unwrap();
         }
@@ -84,15 +84,15 @@ impl Field {
         Fault::ALL.into_iter().find(|fault| fault.text() == text)
     }
 
-    /// A replica began with a request.
-    pub(crate) fn began(&self, process: u32, id: &str) {
+    /// Records a request that a replica has begun.
+    pub(crate) fn add_request(&self, process: u32, id: &str) {
         let path = self.0.join(format!("{process}.began"));
         let file = OpenOptions::new().create(true).append(true).open(path);
         writeln!(file.unwrap(), "{id}").unwrap();
     }
 
-    /// The ids of the requests that replicas began with, each replica's in its order.
-    pub(crate) fn begun(&self) -> Vec<String> {
+    /// Ids of the requests that replicas have begun, each replica's in its order.
+    pub(crate) fn requests(&self) -> Vec<String> {
         let texts = self
             .processes("began")
             .into_iter()
@@ -102,12 +102,12 @@ impl Field {
             .collect()
     }
 
-    /// Lets event streams go on.
-    pub(crate) fn next(&self) {
+    /// Lets event streams send their next event.
+    pub(crate) fn release_events(&self) {
         fs::write(self.0.join("next"), "").unwrap();
     }
 
-    pub(crate) fn is_next(&self) -> bool {
+    pub(crate) fn are_events_released(&self) -> bool {
         self.0.join("next").exists()
     }
 

@@ -6,80 +6,85 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::field::Field;
-use crate::http::ask;
+use crate::http::send;
 use crate::manifest::Service;
+use crate::shared_dir::SharedDir;
 use crate::weir::Weir;
 
-/// The platform, its file, and what its replicas share.
-pub(crate) struct Stage {
+/// The platform, its file, and the directory that its replicas share.
+pub(crate) struct Fixture {
     pub(crate) weir: Weir,
-    pub(crate) field: Field,
+    pub(crate) shared: SharedDir,
     file: PathBuf,
     folder: TempDir,
 }
 
-impl Stage {
-    /// Starts the service; `of` is given what replicas share.
-    pub(crate) fn new(of: impl FnOnce(&Field) -> Service) -> Self {
+impl Fixture {
+    /// Starts the service; `of` takes the directory that replicas share.
+    pub(crate) fn new(of: impl FnOnce(&SharedDir) -> Service) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let field = Field::at(folder.path().join("field"));
+        let shared = SharedDir::at(folder.path().join("shared"));
         let services = folder.path().join("services");
         fs::create_dir(&services).unwrap();
         let file = services.join("echo.yaml");
-        fs::write(&file, of(&field).yaml()).unwrap();
+        fs::write(&file, of(&shared).yaml()).unwrap();
         let weir = Weir::up(&services, folder.path(), &[]);
         Self {
             weir,
-            field,
+            shared,
             file,
             folder,
         }
     }
 
-    /// Starts the service, and waits until all of so many replicas serve.
-    pub(crate) fn ready(replicas: u64, of: impl FnOnce(&Field) -> Service) -> Self {
-        let stage = Self::new(of);
-        stage.weir.see("ready", |service| {
+    /// Starts the service, and waits until that many replicas serve.
+    pub(crate) fn ready(replicas: u64, of: impl FnOnce(&SharedDir) -> Service) -> Self {
+        let fixture = Self::new(of);
+        fixture.weir.wait_for("ready", |service| {
             service["ready"] == "True" && service["revisions"][0]["ready"] == replicas
         });
-        stage
+        fixture
     }
 
-    /// Writes another manifest in its place, as editors do.
+    /// Replaces the manifest by a rename, as editors do.
     pub(crate) fn edit(&self, service: &Service) {
         let new = self.folder.path().join("new");
         fs::write(&new, service.yaml()).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
 
-    /// Takes the manifest away.
+    /// Deletes the manifest.
     pub(crate) fn delete(&self) {
         fs::remove_file(&self.file).unwrap();
     }
 
-    /// Waits until the revision of this number, from 1, is like this.
-    pub(crate) fn see(&self, what: &str, number: usize, is_so: impl Fn(&Value) -> bool) -> Value {
+    /// Waits until the condition holds for the revision of this number, from 1.
+    pub(crate) fn wait_for_revision(
+        &self,
+        what: &str,
+        number: usize,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
         let name = format!("echo-predictor-{number:05}");
         let revision = |service: &Value| {
             let mut all = service["revisions"].as_array().unwrap().iter();
             all.find(|revision| revision["name"] == *name).cloned()
         };
-        let service = self.weir.see(what, |service| {
+        let service = self.weir.wait_for(what, |service| {
             revision(service).is_some_and(|revision| is_so(&revision))
         });
         revision(&service).unwrap()
     }
 
-    /// Waits until the gateway sends the revision of this number, from 1, so many percent of the requests.
-    pub(crate) fn see_traffic(&self, number: usize, percent: u64) {
+    /// Waits until the gateway sends the revision of this number, from 1, that share of the requests, in percent.
+    pub(crate) fn wait_for_traffic(&self, number: usize, percent: u64) {
         let name = format!("echo-predictor-{number:05}");
-        self.weir.see_share(&name, percent);
+        self.weir.wait_for_share(&name, percent);
     }
 
     /// The value of a counter or gauge without labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let (_, text) = ask(self.weir.admin, "localhost", "GET", "/metrics");
+        let (_, text) = send(self.weir.admin, "localhost", "GET", "/metrics");
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
         let value = lines.find_map(|line| line.strip_prefix(' '));
         value

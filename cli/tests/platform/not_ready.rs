@@ -1,20 +1,20 @@
-//! What never gets ready says why, and harms nobody.
+//! Services that do not become ready: the reason is reported, and other services keep serving.
 
 use std::fs;
 
-use crate::client::Http;
-use crate::field::Field;
-use crate::http::ask;
+use crate::client::HttpClient;
+use crate::fixture::Fixture;
+use crate::http::send;
 use crate::load::runtime;
 use crate::manifest::Service;
-use crate::stage::Stage;
-use crate::weir::{Weir, until};
+use crate::shared_dir::SharedDir;
+use crate::weir::{Weir, wait_until};
 
-/// What a runtime says of a model that it cannot load.
+/// Script of a runtime that cannot load its model.
 const BROKEN: &str = "echo cannot load the model: $(PORT); exit 7";
 
 #[test]
-fn a_service_that_never_gets_ready_says_why_and_another_serves() {
+fn a_service_that_is_never_ready_reports_the_reason_and_another_serves() {
     let folder = tempfile::tempdir().unwrap();
     let files = folder.path().join("services");
     fs::create_dir(&files).unwrap();
@@ -23,7 +23,7 @@ fn a_service_that_never_gets_ready_says_why_and_another_serves() {
     fs::write(files.join("broken.yaml"), broken.yaml()).unwrap();
     fs::write(files.join("fine.yaml"), Service::new("one").yaml()).unwrap();
     let weir = Weir::up(&files, folder.path(), &[]);
-    let (status, text) = ask(weir.serving, "localhost", "POST", "/v2/models/broken/infer");
+    let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/broken/infer");
     assert_eq!(status, 503, "{text}");
     let reason = "exited with status 7 after ";
     assert!(
@@ -34,21 +34,21 @@ fn a_service_that_never_gets_ready_says_why_and_another_serves() {
         text.contains(reason) && text.contains("cannot load the model"),
         "{text}"
     );
-    let (status, text) = ask(weir.serving, "localhost", "POST", "/v2/models/echo/infer");
+    let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/echo/infer");
     assert!(status == 200 && text.contains("\"one\""), "{text}");
     assert_eq!(
-        ask(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0,
+        send(weir.serving, "localhost", "GET", "/v2/models/broken/ready").0,
         503
     );
-    let told = || String::from_utf8(weir.client(&["status"]).stdout).unwrap();
+    let table = || String::from_utf8(weir.run(&["status"]).stdout).unwrap();
     let is_ready = |line: &str| line.starts_with("default/echo  ") && line.contains("True");
-    // The gateway finds a ready replica by itself, before its platform has told of it.
-    until(
+    // The gateway finds a ready replica by itself, before the platform reports it.
+    wait_until(
         "the other's readiness",
-        || told().lines().any(is_ready),
-        told,
+        || table().lines().any(is_ready),
+        table,
     );
-    let output = weir.client(&["status"]);
+    let output = weir.run(&["status"]);
     let table = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{table}");
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
@@ -56,33 +56,33 @@ fn a_service_that_never_gets_ready_says_why_and_another_serves() {
     assert!(row("default/echo  ").contains("True"), "{table}");
     assert!(row("default/broken: ").contains(reason), "{table}");
     // The server as a whole is ready when each service is.
-    let (status, text) = ask(weir.serving, "localhost", "GET", "/v2/health/ready");
+    let (status, text) = send(weir.serving, "localhost", "GET", "/v2/health/ready");
     assert!(status == 503 && text.contains("\"ready\":false"), "{text}");
 }
 
 #[test]
-fn a_crash_loop_is_told_once_each_time() {
-    let stage = Stage::new(|_| Service::new("one").replicas(1, 1).shell(BROKEN));
-    let output = || stage.weir.output();
+fn a_crash_loop_is_reported_once_each_time() {
+    let fixture = Fixture::new(|_| Service::new("one").replicas(1, 1).shell(BROKEN));
+    let output = || fixture.weir.output();
     let tells = [
         "not ready: CrashLoopBackOff: ",
         "InferenceServiceNotReady: ",
     ];
-    let is_told = || tells.iter().all(|tell| output().contains(tell));
-    until("the crash loop", is_told, output);
+    let is_reported = || tells.iter().all(|tell| output().contains(tell));
+    wait_until("the crash loop", is_reported, output);
     let output = output();
     let mut warned = output.lines().filter(|line| line.contains(" WARN "));
     assert_eq!(warned.next(), None, "{output}");
 }
 
 #[test]
-fn a_revision_that_never_gets_ready_takes_nothing_from_the_one_that_serves() {
-    let stage = Stage::ready(1, |_| Service::new("one").replicas(1, 1));
+fn a_revision_that_is_never_ready_takes_no_traffic() {
+    let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     let broken = Service::new("two").replicas(1, 1).canary(50).shell(BROKEN);
     let broken = broken.annotation("weir.dev/activation-timeout", "1s");
-    stage.edit(&broken);
-    stage.see("the failure", 2, |revision| revision["failure"].is_string());
-    let mut http = Http::new(stage.weir.serving);
+    fixture.edit(&broken);
+    fixture.wait_for_revision("the failure", 2, |revision| revision["failure"].is_string());
+    let mut http = HttpClient::new(fixture.weir.serving);
     let asking = async {
         for _ in 0..50 {
             let answer = http.infer(&[]).await.unwrap();
@@ -95,30 +95,30 @@ fn a_revision_that_never_gets_ready_takes_nothing_from_the_one_that_serves() {
     let pinned = runtime().block_on(asking).unwrap();
     assert_eq!(pinned.status, 503, "{pinned:?}");
     assert!(pinned.text.contains("cannot load the model"), "{pinned:?}");
-    stage.see_traffic(1, 100);
+    fixture.wait_for_traffic(1, 100);
 }
 
 #[test]
-fn who_waits_for_a_service_that_is_deleted_is_told_so() {
-    let gate = |field: &Field| field.path().join("gate");
-    let stage = Stage::ready(1, |field| {
-        let service = Service::new("one").field(field).replicas(1, 1);
-        service.concurrency(1).gate(&gate(field))
+fn who_waits_for_a_service_that_is_deleted_is_reported_so() {
+    let gate = |shared: &SharedDir| shared.path().join("gate");
+    let fixture = Fixture::ready(1, |shared| {
+        let service = Service::new("one").shared_dir(shared).replicas(1, 1);
+        service.concurrency(1).gate(&gate(shared))
     });
     let runtime = runtime();
-    let address = stage.weir.serving;
-    let ask = || runtime.spawn(async move { Http::new(address).infer(&[]).await });
+    let address = fixture.weir.serving;
+    let ask = || runtime.spawn(async move { HttpClient::new(address).infer(&[]).await });
     let first = ask();
-    stage.see("one under way", 1, |revision| revision["in_flight"] == 1);
+    fixture.wait_for_revision("one in flight", 1, |revision| revision["in_flight"] == 1);
     let second = ask();
-    stage.see("one that waits", 1, |revision| revision["queued"] == 1);
-    stage.delete();
+    fixture.wait_for_revision("one that waits", 1, |revision| revision["queued"] == 1);
+    fixture.delete();
     let second = runtime.block_on(second).unwrap().unwrap();
     assert_eq!(second.status, 503, "{second:?}");
     let gone = "revision default/echo-predictor-00001 is gone";
     assert!(second.text.contains(gone), "{second:?}");
     // The other has a replica, which ends once it is answered.
-    fs::write(gate(&stage.field), "").unwrap();
+    fs::write(gate(&fixture.shared), "").unwrap();
     let first = runtime.block_on(first).unwrap().unwrap();
     assert_eq!(first.status, 200, "{first:?}");
 }
