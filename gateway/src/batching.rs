@@ -119,7 +119,7 @@ impl Drop for QueueTicket {
     }
 }
 
-/// EntryTimes of one request: its arrival, its entry into the batch queue, and its deadline.
+/// Times of one request: its arrival, its entry into the batch queue, and its deadline.
 #[derive(Clone, Copy)]
 struct EntryTimes {
     arrived: Instant,

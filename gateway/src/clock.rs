@@ -1,8 +1,8 @@
-//! The one clock of the gateway's shell.
+//! The gateway's clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Now, for deadlines and measurements.
+/// The current time, for deadlines and measurements.
 #[expect(
     clippy::disallowed_methods,
     reason = "the shell owns the clock; decisions take times as arguments"
@@ -21,7 +21,7 @@ pub(crate) fn seconds_since_1970() -> u64 {
     since.unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// Waits until then; for ever without a time.
+/// Waits until `at`, or for ever without one.
 pub(crate) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,

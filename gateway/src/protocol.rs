@@ -1,9 +1,9 @@
-//! The two wires: what differs between them is told here and in the files of `codec`.
+//! The two protocols that requests are forwarded in. Their differences are here and in `codec`.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// How a request travels.
+/// Protocol that a request is forwarded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Protocol {
     /// HTTP/1.1 or HTTP/2, one body each way.
@@ -13,7 +13,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// gRPC announces itself by its content type.
+    /// The protocol of a request with these headers: gRPC has a content type of its own.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
         match kind {
@@ -30,7 +30,7 @@ impl Protocol {
     }
 }
 
-/// gRPC for browsers carries its trailers in its body: for us it is plain HTTP.
+/// Whether it is gRPC-Web, which has its trailers in its body and is forwarded as HTTP.
 fn is_web(kind: &[u8]) -> bool {
     kind.starts_with(b"application/grpc-web")
 }

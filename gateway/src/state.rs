@@ -283,7 +283,7 @@ fn is_alive(phase: Phase) -> bool {
 fn endpoint_state(phase: Phase, upstream: &Upstream) -> EndpointState {
     match phase {
         Phase::Ready => EndpointState::Open,
-        Phase::Starting if upstream.is_proven() => EndpointState::Open,
+        Phase::Starting if upstream.is_ready() => EndpointState::Open,
         Phase::Pending | Phase::Starting | Phase::Unready | Phase::BackOff | Phase::Terminating => {
             EndpointState::Closed
         }

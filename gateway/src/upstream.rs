@@ -35,7 +35,7 @@ pub(crate) struct Upstream {
     /// Whether a readiness probe was started.
     probed: AtomicBool,
     /// Whether a readiness probe succeeded.
-    proven: AtomicBool,
+    ready: AtomicBool,
 }
 
 /// Failure to get a response from an upstream.
@@ -95,7 +95,7 @@ impl Upstream {
             lost: CancellationToken::new(),
             capacity: AtomicU32::new(0),
             probed: AtomicBool::new(false),
-            proven: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
         }
     }
 
@@ -112,7 +112,7 @@ impl Upstream {
             Protocol::Grpc => self.endpoints.grpc.as_ref(),
         };
         let Some(address) = address else {
-            let because = format!("it does not listen for {}", protocol.label());
+            let because = format!("it has no {} port", protocol.label());
             return Err(UpstreamError::broken(because));
         };
         match protocol {
@@ -141,12 +141,12 @@ impl Upstream {
     }
 
     /// Notes that a readiness probe succeeded.
-    pub(crate) fn prove(&self) {
-        self.proven.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_ready(&self) {
+        self.ready.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_proven(&self) -> bool {
-        self.proven.load(Ordering::Relaxed)
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
     }
 
     /// Stores the concurrency that the replica reports; true if it changed.

@@ -159,7 +159,7 @@ impl<K: Clone + Eq + Hash, T> BatchQueue<K, T> {
         None
     }
 
-    /// BatchKey of the oldest entry, if its wait is over or a replica is idle.
+    /// Key of the oldest entry, if its wait is over or a replica is idle.
     fn next_oldest(&self, limits: &BatchLimits, now: Instant) -> Option<K> {
         let (_, key) = self.order.first_key_value()?;
         let oldest = self.groups.get(key)?.entries.front()?;

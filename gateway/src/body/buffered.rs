@@ -16,7 +16,7 @@ use crate::deadline::Deadline;
 use crate::error::GatewayError;
 use crate::upstream::{Chunks, RequestBody, UploadHandle};
 
-/// How much of a body is buffered before its request is routed on.
+/// How much of a body is buffered before its request is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferMode {
     /// The whole body, up to the size limit.

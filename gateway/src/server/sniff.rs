@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rewind::Rewind;
 
-/// Bounds of the limits for a client's bytes.
+/// Bounds of the wait for a client's bytes.
 #[derive(Clone, Copy)]
 pub(super) struct WaitLimits<'a> {
     pub(super) deadline: Instant,

@@ -153,12 +153,14 @@ impl GrpcChannel {
 fn error_kind(error: &h2::Error, fallback: UpstreamErrorKind) -> UpstreamErrorKind {
     let is_ending = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
-    match (error.is_remote(), error.is_library()) {
+    if error.is_remote() && (is_ending || is_refused) {
         // The peer says that it did nothing with the call (RFC 9113, 8.7).
-        (true, _) if is_ending || is_refused => UpstreamErrorKind::ConnectFailed,
+        UpstreamErrorKind::ConnectFailed
+    } else if error.is_library() {
         // h2 itself ends a stream or connection only if the peer violated the protocol.
-        (_, true) => UpstreamErrorKind::InvalidResponse,
-        (true | false, false) => fallback,
+        UpstreamErrorKind::InvalidResponse
+    } else {
+        fallback
     }
 }
 

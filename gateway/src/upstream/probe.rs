@@ -1,5 +1,5 @@
-//! Asks replicas that are starting whether they are ready, so that nobody waits for the platform to
-//! find out; and those that are ready how much they take at once.
+//! Readiness probes: replicas that are starting are probed, so that requests need not wait until the platform finds
+//! them ready; replicas that are ready, once, for the concurrency that they report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,26 @@ use weir_cluster::{Phase, ReadyCall, Replica};
 use crate::clock::now;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::RevisionQueue;
 use crate::state::State;
-use crate::upstream::RequestBody;
-use crate::upstream::UpstreamRequest;
-use crate::upstream::{Freshness, Upstream};
+use crate::upstream::{Freshness, RequestBody, Upstream, UpstreamRequest};
 
-/// Pause between two questions: a tenth of what a small model takes to load.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Interval between probes of a small model: a tenth of what one takes to load.
+const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Small models are loaded by then. What is not is large, or never says that it is ready.
-const SMALL: Duration = Duration::from_secs(5);
+/// Time in which small models are loaded. A replica that takes longer has a large one, or never gets ready.
+const SMALL_MODEL: Duration = Duration::from_secs(5);
 
-/// A larger one is asked after a tenth more of the time that it took already, and at least so often: who
-/// waits ten seconds and longer does not notice.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest interval between probes. A larger model is probed after a tenth of the time that it took already: a
+/// request that waits for ten seconds and longer does not notice one more.
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time for one answer.
+/// Longest wait for the response to a probe.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 const READY: &str = "/v2/health/ready";
 
-/// Starts to ask those that were not asked yet. Each task ends with its replica.
-pub(crate) fn start(state: &State, before: &State, again: &Arc<Notify>) {
+/// Starts probes of the replicas that have had none. Each task ends with its replica.
+pub(crate) fn start(state: &State, before: &State, ready: &Arc<Notify>) {
     for (name, queue) in state.changed(before) {
         let Some(revision) = state.snapshot.revision(name) else {
             continue;
@@ -45,14 +42,12 @@ pub(crate) fn start(state: &State, before: &State, again: &Arc<Notify>) {
         }
         for (upstream, _, _) in queue.replicas() {
             let of = |replica: &&Replica| upstream.is(replica);
-            let phase = revision
-                .replicas
-                .iter()
-                .find(of)
-                .map(|replica| replica.phase);
-            match phase {
+            let replica = revision.replicas.iter().find(of);
+            match replica.map(|replica| replica.phase) {
                 Some(Phase::Starting | Phase::Ready) if upstream.begins_probe() => {
-                    tokio::spawn(prove(Arc::clone(queue), upstream, Arc::clone(again)));
+                    let (queue, reporter) = (Arc::clone(queue), Arc::clone(&upstream));
+                    let report = move |capacity| queue.report_capacity(&reporter, capacity);
+                    tokio::spawn(probe_until_ready(upstream, Arc::clone(ready), report));
                 }
                 Some(_) | None => {}
             }
@@ -60,47 +55,53 @@ pub(crate) fn start(state: &State, before: &State, again: &Arc<Notify>) {
     }
 }
 
-/// Asks until it is ready.
-async fn prove(queue: Arc<RevisionQueue>, upstream: Arc<Upstream>, again: Arc<Notify>) {
+/// Probes a replica until it is ready, then notifies `ready`; ends early if the replica leaves the cluster. The
+/// concurrency that it reports goes to `report_capacity`.
+async fn probe_until_ready(
+    upstream: Arc<Upstream>,
+    ready: Arc<Notify>,
+    report_capacity: impl Fn(u32),
+) {
     let since = now();
-    let asking = async {
-        while !ask(&queue, &upstream).await {
-            let asked_for = now().saturating_duration_since(since);
-            tokio::time::sleep(pause(asked_for)).await;
+    let probing = async {
+        while !probe(&upstream, &report_capacity).await {
+            let elapsed = now().saturating_duration_since(since);
+            tokio::time::sleep(interval(elapsed)).await;
         }
     };
-    if upstream.lost.run_until_cancelled(asking).await.is_some() {
-        upstream.prove();
-        again.notify_one();
+    if upstream.lost.run_until_cancelled(probing).await.is_some() {
+        upstream.mark_ready();
+        ready.notify_one();
     }
 }
 
-/// The pause before the next question to a replica that was asked for so long in vain.
-fn pause(asked_for: Duration) -> Duration {
-    match asked_for < SMALL {
-        true => PAUSE,
-        false => (asked_for / 10).min(LONGEST_PAUSE),
+/// Interval before the next probe of a replica that was not ready for `elapsed`.
+fn interval(elapsed: Duration) -> Duration {
+    if elapsed < SMALL_MODEL {
+        INTERVAL
+    } else {
+        (elapsed / 10).min(MAX_INTERVAL)
     }
 }
 
-/// One question: whether the replica is ready. It may say how much it takes at once, too.
-async fn ask(queue: &Arc<RevisionQueue>, upstream: &Arc<Upstream>) -> bool {
+/// Sends one probe; true if the replica is ready.
+async fn probe(upstream: &Arc<Upstream>, report_capacity: &impl Fn(u32)) -> bool {
     let path = PathAndQuery::from_static(READY);
     let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
-    let question = || UpstreamRequest::plain(&Method::GET, &path, &headers, RequestBody::empty());
-    let asking = async {
-        let reply = upstream.send(Protocol::Http, Freshness::New, question);
-        let (head, body) = reply.await.ok()?.into_parts();
-        // A server whose answer is cut off says so in its log.
+    let request = || UpstreamRequest::plain(&Method::GET, &path, &headers, RequestBody::empty());
+    let exchange = async {
+        let response = upstream.send(Protocol::Http, Freshness::New, request);
+        let (head, body) = response.await.ok()?.into_parts();
+        // Some servers log an error if the client does not read the whole response.
         body.discard(now()).await;
         Some(head)
     };
-    let Ok(Some(head)) = tokio::time::timeout(TIMEOUT, asking).await else {
+    let Ok(Some(head)) = tokio::time::timeout(TIMEOUT, exchange).await else {
         return false;
     };
     let is_ready = head.status.is_success();
     if is_ready && let Some(capacity) = headers::number(&head.headers, &headers::CAPACITY) {
-        queue.report_capacity(upstream, capacity);
+        report_capacity(capacity);
     }
     is_ready
 }
@@ -112,24 +113,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_never_gets_ready_is_asked_once_a_second_soon() {
-        let (mut asked_for, mut questions) = (Duration::ZERO, 0);
-        while asked_for < Duration::from_secs(60) {
-            asked_for += pause(asked_for);
-            questions += 1;
+    fn a_replica_that_never_gets_ready_is_soon_probed_once_a_second() {
+        let (mut elapsed, mut probes) = (Duration::ZERO, 0);
+        while elapsed < Duration::from_secs(60) {
+            elapsed += interval(elapsed);
+            probes += 1;
         }
         // 100 in the first five seconds, some in the next five, then one each second.
-        assert!((150..=165).contains(&questions), "{questions}");
+        assert!((150..=165).contains(&probes), "{probes}");
     }
 
     proptest! {
         #[test]
-        fn pauses_grow_and_cost_no_more_than_a_tenth(ms in 0_u64..1_000_000, more in 0_u64..1_000_000) {
-            let asked_for = Duration::from_millis(ms);
-            let next = pause(asked_for);
-            prop_assert!((PAUSE..=LONGEST_PAUSE).contains(&next));
-            prop_assert!(next <= PAUSE.max(asked_for / 10));
-            prop_assert!(next <= pause(asked_for + Duration::from_millis(more)));
+        fn intervals_grow_and_delay_by_no_more_than_a_tenth(ms in 0_u64..1_000_000, more in 0_u64..1_000_000) {
+            let elapsed = Duration::from_millis(ms);
+            let next = interval(elapsed);
+            prop_assert!((INTERVAL..=MAX_INTERVAL).contains(&next));
+            prop_assert!(next <= INTERVAL.max(elapsed / 10));
+            prop_assert!(next <= interval(elapsed + Duration::from_millis(more)));
         }
     }
 }

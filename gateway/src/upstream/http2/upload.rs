@@ -25,9 +25,10 @@ enum UploadState {
 
 impl Upload {
     pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>) -> Self {
-        let state = match body.is_end_stream() {
-            true => UploadState::Done,
-            false => UploadState::Open(Box::new(body), None),
+        let state = if body.is_end_stream() {
+            UploadState::Done
+        } else {
+            UploadState::Open(Box::new(body), None)
         };
         Self { stream, state }
     }
@@ -64,6 +65,7 @@ impl Upload {
     }
 }
 
+/// Result of sending one frame.
 enum UploadStep {
     Continue,
     Done,
@@ -123,9 +125,11 @@ fn send_within_window(
 }
 
 fn step_after(result: Result<(), h2::Error>, is_last: bool) -> UploadStep {
-    match (result, is_last) {
-        (Ok(()), false) => UploadStep::Continue,
-        (Ok(()), true) => UploadStep::Done,
-        (Err(_), _) => UploadStep::Failed,
+    if result.is_err() {
+        UploadStep::Failed
+    } else if is_last {
+        UploadStep::Done
+    } else {
+        UploadStep::Continue
     }
 }
