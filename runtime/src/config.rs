@@ -1,4 +1,4 @@
-//! A model's configuration: Triton's `config.pbtxt`, or its JSON form, made whole and checked.
+//! A model's configuration: Triton's `config.pbtxt` or its JSON form, completed and checked.
 //!
 //! ```text
 //!   text ─┐
@@ -6,8 +6,8 @@
 //!   none ─┘
 //! ```
 //!
-//! The whole schema is parsed. What weir does not do is refused by name, unless ignoring it changes
-//! nothing but speed; `docs/model-configuration.md` has the decision for each field.
+//! The whole schema is parsed. Fields that Weir does not support are refused by name, unless ignoring them
+//! changes nothing but speed; `docs/model-configuration.md` has the decision for each field.
 
 mod batching;
 mod brackets;
@@ -37,50 +37,49 @@ pub(crate) use json::to_json;
 pub(crate) use versions::VersionPolicy;
 pub(crate) use warmup::{Warmup, WarmupData, WarmupInput};
 
-/// A valid configuration. Everything but `proto` is read from `proto`.
+/// A valid configuration. All other fields are derived from `proto`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelConfig {
     /// The configuration with its defaults filled in, as the config endpoint shows it.
     pub proto: proto::ModelConfig,
     /// The model's name: the configuration's, else its [`Origin`]'s.
     pub name: String,
-    /// What brings the model to life, by one of [`crate::backend::Backend::names`].
+    /// The backend, by one of [`crate::backend::Backend::names`].
     pub backend: String,
     /// The model file's name in a version directory; `None` means the backend's usual one.
     pub default_model_filename: Option<String>,
-    /// Which versions are served.
     pub version_policy: VersionPolicy,
-    /// The largest batch; 0 for a model without batch dimension. `None` when nobody said: there is
-    /// no configuration, or it leaves inputs, outputs and this to be found out.
+    /// The largest batch in rows; 0 for a model without batch dimension. `None` until
+    /// [`complete`](Self::complete) if the configuration gives neither this nor inputs and outputs.
     pub max_batch_size: Option<usize>,
-    /// What the model takes; none when that is to be found out.
+    /// The model's inputs; empty until [`complete`](Self::complete) if not configured.
     pub inputs: Vec<TensorConfig>,
-    /// What the model gives; none when that is to be found out.
+    /// The model's outputs; empty until [`complete`](Self::complete) if not configured.
     pub outputs: Vec<TensorConfig>,
     /// Output to the file with its class names, relative to the model's directory.
     pub label_filenames: BTreeMap<String, String>,
-    /// Where the model runs and how often; at least one.
+    /// Devices and number of the model's instances; at least one group.
     pub instance_groups: Vec<InstanceGroup>,
     /// `dynamic_batching`, if the configuration has it.
     pub batching: Option<DynamicBatching>,
-    /// What is run before the model is ready.
+    /// Requests to run before the model is ready.
     pub warmups: Vec<Warmup>,
-    /// Settings for the backend; weir's own are taken out.
+    /// Settings for the backend, without Weir's own.
     pub parameters: BTreeMap<String, String>,
     /// Labels for the model's metrics.
     pub metric_tags: BTreeMap<String, String>,
-    /// Lengths that requests are padded to, when the configuration names some.
+    /// Lengths that requests are padded to, if configured.
     pub padding: Option<Padding>,
 }
 
-/// What is known of a configuration besides its text.
+/// Facts about a configuration besides its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
-    /// The model's name where the configuration does not say.
+    /// The model's name if the configuration has none.
     pub(crate) model: &'a str,
-    /// What to call the text in errors, such as its path.
+    /// Name of the text in errors, such as its path.
     pub file: &'a str,
-    /// The backend where the configuration does not say, as guessed from the model's files.
+    /// The backend if the configuration has none, guessed from the model's files.
     pub backend: Option<&'a str>,
 }
 
@@ -88,8 +87,8 @@ impl ModelConfig {
     /// Reads a `config.pbtxt`; empty text stands for a model that has none.
     ///
     /// # Errors
-    /// [`ConfigError`]: with line and column where the text is wrong, with Triton's sentence where
-    /// a value is, by name where it asks for what weir does not do.
+    /// [`ConfigError`]: with line and column for a wrong text, with Triton's sentence for a wrong value, with
+    /// the field's name for what Weir does not support.
     pub(crate) fn from_text(text: &str, origin: Origin<'_>) -> Result<Self, ConfigError> {
         Self::given(text::parse(text, origin.file)?, origin)
     }
@@ -102,10 +101,10 @@ impl ModelConfig {
         Self::given(json::parse(json, origin.file)?, origin)
     }
 
-    /// Fills in what the configuration left to be found out: inputs, outputs, the largest batch.
+    /// Fills in the inputs, outputs and largest batch from the model's signature where not configured.
     ///
     /// # Errors
-    /// [`ConfigError`] when the rest of the configuration does not fit what was found, such as a
+    /// [`ConfigError`] when the rest of the configuration does not fit the signature, such as a
     /// preferred batch size over the largest batch.
     pub(crate) fn complete(self, signature: &Signature) -> Result<Self, ConfigError> {
         let mut proto = self.proto;
@@ -120,8 +119,7 @@ impl ModelConfig {
         Self::checked(proto, Some(max_batch_size))
     }
 
-    /// Decides between GPU and CPU where the configuration leaves that open, given the indices of
-    /// the GPUs that can be used.
+    /// Chooses between GPU and CPU where the configuration does not, given the indices of the usable GPUs.
     ///
     /// # Errors
     /// [`ConfigError`] when it asks for a GPU that cannot be used.
@@ -131,10 +129,10 @@ impl ModelConfig {
         Self::checked(proto, self.max_batch_size)
     }
 
-    /// Insists that the model is called as its directory is.
+    /// Refuses a model whose name is not that of its directory.
     ///
     /// # Errors
-    /// [`ConfigError`] when it is not.
+    /// [`ConfigError`] when the names differ.
     pub(crate) fn check_directory(&self, directory: &str) -> Result<(), ConfigError> {
         if self.name == directory {
             return Ok(());

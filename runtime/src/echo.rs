@@ -1,5 +1,5 @@
-//! A backend without a model: what goes in comes out. It needs no libtorch, and `service_time_ms`
-//! makes it as slow as a test of scaling, faults or gateways wants.
+//! A backend without models that returns its inputs. It needs no libtorch, and `service_time_ms` makes it as
+//! slow as a test of scaling, faults or gateways needs.
 
 mod columns;
 
@@ -13,7 +13,7 @@ use crate::backend::{
     Signature, TensorConfig, Timing, WarmUp,
 };
 
-/// Rows an echo model takes at once when nobody said: more than any test gathers by accident.
+/// Default batch limit in rows: more than any test gathers by accident.
 const DEFAULT_MAX_BATCH_SIZE: usize = 64;
 
 /// A day. Longer is a slip of units, and `Duration` cannot hold every `f64`.
@@ -33,18 +33,12 @@ struct EchoModel {
     behaviour: Behaviour,
 }
 
-/// What the configuration's parameters say.
+/// The behaviour set by the configuration's parameters.
 #[derive(Clone, Copy, Debug)]
 struct Behaviour {
     per_batch: Duration,
     per_row: Duration,
-    parameters: EchoParameters,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EchoParameters {
-    Yes,
-    No,
+    echo_parameters: bool,
 }
 
 struct EchoInstance {
@@ -133,7 +127,7 @@ impl EchoInstance {
     fn outputs(&self, batch: &Batch) -> Result<Vec<Tensor>, ModelError> {
         let mut outputs = Vec::with_capacity(self.pairs.len());
         for (input, output) in &self.pairs {
-            // Absent only when it is optional and nobody sent it; then there is nothing to echo.
+            // Absent only if it is optional and no request sent it; then there is nothing to echo.
             let Some(column) = batch.columns.iter().find(|column| *column.name == **input) else {
                 continue;
             };
@@ -167,14 +161,13 @@ impl Behaviour {
     }
 
     fn answered(self, batch: &Batch) -> Vec<Parameters> {
-        match self.parameters {
-            EchoParameters::Yes => batch
-                .requests
-                .iter()
-                .map(|request| Parameters::clone(&request.parameters))
-                .collect(),
-            EchoParameters::No => Vec::new(),
+        if !self.echo_parameters {
+            return Vec::new();
         }
+        let requests = batch.requests.iter();
+        requests
+            .map(|request| Parameters::clone(&request.parameters))
+            .collect()
     }
 }
 
@@ -240,15 +233,15 @@ fn check_pairs(
 }
 
 fn behaviour(source: &ModelSource) -> Result<Behaviour, LoadError> {
-    let parameters = match source.parameters.get("echo_parameters").map(String::as_str) {
-        Some("true") => EchoParameters::Yes,
-        Some("false") | None => EchoParameters::No,
+    let echo_parameters = match source.parameters.get("echo_parameters").map(String::as_str) {
+        Some("true") => true,
+        Some("false") | None => false,
         Some(other) => return Err(bad_parameter("echo_parameters", other, "true or false")),
     };
     Ok(Behaviour {
         per_batch: milliseconds(source, "service_time_ms")?,
         per_row: milliseconds(source, "service_time_ms_per_row")?,
-        parameters,
+        echo_parameters,
     })
 }
 

@@ -28,10 +28,10 @@ pub(crate) struct Launcher {
     capacity: Capacity,
 }
 
-/// What holds for every model.
+/// Options that hold for every model.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchOptions {
-    /// GPUs that models may use; none means the processor.
+    /// Indices of the GPUs that models may use; empty means CPU.
     pub gpus: Vec<usize>,
     /// Bound on each model's queue.
     pub max_queued: usize,
@@ -39,11 +39,11 @@ pub(crate) struct LaunchOptions {
     pub warm_up: Duration,
 }
 
-/// A version that serves.
+/// A loaded version with its engine.
 pub(crate) struct Loaded {
     pub engine: Arc<Engine>,
     pub config: Arc<ModelConfig>,
-    /// How long loading and warming up took.
+    /// Duration of loading and warming up.
     pub load: Duration,
     in_use: InUseCount,
     _share: CapacityShare,
@@ -66,7 +66,7 @@ impl Launcher {
         }
     }
 
-    /// Requests that all versions at work take at once, together.
+    /// Requests that all loaded versions together run at once.
     #[must_use]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.requests()
@@ -84,7 +84,7 @@ impl Launcher {
                 .flat_map(|b| b.names().first().copied())
                 .collect();
             LoadError::Config(format!(
-                "there is no backend '{name}'; this server has: {}",
+                "unknown backend '{name}': this server has {}",
                 known.join(", ")
             ))
         })
@@ -193,13 +193,13 @@ impl Deref for InUse {
 }
 
 impl Loaded {
-    /// Its configuration as clients see it.
+    /// The configuration as clients see it.
     #[must_use]
     pub(crate) fn proto(&self) -> &proto::ModelConfig {
         &self.config.proto
     }
 
-    /// `platform` of its configuration, else the backend.
+    /// `platform` of the configuration, else the backend.
     #[must_use]
     pub(crate) fn platform(&self) -> &str {
         let platform = &self.config.proto.platform;

@@ -130,7 +130,7 @@ impl<L: Launch> Repository<L> {
             .collect())
     }
 
-    /// Whether a model of that name is in the repository or was ever loaded.
+    /// True if a model of that name is in the repository or was ever loaded.
     #[cfg(test)]
     pub(crate) fn is_known(&self, name: &str) -> bool {
         self.lifecycle.registry.load().model(name).is_some()
@@ -160,7 +160,7 @@ impl<L: Launch> Repository<L> {
         &self.lifecycle.launch
     }
 
-    /// Whether the server may report itself ready.
+    /// True if the models let the server report itself ready.
     #[must_use]
     pub(crate) fn is_ready(&self) -> bool {
         let policy = self.lifecycle.options.readiness;

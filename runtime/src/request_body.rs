@@ -1,4 +1,4 @@
-//! Request bodies as they arrive, piece by piece, from clients that may stall.
+//! Request bodies, read chunk by chunk from clients that may stall.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 
-/// What a request body may be.
+/// Limits on a request body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits<'a> {
     pub(crate) size: usize,
-    /// Longest pause between two pieces.
+    /// Longest pause between two chunks.
     pub(crate) idle: Duration,
-    /// Cancelled when the server ends.
+    /// Cancelled when the server stops.
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// The next piece; nothing at the end.
+/// Reads the next chunk; `None` at the end.
 ///
 /// # Errors
 /// [`ServeError::Invalid`] for a body that breaks off or stalls.
@@ -45,7 +45,7 @@ pub(crate) async fn next_chunk(
                     "request body broke off: {error}"
                 )));
             }
-            // Trailers carry nothing for us.
+            // Trailers are not used.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
@@ -55,18 +55,18 @@ pub(crate) async fn next_chunk(
     }
 }
 
-/// Once the server ends, a client who sends nothing is not waited for as long as others: it would hold
-/// up the end. Some round trips of a slow network.
-const IDLE_AT_THE_END: Duration = Duration::from_secs(2);
+/// Longest pause once the server stops, so that idle clients do not delay its exit: some round trips of a
+/// slow network.
+const IDLE_WHILE_STOPPING: Duration = Duration::from_secs(2);
 
 /// Returns when a pause has become too long, and how long that was.
 async fn stalled(limits: BodyLimits<'_>) -> Duration {
-    let ending = async {
+    let stopping = async {
         limits.stop.cancelled().await;
-        tokio::time::sleep(IDLE_AT_THE_END).await;
+        tokio::time::sleep(IDLE_WHILE_STOPPING).await;
     };
     tokio::select! {
         () = tokio::time::sleep(limits.idle) => limits.idle,
-        () = ending => IDLE_AT_THE_END,
+        () = stopping => IDLE_WHILE_STOPPING,
     }
 }

@@ -1,6 +1,6 @@
-//! Settings that clients read and change while the server runs: what is traced and what is logged.
+//! Trace and log settings that clients read and change while the server runs.
 //!
-//! Values here, no side effects: who owns the logs passes a function that applies a change.
+//! Values only: the owner of the logs passes in a function that applies a change.
 
 pub(crate) mod log;
 pub(crate) mod trace;
@@ -8,7 +8,7 @@ pub(crate) mod trace;
 use serde_json::{Map, Value};
 use weir_protocol::{Code, Coded};
 
-/// Why settings were not changed. None of a request's changes is made then.
+/// Error of a change of settings; none of the request's changes is made then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingsError {
     /// The body is not a JSON object.
@@ -21,13 +21,12 @@ pub(crate) enum SettingsError {
     Value {
         key: String,
         value: String,
-        /// What it could be.
         expected: &'static str,
     },
     /// A file named over the network would let a client write where it likes.
     #[error("{0} file location can not be updated through network protocol")]
     File(&'static str),
-    /// Only one mode of tracing is there.
+    /// A trace mode other than `triton`.
     #[error("trace mode '{0}' is not supported: traces go to the log")]
     Mode(String),
     /// The logs could not be changed.

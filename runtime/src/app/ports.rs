@@ -180,5 +180,5 @@ fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
     }
 }
 
-/// What Triton allows, and all that a gRPC length prefix of a signed reader holds.
+/// Limit on a gRPC message, bytes: Triton's, and the largest length that a signed reader can hold.
 const MAX_MESSAGE: usize = i32::MAX as usize;

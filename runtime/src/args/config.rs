@@ -19,7 +19,7 @@ use crate::settings::trace::TraceSettings;
 pub(crate) struct Config {
     /// The server's name in its metadata.
     pub(crate) id: String,
-    /// What to serve: files or directories. Not empty.
+    /// Files or directories to serve; at least one.
     pub(crate) repositories: Vec<PathBuf>,
     /// Name of the single model served.
     pub(crate) model_name: Option<String>,

@@ -176,7 +176,7 @@ pub(super) fn given(matches: &ArgMatches) -> Given {
     }
 }
 
-/// Whether the flag was given, and not as `false`, `0` or `off`.
+/// True if the flag was given, other than as `false`, `0` or `off`.
 fn is_requested(matches: &ArgMatches, name: &str) -> bool {
     let off = |value: &String| matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "off");
     match matches.get_many::<String>(name) {

@@ -17,7 +17,7 @@ pub(crate) struct DynamicBatching {
     pub preferred: Vec<usize>,
     /// Longest wait of a request for others to join its batch.
     pub max_delay: Duration,
-    /// Whether answers leave in the order requests came.
+    /// Answers leave in the order of requests.
     pub preserve_ordering: bool,
     /// Levels of priority, 1 the most urgent; 0 where there are none.
     pub priority_levels: u64,

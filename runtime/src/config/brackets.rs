@@ -1,33 +1,33 @@
-//! What a text's brackets must be like before the parser sees them.
+//! Preparation of a text's brackets for the parser.
 
 /// The schema is nine messages deep. The parser recurses per level, so depth must have a bound.
 pub(super) const MAX_DEPTH: usize = 32;
 
-/// A text the parser understands.
+/// A text in the form that the parser expects.
 pub(super) struct Prepared {
-    /// With a colon after every field name that a list follows.
+    /// The text with a colon between every field name and list.
     pub(super) text: String,
-    /// Where the colons were put in, as offsets into the text as given.
+    /// Offsets of the inserted colons in the original text.
     inserted: Vec<usize>,
 }
 
-/// A place deeper than [`MAX_DEPTH`].
+/// Error: brackets nested deeper than [`MAX_DEPTH`].
 pub(super) struct TooDeep {
-    /// Offset of the bracket.
+    /// Offset of the first bracket that is too deep.
     pub(super) offset: usize,
 }
 
 impl Prepared {
-    /// Where in the text as given that place of the prepared text is.
-    pub(super) fn original(&self, offset: usize) -> usize {
+    /// The offset in the original text, for one in the prepared text.
+    pub(super) fn original_offset(&self, offset: usize) -> usize {
         let colons = self.inserted.iter().enumerate();
         let before = colons.take_while(|(i, place)| **place + i < offset).count();
         offset - before
     }
 }
 
-/// Puts in the colons of `input [ … ]`: optional in the format, and left out by most configurations
-/// there are, but the parser wants them.
+/// Inserts the colons of `input [ … ]`: optional in the format and left out by most configurations, but
+/// required by the parser.
 pub(super) fn prepare(text: &str) -> Result<Prepared, TooDeep> {
     let mut inserted = Vec::new();
     let mut depth = 0_usize;

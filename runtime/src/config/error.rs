@@ -1,25 +1,25 @@
-//! Why a configuration is refused.
+//! Errors of model configurations.
 
 use weir_protocol::{Code, Coded};
 
-/// Why a configuration is refused. The sentences go to the index, the log and the client that
+/// Reason why a configuration is refused. The sentences go to the index, the log and the client that
 /// asked for the load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
-    /// The text is not one of a model configuration.
+    /// The text is no model configuration.
     #[error("{file}{at}: {message}")]
     Syntax {
-        /// What the text was called.
+        /// Name of the text.
         file: String,
         /// `:line:column`, counted from 1; empty where unknown.
         at: String,
-        /// What is wrong, and what was probably meant.
+        /// The mistake, and the most similar valid name.
         message: String,
     },
     /// A value contradicts another or makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// It asks for what weir does not do, and leaving it out would change answers.
+    /// A field that Weir does not support and cannot ignore without changing answers.
     #[error("model '{model}': {feature} is not supported by weir")]
     Unsupported {
         model: String,

@@ -1,4 +1,4 @@
-//! Where a model runs, and how many times.
+//! The configuration's `instance_group`.
 
 use std::num::NonZeroUsize;
 
@@ -11,20 +11,20 @@ use crate::backend::Device;
 /// Instances of a model on one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstanceGroup {
-    /// Its name; the configuration's or `MODEL_INDEX`.
+    /// The configured name, or `MODEL_INDEX`.
     pub name: String,
     /// The kind of device.
     pub kind: DeviceKind,
     /// Instances on each device.
     pub count: NonZeroUsize,
-    /// GPU indices; none means every GPU there is. Empty for the CPU.
+    /// GPU indices; empty for the CPU, and for all GPUs until placed.
     pub gpus: Vec<usize>,
 }
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceKind {
-    /// A GPU where there is one, else the CPU; gone after [`super::ModelConfig::place`].
+    /// GPU if there is one, else CPU; resolved by [`super::ModelConfig::place`].
     Auto,
     Gpu,
     Cpu,
@@ -93,7 +93,7 @@ fn parse_group(group: &ModelInstanceGroup, model: &str) -> Result<InstanceGroup,
     })
 }
 
-/// Decides what is open, given the indices of the GPUs that can be used.
+/// Chooses kinds and GPUs that the configuration leaves open, given the indices of the usable GPUs.
 pub(super) fn place(config: &mut ModelConfig, gpus: &[usize]) -> Result<(), ConfigError> {
     for group in &mut config.instance_group {
         place_group(group, &config.name, gpus)?;

@@ -1,4 +1,4 @@
-//! Defaults, so that the configuration shown is the configuration in force.
+//! Defaults of a configuration, filled in so that it is shown as it is in force.
 
 use std::path::{Component, Path};
 
@@ -39,7 +39,7 @@ pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(
     Ok(())
 }
 
-/// Fills in everything else. Doing it again changes nothing.
+/// Fills in all other defaults; idempotent.
 pub(super) fn defaults(config: &mut ModelConfig, max_batch_size: Option<usize>) {
     if config.backend == PYTORCH {
         default_text(&mut config.platform, PYTORCH_PLATFORM);

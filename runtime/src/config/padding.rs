@@ -11,10 +11,10 @@ use crate::padding::{Padding, variable_axis};
 /// Lengths to pad to, ascending: `16,32,64`.
 const BUCKETS: &str = "PADDING_BUCKETS";
 
-/// What to pad with, by input: `input_ids=0,attention_mask=0`.
+/// Padding values by input: `input_ids=0,attention_mask=0`.
 const VALUES: &str = "PADDING_VALUES";
 
-/// What is left for the backend.
+/// The parameters without Weir's own.
 pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, String> {
     config
         .parameters
@@ -24,7 +24,7 @@ pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, Strin
         .collect()
 }
 
-/// Reads the padding, if there is any. `inputs` may be none when they are still to be found out.
+/// Reads the padding, if configured. `inputs` is empty while they are unknown.
 pub(super) fn parse(
     config: &ModelConfig,
     inputs: &[TensorConfig],

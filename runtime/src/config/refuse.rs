@@ -1,7 +1,7 @@
-//! What weir does not do, refused by name.
+//! Refusal of fields that Weir does not support.
 //!
-//! The rule: what would change answers is refused; what could only change speed is a hint and
-//! passes. `docs/model-configuration.md` lists both.
+//! The rule: fields that would change answers are refused; fields that could only change speed are hints
+//! and pass. `docs/model-configuration.md` lists both.
 
 use weir_protocol::grpc::proto::model_config::SchedulingChoice;
 use weir_protocol::grpc::proto::model_instance_group::Kind;
@@ -9,17 +9,17 @@ use weir_protocol::grpc::proto::{ModelConfig, ModelInput, ModelInstanceGroup, Mo
 
 use super::ConfigError;
 
-/// What Triton fills in as `runtime` for models that need no other.
+/// Triton's default for `runtime`.
 const LIBTORCH_RUNTIME: &str = "libtriton_pytorch.so";
 
-/// Refuses the first thing that weir does not do.
+/// Refuses the first unsupported field.
 pub(super) fn check(config: &ModelConfig) -> Result<(), ConfigError> {
-    let asked = named(config)
-        .or_else(|| whole(config))
+    let unsupported = platform_or_runtime(config)
+        .or_else(|| model_field(config))
         .or_else(|| config.input.iter().find_map(input))
         .or_else(|| config.output.iter().find_map(output))
         .or_else(|| config.instance_group.iter().find_map(group));
-    match asked {
+    match unsupported {
         None => Ok(()),
         Some(feature) => Err(ConfigError::Unsupported {
             model: config.name.clone(),
@@ -28,8 +28,8 @@ pub(super) fn check(config: &ModelConfig) -> Result<(), ConfigError> {
     }
 }
 
-/// What is refused for the name it gives.
-fn named(config: &ModelConfig) -> Option<String> {
+/// An unsupported value of `platform` or `runtime`.
+fn platform_or_runtime(config: &ModelConfig) -> Option<String> {
     let ModelConfig {
         platform, runtime, ..
     } = config;
@@ -40,7 +40,7 @@ fn named(config: &ModelConfig) -> Option<String> {
     (!known).then(|| format!("runtime '{runtime}'"))
 }
 
-fn whole(config: &ModelConfig) -> Option<String> {
+fn model_field(config: &ModelConfig) -> Option<String> {
     let scheduling = match config.scheduling_choice {
         None | Some(SchedulingChoice::DynamicBatching(_)) => None,
         Some(SchedulingChoice::SequenceBatching(_)) => Some("sequence_batching"),
@@ -49,7 +49,7 @@ fn whole(config: &ModelConfig) -> Option<String> {
     let transactions = config.model_transaction_policy;
     let agents = config.model_repository_agents.as_ref();
     let operations = config.model_operations.as_ref();
-    let asked = [
+    let fields = [
         (
             transactions.is_some_and(|policy| policy.decoupled),
             "model_transaction_policy.decoupled",
@@ -70,39 +70,39 @@ fn whole(config: &ModelConfig) -> Option<String> {
             "response_cache.enable",
         ),
     ];
-    scheduling.or_else(|| first(&asked)).map(str::to_owned)
+    scheduling.or_else(|| first_set(&fields)).map(str::to_owned)
 }
 
 fn input(input: &ModelInput) -> Option<String> {
-    let asked = [
+    let fields = [
         (input.allow_ragged_batch, "allow_ragged_batch"),
         (input.is_shape_tensor, "is_shape_tensor"),
         (input.is_non_linear_format_io, "is_non_linear_format_io"),
     ];
-    first(&asked).map(|field| format!("{field} of input '{}'", input.name))
+    first_set(&fields).map(|field| format!("{field} of input '{}'", input.name))
 }
 
 fn output(output: &ModelOutput) -> Option<String> {
-    let asked = [
+    let fields = [
         (output.is_shape_tensor, "is_shape_tensor"),
         (output.is_non_linear_format_io, "is_non_linear_format_io"),
     ];
-    first(&asked).map(|field| format!("{field} of output '{}'", output.name))
+    first_set(&fields).map(|field| format!("{field} of output '{}'", output.name))
 }
 
 fn group(group: &ModelInstanceGroup) -> Option<String> {
-    let asked = [
+    let fields = [
         (group.kind() == Kind::Model, "kind KIND_MODEL"),
         (group.passive, "passive"),
         (!group.secondary_devices.is_empty(), "secondary_devices"),
     ];
-    first(&asked).map(|field| format!("{field} of instance_group '{}'", group.name))
+    first_set(&fields).map(|field| format!("{field} of instance_group '{}'", group.name))
 }
 
-/// The first field that is asked for.
-fn first(asked: &[(bool, &'static str)]) -> Option<&'static str> {
-    asked
+/// The first field that is set.
+fn first_set(fields: &[(bool, &'static str)]) -> Option<&'static str> {
+    fields
         .iter()
-        .find(|(asked, _)| *asked)
+        .find(|(is_set, _)| *is_set)
         .map(|(_, field)| *field)
 }

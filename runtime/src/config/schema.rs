@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use weir_protocol::grpc::proto;
 
-/// Candidates further from what was written than this are no help.
+/// Largest edit distance of a suggestion.
 const MAX_EDITS: usize = 3;
 
 #[expect(
@@ -22,7 +22,7 @@ pub(super) fn model_config() -> MessageDescriptor {
         .expect("the schema has ModelConfig")
 }
 
-/// The field of that message whose name is most like `written`.
+/// The field of that message with the name most similar to `written`.
 pub(super) fn nearest_field(message: &str, written: &str) -> Option<String> {
     let message = POOL.get_message_by_name(message)?;
     nearest(
@@ -31,7 +31,7 @@ pub(super) fn nearest_field(message: &str, written: &str) -> Option<String> {
     )
 }
 
-/// As [`nearest_field`], looking through every message: JSON errors do not say which it was.
+/// Like [`nearest_field`] over all messages, because JSON errors do not name theirs.
 pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
     let fields = POOL
         .all_messages()
@@ -39,7 +39,7 @@ pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
     nearest(fields.map(|field| field.name().to_owned()), written)
 }
 
-/// The value of that enum whose name is most like `written`.
+/// The value of that enum with the name most similar to `written`.
 pub(super) fn nearest_value(name: &str, written: &str) -> Option<String> {
     let values = POOL.get_enum_by_name(name)?;
     nearest(
@@ -56,7 +56,7 @@ fn nearest(candidates: impl Iterator<Item = String>, written: &str) -> Option<St
         .map(|(_, candidate)| candidate)
 }
 
-/// How far a name is from what was written; `None` for too far.
+/// Edit distance; `None` if larger than [`MAX_EDITS`].
 fn edits(candidate: &str, written: &str) -> Option<usize> {
     // `FP32` for `TYPE_FP32`.
     if written.len() >= 4 && candidate.ends_with(written) {

@@ -1,4 +1,4 @@
-//! Reading `config.pbtxt`, with errors that say where.
+//! Parser of `config.pbtxt`, with line and column in its errors.
 
 use miette::Diagnostic;
 use prost_reflect::DynamicMessage;
@@ -12,7 +12,7 @@ use super::schema;
 /// Real configurations have a few kilobytes; this bounds what a parse can cost.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Editors on some systems put it first; it says nothing.
+/// Some editors write it first; it has no meaning.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Reads protobuf's text format.
@@ -32,21 +32,21 @@ pub(super) fn parse(text: &str, file: &str) -> Result<proto::ModelConfig, Config
     })?;
     let message = DynamicMessage::parse_text_format(schema::model_config(), &prepared.text)
         .map_err(|error| {
-            let place = prepared.original(offset(&error, &prepared.text));
-            fail(Some(place), explain(&error.to_string()))
+            let offset = prepared.original_offset(offset(&error, &prepared.text));
+            fail(Some(offset), explain(&error.to_string()))
         })?;
     message
         .transcode_to()
         .map_err(|error| fail(None, error.to_string()))
 }
 
-/// Where the parser stopped; the end of the text where it wanted more.
+/// Offset at which the parser stopped; the end of the text if it expected more.
 fn offset(error: &ParseError, text: &str) -> usize {
     let label = error.labels().and_then(|mut labels| labels.next());
     label.map_or(text.len(), |label| label.offset())
 }
 
-/// Adds what was probably meant to the parser's message about an unknown name.
+/// Adds the most similar name to the parser's message about an unknown name.
 fn explain(message: &str) -> String {
     // "field 'F' not found for message 'M'" and "value 'V' was not found for enum 'E'": pinned by
     // tests, because only the sentence carries the names.

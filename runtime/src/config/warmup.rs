@@ -13,13 +13,13 @@ use crate::backend::TensorConfig;
 /// A request to run before the model is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Warmup {
-    /// Its name, for errors.
+    /// The name for error texts.
     pub name: String,
     /// Rows; 0 for a model without batch dimension.
     pub batch_size: usize,
-    /// How often it is run; at least once.
+    /// Number of runs; at least 1.
     pub count: usize,
-    /// Its inputs by name.
+    /// Inputs by name.
     pub inputs: BTreeMap<String, WarmupInput>,
 }
 
@@ -27,13 +27,12 @@ pub(crate) struct Warmup {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WarmupInput {
     pub datatype: DataType,
-    /// Its dimensions without the batch.
+    /// Dimensions without the batch.
     pub shape: Shape,
-    /// What is in it.
     pub data: WarmupData,
 }
 
-/// What a warm-up input holds.
+/// Contents of a warm-up input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WarmupData {
     /// Zeros; empty strings for BYTES.

@@ -1,4 +1,4 @@
-//! Puts the parts of a column together, padding what is smaller than its place.
+//! Joins the parts of a column, padding those that are smaller than the batch's shape.
 
 use bytes::{Bytes, BytesMut};
 use half::{bf16, f16};
@@ -25,7 +25,7 @@ pub(super) fn joined(column: &Column) -> Result<Bytes, ModelError> {
     padded(column)
 }
 
-/// Whether the part needs no padding: all dimensions after the first are the column's.
+/// True if the part needs no padding: all dimensions after the first are the column's.
 fn fits(part: &Part, column: &Column) -> bool {
     part.shape.dims().get(1..) == column.shape.dims().get(1..)
 }
@@ -73,7 +73,7 @@ fn fill(
     Some(())
 }
 
-/// Where the `index`th line of the part begins in its place, in elements.
+/// Start of the `index`th line of the part in the joined data, in elements.
 fn line_start(mut index: usize, inner: &[usize], place_inner: &[usize]) -> Option<usize> {
     let mut stride = *place_inner.last()?;
     let mut start = 0;

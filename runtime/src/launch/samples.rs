@@ -1,4 +1,4 @@
-//! `model_warmup` samples become jobs.
+//! Jobs for the samples of `model_warmup`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::request::NoSharedMemory;
 /// The folder of input files, beside the versions.
 const FOLDER: &str = "warmup";
 
-/// Makes one sample ready to run: it is checked like any client's request.
+/// Turns a sample into a job, checked like any client's request.
 pub(super) fn sample(
     warmup: &Warmup,
     interface: &Interface,

@@ -10,11 +10,11 @@ use super::{config_file, names};
 /// A model that a repository path holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CatalogEntry {
-    /// Its name in answers and in the index.
+    /// Name in answers and in the index.
     pub name: String,
     /// A second name that it answers to.
     pub alias: Option<String>,
-    /// Where it lies, or why it cannot be used.
+    /// Location of the files, or the reason why they cannot be used.
     pub location: Result<ModelLocation, String>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How the last attempt to load a version ended.
+/// Outcome of the last attempt to load a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadOutcome {
     Loaded,

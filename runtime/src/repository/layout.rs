@@ -59,7 +59,7 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
 /// The version directories of a model's directory, in ascending order.
 ///
 /// # Errors
-/// As [`detect`].
+/// Like [`detect`].
 pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> {
     let numbered = |child: Child| child.version().map(|version| (version, child.path));
     let mut found: Vec<_> = children(model)?.into_iter().filter_map(numbered).collect();
@@ -70,7 +70,7 @@ pub(super) fn version_dirs(model: &Path) -> Result<Vec<(u64, PathBuf)>, String> 
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
-    /// Its name; `None` if not UTF-8, which no client can ask for.
+    /// Name; `None` if not UTF-8, which no client can ask for.
     pub name: Option<String>,
     pub path: PathBuf,
 }
@@ -93,7 +93,7 @@ impl Child {
 /// The entries of a directory, in order of their paths.
 ///
 /// # Errors
-/// As [`detect`].
+/// Like [`detect`].
 pub(super) fn children(directory: &Path) -> Result<Vec<Child>, String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {

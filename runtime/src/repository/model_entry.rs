@@ -18,7 +18,7 @@ pub(super) struct ModelEntry<S> {
     versions: BTreeMap<u64, Version<S>>,
     /// The highest ready version: most requests name none.
     latest: Option<Arc<S>>,
-    /// Why its directory could not be used at the last inspection.
+    /// The reason why its directory could not be used at the last inspection.
     failure: Option<String>,
 }
 
@@ -113,18 +113,18 @@ impl<S> ModelEntry<S> {
             .filter_map(|(number, version)| Some((*number, version.state.serving()?)))
     }
 
-    /// Whether no load of it was ever attempted.
+    /// True if no load was ever attempted.
     pub(super) fn is_never_loaded(&self) -> bool {
         self.versions.is_empty() && self.failure.is_none()
     }
 
-    /// Whether none of its versions serves, loads or failed.
+    /// True if no version serves, loads or failed.
     pub(super) fn is_unloaded(&self) -> bool {
         let unloaded = |version: &Version<S>| matches!(version.state, VersionState::Unloaded);
         self.failure.is_none() && self.versions.values().all(unloaded)
     }
 
-    /// Whether each version serves or was unloaded on purpose.
+    /// True if each version serves or was unloaded on purpose.
     pub(super) fn is_healthy(&self) -> bool {
         let healthy = |version: &Version<S>| match version.state {
             VersionState::Ready(_) | VersionState::Unloaded | VersionState::Unloading(_) => true,
@@ -135,7 +135,7 @@ impl<S> ModelEntry<S> {
         usable && self.versions.values().all(healthy)
     }
 
-    /// Its lines in the index.
+    /// The lines of the index for this model.
     pub(super) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         let lines = self.versions.iter().filter(|(_, version)| match filter {
             IndexFilter::All => true,

@@ -20,7 +20,7 @@ pub(crate) enum ControlMode {
     Poll(Duration),
 }
 
-/// What the server's readiness demands (`--strict-readiness`).
+/// Condition for the server's readiness (`--strict-readiness`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadinessPolicy {
     /// Every model version that should serve does.
@@ -29,7 +29,7 @@ pub(crate) enum ReadinessPolicy {
     Lenient,
 }
 
-/// Whether configurations may be incomplete (`--disable-auto-complete-config`).
+/// Handling of incomplete configurations (`--disable-auto-complete-config`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AutoComplete {
     /// Missing parts of a configuration are read from the model.
@@ -75,7 +75,7 @@ pub(crate) enum IndexFilter {
     Ready,
 }
 
-/// Where to look for models, and how to read what lies there.
+/// Repository paths and the flags for reading them.
 #[derive(Clone, Debug)]
 pub(super) struct ScanOptions {
     pub paths: Vec<PathBuf>,

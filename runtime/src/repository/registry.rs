@@ -140,7 +140,7 @@ impl<S> Registry<S> {
         self.models.values_mut().map(Arc::make_mut)
     }
 
-    /// Whether [`apply`](Self::apply) of this catalog would change nothing.
+    /// True if [`apply`](Self::apply) of this catalog would change nothing.
     pub(super) fn matches(&self, catalog: &Catalog) -> bool {
         let known = |name: &String| self.models.contains_key(name.as_str());
         let kept =

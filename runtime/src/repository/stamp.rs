@@ -30,7 +30,7 @@ impl Stamp {
     /// The stamp of a directory's entries but those that `leave_out` selects.
     ///
     /// # Errors
-    /// As [`Stamp::of`].
+    /// Like [`Stamp::of`].
     pub(super) fn of_entries(
         directory: &Path,
         leave_out: impl Fn(&Child) -> bool,

@@ -10,7 +10,7 @@ use weir_protocol::Code;
 
 use crate::error::ServeError;
 
-/// What precedes a file's path in the parameter's name.
+/// Prefix of the parameters that hold files.
 const PREFIX: &str = "file:";
 
 /// `NAME_MAX` of Linux, bytes.

@@ -1,4 +1,4 @@
-//! What is logged: Triton's log settings, changeable while running.
+//! Triton's log settings, changeable while running.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,14 @@ use super::{SettingsError, invalid, members};
 /// The log settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogSettings {
-    /// Which levels are written.
     pub levels: Levels,
-    /// `default` or `ISO8601`: kept and shown; both look the same here.
+    /// Stored and shown; both formats look the same here.
     pub format: LogTimeFormat,
     /// The log file; empty is standard error.
     pub file: String,
 }
 
-/// Triton's names for how times look in log lines.
+/// Triton's time formats of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LogTimeFormat {
     #[default]
@@ -31,26 +30,24 @@ pub(crate) enum LogTimeFormat {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogValue {
-    /// Of the three switches.
     Bool(bool),
     Uint(u32),
-    /// Of file and format.
     Text(String),
 }
 
 pub(crate) type LogUpdate = BTreeMap<String, LogValue>;
 
-/// Applies levels to the running logs; the text says why it could not.
+/// Applies levels to the running logs; the error is a text for the client.
 pub(crate) type ApplyLevels = Arc<dyn Fn(Levels) -> Result<(), String> + Send + Sync>;
 
-/// Owns the settings and applies changes.
+/// The settings in force, and the function that applies changes.
 pub(crate) struct LogStore {
     current: Mutex<LogSettings>,
     apply: ApplyLevels,
 }
 
 impl LogSettings {
-    /// What the process started with.
+    /// The settings at start.
     #[must_use]
     pub(crate) fn at_start(settings: &Settings) -> Self {
         let file = settings.file.as_ref();
@@ -61,7 +58,7 @@ impl LogSettings {
         }
     }
 
-    /// As HTTP shows it.
+    /// The settings as HTTP shows them.
     #[must_use]
     pub(crate) fn to_json(&self) -> Value {
         json!({
@@ -74,7 +71,7 @@ impl LogSettings {
         })
     }
 
-    /// As gRPC shows it.
+    /// The settings as gRPC shows them.
     #[must_use]
     pub(crate) fn to_proto(&self) -> proto::LogSettingsResponse {
         use proto::log_settings_response::SettingValue;
@@ -172,7 +169,7 @@ impl std::fmt::Display for LogValue {
 }
 
 impl LogStore {
-    /// Begins with what the process started with.
+    /// A store with the settings at start.
     #[must_use]
     pub(crate) fn new(at_start: LogSettings, apply: ApplyLevels) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Which requests are traced into the log: Triton's trace settings, for all models and per model.
+//! Triton's trace settings, for all models and per model; traces go to the log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,17 +14,16 @@ const MAX_MODELS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
-    /// How much of a request.
     pub level: TraceLevel,
     /// One request in this many.
     pub rate: u32,
-    /// How many in all; `None` is no limit.
+    /// Limit on the number of traces; `None` is no limit.
     pub count: Option<u32>,
-    /// Kept and shown; traces go to the log as they end.
+    /// Stored and shown, without effect: traces go to the log as they end.
     pub log_frequency: u32,
 }
 
-/// How much of a request is traced.
+/// Parts of a request to trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceLevel {
     Off,
@@ -44,7 +43,7 @@ pub(crate) type TraceUpdate = BTreeMap<String, Option<Vec<String>>>;
 pub(crate) struct TraceStore {
     at_start: TraceSettings,
     state: Mutex<TraceState>,
-    /// Whether anything is traced at all: what every request asks first.
+    /// True if any request can be traced; checked first, by every request.
     tracing: AtomicBool,
     /// Requests seen since the settings changed, while anything is traced.
     seen: AtomicU64,
@@ -53,7 +52,7 @@ pub(crate) struct TraceStore {
 #[derive(Debug)]
 struct TraceState {
     all: TraceSettings,
-    /// What each model has of its own, as given; checked before it is kept.
+    /// Each model's own settings, as given; checked before they are stored.
     models: HashMap<String, BTreeMap<String, Vec<String>>>,
 }
 
@@ -69,7 +68,7 @@ impl Default for TraceSettings {
 }
 
 impl TraceSettings {
-    /// Whether the request of that ordinal, counted from 0 since the settings changed, is traced.
+    /// True if the request of that ordinal, counted from 0 since the settings changed, is traced.
     #[must_use]
     pub(crate) fn should_trace(&self, ordinal: u64) -> bool {
         let rate = u64::from(self.rate.max(1));
@@ -133,7 +132,7 @@ impl TraceSettings {
             .map_or_else(|| "-1".to_owned(), |count| count.to_string())
     }
 
-    /// As HTTP shows it: every value a string.
+    /// The settings as HTTP shows them: every value a string.
     #[must_use]
     pub(crate) fn to_json(&self) -> Value {
         json!({
@@ -146,7 +145,7 @@ impl TraceSettings {
         })
     }
 
-    /// As gRPC shows it.
+    /// The settings as gRPC shows them.
     #[must_use]
     pub(crate) fn to_proto(&self) -> proto::TraceSettingResponse {
         let one = |text: String| vec![text];
@@ -172,7 +171,7 @@ impl TraceSettings {
 }
 
 impl TraceLevel {
-    /// Its names on the wire.
+    /// The level's names on the wire.
     #[must_use]
     pub(crate) const fn names(self) -> &'static [&'static str] {
         match self {
@@ -196,7 +195,7 @@ impl TraceLevel {
 }
 
 impl TraceStore {
-    /// Begins with the settings the flags gave.
+    /// A store with the settings of the flags.
     #[must_use]
     pub(crate) fn new(at_start: TraceSettings) -> Self {
         Self {
@@ -210,7 +209,7 @@ impl TraceStore {
         }
     }
 
-    /// How much to trace of a request that a model just answered. Counts it.
+    /// Counts a request that a model just answered, and returns what to trace of it.
     #[must_use]
     pub(crate) fn sample(&self, model: &str) -> TraceLevel {
         if !self.tracing.load(Ordering::Relaxed) {
@@ -225,7 +224,7 @@ impl TraceStore {
         }
     }
 
-    /// The settings of a model, or of all with `None`. Whether the model exists is the caller's to know.
+    /// The settings of a model, or of all with `None`. The caller checks that the model exists.
     #[must_use]
     pub(crate) fn current(&self, model: Option<&str>) -> TraceSettings {
         self.state.lock().current(model)
@@ -261,7 +260,6 @@ impl TraceStore {
 }
 
 impl TraceState {
-    /// Whether any request can be traced.
     fn traces(&self) -> bool {
         let own = |model: &String| self.current(Some(model)).level != TraceLevel::Off;
         self.all.level != TraceLevel::Off || self.models.keys().any(own)

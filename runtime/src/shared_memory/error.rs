@@ -1,8 +1,8 @@
-//! Why shared memory was not registered, read or written; the texts are Triton's where it has one.
+//! Errors of shared memory, in Triton's words where it has some.
 
 use weir_protocol::{Code, Coded};
 
-/// Why a call on shared memory failed.
+/// Error of a call on shared memory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SharedMemoryError {
     /// The server does not let clients register memory.
@@ -26,7 +26,6 @@ pub(crate) enum SharedMemoryError {
     Key {
         name: String,
         key: String,
-        /// What is wrong with it.
         why: &'static str,
     },
     /// The key is of an object that belongs to the server.
@@ -36,7 +35,6 @@ pub(crate) enum SharedMemoryError {
     Reserved {
         name: String,
         key: String,
-        /// What it must not begin with.
         prefix: &'static str,
     },
     /// The object is missing or may not be opened.
@@ -45,7 +43,7 @@ pub(crate) enum SharedMemoryError {
     /// A range that leaves the region, or a region that leaves its object.
     #[error("Invalid offset + byte size for shared memory region: '{0}'")]
     Range(String),
-    /// As many regions are registered as may be.
+    /// The limit on regions is reached.
     #[error(
         "cannot register shared memory region '{name}': {limit} regions are registered already"
     )]

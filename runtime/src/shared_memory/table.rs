@@ -41,7 +41,7 @@ pub(crate) struct RegionStatus {
     pub key: String,
     /// Start within the object, in bytes.
     pub offset: u64,
-    /// Its size in bytes.
+    /// Size of the region, bytes.
     pub byte_size: u64,
 }
 

@@ -12,7 +12,7 @@ use weir_protocol::DataType;
 use super::{ORIGIN, read, refusal, signature, usual};
 
 #[test]
-fn what_is_shown_has_defaults_and_numbers_and_reads_back() {
+fn the_shown_configuration_has_defaults_and_numbers_and_reads_back() {
     let config = read(&usual(
         "dynamic_batching { } version_policy { specific { versions: 3 } }",
     ));
@@ -67,7 +67,7 @@ fn the_backend_is_found_wherever_it_is_said() {
 }
 
 #[test]
-fn what_is_left_open_is_filled_from_the_signature() {
+fn open_fields_are_filled_from_the_signature() {
     let open = read("backend: 'echo'");
     assert_eq!((open.max_batch_size, open.inputs.len()), (None, 0));
     let whole = open.complete(&signature()).unwrap();

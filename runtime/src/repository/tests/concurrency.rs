@@ -78,7 +78,7 @@ async fn a_load_goes_on_without_its_caller() {
     until(&repository, || index(&repository) == ["m 1 READY"]).await;
 }
 
-/// What came to life is put to rest exactly once, whatever the order of loads and unloads.
+/// Every loaded version is retired exactly once, in any order of loads and unloads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_loads_and_unloads_loses_nothing() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);

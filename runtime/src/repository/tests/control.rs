@@ -1,4 +1,4 @@
-//! Who may load what, and what they read when they may not.
+//! Control modes and their errors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What runs models in these tests: remembers what it was asked, and fails, panics or waits on command.
+//! A launcher that records its calls, and fails, panics or waits as the test says.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ const MAX_UPLOAD: usize = 1 << 20;
 
 pub(crate) type FakeRepository = Repository<FakeLauncher>;
 
-/// What a launch does.
+/// Behaviour of the next launches of a version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Behaviour {
     Fail(&'static str),
@@ -92,7 +92,7 @@ impl FakeLauncher {
         self.0.released.notify_all();
     }
 
-    /// What happened, in order: "load m 1", "retire m 1".
+    /// The calls in order: "load m 1", "retire m 1".
     pub(crate) fn log(&self) -> Vec<String> {
         self.0.log.lock().unwrap().clone()
     }
@@ -134,7 +134,7 @@ impl FakeLauncher {
                 Some(Behaviour::Wait) => {
                     let (held, timeout) =
                         self.0.released.wait_timeout(behaviours, DEADLINE).unwrap();
-                    assert!(!timeout.timed_out(), "nobody released {key:?}");
+                    assert!(!timeout.timed_out(), "{key:?} was not released");
                     behaviours = held;
                 }
             }

@@ -1,4 +1,4 @@
-//! What a path can hold, and how the models in it are called.
+//! Layouts of repository paths, and the names of their models.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

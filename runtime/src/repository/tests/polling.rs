@@ -1,4 +1,4 @@
-//! A repository that is looked at again and again. Time is paused: periods pass when nothing else does.
+//! Polling of the repository. Time is paused: periods pass when nothing else does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn polled(folder: &Folder) -> Polled {
     }
 }
 
-/// Lets three periods of the paused clock pass. It stands still while a look is under way.
+/// Lets three periods of the paused clock pass. It stands still during a poll.
 async fn three_polls() {
     let nothing = std::future::pending::<()>();
     tokio::time::timeout(3 * PERIOD, nothing).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn models_appear_change_and_vanish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_is_not_tried_again_until_it_changes() {
+async fn a_failed_version_is_not_tried_again_until_it_changes() {
     let folder = Folder::with(&[("m", &[1])]);
     let polled = polled(&folder).await;
     polled.fake.on("m", 2, Behaviour::Fail("half copied"));

@@ -69,7 +69,7 @@ async fn a_new_model_can_be_made() {
 }
 
 #[tokio::test]
-async fn what_was_sent_before_outlives_a_failed_upload() {
+async fn an_earlier_upload_outlives_a_failed_one() {
     let folder = Folder::new();
     let (repository, fake) = explicit(&folder, &[]).await;
     let sent = |content| upload(Some(CONFIG), &[("file:1/model.pt", content)]);
