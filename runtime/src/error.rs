@@ -52,7 +52,7 @@ pub enum ServeError {
     /// The queue is so long that the request would expire in it.
     #[error("predicted wait of {predicted_ms} ms is more than the {allowed_ms} ms allowed")]
     PredictedWait {
-        /// Predicted wait, milliseconds.
+        /// Predicted wait of the request, milliseconds.
         predicted_ms: u64,
         /// Longest wait that the request or the model allows, milliseconds.
         allowed_ms: u64,
@@ -154,9 +154,9 @@ impl ServeError {
 /// A refusal before any work on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// For a reason of this replica's, which another may not have, nor this one in a moment.
+    /// This replica is overloaded or exiting; another one, or a later retry, may succeed.
     Busy,
-    /// For the time that its sender gives it: a retry would make it later still.
+    /// The request's own time limit would pass in the queue; a retry would be later still.
     Late,
 }
 

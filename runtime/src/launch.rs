@@ -57,7 +57,6 @@ pub(crate) struct InUse {
 
 impl Launcher {
     /// A launcher that tries `backends` in order.
-    #[must_use]
     pub(crate) fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
         Self {
             backends,
@@ -67,7 +66,6 @@ impl Launcher {
     }
 
     /// Requests that all loaded versions together run at once.
-    #[must_use]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.requests()
     }
@@ -138,9 +136,10 @@ impl Launcher {
             .iter()
             .map(sample)
             .collect::<Result<Vec<_>, _>>()?;
-        let sizes = match self.options.warm_up {
-            Duration::ZERO => WarmUp::Needless,
-            _ => model.warm_up(),
+        let sizes = if self.options.warm_up.is_zero() {
+            WarmUp::Needless
+        } else {
+            model.warm_up()
         };
         Ok(WarmUpPlan {
             samples,
@@ -194,13 +193,11 @@ impl Deref for InUse {
 
 impl Loaded {
     /// The configuration as clients see it.
-    #[must_use]
     pub(crate) fn proto(&self) -> &proto::ModelConfig {
         &self.config.proto
     }
 
     /// `platform` of the configuration, else the backend.
-    #[must_use]
     pub(crate) fn platform(&self) -> &str {
         let platform = &self.config.proto.platform;
         if platform.is_empty() {

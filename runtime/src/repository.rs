@@ -137,7 +137,6 @@ impl<L: Launch> Repository<L> {
     }
 
     /// All versions that accept requests, in order of name and version.
-    #[must_use]
     pub(crate) fn serving(&self) -> Vec<ServingVersion<L::Served>> {
         let registry = self.lifecycle.registry.load();
         let versions = |model: &ModelEntry<L::Served>| {
@@ -155,13 +154,11 @@ impl<L: Launch> Repository<L> {
     }
 
     /// The launcher that loads its versions.
-    #[must_use]
     pub(crate) fn launch(&self) -> &L {
         &self.lifecycle.launch
     }
 
     /// True if the models let the server report itself ready.
-    #[must_use]
     pub(crate) fn is_ready(&self) -> bool {
         let policy = self.lifecycle.options.readiness;
         self.lifecycle.registry.load().is_ready(policy)
@@ -175,7 +172,6 @@ impl<L: Launch> Repository<L> {
 
     /// All known models and versions with their states, in order of name and version. New directories
     /// are in it after the next load or poll.
-    #[must_use]
     pub(crate) fn index(&self, filter: IndexFilter) -> Vec<IndexEntry> {
         self.lifecycle.registry.load().index(filter)
     }

@@ -130,7 +130,7 @@ fn harmless_flags_are_accepted_with_a_note() {
 }
 
 #[test]
-fn old_spellings_still_mean_something() {
+fn old_spellings_keep_their_meaning() {
     let config = config("--strict-model-config=true --log-verbose=true");
     assert_eq!(config.auto_complete, AutoComplete::Off);
     assert_eq!(config.logs.levels.verbose, 1);

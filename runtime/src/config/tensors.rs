@@ -232,8 +232,8 @@ fn element_count(dims: &[i64]) -> Option<usize> {
         .map(|shape| shape.elements())
 }
 
-/// Element counts of the fixed dimensions between the variable ones: what a reshape must keep, as
-/// otherwise nobody could say which dimension became which.
+/// Element counts of the fixed dimensions between the variable ones. A reshape must keep them: otherwise it
+/// would be ambiguous which variable dimension became which.
 fn runs(dims: &[i64]) -> Vec<Option<usize>> {
     dims.split(|dim| *dim == -1).map(element_count).collect()
 }

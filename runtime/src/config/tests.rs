@@ -7,9 +7,10 @@ mod page;
 mod refusals;
 mod syntax;
 
+use weir_protocol::{Code, Coded, DataType};
+
 use crate::backend::{Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin};
-use weir_protocol::{Code, Coded, DataType};
 
 const ORIGIN: Origin<'_> = Origin {
     model: "m",

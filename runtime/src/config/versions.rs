@@ -19,7 +19,6 @@ pub(crate) enum VersionPolicy {
 
 impl VersionPolicy {
     /// The versions to serve of those there are.
-    #[must_use]
     pub(crate) fn choose(&self, available: &BTreeSet<u64>) -> BTreeSet<u64> {
         match self {
             Self::Latest(count) => available.iter().rev().take(*count).copied().collect(),

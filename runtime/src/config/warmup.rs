@@ -19,7 +19,6 @@ pub(crate) struct Warmup {
     pub batch_size: usize,
     /// Number of runs; at least 1.
     pub count: usize,
-    /// Inputs by name.
     pub inputs: BTreeMap<String, WarmupInput>,
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct IndexEntry {
 
 impl IndexState {
     /// The state's name on the wire.
-    #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "READY",

@@ -13,15 +13,12 @@ pub(super) struct LoadLocks {
     by_name: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// The right to change one model's versions. Dropping it wakes the next waiter.
-pub(super) type LoadGuard = OwnedMutexGuard<()>;
-
 impl LoadLocks {
-    /// Waits for every earlier caller with this name.
+    /// Takes the right to change that model's versions, after every earlier caller.
     ///
     /// # Cancellation
     /// Dropping the future gives up the place in the queue.
-    pub(super) async fn acquire(&self, name: &str) -> LoadGuard {
+    pub(super) async fn acquire(&self, name: &str) -> OwnedMutexGuard<()> {
         let lock = self.lock_of(name);
         lock.lock_owned().await
     }
@@ -31,7 +28,7 @@ impl LoadLocks {
         if let Some(lock) = by_name.get(name).and_then(Weak::upgrade) {
             return lock;
         }
-        // Names come from clients: locks that nobody holds or awaits must not pile up.
+        // Names come from clients: locks neither held nor awaited must not pile up.
         by_name.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::default();
         by_name.insert(name.to_owned(), Arc::downgrade(&lock));

@@ -148,7 +148,7 @@ impl<S> Registry<S> {
         self.aliases == aliases(catalog) && catalog.keys().all(known) && self.models().all(kept)
     }
 
-    /// Adds the catalog's models and forgets those that are gone and were never loaded.
+    /// Adds the catalog's models and removes those that left it and were never loaded.
     pub(super) fn apply(&mut self, catalog: &Catalog) {
         self.aliases = aliases(catalog);
         for name in catalog.keys() {

@@ -48,7 +48,6 @@ pub(crate) struct LogStore {
 
 impl LogSettings {
     /// The settings at start.
-    #[must_use]
     pub(crate) fn at_start(settings: &Settings) -> Self {
         let file = settings.file.as_ref();
         Self {
@@ -59,7 +58,6 @@ impl LogSettings {
     }
 
     /// The settings as HTTP shows them.
-    #[must_use]
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "log_file": self.file,
@@ -72,7 +70,6 @@ impl LogSettings {
     }
 
     /// The settings as gRPC shows them.
-    #[must_use]
     pub(crate) fn to_proto(&self) -> proto::LogSettingsResponse {
         use proto::log_settings_response::SettingValue;
         use proto::log_settings_response::setting_value::ParameterChoice;
@@ -170,7 +167,6 @@ impl std::fmt::Display for LogValue {
 
 impl LogStore {
     /// A store with the settings at start.
-    #[must_use]
     pub(crate) fn new(at_start: LogSettings, apply: ApplyLevels) -> Self {
         Self {
             current: Mutex::new(at_start),
@@ -179,7 +175,6 @@ impl LogStore {
     }
 
     /// The settings in force.
-    #[must_use]
     pub(crate) fn current(&self) -> LogSettings {
         self.current.lock().clone()
     }

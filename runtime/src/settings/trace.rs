@@ -69,7 +69,6 @@ impl Default for TraceSettings {
 
 impl TraceSettings {
     /// True if the request of that ordinal, counted from 0 since the settings changed, is traced.
-    #[must_use]
     pub(crate) fn should_trace(&self, ordinal: u64) -> bool {
         let rate = u64::from(self.rate.max(1));
         let left = self
@@ -133,7 +132,6 @@ impl TraceSettings {
     }
 
     /// The settings as HTTP shows them: every value a string.
-    #[must_use]
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "trace_level": self.level.names(),
@@ -146,7 +144,6 @@ impl TraceSettings {
     }
 
     /// The settings as gRPC shows them.
-    #[must_use]
     pub(crate) fn to_proto(&self) -> proto::TraceSettingResponse {
         let one = |text: String| vec![text];
         let settings = [
@@ -172,7 +169,6 @@ impl TraceSettings {
 
 impl TraceLevel {
     /// The level's names on the wire.
-    #[must_use]
     pub(crate) const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Off => &["OFF"],
@@ -196,7 +192,6 @@ impl TraceLevel {
 
 impl TraceStore {
     /// A store with the settings of the flags.
-    #[must_use]
     pub(crate) fn new(at_start: TraceSettings) -> Self {
         Self {
             at_start,
@@ -210,7 +205,6 @@ impl TraceStore {
     }
 
     /// Counts a request that a model just answered, and returns what to trace of it.
-    #[must_use]
     pub(crate) fn sample(&self, model: &str) -> TraceLevel {
         if !self.tracing.load(Ordering::Relaxed) {
             return TraceLevel::Off;
@@ -225,7 +219,6 @@ impl TraceStore {
     }
 
     /// The settings of a model, or of all with `None`. The caller checks that the model exists.
-    #[must_use]
     pub(crate) fn current(&self, model: Option<&str>) -> TraceSettings {
         self.state.lock().current(model)
     }
@@ -329,7 +322,6 @@ pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError
 }
 
 /// Reads a `TraceSetting` request: a setting without values is cleared.
-#[must_use]
 pub(crate) fn update_from_proto(request: proto::TraceSettingRequest) -> TraceUpdate {
     let given = |values: Vec<String>| (!values.is_empty()).then_some(values);
     request

@@ -53,7 +53,6 @@ struct Region {
 
 impl SharedMemory {
     /// A table for up to `limit` regions; without a limit clients may not register any.
-    #[must_use]
     pub(crate) fn new(limit: Option<NonZeroUsize>) -> Self {
         Self::in_directory(limit, PathBuf::from("/dev/shm"))
     }
@@ -242,7 +241,6 @@ impl Region {
 
 impl RegionStatus {
     /// The region as HTTP shows it.
-    #[must_use]
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "name": self.name,
@@ -253,7 +251,6 @@ impl RegionStatus {
     }
 
     /// The region as gRPC shows it.
-    #[must_use]
     pub(crate) fn to_proto(&self) -> proto::system_shared_memory_status_response::RegionStatus {
         proto::system_shared_memory_status_response::RegionStatus {
             name: self.name.clone(),

@@ -5,16 +5,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::backend::{Signature, TensorConfig};
-use crate::config::{ModelConfig, Origin, to_json};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use weir_protocol::DataType;
 
+use crate::backend::{Signature, TensorConfig};
+use crate::config::{ModelConfig, Origin, to_json};
+
 /// Long enough to meet every rule many times, short enough for every test run.
 const DEFAULT_SECONDS: u64 = 5;
 
-/// Mutations between two looks at the clock.
+/// Mutations between two reads of the clock.
 const ROUND: usize = 100;
 
 const ORIGIN: Origin<'_> = Origin {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::backend::Device;
-use crate::config::instances::DeviceKind;
-use crate::config::{ModelConfig, Origin, VersionPolicy, WarmupData, to_json};
 use weir_batcher::TimeoutAction;
 use weir_protocol::DataType;
 
 use super::{ORIGIN, read, refusal, signature, usual};
+use crate::backend::Device;
+use crate::config::instances::DeviceKind;
+use crate::config::{ModelConfig, Origin, VersionPolicy, WarmupData, to_json};
 
 #[test]
 fn the_shown_configuration_has_defaults_and_numbers_and_reads_back() {
@@ -43,7 +43,7 @@ fn the_shown_configuration_has_defaults_and_numbers_and_reads_back() {
 }
 
 #[test]
-fn the_backend_is_found_wherever_it_is_said() {
+fn the_backend_is_read_from_backend_or_platform() {
     let pytorch = read("platform: 'pytorch_libtorch'");
     assert_eq!(pytorch.backend, "pytorch");
     assert_eq!(pytorch.default_model_filename.as_deref(), Some("model.pt"));

@@ -184,7 +184,7 @@ fn batching_is_refused_in_tritons_words() {
 }
 
 #[test]
-fn places_and_files_are_refused_by_name() {
+fn instance_groups_and_files_are_refused_by_name() {
     let cases = [
         (
             "instance_group { kind: KIND_CPU gpus: 0 }",

@@ -1,11 +1,10 @@
 //! The two forms a configuration is written in.
 
+use super::{ORIGIN, read, refusal, tensor, usual};
 use crate::config::ModelConfig;
 
-use super::{ORIGIN, read, refusal, tensor, usual};
-
 #[test]
-fn every_way_to_write_the_same_means_the_same() {
+fn equivalent_spellings_read_the_same() {
     let plain = read(&usual(""));
     assert_eq!(plain.inputs, [tensor("x", &[-1])]);
     assert_eq!(plain.outputs, [tensor("y", &[4])]);
@@ -29,7 +28,7 @@ fn every_way_to_write_the_same_means_the_same() {
 }
 
 #[test]
-fn json_means_what_text_means() {
+fn json_reads_like_text() {
     let json = r#"{"backend": "echo", "max_batch_size": 8,
         "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["-1"]}],
         "output": [{"name": "y", "dataType": 11, "dims": [4]}]}"#;
@@ -40,7 +39,7 @@ fn json_means_what_text_means() {
 }
 
 #[test]
-fn syntax_errors_say_where_and_what_was_meant() {
+fn syntax_errors_have_a_position_and_a_suggestion() {
     let cases = [
         (
             "backend: 'echo'\n  max_batchsize: 8",
@@ -94,7 +93,7 @@ fn deep_and_huge_texts_are_refused_before_they_are_parsed() {
 }
 
 #[test]
-fn json_errors_say_where_and_what_was_meant() {
+fn json_errors_have_a_position_and_a_suggestion() {
     let cases = [
         (
             "{\"max_batchsize\": 1}",

@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::repository::{ControlMode, LoadOptions};
 use tokio::task::JoinSet;
 
 use super::fake::{Behaviour, explicit, fresh, index, options, until, until_fake};
 use super::folder::Folder;
+use crate::repository::{ControlMode, LoadOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn different_models_load_side_by_side_up_to_the_limit() {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::error::ServeError;
-use crate::repository::{ControlMode, LoadOptions};
 use weir_protocol::{Code, Coded};
 
 use super::fake::{FakeRepository, explicit, explicit_mode, fresh, index, options, started};
 use super::folder::Folder;
+use crate::error::ServeError;
+use crate::repository::{ControlMode, LoadOptions};
 
 async fn load_error(repository: &FakeRepository, name: &str) -> ServeError {
     repository
@@ -17,7 +17,7 @@ async fn load_error(repository: &FakeRepository, name: &str) -> ServeError {
 }
 
 #[tokio::test]
-async fn only_explicit_control_takes_orders() {
+async fn only_mode_explicit_accepts_loads_and_unloads() {
     let folder = Folder::with(&[("m", &[1])]);
     for control in [
         ControlMode::None,
@@ -37,7 +37,7 @@ async fn only_explicit_control_takes_orders() {
 }
 
 #[tokio::test]
-async fn only_what_is_named_starts() {
+async fn only_named_models_load_at_start() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
     let (repository, _) = explicit(&folder, &["b"]).await;
     assert_eq!(index(&repository), ["a - -", "b 1 READY"]);
@@ -46,7 +46,7 @@ async fn only_what_is_named_starts() {
 }
 
 #[tokio::test]
-async fn a_name_to_start_that_is_not_there() {
+async fn an_absent_model_to_load_at_start_is_a_failure() {
     let folder = Folder::with(&[("a", &[1])]);
     let mode = explicit_mode(&["a", "x"]);
     let (repository, _) = fresh(&[folder.path().to_owned()], None, options(mode));
@@ -106,7 +106,7 @@ async fn an_alias_serves_for_control_too() {
 }
 
 #[tokio::test]
-async fn models_that_no_repository_holds() {
+async fn absent_models_are_not_found() {
     let folder = Folder::new();
     folder.directory("empty");
     let (repository, _) = explicit(&folder, &[]).await;
@@ -120,7 +120,7 @@ async fn models_that_no_repository_holds() {
 }
 
 #[tokio::test]
-async fn names_that_no_model_can_have() {
+async fn invalid_model_names_are_refused() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &[]).await;
     let long = "x".repeat(1000);

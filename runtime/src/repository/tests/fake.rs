@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use super::folder::Folder;
 use crate::backend::LoadError;
 use crate::repository::{
     AutoComplete, ControlMode, IndexFilter, IndexState, Launch, ReadinessPolicy, Repository,
     RepositoryOptions, VersionSource,
 };
-use tokio::sync::watch;
-
-use super::folder::Folder;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);

@@ -3,11 +3,11 @@
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use crate::repository::{AutoComplete, ControlMode, IndexFilter, Repository};
 use weir_protocol::{Code, Coded};
 
 use super::fake::{FakeLauncher, FakeRepository, fresh, index, options, started};
 use super::folder::Folder;
+use crate::repository::{AutoComplete, ControlMode, IndexFilter, Repository};
 
 async fn single(
     path: PathBuf,
@@ -177,7 +177,7 @@ async fn a_name_in_two_repositories_is_an_error_that_names_both() {
 }
 
 #[tokio::test]
-async fn paths_that_are_not_there() {
+async fn missing_paths_are_errors() {
     let folder = Folder::new();
     let refused = |path: PathBuf, name: Option<&str>| {
         let name = name.map(str::to_owned);
@@ -215,7 +215,7 @@ async fn the_version_policy_chooses() {
 }
 
 #[tokio::test]
-async fn configurations_that_are_no_use() {
+async fn unusable_configurations_are_reported() {
     let cases = [
         (
             "backend: \"tensorflow_x\"",

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::error::ServeError;
-use crate::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
 use weir_protocol::{Code, Coded};
 
 use super::fake::{
     Behaviour, explicit, explicit_mode, fresh, index, options, started, until, until_fake,
 };
 use super::folder::Folder;
+use crate::error::ServeError;
+use crate::repository::{ControlMode, IndexFilter, LoadOptions, ReadinessPolicy};
 
 fn two_versions() -> Folder {
     let folder = Folder::with(&[("m", &[1, 2])]);
@@ -36,16 +36,16 @@ async fn lookups() {
     assert_eq!(repository.find("m", "").unwrap().source.version, 1);
     assert_eq!(repository.find("m", "1").unwrap().source.version, 1);
     let error = |name, version| repository.find(name, version).unwrap_err();
-    let told = |error: &ServeError| (error.to_string(), error.code());
+    let shown = |error: &ServeError| (error.to_string(), error.code());
     assert_eq!(
-        told(&error("x", "")),
+        shown(&error("x", "")),
         (
             "Request for unknown model: 'x' is not found".to_owned(),
             Code::NotFound
         )
     );
     assert_eq!(
-        told(&error("m", "2")),
+        shown(&error("m", "2")),
         (
             "Request for unknown model: 'm' version 2 is not at ready state".to_owned(),
             Code::Unavailable
@@ -53,7 +53,7 @@ async fn lookups() {
     );
     for version in ["9", "abc", "01", "+1", "-1", "99999999999999999999", " 1"] {
         let text = format!("Request for unknown model: 'm' version {version} is not found");
-        assert_eq!(told(&error("m", version)), (text, Code::NotFound));
+        assert_eq!(shown(&error("m", version)), (text, Code::NotFound));
     }
     assert_eq!(fake.launches(), 1);
     let ready: Vec<u64> = repository
@@ -67,7 +67,7 @@ async fn lookups() {
 }
 
 #[tokio::test]
-async fn a_model_nobody_loaded_is_as_good_as_unknown() {
+async fn a_model_that_was_never_loaded_counts_as_unknown() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &[]).await;
     assert!(repository.is_known("m"));
@@ -80,7 +80,7 @@ async fn a_model_nobody_loaded_is_as_good_as_unknown() {
     assert_eq!(repository.model("m").unwrap_err(), error);
     assert!(
         repository.is_ready(),
-        "what nobody asked for keeps nobody waiting"
+        "a model that was never loaded does not block readiness"
     );
 }
 
@@ -160,7 +160,7 @@ async fn a_panic_is_a_failed_load() {
 }
 
 #[tokio::test]
-async fn failed_loads_are_tried_again_as_often_as_asked() {
+async fn failed_loads_are_retried() {
     let folder = Folder::with(&[("m", &[1])]);
     let mut options = options(ControlMode::None);
     options.retries = 2;
@@ -189,7 +189,7 @@ async fn a_missing_model_file_is_named() {
 }
 
 #[tokio::test]
-async fn retirement_waits_for_what_is_in_flight() {
+async fn retirement_waits_for_requests_in_flight() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     let request = repository.find("m", "").unwrap().request();
@@ -229,7 +229,7 @@ async fn retirement_is_bounded() {
 }
 
 #[tokio::test]
-async fn the_end_answers_what_was_accepted_and_takes_nothing_new() {
+async fn exit_answers_accepted_requests_and_refuses_new_ones() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[1])]);
     let (repository, fake) = explicit(&folder, &["a", "b"]).await;
     let request = repository.find("a", "").unwrap().request();
@@ -249,7 +249,7 @@ async fn the_end_answers_what_was_accepted_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_a_load_that_is_under_way() {
+async fn exit_waits_for_a_load_under_way() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &[]).await;
     fake.on("m", 1, Behaviour::Wait);
@@ -274,7 +274,7 @@ async fn the_end_waits_for_a_load_that_is_under_way() {
 }
 
 #[tokio::test]
-async fn everything_starts_in_mode_none() {
+async fn all_models_load_in_mode_none() {
     let folder = Folder::with(&[("a", &[1]), ("b", &[3])]);
     let (repository, _) = started(&folder, ControlMode::None).await;
     assert_eq!(index(&repository), ["a 1 READY", "b 3 READY"]);

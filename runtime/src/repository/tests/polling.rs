@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::repository::ControlMode;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Behaviour, FakeLauncher, FakeRepository, index, started, until};
 use super::folder::Folder;
+use crate::repository::ControlMode;
 
 const PERIOD: Duration = Duration::from_secs(15);
 
@@ -99,7 +99,7 @@ async fn a_failed_version_is_not_tried_again_until_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repository_that_is_away_for_a_while_stops_nobody() {
+async fn an_unreadable_repository_keeps_its_models_serving() {
     let folder = Folder::with(&[("repo/m", &[1])]);
     let inner = Folder::new();
     std::fs::rename(folder.at("repo"), inner.at("repo")).unwrap();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::repository::LoadOptions;
 use weir_protocol::{Code, Coded};
 
 use super::fake::{Behaviour, explicit, index, until_fake};
 use super::folder::Folder;
+use crate::repository::LoadOptions;
 
 const ALL: &str = "backend: \"pytorch\" version_policy { all { } }";
 
@@ -22,7 +22,7 @@ fn with_config(config: &str) -> LoadOptions {
 }
 
 #[tokio::test]
-async fn nothing_changed_nothing_happens() {
+async fn an_unchanged_model_does_not_reload() {
     let folder = Folder::with(&[("m", &[1])]);
     folder.write("m/config.pbtxt", "backend: \"pytorch\"");
     let (repository, fake) = explicit(&folder, &["m"]).await;
@@ -63,7 +63,7 @@ async fn a_time_alone_is_a_change() {
 }
 
 #[tokio::test]
-async fn files_that_versions_share_reload_all() {
+async fn shared_files_reload_all_versions() {
     let folder = Folder::with(&[("m", &[1, 2])]);
     folder.write("m/config.pbtxt", ALL).write("m/warmup/x", "1");
     let (repository, fake) = explicit(&folder, &["m"]).await;
@@ -181,7 +181,7 @@ async fn every_failed_version_is_in_the_sentence() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_went_bad_stops_nobody() {
+async fn a_configuration_that_went_bad_keeps_the_model_serving() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &["m"]).await;
     folder.write("m/config.pbtxt", "this is no configuration");
@@ -198,7 +198,10 @@ async fn a_configuration_that_went_bad_stops_nobody() {
     repository.load("m", plain()).await.unwrap_err();
     assert!(!repository.is_ready());
     repository.unload("m").await.unwrap();
-    assert!(repository.is_ready(), "nobody wants it any more");
+    assert!(
+        repository.is_ready(),
+        "an unloaded model does not block readiness"
+    );
 }
 
 #[tokio::test]
@@ -224,7 +227,7 @@ async fn a_configuration_can_come_with_the_call() {
 }
 
 #[tokio::test]
-async fn a_configuration_from_a_client_that_is_no_use() {
+async fn an_unusable_configuration_from_a_client_is_refused() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, _) = explicit(&folder, &["m"]).await;
     let configs = [

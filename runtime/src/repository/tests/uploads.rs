@@ -1,11 +1,11 @@
 //! Models that come with the call that loads them.
 
-use crate::repository::LoadOptions;
 use bytes::Bytes;
 use weir_protocol::{Code, Coded};
 
 use super::fake::{Behaviour, explicit, until_fake};
 use super::folder::Folder;
+use crate::repository::LoadOptions;
 
 const CONFIG: &str = r#"{"backend": "pytorch"}"#;
 
@@ -82,7 +82,7 @@ async fn an_earlier_upload_outlives_a_failed_one() {
 }
 
 #[tokio::test]
-async fn uploads_that_are_no_use() {
+async fn unusable_uploads_are_refused() {
     let folder = Folder::with(&[("m", &[1])]);
     let (repository, fake) = explicit(&folder, &["m"]).await;
     let long = format!("file:1/{}", "x".repeat(256));

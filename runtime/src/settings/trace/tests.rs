@@ -146,7 +146,7 @@ fn the_message_reads_and_shows_the_same() {
 }
 
 #[test]
-fn every_so_many_requests_are_sampled_up_to_a_count() {
+fn one_in_rate_requests_is_sampled_up_to_the_count() {
     let store = store();
     assert_eq!(store.sample("m"), TraceLevel::Off);
     let on = r#"{"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"}"#;
