@@ -18,7 +18,7 @@ const FILE: &str = "admin.json";
 /// State directory below the home directory, as the XDG Base Directory Specification has it.
 const BELOW_HOME: &str = ".local/state/weir";
 
-/// Content of `admin.json`.
+/// Content of `admin.json`, by which other commands find a `weir up`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AdminFile {
     /// Address of the admin port.

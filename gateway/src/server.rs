@@ -96,7 +96,7 @@ fn service(
         // Boxed: hyper moves it several times, and keeps its room on an idle connection.
         Box::pin(async move {
             let response = gateway.answer(request, peer).await;
-            Ok(exchange.carry(response.map(WatchedBody)))
+            Ok(exchange.track(response.map(WatchedBody)))
         })
     })
 }

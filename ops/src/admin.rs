@@ -35,7 +35,7 @@ pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 /// Source of a page's JSON, called at each request.
 pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The process's health.
+/// Health of the process, as `/health` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The process takes requests: 200 `ok`.

@@ -2,7 +2,7 @@
 //! anything starts; connections are limited in number, and end within seconds, whatever their clients do.
 
 mod accept;
-mod bulk;
+mod buffered;
 mod stream;
 mod traffic;
 
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
-pub use bulk::{Bulk, Flushed, Outlet};
+pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
 pub use stream::Stream;
 pub use traffic::{Counted, Exchange, GRACE, Traffic, close};
 

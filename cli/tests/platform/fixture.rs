@@ -53,7 +53,6 @@ impl Fixture {
         fs::rename(new, &self.file).unwrap();
     }
 
-    /// Deletes the manifest.
     pub(crate) fn delete(&self) {
         fs::remove_file(&self.file).unwrap();
     }

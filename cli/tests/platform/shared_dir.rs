@@ -58,7 +58,6 @@ impl SharedDir {
         self.serving()
     }
 
-    /// Kills a replica.
     pub(crate) fn kill(&self, process: u32) {
         fs::remove_file(self.0.join(format!("{process}.serves"))).unwrap();
         signal(process, Signal::KILL);

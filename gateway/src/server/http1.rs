@@ -83,7 +83,7 @@ where
     poll_fn(|context| match Pin::new(&mut *connection).poll(context) {
         Poll::Ready(ended) => Poll::Ready(ConnectionEvent::Ended(ended)),
         // A client that has not taken its whole answer is not idle.
-        Poll::Pending if idle.is_idle() && !traffic.is_stuck() => {
+        Poll::Pending if idle.is_idle() && !traffic.is_blocked() => {
             Poll::Ready(ConnectionEvent::Idle)
         }
         Poll::Pending => Poll::Pending,

@@ -10,7 +10,7 @@ use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{self, Bulk, Flushed, Traffic};
+use weir_ops::socket::{self, BufferedSocket, Flushed, Traffic};
 
 use super::rewind::Rewind;
 use super::settings::{BoxError, ServerSettings};
@@ -27,11 +27,11 @@ pub(super) async fn serve<I, S>(
     S: HttpService<Incoming, Future: Send + Unpin + 'static, Error: Into<BoxError>>,
     S::ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let socket = Bulk::http2(stream);
-    let outlet = socket.outlet();
+    let socket = BufferedSocket::http2(stream);
+    let flusher = socket.flusher();
     let connection =
         builder(settings.streams.clone()).serve_connection(TokioIo::new(socket), service);
-    let mut connection = pin!(Flushed::new(connection, outlet));
+    let mut connection = pin!(Flushed::new(connection, flusher));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = settings.stop.cancelled() => {

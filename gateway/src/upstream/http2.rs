@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::Address;
 use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, STREAM_WINDOW};
-use weir_ops::socket::{Bulk, Flushed};
+use weir_ops::socket::{BufferedSocket, Flushed};
 
 use super::dial::dial;
 use super::{UpstreamError, UpstreamErrorKind};
@@ -121,8 +121,8 @@ impl GrpcChannel {
         if let Some((_, sender)) = self.sender() {
             return Ok(sender);
         }
-        let socket = Bulk::http2(dial(address).await?);
-        let outlet = socket.outlet();
+        let socket = BufferedSocket::http2(dial(address).await?);
+        let flusher = socket.flusher();
         let mut builder = Builder::new();
         builder
             .initial_window_size(STREAM_WINDOW)
@@ -134,7 +134,7 @@ impl GrpcChannel {
         let (sender, connection) =
             handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
         let task = tokio::spawn(async move {
-            if let Err(error) = Flushed::new(connection, outlet).await {
+            if let Err(error) = Flushed::new(connection, flusher).await {
                 tracing::debug!(%error, "connection to a replica failed");
             }
         });

@@ -79,17 +79,17 @@ impl Stream {
             return self.poll_blocked(context);
         };
         if self.blocked.take().is_some() {
-            self.traffic.loosen();
+            self.traffic.clear_blocked();
         }
         if let Ok(bytes) = result {
-            self.traffic.wrote(bytes);
+            self.traffic.add_written(bytes);
         }
         Poll::Ready(result)
     }
 
     fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let idle = self.write_idle;
-        self.traffic.stick();
+        self.traffic.set_blocked();
         let blocked = self
             .blocked
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));

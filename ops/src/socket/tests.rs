@@ -56,7 +56,7 @@ async fn respond(stream: Stream, stop: CancellationToken, permission: Cancellati
         async move {
             permission.cancelled().await;
             let response = Response::new(Full::new(Bytes::from_static(b"answered")));
-            Ok::<_, Infallible>(exchange.carry(response))
+            Ok::<_, Infallible>(exchange.track(response))
         }
     });
     let connection =

@@ -17,7 +17,7 @@ pub struct Traffic {
     /// Bytes written so far.
     written: AtomicU64,
     /// True while the client takes nothing of what is written.
-    stuck: AtomicBool,
+    blocked: AtomicBool,
 }
 
 /// A request in flight.
@@ -43,22 +43,22 @@ impl Traffic {
         Exchange(Arc::clone(self))
     }
 
-    pub(super) fn wrote(&self, bytes: usize) {
+    pub(super) fn add_written(&self, bytes: usize) {
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn stick(&self) {
-        self.stuck.store(true, Ordering::Relaxed);
+    pub(super) fn set_blocked(&self) {
+        self.blocked.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn loosen(&self) {
-        self.stuck.store(false, Ordering::Relaxed);
+    pub(super) fn clear_blocked(&self) {
+        self.blocked.store(false, Ordering::Relaxed);
     }
 
     /// True if the client did not take all bytes of the last write.
     #[must_use]
-    pub fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Relaxed)
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
     }
 
     /// Number of requests in flight.
@@ -91,7 +91,7 @@ impl Traffic {
 impl Exchange {
     /// Keeps the exchange open as long as the response's body.
     #[must_use]
-    pub fn carry<B>(self, response: Response<B>) -> Response<Counted<B>> {
+    pub fn track<B>(self, response: Response<B>) -> Response<Counted<B>> {
         response.map(|body| Counted {
             body,
             _exchange: self,

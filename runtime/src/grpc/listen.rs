@@ -15,7 +15,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{self, Acceptor, Bulk, Flushed, Stream};
+use weir_ops::socket::{self, Acceptor, BufferedSocket, Flushed, Stream};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
@@ -72,7 +72,7 @@ async fn serve_connection(
     let service = service_fn(move |request| {
         let (calls, exchange) = (Arc::clone(&calls), seen.begin());
         let answer = calls.answer(request);
-        answer.map(|response| Ok::<_, Infallible>(exchange.carry(response)))
+        answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -83,10 +83,10 @@ async fn serve_connection(
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout);
-    let socket = Bulk::http2(stream);
-    let outlet = socket.outlet();
+    let socket = BufferedSocket::http2(stream);
+    let flusher = socket.flusher();
     let connection = builder.serve_connection(TokioIo::new(socket), service);
-    let mut connection = pin!(Flushed::new(connection, outlet));
+    let mut connection = pin!(Flushed::new(connection, flusher));
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
         () = stop.cancelled() => {

@@ -30,7 +30,7 @@ async fn serve_connection(stream: Stream, http: Arc<Http>, stop: CancellationTok
     let service = service_fn(move |request| {
         let (http, exchange) = (Arc::clone(&http), seen.begin());
         let answer = http.answer(request);
-        answer.map(|response| Ok::<_, Infallible>(exchange.carry(response)))
+        answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

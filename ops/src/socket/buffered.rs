@@ -1,10 +1,9 @@
-//! Sockets under HTTP/2, read and written in large pieces.
+//! Buffered sockets under HTTP/2, read and written in large pieces.
 //!
-//! The library below reads a frame at a time and writes each by a system call of its own, 16 KiB at most; on
-//! a busy connection that is most of what a request costs. Here what it writes is gathered while its
-//! connection is being worked on, and goes out when that is done ([`Flushed`]); what is read is read as
-//! far as there is room and handed on in the library's portions. HTTP/1.1's library
-//! does all this by itself.
+//! The HTTP/2 library reads a frame at a time and writes each by a system call of its own, 16 KiB at most; on
+//! a busy connection that is most of a request's cost. Here its writes are buffered while the connection is polled,
+//! and flushed after each poll ([`Flushed`]); reads fill a buffer, from which the library is served. The HTTP/1.1
+//! library does all this by itself.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,26 +16,26 @@ use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// Bytes gathered before they are written: eight frames. Copying them costs less than a system call each, as
-/// long as they stay in the processor's second cache.
-const GATHERED: usize = 128 << 10;
+/// Bytes that are buffered before they are written: eight frames. Copying them costs less than a system call each,
+/// as long as they stay in the processor's second-level cache.
+const MAX_BUFFERED: usize = 128 << 10;
 
-/// Room for a read on a quiet connection, and on one whose reads come back full: sixteen frames.
+/// Size of the read buffer on an idle connection, and its maximum on one whose reads fill it: sixteen frames.
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
 /// The end of a socket that the HTTP/2 library reads and writes.
-pub struct Bulk<S>(Arc<Mutex<Socket<S>>>);
+pub struct BufferedSocket<S>(Arc<Mutex<Socket<S>>>);
 
 /// The end of a socket that [`Flushed`] flushes.
-pub struct Outlet<S>(Arc<Mutex<Socket<S>>>);
+pub struct SocketFlusher<S>(Arc<Mutex<Socket<S>>>);
 
 pin_project! {
-    /// Work on a connection over a [`Bulk`]; after each piece of it what was written goes out.
+    /// A connection over a [`BufferedSocket`]; after each poll, buffered bytes are written to the socket.
     pub struct Flushed<C, S> {
         #[pin]
         connection: C,
-        outlet: Outlet<S>,
+        flusher: SocketFlusher<S>,
     }
 }
 
@@ -51,7 +50,7 @@ struct Socket<S> {
     broken: Option<io::ErrorKind>,
 }
 
-impl<S> Bulk<S> {
+impl<S> BufferedSocket<S> {
     /// Wraps a socket on which HTTP/2 is spoken.
     pub fn http2(stream: S) -> Self {
         Self(Arc::new(Mutex::new(Socket {
@@ -65,15 +64,18 @@ impl<S> Bulk<S> {
     }
 
     /// Returns the end that [`Flushed::new`] takes.
-    pub fn outlet(&self) -> Outlet<S> {
-        Outlet(Arc::clone(&self.0))
+    pub fn flusher(&self) -> SocketFlusher<S> {
+        SocketFlusher(Arc::clone(&self.0))
     }
 }
 
 impl<C, S> Flushed<C, S> {
-    /// Wraps a connection that uses the socket of `outlet`.
-    pub fn new(connection: C, outlet: Outlet<S>) -> Self {
-        Self { connection, outlet }
+    /// Wraps a connection that uses the socket of `flusher`.
+    pub fn new(connection: C, flusher: SocketFlusher<S>) -> Self {
+        Self {
+            connection,
+            flusher,
+        }
     }
 
     /// Returns the wrapped connection.
@@ -92,9 +94,9 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let ended = this.connection.poll(context);
-        let mut socket = this.outlet.0.lock();
+        let mut socket = this.flusher.0.lock();
         if let Poll::Ready(Err(error)) = socket.flush(context) {
-            // The connection learns of it when it reads or writes next, which shall be now.
+            // The connection gets the error when it reads or writes next: wake it to do so now.
             socket.broken = Some(error.kind());
             context.waker().wake_by_ref();
         }
@@ -140,7 +142,7 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         let read = match poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
             Poll::Ready(read) => read?,
             Poll::Pending => {
-                // A quiet connection holds no memory.
+                // An idle connection holds no memory.
                 self.input = BytesMut::new();
                 return Poll::Pending;
             }
@@ -164,10 +166,10 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
         if let Some(broken) = self.broken {
             return Poll::Ready(Err(broken.into()));
         }
-        if self.output.len() + total > GATHERED {
+        if self.output.len() + total > MAX_BUFFERED {
             ready!(self.flush(context))?;
         }
-        if total > GATHERED {
+        if total > MAX_BUFFERED {
             self.held = true;
             return Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         }
@@ -197,7 +199,7 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Bulk<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for BufferedSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -207,7 +209,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bulk<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Bulk<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for BufferedSocket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -228,7 +230,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bulk<S> {
         true
     }
 
-    /// What is gathered stays until its [`Flushed`] sends it.
+    /// Does nothing: buffered bytes are written by [`Flushed`].
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -255,10 +257,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_goes_out_when_the_work_is_done() {
+    async fn buffered_bytes_are_written_after_the_poll() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
-        let mut socket = Bulk::http2(near);
-        let outlet = socket.outlet();
+        let mut socket = BufferedSocket::http2(near);
+        let flusher = socket.flusher();
         let mut work = Box::pin(Flushed::new(
             poll_fn(move |context| {
                 for piece in [&b"one "[..], b"two ", b"three"] {
@@ -267,7 +269,7 @@ mod tests {
                 assert!(Pin::new(&mut socket).poll_flush(context).is_ready());
                 Poll::<()>::Pending
             }),
-            outlet,
+            flusher,
         ));
         let mut context = Context::from_waker(Waker::noop());
         assert!(work.as_mut().poll(&mut context).is_pending());
@@ -281,8 +283,8 @@ mod tests {
         let (near, far) = tokio::io::duplex(1000);
         let (mut far_in, mut far_out) = tokio::io::split(far);
         let sent = pattern(700_000);
-        let mut socket = Bulk::http2(near);
-        let outlet = socket.outlet();
+        let mut socket = BufferedSocket::http2(near);
+        let flusher = socket.flusher();
         let echo = async move {
             let mut got = vec![0; 700_000];
             for piece in got.chunks_mut(33_333) {
@@ -293,7 +295,7 @@ mod tests {
         };
         let mut back = Vec::new();
         tokio::join!(
-            Flushed::new(echo, outlet),
+            Flushed::new(echo, flusher),
             async { far_out.write_all(&sent).await.unwrap() },
             async { assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000) },
         );
@@ -345,19 +347,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_stream_itself_holds_back_goes_out_as_well() {
-        for length in [10, 1000, GATHERED + 1] {
+    async fn bytes_that_the_stream_buffers_are_flushed_too() {
+        for length in [10, 1000, MAX_BUFFERED + 1] {
             let (near, mut far) = tokio::io::duplex(100);
-            let mut socket = Bulk::http2(Deep {
+            let mut socket = BufferedSocket::http2(Deep {
                 stream: near,
                 taken: BytesMut::new(),
             });
-            let outlet = socket.outlet();
+            let flusher = socket.flusher();
             let sent = pattern(length);
             let (permission, permitted) = tokio::sync::oneshot::channel();
             let work = async {
                 socket.write_all(&sent).await.unwrap();
-                // Nothing more is said while the other end reads.
+                // Nothing more is written while the other end reads.
                 permitted.await.unwrap();
             };
             let read = async {
@@ -366,7 +368,7 @@ mod tests {
                 permission.send(()).unwrap();
                 got
             };
-            let ((), got) = tokio::join!(Flushed::new(work, outlet), read);
+            let ((), got) = tokio::join!(Flushed::new(work, flusher), read);
             assert!(got == sent);
         }
     }
@@ -374,14 +376,14 @@ mod tests {
     #[tokio::test]
     async fn a_socket_that_breaks_while_flushing_is_broken_for_its_connection() {
         let (near, far) = tokio::io::duplex(1000);
-        let mut socket = Bulk::http2(near);
-        let outlet = socket.outlet();
+        let mut socket = BufferedSocket::http2(near);
+        let flusher = socket.flusher();
         drop(far);
         let work = async move {
             socket.write_all(b"lost").await.unwrap();
             tokio::task::yield_now().await;
             socket.write_all(b"more").await
         };
-        assert!(Flushed::new(work, outlet).await.is_err());
+        assert!(Flushed::new(work, flusher).await.is_err());
     }
 }
