@@ -20,7 +20,7 @@ pub struct InlineRun<I: Item, O: Send + 'static> {
     ended: bool,
 }
 
-/// Outcome of [`crate::Batcher::start_inline_if_alone`].
+/// The outcome of [`crate::Batcher::start_inline_if_alone`].
 pub enum InlineStart<I: Item, O: Send + 'static> {
     /// The caller runs the batch.
     Started(InlineRun<I, O>),

@@ -32,5 +32,5 @@ pub struct BatchStats {
     pub queued: usize,
 }
 
-/// Ignores all events.
+/// An observer that ignores all events.
 impl Observer for () {}

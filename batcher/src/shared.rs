@@ -30,7 +30,7 @@ pub(crate) struct Shared<I: Item, O: Send + 'static> {
 
 pub(crate) struct State<I: Item, O: Send + 'static> {
     pub(crate) assembler: Assembler<Queued<I, O>>,
-    /// Workers that exist.
+    /// Workers that exist, sleeping or not.
     pub(crate) workers: usize,
     /// Workers that wait for a batch, those woken and not yet running included.
     pub(crate) sleeping: usize,

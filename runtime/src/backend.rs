@@ -1,4 +1,4 @@
-//! What a model library must offer: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, an
+//! The interface to a model library: [`Backend`] loads a [`Model`], a model makes [`Instance`]s, an
 //! instance runs a [`Batch`]. All of it is synchronous, and an instance changes thread only if it says
 //! that it may.
 //!
@@ -44,7 +44,7 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// Whether a model gains from being run before it is ready.
+/// The gain from running a model before it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
     /// First runs are slow (compilation, caches), and the cost of each batch size is worth knowing.
@@ -53,7 +53,7 @@ pub enum WarmUp {
     Needless,
 }
 
-/// What runs batches, one at a time.
+/// A runner of batches, one at a time.
 pub trait Instance: Send {
     /// Runs one batch.
     ///
@@ -61,7 +61,7 @@ pub trait Instance: Send {
     /// [`ModelError`] fails the whole batch; the engine then tries its requests one by one.
     fn run(&mut self, batch: &Batch) -> Result<Answer, ModelError>;
 
-    /// Where it may run.
+    /// Threads that may run it.
     fn affinity(&self) -> Affinity {
         Affinity::Thread
     }
@@ -71,7 +71,7 @@ pub trait Instance: Send {
         Overlap::None
     }
 
-    /// Its warm-up is over: memory that only loading and first runs needed may go.
+    /// Frees memory that only loading and warm-up needed.
     fn settle(&mut self) {}
 
     /// As [`Instance::run`], without waiting for a device that works by itself. What was started comes
@@ -85,7 +85,7 @@ pub trait Instance: Send {
     }
 }
 
-/// What binds an instance to the thread that made it.
+/// The binding of an instance to the thread that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Affinity {
     /// Thread pools, streams or other state that belongs to the thread.
@@ -94,7 +94,7 @@ pub enum Affinity {
     None,
 }
 
-/// How many batches an instance takes at a time.
+/// Number of batches that an instance takes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     /// One: running it keeps the calling thread busy.
@@ -122,7 +122,7 @@ pub trait Pending: Send {
 }
 
 impl Started {
-    /// Waits where there is something to wait for.
+    /// Waits for the device, unless the batch has ended.
     ///
     /// # Errors
     /// As [`Pending::finish`].
@@ -134,44 +134,43 @@ impl Started {
     }
 }
 
-/// Where a model version lies and how it is configured.
+/// A model version's files and configuration.
 #[derive(Clone, Debug)]
 pub struct ModelSource {
-    /// The model's name.
+    /// Name of the model in the repository.
     pub name: String,
-    /// The version.
+    /// Number of its version directory.
     pub version: u64,
     /// The model file, or the directory for backends without one.
     pub path: PathBuf,
-    /// What the configuration says of inputs and outputs, without batch dimension; empty lists
-    /// where it is silent.
+    /// Configured inputs, without batch dimension; empty where none are configured.
     pub inputs: Vec<TensorConfig>,
-    /// As `inputs`.
+    /// Outputs, with the same rules as `inputs`.
     pub outputs: Vec<TensorConfig>,
-    /// 0 for a model without batch dimension; `None` when nobody said, so that the backend may find out.
+    /// 0 for a model without batch dimension; `None` where it is not configured, so that the backend may find out.
     pub max_batch_size: Option<usize>,
     /// `parameters` of the configuration: key to string value.
     pub parameters: std::collections::BTreeMap<String, String>,
-    /// Where it will run.
+    /// Devices of its instances.
     pub devices: Vec<Device>,
 }
 
 /// One tensor of a model's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorConfig {
-    /// Its name.
+    /// Name of the input or output.
     pub name: String,
-    /// Its element type.
+    /// Type of its elements.
     pub datatype: DataType,
-    /// What clients send, without batch dimension; -1 is any size.
+    /// Shape that clients send, without batch dimension; -1 is any size.
     pub dims: Vec<i64>,
-    /// What the model takes in place of `dims`, where `reshape` says so.
+    /// Shape that the model takes in place of `dims`, where `reshape` is configured.
     pub reshape: Option<Vec<i64>>,
-    /// Whether clients may leave it out (inputs only).
+    /// Clients may leave it out (inputs only).
     pub optional: bool,
 }
 
-/// What a model takes and gives.
+/// Inputs, outputs and batch size of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Inputs, in the model's order.
@@ -182,10 +181,10 @@ pub struct Signature {
     pub max_batch_size: usize,
 }
 
-/// A compute device.
+/// A device that runs instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Device {
-    /// The processor.
+    /// The processor of the machine.
     Cpu,
     /// The CUDA device of that index.
     Cuda(usize),
@@ -196,7 +195,7 @@ pub enum Device {
 pub struct Batch {
     /// Sum of the requests' batch sizes; 1 for a model without batch dimension.
     pub rows: usize,
-    /// The model's inputs in the signature's order; an optional one nobody sent is absent.
+    /// The model's inputs in the signature's order; an optional one that no request has is absent.
     pub columns: Vec<Column>,
     /// One per request, in order.
     pub requests: Vec<RequestInfo>,
@@ -205,9 +204,9 @@ pub struct Batch {
 /// One input of a batch: the requests' data, still where each request brought it.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The input's name.
+    /// Name of the input.
     pub name: Arc<str>,
-    /// Its element type.
+    /// Type of its elements.
     pub datatype: DataType,
     /// The batch tensor's shape as the model takes it: rows first, padded dims at their bucket.
     pub shape: Shape,
@@ -223,20 +222,20 @@ pub struct Column {
 pub struct Part {
     /// Its shape as the model takes it, rows first.
     pub shape: Shape,
-    /// Its bytes.
+    /// Its elements as the request sent them.
     pub data: bytes::Bytes,
 }
 
-/// What a backend may know of a request.
+/// A request's properties that a backend may use.
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
-    /// Its batch size.
+    /// Its batch size in rows.
     pub rows: usize,
     /// Its parameters, the reserved ones left out.
     pub parameters: Arc<Parameters>,
 }
 
-/// A batch's outputs.
+/// The outputs of a batch.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The outputs in the signature's order, rows of all requests together. The engine cuts them up.
@@ -247,12 +246,12 @@ pub struct Answer {
     pub timing: Timing,
 }
 
-/// Where a run's time went; Triton's `compute_input`, `compute_infer` and `compute_output`.
+/// Time of a run by step; Triton's `compute_input`, `compute_infer` and `compute_output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// Gathering the parts into batch tensors, and copying those to the device.
     pub input: Duration,
-    /// The model itself.
+    /// Running the model itself.
     pub infer: Duration,
     /// Copying outputs back and laying them out.
     pub output: Duration,
@@ -271,7 +270,7 @@ impl TensorConfig {
     }
 }
 
-/// Why a model could not be loaded. The text goes to the index, the log and the client that asked.
+/// The failure to load a model. The text goes to the index, the log and the client that asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file is missing, unreadable or not a model.
@@ -288,7 +287,7 @@ pub enum LoadError {
     Warmup(String),
 }
 
-/// Why a batch failed.
+/// The failure of a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The model raised; the text is the library's.

@@ -1,4 +1,4 @@
-//! Jobs become a [`Batch`]; its [`Answer`] becomes each job's share.
+//! Gathers jobs into a [`Batch`], and cuts its [`Answer`] into each job's slice.
 
 use std::sync::Arc;
 
@@ -94,20 +94,20 @@ impl Interface {
     }
 }
 
-/// One job's part of an answer that was checked; cutting it out is left to the thread that writes the response.
+/// One job's slice of an answer that was checked. The thread that writes the response cuts it out.
 #[derive(Clone, Debug)]
 pub struct AnswerSlice {
     /// The whole batch's answer.
     pub answer: Arc<Answer>,
-    /// Which request of the batch this is.
+    /// Position of the request in the batch.
     pub index: usize,
     /// Its first row in the outputs.
     pub first_row: usize,
-    /// Its rows.
+    /// Number of its rows.
     pub rows: usize,
     /// Rows of the whole batch.
     pub batch_rows: usize,
-    /// Its length, when it was padded.
+    /// Its length before and after padding.
     pub length: Option<Length>,
 }
 

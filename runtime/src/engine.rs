@@ -32,10 +32,10 @@ use crate::job::Job;
 use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
-pub use warmup::{Sample, WarmUpPlan};
+pub(crate) use warmup::{Sample, WarmUpPlan};
 
 /// The model and settings that an engine starts with.
-pub struct EngineSpec {
+pub(crate) struct EngineSpec {
     /// The model as requests see it.
     pub interface: Interface,
     /// The model's version number.
@@ -46,12 +46,12 @@ pub struct EngineSpec {
     pub devices: Vec<Device>,
     /// Class labels per output, in the signature's order; empty for outputs without.
     pub labels: Vec<Vec<String>>,
-    /// Runs before readiness.
+    /// Runs to make before readiness.
     pub warm_up: WarmUpPlan,
 }
 
 /// A running model version.
-pub struct Engine {
+pub(crate) struct Engine {
     interface: Arc<Interface>,
     version: String,
     labels: Vec<Vec<String>>,
@@ -74,7 +74,7 @@ pub(crate) struct JobReply {
 
 /// One request's times, and the batch it ran in.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Time in the queue.
     pub queue: Duration,
     /// Its batch's time on the instance.
@@ -86,14 +86,14 @@ pub struct Cost {
 impl Cost {
     /// Its batch's time on the instance, all steps together.
     #[must_use]
-    pub fn compute(&self) -> Duration {
+    pub(crate) fn compute(&self) -> Duration {
         self.steps.input + self.steps.infer + self.steps.output
     }
 }
 
 /// A response and its cost.
 #[derive(Debug)]
-pub struct Inferred {
+pub(crate) struct Inferred {
     /// The response to encode.
     pub response: InferResponse,
     /// For `Server-Timing` and `weir-batch`.
@@ -105,7 +105,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`] of the first instance that cannot be made or warmed up; the others are ended.
-    pub fn start(spec: EngineSpec, model: &Arc<dyn Model>) -> Result<Self, LoadError> {
+    pub(crate) fn start(spec: EngineSpec, model: &Arc<dyn Model>) -> Result<Self, LoadError> {
         let EngineSpec {
             interface,
             version,
@@ -164,7 +164,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`ServeError`]: what is wrong with the request, why it was refused, or how the model failed.
-    pub fn infer<'a>(
+    pub(crate) fn infer<'a>(
         &'a self,
         request: InferRequest,
         deadline: Option<Instant>,
@@ -223,19 +223,13 @@ impl Engine {
 
     /// The model as requests see it.
     #[must_use]
-    pub fn interface(&self) -> &Interface {
+    pub(crate) fn interface(&self) -> &Interface {
         &self.interface
-    }
-
-    /// The version, in decimal.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
     }
 
     /// Statistics so far, with the requests in the queue.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             pending: self.batcher.queued() as u64,
             ..self.statistics.snapshot()
@@ -244,18 +238,18 @@ impl Engine {
 
     /// Wait predicted for a request that came now, from the measured costs.
     #[must_use]
-    pub fn predicted_wait(&self) -> Duration {
+    pub(crate) fn predicted_wait(&self) -> Duration {
         self.batcher.predicted_wait()
     }
 
     /// Requests it can work on at once: a full batch on every instance.
     #[must_use]
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.interface.signature.max_batch_size.max(1) * self.instances.len()
     }
 
     /// Takes nothing new, answers what is queued, ends the instances.
-    pub async fn drain(&self) {
+    pub(crate) async fn drain(&self) {
         self.batcher.close();
         self.batcher.drained().await;
         let threads = std::mem::take(&mut *self.threads.lock());

@@ -29,11 +29,11 @@ use crate::restriction::Restriction;
 use crate::server::Server;
 use crate::serving_headers;
 
-pub use listen::{GrpcListenOptions, serve};
+pub(crate) use listen::{GrpcListenOptions, serve};
 
 /// Settings of the gRPC interface.
 #[derive(Clone, Debug, Default)]
-pub struct GrpcOptions {
+pub(crate) struct GrpcOptions {
     /// Metadata whose names match become request parameters.
     pub forward: Option<Regex>,
     /// Bytes that messages may hold together, from arrival to answer.
@@ -44,7 +44,7 @@ pub struct GrpcOptions {
 
 /// The gRPC interface of a server.
 #[derive(Clone)]
-pub struct Grpc {
+pub(crate) struct Grpc {
     server: Arc<Server>,
     options: Arc<GrpcOptions>,
 }
@@ -52,7 +52,7 @@ pub struct Grpc {
 impl Grpc {
     /// An interface to `server`.
     #[must_use]
-    pub fn new(server: Arc<Server>, options: GrpcOptions) -> Self {
+    pub(crate) fn new(server: Arc<Server>, options: GrpcOptions) -> Self {
         Self {
             server,
             options: Arc::new(options),

@@ -27,14 +27,14 @@ use body::Body;
 use compression::Coding;
 use route::Route;
 
-pub use listen::serve;
+pub(crate) use listen::serve;
 
-/// What the HTTP interface is configured with.
+/// Settings of the HTTP interface.
 #[derive(Clone, Debug)]
-pub struct HttpOptions {
-    /// Limit of JSON, of tensors written as JSON, and of what compressed bodies unpack to.
+pub(crate) struct HttpOptions {
+    /// Limit in bytes of JSON, of tensors written as JSON, and of decompressed bodies.
     pub max_input: usize,
-    /// Limit of a body as it travels.
+    /// Limit in bytes of a body as it is sent.
     pub max_body: usize,
     /// Longest pause inside a body.
     pub body_idle: Duration,
@@ -44,20 +44,20 @@ pub struct HttpOptions {
     pub max_connections: usize,
     /// Request headers whose names match become request parameters.
     pub forward: Option<Regex>,
-    /// What bodies may hold together.
+    /// Bytes that bodies may hold together, from arrival to answer.
     pub body_budget: ByteBudget,
-    /// Groups of calls that want a header.
+    /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
 }
 
-/// The HTTP interface.
-pub struct Http {
+/// The HTTP interface of a server.
+pub(crate) struct Http {
     server: Arc<Server>,
     options: HttpOptions,
     requests: Requests,
 }
 
-/// A request taken apart: what the calls need of it.
+/// A request whose body was read and decompressed.
 struct Received {
     headers: HeaderMap,
     body: Bytes,
@@ -73,7 +73,7 @@ const LARGE: usize = 256 * 1024;
 impl Http {
     /// An interface to `server`.
     #[must_use]
-    pub fn new(server: Arc<Server>, options: HttpOptions, requests: Requests) -> Self {
+    pub(crate) fn new(server: Arc<Server>, options: HttpOptions, requests: Requests) -> Self {
         Self {
             server,
             options,
@@ -215,7 +215,7 @@ impl Http {
     }
 }
 
-/// How the body is packed. Known before it is read: nothing is unpacked that is refused anyway.
+/// The coding of the body, known before it is read: nothing is decompressed that is refused anyway.
 fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, ServeError> {
     let coding = Coding::of_request(text(headers, header::CONTENT_ENCODING.as_str()));
     match route {

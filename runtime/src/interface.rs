@@ -27,7 +27,7 @@ impl Interface {
         }
     }
 
-    /// What a job of those parts may share a batch with.
+    /// The group of jobs that can share a batch with one of those parts.
     pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
         let fixed = inputs
@@ -76,13 +76,13 @@ impl Interface {
 
 /// The dims a model sees: `reshape` where there is one.
 #[must_use]
-pub fn model_dims(config: &TensorConfig) -> &[i64] {
+pub(crate) fn model_dims(config: &TensorConfig) -> &[i64] {
     config.reshape.as_deref().unwrap_or(&config.dims)
 }
 
 /// Maps concrete `dims` of the form `from` to the form `to`: the sizes of the variable dimensions
 /// carry over in order.
-pub fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
+pub(crate) fn reshaped(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<i64> {
     let mut variable = dims
         .iter()
         .zip(from)

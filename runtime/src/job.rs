@@ -1,4 +1,4 @@
-//! A request as the batcher and the instances see it: checked, and stripped of everything else.
+//! A request in the batcher: checked, and stripped of what only its response needs.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::backend::Part;
 /// One request as the batcher sees it.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its batch size.
+    /// Its batch size in rows.
     pub rows: usize,
     /// One per input of the signature; `None` for an optional input it left out.
     pub parts: Vec<Option<Part>>,
-    /// What it may share a batch with.
+    /// Jobs that it can share a batch with.
     pub group: Group,
-    /// Its length, when it is padded.
+    /// Its length before and after padding.
     pub length: Option<Length>,
     /// Its parameters for the model.
     pub parameters: Arc<Parameters>,
@@ -45,8 +45,8 @@ impl weir_batcher::Item for Job {
 /// A padded request's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// What the client sent.
+    /// Length that the client sent.
     pub own: usize,
-    /// What the batch has.
+    /// Length that the batch has.
     pub bucket: usize,
 }

@@ -1,4 +1,4 @@
-//! What `/metrics` says: Triton's names exactly, and our own beside them.
+//! The series of `/metrics`: Triton's names exactly, and our own beside them.
 //!
 //! Model series are not kept in the registry: one collector asks the server for its models at each scrape,
 //! so an unloaded version disappears by itself. `docs/metrics.md` lists every name; a test keeps it true.
@@ -15,14 +15,15 @@ use prometheus_client::registry::Registry;
 
 use crate::statistics::Snapshot;
 
-pub use requests::{Protocol, Requests};
+pub(crate) use requests::Protocol;
+pub use requests::Requests;
 
-/// What the server tells the collector at each scrape.
+/// The sources of the collector's values at each scrape.
 pub trait Sources: std::fmt::Debug + Send + Sync {
     /// Every loaded model version.
     fn models(&self) -> Vec<ModelSample>;
 
-    /// What request bodies under way hold together, and the most they may.
+    /// Bytes that request bodies in flight hold together, and the most they may.
     fn request_bodies(&self) -> Pool {
         Pool::default()
     }
@@ -41,26 +42,26 @@ pub trait Sources: std::fmt::Debug + Send + Sync {
 /// One model version at the moment of a scrape.
 #[derive(Clone, Debug)]
 pub struct ModelSample {
-    /// The model's name.
+    /// Value of the label `model`.
     pub name: String,
-    /// The version.
+    /// Value of the label `version`.
     pub version: u64,
     /// `metric_tags` of its configuration, which become labels.
     pub tags: Vec<(String, String)>,
-    /// What it has done.
+    /// Its statistics so far.
     pub snapshot: Snapshot,
-    /// How long a request that arrived now would wait.
+    /// Predicted wait of a request that arrived now.
     pub predicted_wait: Duration,
-    /// How long loading took, warm-up included.
+    /// Time that loading took, warm-up included.
     pub load: Duration,
 }
 
 /// A memory pool in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// Its size.
+    /// Size of the pool.
     pub total: u64,
-    /// What is taken of it.
+    /// Bytes taken of it.
     pub used: u64,
 }
 
@@ -73,7 +74,7 @@ pub struct GpuSample {
     pub utilization: f64,
     /// Its memory in bytes.
     pub memory: Pool,
-    /// Watts drawn.
+    /// Watts that it draws.
     pub power: f64,
     /// Watts it may draw.
     pub power_limit: f64,
@@ -81,21 +82,20 @@ pub struct GpuSample {
     pub energy: f64,
 }
 
-/// Which optional series are printed: Triton's `--metrics-config`, `--allow-cpu-metrics` and
+/// The optional series to print: Triton's `--metrics-config`, `--allow-cpu-metrics` and
 /// `--allow-gpu-metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `nv_inference_*_duration_us`.
+    /// Print the counters `nv_inference_*_duration_us`.
     pub counter_latencies: bool,
-    /// `nv_inference_first_response_histogram_ms`.
+    /// Print the histogram `nv_inference_first_response_histogram_ms`.
     pub histogram_latencies: bool,
-    /// `nv_cpu_*`.
+    /// Print the gauges `nv_cpu_*`.
     pub cpu: bool,
-    /// `nv_gpu_*`, `nv_energy_consumption`.
+    /// Print the series `nv_gpu_*` and `nv_energy_consumption`.
     pub gpu: bool,
 }
 
-/// Triton's defaults.
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Compares a request with a model's signature. What comes out needs no further check.
+//! Checks a request against a model's signature, once.
 
 mod refusal;
 
@@ -42,7 +42,7 @@ impl ReadShared for SharedMemory {
     }
 }
 
-/// For requests that come from inside.
+/// Shared memory without regions, for requests from inside the server.
 pub(crate) struct NoSharedMemory;
 
 impl ReadShared for NoSharedMemory {

@@ -1,4 +1,4 @@
-//! The server's calls, whatever wire they came over. HTTP and gRPC are codecs around this.
+//! The server's calls, the same for HTTP and gRPC, which are codecs around them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,7 @@ use crate::settings::trace::{TraceLevel, TraceStore};
 use crate::shared_memory::SharedMemory;
 use crate::statistics::Snapshot;
 
-/// A model server.
-pub struct Server {
+pub(crate) struct Server {
     identity: Identity,
     repository: Arc<Repository<Launcher>>,
     memory: SharedMemory,
@@ -27,35 +26,30 @@ pub struct Server {
     stop: CancellationToken,
 }
 
-/// What a server is made of.
-pub struct Parts {
-    /// Who it says it is.
+/// The parts that a server is made of.
+pub(crate) struct Parts {
     pub identity: Identity,
-    /// Its models.
     pub repository: Arc<Repository<Launcher>>,
     /// Shared memory that clients register.
     pub memory: SharedMemory,
-    /// What is traced.
     pub trace: TraceStore,
-    /// What is logged.
     pub log: LogStore,
-    /// Cancelled when watches are to end.
+    /// Cancelled when the server is to end.
     pub stop: CancellationToken,
 }
 
-/// Who the server says it is.
+/// The server's name and version in its metadata.
 #[derive(Clone, Debug)]
-pub struct Identity {
-    /// `--id`.
+pub(crate) struct Identity {
+    /// The value of `--id`.
     pub name: String,
-    /// Weir's version.
     pub version: String,
     /// The V2 extensions it has.
     pub extensions: &'static [&'static str],
 }
 
 /// The V2 extensions, by the names clients look for.
-pub const EXTENSIONS: &[&str] = &[
+pub(crate) const EXTENSIONS: &[&str] = &[
     "classification",
     "sequence",
     "model_repository",
@@ -71,21 +65,19 @@ pub const EXTENSIONS: &[&str] = &[
     "logging",
 ];
 
-/// Where the process is in its life.
+/// A phase in the life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Models are being loaded.
     Starting,
-    /// At work.
     Serving,
-    /// Told to end: not ready any more, and still answering.
+    /// Asked to end: not ready any more, and still answering.
     Draining,
 }
 
 /// A model as its metadata shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelMetadata {
-    /// Its name.
+pub(crate) struct ModelMetadata {
     pub name: String,
     /// Its ready versions, ascending.
     pub versions: Vec<String>,
@@ -93,14 +85,14 @@ pub struct ModelMetadata {
     pub platform: String,
     /// Its inputs, the batch dimension included.
     pub inputs: Vec<TensorSpec>,
-    /// Its outputs, likewise.
+    /// Its outputs, the batch dimension included.
     pub outputs: Vec<TensorSpec>,
 }
 
 impl Server {
     /// A server over a repository, not yet ready.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let Parts {
             identity,
             repository,
@@ -121,51 +113,49 @@ impl Server {
         }
     }
 
-    /// Moves on in its life.
-    pub fn enter(&self, phase: Phase) {
+    /// Enters the next phase.
+    pub(crate) fn enter(&self, phase: Phase) {
         self.phase.store(Arc::new(phase));
     }
 
-    /// Whether the process works.
+    /// Liveness of the process.
     ///
     /// # Errors
-    /// [`ServeError::Exiting`] once it was told to end.
-    pub fn live(&self) -> Result<(), ServeError> {
+    /// [`ServeError::Exiting`] once it was asked to end.
+    pub(crate) fn live(&self) -> Result<(), ServeError> {
         match **self.phase.load() {
             Phase::Starting | Phase::Serving => Ok(()),
             Phase::Draining => Err(ServeError::Exiting),
         }
     }
 
-    /// Whether new clients should come: at work, and as many models loaded as readiness demands.
+    /// Readiness for new clients: at work, and as many models loaded as the readiness policy demands.
     #[must_use]
-    pub fn ready(&self) -> bool {
+    pub(crate) fn ready(&self) -> bool {
         **self.phase.load() == Phase::Serving && self.repository.is_ready()
     }
 
-    /// Requests that it works on at once: those of all its models together.
+    /// Requests that all its models together work on at once.
     #[must_use]
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.repository.launch().capacity()
     }
 
-    /// Its models.
     #[must_use]
-    pub fn repository(&self) -> &Arc<Repository<Launcher>> {
+    pub(crate) fn repository(&self) -> &Arc<Repository<Launcher>> {
         &self.repository
     }
 
-    /// Who it is.
     #[must_use]
-    pub fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The ready version that answers to a name.
+    /// The ready version for a model's name and a version, which is empty for the newest.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
+    /// [`ServeError`] naming what is unknown or not ready.
+    pub(crate) fn find(&self, model: &str, version: &str) -> Result<InUse, ServeError> {
         loop {
             let loaded = self.repository.find(model, version)?;
             // Retired since: the repository switches before it retires, so the next look-up finds the
@@ -180,7 +170,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Engine::infer`]; shared memory that cannot be written.
-    pub async fn infer(
+    pub(crate) async fn infer(
         &self,
         engine: &Engine,
         request: InferRequest,
@@ -213,11 +203,15 @@ impl Server {
             .map_err(|error| ServeError::codec(&error))
     }
 
-    /// What a model takes and gives.
+    /// A model's metadata: inputs, outputs and versions.
     ///
     /// # Errors
     /// As [`Server::find`].
-    pub fn model_metadata(&self, model: &str, version: &str) -> Result<ModelMetadata, ServeError> {
+    pub(crate) fn model_metadata(
+        &self,
+        model: &str,
+        version: &str,
+    ) -> Result<ModelMetadata, ServeError> {
         let loaded = self.find(model, version)?;
         let interface = loaded.engine.interface();
         let specs = |tensors: &[crate::backend::TensorConfig]| {
@@ -239,9 +233,9 @@ impl Server {
         })
     }
 
-    /// Names of the models that answer, in order.
+    /// Names of the models with a ready version, in order.
     #[must_use]
-    pub fn models(&self) -> Vec<String> {
+    pub(crate) fn models(&self) -> Vec<String> {
         let mut names: Vec<String> = self
             .repository
             .serving()
@@ -256,7 +250,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::NotFound`] for a model or version that does not answer.
-    pub fn statistics(
+    pub(crate) fn statistics(
         &self,
         model: &str,
         version: &str,
@@ -278,15 +272,15 @@ impl Server {
             .collect())
     }
 
-    /// Every version that answers, in order.
+    /// Every ready version, in order.
     #[must_use]
-    pub fn serving(&self) -> Vec<ServingVersion<Loaded>> {
+    pub(crate) fn serving(&self) -> Vec<ServingVersion<Loaded>> {
         self.repository.serving()
     }
 
-    /// What the repository holds.
+    /// Entries of the repository's index.
     #[must_use]
-    pub fn index(&self, listing: IndexFilter) -> Vec<IndexEntry> {
+    pub(crate) fn index(&self, listing: IndexFilter) -> Vec<IndexEntry> {
         self.repository.index(listing)
     }
 
@@ -294,7 +288,7 @@ impl Server {
     ///
     /// # Errors
     /// The repository's.
-    pub async fn load(&self, model: &str, options: LoadOptions) -> Result<(), ServeError> {
+    pub(crate) async fn load(&self, model: &str, options: LoadOptions) -> Result<(), ServeError> {
         self.repository.load(model, options).await
     }
 
@@ -302,36 +296,33 @@ impl Server {
     ///
     /// # Errors
     /// The repository's.
-    pub async fn unload(&self, model: &str) -> Result<(), ServeError> {
+    pub(crate) async fn unload(&self, model: &str) -> Result<(), ServeError> {
         self.repository.unload(model).await
     }
 
-    /// Registered shared memory.
     #[must_use]
-    pub fn memory(&self) -> &SharedMemory {
+    pub(crate) fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
-    /// Trace settings.
     #[must_use]
-    pub fn trace(&self) -> &TraceStore {
+    pub(crate) fn trace(&self) -> &TraceStore {
         &self.trace
     }
 
-    /// Log settings.
     #[must_use]
-    pub fn log(&self) -> &LogStore {
+    pub(crate) fn log(&self) -> &LogStore {
         &self.log
     }
 
     /// Cancelled when the server takes nothing new any more.
     #[must_use]
-    pub fn ending(&self) -> &CancellationToken {
+    pub(crate) fn ending(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Waits, or says `false` when the server ends first.
-    pub async fn wait(&self, period: Duration) -> bool {
+    /// Waits, and returns `false` when the server ends first.
+    pub(crate) async fn wait(&self, period: Duration) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
             () = tokio::time::sleep(period) => true,

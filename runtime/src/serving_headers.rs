@@ -1,11 +1,11 @@
-//! What every answer says of how it was served; the same text in HTTP headers and gRPC metadata.
+//! Headers about how a request was served; the same text in HTTP headers and gRPC metadata.
 
 use std::fmt::Write;
 
 use crate::engine::Cost;
 
-/// On an answer that refuses a request before any work on it: `1` where whoever has another replica may send
-/// it there, `0` where the request has no time for that.
+/// The header of a refusal before any work on the request: `1` where another replica may be tried, `0` where
+/// the request has no time for that.
 pub(crate) const REFUSED: &str = "weir-refused";
 
 /// `queue;dur=…, compute;dur=…` in milliseconds, to the microsecond.

@@ -1,4 +1,4 @@
-//! What a model version has done: Triton's counters, and our own of waiting, batching and refusing.
+//! Statistics of a model version: Triton's counters, and our own of waiting, batching and refusing.
 //!
 //! One short lock is taken per batch, refusal or scrape, never per tensor. Time is an argument: the
 //! engine owns the clock.
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use histogram::Histogram;
-pub use json::statistics_body;
+pub(crate) use histogram::Histogram;
+pub(crate) use json::statistics_body;
 
 /// Upper bounds in seconds of the queue-delay histogram: a 1-2.5-5 ladder from the cost of a lone
 /// hand-over (100 µs) to the minute after which common clients have given up.
-pub const QUEUE_DELAY_BOUNDS: [f64; 18] = [
+pub(crate) const QUEUE_DELAY_BOUNDS: [f64; 18] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0,
 ];
 
 /// Upper bounds in rows of the batch-size histogram: powers of two, as batch sizes are chosen.
-pub const BATCH_SIZE_BOUNDS: [f64; 11] = [
+pub(crate) const BATCH_SIZE_BOUNDS: [f64; 11] = [
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0,
 ];
 
 /// Triton's default bounds in ms of `nv_inference_first_response_histogram_ms`.
-pub const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
+pub(crate) const FIRST_RESPONSE_BOUNDS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];
 
 /// The running statistics of one model version.
 #[derive(Debug)]
@@ -47,11 +47,11 @@ pub struct BatchRecord<'a> {
     pub requests: &'a [RequestRecord],
     /// Gathering and copying inputs.
     pub compute_input: Duration,
-    /// The model itself.
+    /// Running the model itself.
     pub compute_infer: Duration,
     /// Cutting and copying outputs.
     pub compute_output: Duration,
-    /// How it ended, for every request in it.
+    /// Its end, for every request in it.
     pub outcome: BatchOutcome,
     /// Unix time in ms when it ended.
     pub ended_ms: u64,
@@ -66,7 +66,7 @@ pub struct RequestRecord {
     pub total: Duration,
 }
 
-/// How a batch ended.
+/// The end of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOutcome {
     /// Every request got its outputs.
@@ -78,20 +78,20 @@ pub enum BatchOutcome {
     Retried,
 }
 
-/// Why a request failed: the `reason` label of `nv_inference_request_failure`.
+/// The cause of a failed request: the `reason` label of `nv_inference_request_failure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Refused, or its time in the queue ran out.
     Rejected,
     /// The caller went away.
     Canceled,
-    /// The model failed.
+    /// The model returned an error.
     Backend,
-    /// Anything else.
+    /// For any other reason.
     Other,
 }
 
-/// Why a request was refused before it was queued: the `cause` label of `weir_runtime_refused`.
+/// The cause of a refusal before queueing: the `cause` label of `weir_runtime_refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The queue holds as many requests as it may.
@@ -109,9 +109,9 @@ pub enum Refusal {
 /// A count and the time it stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How often.
+    /// Number of events counted.
     pub count: u64,
-    /// Nanoseconds in all.
+    /// Their time together, in nanoseconds.
     pub ns: u64,
 }
 
@@ -120,7 +120,7 @@ pub struct Tally {
 pub struct BatchTally {
     /// Gathering and copying inputs.
     pub compute_input: Tally,
-    /// The model itself.
+    /// Running the model itself.
     pub compute_infer: Tally,
     /// Cutting and copying outputs.
     pub compute_output: Tally,
@@ -131,9 +131,9 @@ pub struct BatchTally {
 pub struct MemoryUsage {
     /// `CPU`, `CPU_PINNED` or `GPU`.
     pub kind: &'static str,
-    /// The device's index.
+    /// Index of the device.
     pub id: i64,
-    /// Bytes held.
+    /// Bytes held on it.
     pub bytes: u64,
 }
 
@@ -142,9 +142,9 @@ pub struct MemoryUsage {
 pub struct Snapshot {
     /// Unix time in ms when the last execution ended; 0 before the first.
     pub last_inference_ms: u64,
-    /// Rows answered.
+    /// Rows of requests that were answered.
     pub inference_count: u64,
-    /// Batches answered.
+    /// Batches that were answered.
     pub execution_count: u64,
     /// Requests answered, and their time from arrival to answer.
     pub success: Tally,
@@ -170,17 +170,16 @@ pub struct Snapshot {
     pub busy: Vec<Duration>,
     /// Time in the queue, in seconds.
     pub queue_delay: Histogram,
-    /// Rows per batch.
+    /// Distribution of rows per batch.
     pub batch_size: Histogram,
     /// Time to the first response, in ms.
     pub first_response: Histogram,
-    /// Requests admitted and not yet executing; the queue knows, and whoever asks it fills this in.
+    /// Requests admitted and not yet executing; zero until [`crate::engine::Engine::snapshot`] fills it in.
     pub pending: u64,
 }
 
 impl Statistics {
-    /// Nothing has happened yet; every instance and every reason starts at zero, so that rates are
-    /// right from the first event on.
+    /// Statistics at zero for every instance and every reason, so that rates are right from the first event on.
     #[must_use]
     pub fn new(instances: usize) -> Self {
         Self::with_first_response_bounds(instances, &FIRST_RESPONSE_BOUNDS)
@@ -214,12 +213,12 @@ impl Statistics {
         totals.add_failure(Reason::Rejected, spent);
     }
 
-    /// Replaces what is known of the memory held.
+    /// Replaces the memory usage.
     pub fn set_memory(&self, memory: Vec<MemoryUsage>) {
         self.totals.lock().memory = memory;
     }
 
-    /// All of it, at one moment.
+    /// A copy of the statistics at one moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.totals.lock().clone()
@@ -229,7 +228,7 @@ impl Statistics {
 /// The index of a request's only response, as Triton keys its response statistics.
 const FIRST_RESPONSE: &str = "0";
 
-/// What became of responses.
+/// Statistics of responses: every request has one.
 struct Responses {
     compute_infer: Tally,
     compute_output: Tally,
@@ -328,14 +327,14 @@ impl Snapshot {
 impl Tally {
     fn add(&mut self, duration: Duration) {
         self.count += 1;
-        // 584 years of nanoseconds fit; what does not is no duration anybody measured.
+        // 584 years of nanoseconds fit.
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.ns = self.ns.saturating_add(ns);
     }
 }
 
 impl Reason {
-    /// Every reason.
+    /// Every reason, in the order of [`Snapshot::failures`].
     pub const ALL: [Self; 4] = [Self::Rejected, Self::Canceled, Self::Backend, Self::Other];
 
     /// Triton's word for it.
@@ -360,7 +359,7 @@ impl Reason {
 }
 
 impl Refusal {
-    /// Every cause.
+    /// Every cause, in the order of [`Snapshot::refusals`].
     pub const ALL: [Self; 5] = [
         Self::QueueFull,
         Self::PredictedWait,

@@ -1,4 +1,4 @@
-//! How much is queued, by level.
+//! Queued items and their cost, by level.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(super) struct Backlog {
 #[derive(Debug, Default)]
 struct Level {
     queued: usize,
-    /// Nanoseconds.
+    /// Device time in nanoseconds.
     cost: u64,
 }
 

@@ -22,7 +22,7 @@ impl Id {
 /// The next step of a free device.
 #[derive(Debug)]
 pub enum Next<T: Item> {
-    /// Run this batch.
+    /// Run this batch now.
     Run(Batch<T>),
     /// Wait for companions or this moment, which is in the future.
     WaitUntil(Instant),
@@ -74,7 +74,7 @@ pub struct Batch<T: Item> {
 pub struct Member<T> {
     /// Its identity in the queue.
     pub id: Id,
-    /// The caller's item.
+    /// The item as it was submitted.
     pub item: T,
     /// When it was admitted.
     pub arrived: Instant,
@@ -85,7 +85,7 @@ pub struct Member<T> {
 pub struct ExpiredItem<T> {
     /// The item and its identity in the queue.
     pub member: Member<T>,
-    /// [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
+    /// The cause: [`SubmitError::Expired`] or [`SubmitError::DeadlineExceeded`].
     pub cause: SubmitError,
 }
 

@@ -52,9 +52,20 @@ pub(super) async fn run_if_short(
     }
     // It takes up last what it found last: in the second turn those run whom their sockets woke.
     tokio::task::yield_now().await;
-    let Some(mut run) = start(batcher, ticket, limit).await else {
-        return;
+    let expected = match batcher.start_inline_if_alone(ticket, limit) {
+        InlineStart::Started(run) => return run_one(run, instances),
+        InlineStart::Declined => return,
+        InlineStart::NotAlone { expected } => expected,
     };
+    gather(expected).await;
+    if let Some(run) = batcher.start_inline(ticket, limit) {
+        run_one(run, instances);
+    }
+}
+
+/// Runs the batch of the request that started the run, and leaves what is due by then to a task. (Not
+/// `async`: what a request holds while it waits would be larger by the run.)
+fn run_one(mut run: InlineRun<Job, JobResult>, instances: &[Option<SharedRunner>]) {
     let Some(Some(instance)) = instances.get(run.number()) else {
         return;
     };
@@ -64,22 +75,6 @@ pub(super) async fn run_if_short(
     if let Some(run) = run.continue_or_end() {
         // The answer of this request must not wait for those of others. The task ends with the queue.
         tokio::spawn(run_while_short(run, Arc::clone(instance)));
-    }
-}
-
-/// Starts an inline run: at once for a request that is alone, for others after some turns of the reactor.
-async fn start(
-    batcher: &Batcher<Job, JobResult>,
-    ticket: &mut Ticket<JobResult>,
-    limit: Duration,
-) -> Option<InlineRun<Job, JobResult>> {
-    match batcher.start_inline_if_alone(ticket, limit) {
-        InlineStart::Started(run) => Some(run),
-        InlineStart::NotAlone { expected } => {
-            gather(expected).await;
-            batcher.start_inline(ticket, limit)
-        }
-        InlineStart::Declined => None,
     }
 }
 

@@ -14,9 +14,9 @@ use crate::interface::{Interface, model_dims};
 use crate::job::{Job, Length};
 use crate::padding::variable_axis;
 
-/// What to run before a version is ready.
+/// The runs before a version is ready.
 #[derive(Clone, Debug)]
-pub struct WarmUpPlan {
+pub(crate) struct WarmUpPlan {
     /// From `model_warmup`: must succeed, or the load fails.
     pub samples: Vec<Sample>,
     /// Whether to run every batch size as well, as far as `budget` goes.
@@ -28,12 +28,12 @@ pub struct WarmUpPlan {
 
 /// One sample of `model_warmup`.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Its name, for the error.
     pub name: String,
-    /// How often to run it.
+    /// Number of times to run it.
     pub count: usize,
-    /// What to run.
+    /// The request to run.
     pub job: Arc<Job>,
 }
 
@@ -111,7 +111,7 @@ fn measure_sizes(
     }
 }
 
-/// What a run takes that is not the first; `None` when the model rejects the input.
+/// Time of a run that is not the first; `None` when the model rejects the input.
 fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Option<Duration> {
     let mut timed = || {
         let started = now();

@@ -27,7 +27,7 @@ use crate::metrics::Requests;
 
 /// Limits and timeouts of the gRPC port.
 #[derive(Clone, Copy, Debug)]
-pub struct GrpcListenOptions {
+pub(crate) struct GrpcListenOptions {
     /// Idle time after which the server pings a connection; `None` never.
     pub keepalive_time: Option<Duration>,
     /// Longest wait for the answer to a ping.
@@ -47,7 +47,7 @@ pub struct GrpcListenOptions {
 }
 
 /// Serves until `stop`, then finishes the calls in flight.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     grpc: Grpc,
     requests: Requests,

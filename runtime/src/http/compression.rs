@@ -10,7 +10,7 @@ use weir_ops::byte_budget::BudgetPermit;
 
 use crate::error::ServeError;
 
-/// A content coding.
+/// A content coding (RFC 9110).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Identity,

@@ -14,12 +14,10 @@ use super::{Http, HttpResult, LARGE, Received, off_reactor, respond, text};
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
 
-/// The framing of a generated response.
+/// The framing of a generated response: one JSON document, or server-sent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// One JSON document.
     Plain,
-    /// Server-sent events.
     Events,
 }
 

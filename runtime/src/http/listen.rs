@@ -16,7 +16,7 @@ use super::Http;
 
 /// Serves until `stop`; then finishes the requests in flight and returns. Idle connections close then, and
 /// those that have not sent a whole request within seconds.
-pub async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
     let (max_connections, idle) = (http.options.max_connections, http.options.body_idle);
     let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
     let serve = |stream| serve_connection(stream, Arc::clone(&http), stop.clone());

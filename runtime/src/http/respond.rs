@@ -14,7 +14,7 @@ use crate::serving_headers;
 /// Echoed when the client sends it.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Where the time went; a standard that browsers and proxies show.
+/// Times of the request; a standard that browsers and proxies show.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Requests the server can work on at once, for all models together; the gateway's credits come from it.
@@ -42,7 +42,7 @@ pub(super) fn typed(content_type: HeaderValue, body: Body) -> Response<Body> {
     response
 }
 
-/// The one way an error becomes a response.
+/// Turns an error into a response; the only place that does.
 pub(super) fn error(error: &ServeError) -> Response<Body> {
     let code = error.code();
     let mut response = json(rest::error_body(&error.to_string()));
@@ -78,7 +78,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
     response
 }
 
-/// Adds what an inference cost.
+/// Adds the headers with an inference's cost and the server's capacity.
 pub(super) fn add_cost(response: &mut Response<Body>, cost: &Cost, capacity: usize) {
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::try_from(serving_headers::server_timing(cost)) {

@@ -15,54 +15,32 @@ pub(crate) struct Target<'a> {
     pub(crate) version: &'a str,
 }
 
-/// One call of the HTTP interface.
+/// One call of the HTTP interface; `v2` and `v1` below have the paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
-    /// `GET /v2`
     ServerMetadata,
-    /// `GET /v2/health/live`
     Live,
-    /// `GET /v2/health/ready`
     Ready,
-    /// `GET /v2/models`
     Models,
-    /// `GET /v2/models/{m}[/versions/{v}]`
     ModelMetadata(Target<'a>),
-    /// `GET …/ready`
     ModelReady(Target<'a>),
-    /// `GET …/config`
     ModelConfig(Target<'a>),
-    /// `POST …/infer`
     Infer(Target<'a>),
-    /// `POST …/generate`
     Generate(Target<'a>),
-    /// `POST …/generate_stream`
     GenerateStream(Target<'a>),
-    /// `GET …/stats`, `GET /v2/models/stats`
     Statistics(Option<Target<'a>>),
-    /// `GET` and `POST` of `/v2[/models/{m}]/trace/setting`
     Trace(Access, Option<Cow<'a, str>>),
-    /// `GET` and `POST /v2/logging`
     Logging(Access),
-    /// `POST /v2/repository/index`
     Index,
-    /// `POST /v2/repository/models/{m}/load`
     Load(Cow<'a, str>),
-    /// `POST /v2/repository/models/{m}/unload`
     Unload(Cow<'a, str>),
-    /// The three above with a repository's name before `models` or `index`.
+    /// Index, load or unload with a repository's name before `models` or `index`, as Triton has them.
     NamedRepository,
-    /// `…/status`, of one region or all
     RegionStatus(Memory, Option<Cow<'a, str>>),
-    /// `…/region/{n}/register`
     RegionRegister(Memory, Cow<'a, str>),
-    /// `…/unregister`, of one region or all
     RegionUnregister(Memory, Option<Cow<'a, str>>),
-    /// `GET /v1/models`
     V1Models,
-    /// `GET /v1/models/{m}`
     V1Ready(Cow<'a, str>),
-    /// `POST /v1/models/{m}:predict`
     V1Predict(Cow<'a, str>),
 }
 

@@ -205,7 +205,7 @@ fn gauges(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), E
     Ok(())
 }
 
-/// What Triton does not tell and an autoscaler wants.
+/// Series that Triton does not have and an autoscaler needs.
 fn ours(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     let refusals = models.iter().flat_map(|model| {
         let counts = Refusal::ALL.into_iter().zip(model.sample.snapshot.refusals);

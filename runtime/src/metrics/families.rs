@@ -45,7 +45,7 @@ pub(super) const COUNTS: [Counter; 3] = [
     },
 ];
 
-/// Triton's cumulative durations.
+/// Triton's cumulative durations in microseconds.
 pub(super) const DURATIONS: [Counter; 5] = [
     Counter {
         name: "nv_inference_request_duration_us",
@@ -74,7 +74,7 @@ pub(super) const DURATIONS: [Counter; 5] = [
     },
 ];
 
-/// What is true now, per model version.
+/// Gauges per model version.
 pub(super) const GAUGES: [Gauge; 3] = [
     Gauge {
         name: "nv_inference_pending_request_count",
@@ -93,7 +93,7 @@ pub(super) const GAUGES: [Gauge; 3] = [
     },
 ];
 
-/// Triton's GPU gauges.
+/// Triton's gauges per GPU.
 pub(super) const GPU_GAUGES: [GpuGauge; 5] = [
     GpuGauge {
         name: "nv_gpu_utilization",

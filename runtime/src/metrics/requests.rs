@@ -1,4 +1,4 @@
-//! Requests at the front-ends, whatever they asked for.
+//! Counters of requests at the front-ends, of any kind.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use weir_protocol::Code;
 pub enum Protocol {
     /// HTTP/1.1 or HTTP/2 with JSON or binary bodies.
     Http,
-    /// gRPC.
+    /// gRPC, always over HTTP/2.
     Grpc,
 }
 
@@ -33,11 +33,11 @@ struct Counts {
     failed: Vec<(Code, Counter)>,
 }
 
-/// One request under way. Dropped unfinished, it counts as cancelled: the caller went away.
+/// A request in flight. Dropped unfinished, it counts as cancelled: the caller went away.
 #[derive(Debug)]
 pub struct InFlight {
     counts: Arc<Counts>,
-    /// `None` is success.
+    /// The failure; `None` after success.
     code: Option<Code>,
 }
 
@@ -69,7 +69,7 @@ impl Requests {
         }
     }
 
-    /// Notes a request's begin.
+    /// Counts a request that begins.
     #[must_use]
     pub fn begin(&self, protocol: Protocol) -> InFlight {
         let counts = match protocol {

@@ -33,7 +33,7 @@ impl Histogram {
         self.sum
     }
 
-    /// How many values there were.
+    /// Number of all values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::fake::{Fake, Running, add_one};
 
 /// Longer than any test needs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 type Verdict = Result<(), ModelError>;
 
@@ -110,7 +110,7 @@ impl Test {
     }
 
     fn next_start(&self) -> usize {
-        self.started.recv_timeout(PATIENCE).unwrap()
+        self.started.recv_timeout(TIMEOUT).unwrap()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::backend::Device;
 use crate::error::ServeError;
 use weir_batcher::Ordering;
 
-use super::fake::{Fake, Gate, add_one, inputs, request, values};
+use super::fake::{Blocker, Fake, add_one, inputs, request, values};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_request_runs_alone_and_at_once() {
@@ -18,19 +18,19 @@ async fn a_lone_request_runs_alone_and_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_while_the_instance_is_busy_is_one_batch() {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
         add_one(batch)
     })
     .start(|_| {});
     let first = running.ask(0);
-    assert_eq!(gate.entered(), 1);
+    assert_eq!(blocker.entered(), 1);
     let others: Vec<_> = (1..=8).map(|x| running.ask(x)).collect();
     running.queued(8).await;
-    gate.open();
-    assert_eq!(gate.entered(), 8);
-    gate.open();
+    blocker.open();
+    assert_eq!(blocker.entered(), 8);
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     for (x, other) in (1..).zip(others) {
         assert_eq!(other.await.unwrap(), Ok(vec![x + 1]));
@@ -42,14 +42,14 @@ async fn what_comes_while_the_instance_is_busy_is_one_batch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_come_back_to_whom_they_belong() {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
         add_one(batch)
     })
     .start(|_| {});
     let first = running.ask(0);
-    gate.entered();
+    blocker.entered();
     let three = tokio::spawn({
         let running = running.clone();
         async move { running.infer(request(&[10, 20, 30])).await.unwrap() }
@@ -60,9 +60,9 @@ async fn rows_come_back_to_whom_they_belong() {
         async move { running.infer(request(&[40, 50])).await.unwrap() }
     });
     running.queued(2).await;
-    gate.open();
-    assert_eq!(gate.entered(), 5);
-    gate.open();
+    blocker.open();
+    assert_eq!(blocker.entered(), 5);
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     assert_eq!(values(&three.await.unwrap()), [11, 21, 31]);
     assert_eq!(values(&two.await.unwrap()), [41, 51]);
@@ -70,28 +70,28 @@ async fn rows_come_back_to_whom_they_belong() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_refuses() {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
         add_one(batch)
     })
     .start(|spec| spec.policy.max_queued = 1);
     let first = running.ask(0);
-    gate.entered();
+    blocker.entered();
     let second = running.ask(1);
     running.queued(1).await;
     let third = running.infer(request(&[2])).await.map(drop);
     assert_eq!(third, Err(ServeError::QueueFull));
-    gate.open();
-    gate.entered();
-    gate.open();
+    blocker.open();
+    blocker.entered();
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     assert_eq!(second.await.unwrap(), Ok(vec![2]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_instances_keep_the_order_of_admission() {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         // Only the first request is held up.
         if inputs(batch) == [0] {
@@ -104,14 +104,14 @@ async fn two_instances_keep_the_order_of_admission() {
         spec.devices = vec![Device::Cpu; 2];
     });
     let first = running.ask(0);
-    gate.entered();
+    blocker.entered();
     let second = running.ask(1);
     running
         .until(|running| running.engine.snapshot().success.count == 1)
         .await;
     // It has run, and waits for the one before it.
     assert!(!second.is_finished());
-    gate.open();
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     assert_eq!(second.await.unwrap(), Ok(vec![2]));
 }

@@ -10,35 +10,35 @@ use std::time::{Duration, Instant};
 use crate::error::ServeError;
 use crate::statistics::Reason;
 
-use super::fake::{Fake, Gate, Running, add_one, request};
+use super::fake::{Blocker, Fake, Running, add_one, request};
 
-/// An engine whose runs wait for the gate, with one request in its first.
+/// An engine whose runs wait for the blocker, with one request in its first.
 async fn held() -> (
     Running,
-    Gate,
+    Blocker,
     tokio::task::JoinHandle<Result<Vec<i32>, ServeError>>,
 ) {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         pass(batch.rows);
         add_one(batch)
     })
     .start(|_| {});
     let first = running.ask(0);
-    assert_eq!(gate.entered(), 1);
-    (running, gate, first)
+    assert_eq!(blocker.entered(), 1);
+    (running, blocker, first)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_answers_what_is_queued_and_refuses_the_rest() {
-    let (running, gate, first) = held().await;
+    let (running, blocker, first) = held().await;
     let asked: Vec<_> = (1..=20).map(|x| running.ask(x)).collect();
     running.queued(20).await;
     let mut drain = Box::pin(running.engine.drain());
     assert!(futures_util::poll!(&mut drain).is_pending());
     let late = running.infer(request(&[99])).await.map(drop);
     assert_eq!(late, Err(ServeError::Draining));
-    (0..4).for_each(|_| gate.open());
+    (0..4).for_each(|_| blocker.open());
     drain.await;
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     for (x, ask) in (1..).zip(asked) {
@@ -49,14 +49,14 @@ async fn draining_answers_what_is_queued_and_refuses_the_rest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_leaves_the_queue_is_not_run() {
-    let (running, gate, first) = held().await;
+    let (running, blocker, first) = held().await;
     let leaving = running.ask(1);
     running.queued(1).await;
     leaving.abort();
     // Over once its request was dropped, which counts it.
     assert!(leaving.await.unwrap_err().is_cancelled());
     running.queued(0).await;
-    gate.open();
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     running.engine.drain().await;
     assert_eq!(*running.runs.lock(), [1]);
@@ -68,14 +68,14 @@ async fn who_leaves_the_queue_is_not_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_ends_the_wait_while_the_instance_is_busy() {
-    let (running, gate, first) = held().await;
+    let (running, blocker, first) = held().await;
     let deadline = Instant::now() + Duration::from_millis(30);
     let late = running.infer_by(request(&[1]), Some(deadline)).await;
     match late.map(drop) {
         Err(ServeError::DeadlineExceeded { waited_ms }) => assert!(waited_ms >= 20, "{waited_ms}"),
         other => panic!("{other:?}"),
     }
-    gate.open();
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     running.engine.drain().await;
     assert_eq!(*running.runs.lock(), [1]);
@@ -92,8 +92,8 @@ async fn a_deadline_that_has_passed_is_refused_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_is_dropped_ends_its_threads() {
-    let (running, gate, first) = held().await;
-    gate.open();
+    let (running, blocker, first) = held().await;
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     let runs = std::sync::Arc::downgrade(&running.runs);
     drop(running);

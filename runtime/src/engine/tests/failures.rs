@@ -8,7 +8,7 @@ use crate::error::ServeError;
 use crate::statistics::Reason;
 use weir_protocol::{Code, Coded};
 
-use super::fake::{Fake, Gate, Running, add_one, answer, inputs, request, sample, values};
+use super::fake::{Blocker, Fake, Running, add_one, answer, inputs, request, sample, values};
 
 const POISON: i32 = 13;
 
@@ -16,7 +16,7 @@ const POISON: i32 = 13;
 async fn eight(
     script: impl Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync + 'static,
 ) -> (Running, Vec<Result<Vec<i32>, ServeError>>) {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let running = Fake::new(move |batch| {
         if inputs(batch) == [0] {
             pass(batch.rows);
@@ -26,13 +26,13 @@ async fn eight(
     })
     .start(|_| {});
     let first = running.ask(0);
-    gate.entered();
+    blocker.entered();
     let mut asked = Vec::new();
     for x in POISON - 4..POISON + 4 {
         asked.push(running.ask(x));
         running.queued(asked.len() as u64).await;
     }
-    gate.open();
+    blocker.open();
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     let mut answers = Vec::new();
     for ask in asked {

@@ -22,7 +22,7 @@ use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, 
 pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;
 
 /// Longer than any test needs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A model, and the rows of each of its runs in order.
 pub(crate) struct Fake {
@@ -158,18 +158,18 @@ impl Running {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+        tokio::time::timeout(TIMEOUT, waiting).await.unwrap();
     }
 }
 
 /// Stops runs until the test lets them go on.
-pub(crate) struct Gate {
+pub(crate) struct Blocker {
     entered: Receiver<usize>,
     open: SyncSender<()>,
 }
 
-impl Gate {
-    /// The gate, and what a script calls with the rows it has.
+impl Blocker {
+    /// The blocker, and what a script calls with the rows it has.
     pub(crate) fn new() -> (Self, impl Fn(usize) + Send + Sync + 'static) {
         let (enter, entered) = sync_channel(64);
         let (open, opened) = sync_channel(64);
@@ -184,7 +184,7 @@ impl Gate {
 
     /// Waits for a run and gives its rows.
     pub(crate) fn entered(&self) -> usize {
-        self.entered.recv_timeout(PATIENCE).unwrap()
+        self.entered.recv_timeout(TIMEOUT).unwrap()
     }
 
     /// Lets one run go on.

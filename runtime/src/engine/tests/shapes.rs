@@ -6,7 +6,7 @@ use crate::backend::{Batch, ModelError, Signature};
 use crate::engine::Inferred;
 use parking_lot::Mutex;
 
-use super::fake::{Fake, Gate, Running, answer, numbers, padding, request_of, tensor, values};
+use super::fake::{Blocker, Fake, Running, answer, numbers, padding, request_of, tensor, values};
 
 /// Shapes of the columns of each run.
 type Seen = Arc<Mutex<Vec<Vec<Vec<i64>>>>>;
@@ -34,8 +34,8 @@ fn padded(batch: &Batch) -> Vec<i32> {
 }
 
 /// An engine of variable length whose output is its padded input times ten, the first run held.
-fn ragged() -> (Running, Gate, Seen) {
-    let (gate, pass) = Gate::new();
+fn ragged() -> (Running, Blocker, Seen) {
+    let (blocker, pass) = Blocker::new();
     let seen = Seen::default();
     let record = Arc::clone(&seen);
     let mut fake = Fake::new(move |batch| {
@@ -51,7 +51,7 @@ fn ragged() -> (Running, Gate, Seen) {
         max_batch_size: 8,
     };
     let running = fake.start(|spec| spec.interface.padding = Some(padding(&[4, 8], 9.0)));
-    (running, gate, seen)
+    (running, blocker, seen)
 }
 
 fn ask(running: &Running, values: Vec<i32>) -> tokio::task::JoinHandle<Inferred> {
@@ -65,9 +65,9 @@ fn ask(running: &Running, values: Vec<i32>) -> tokio::task::JoinHandle<Inferred>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_lengths_of_one_bucket_share_an_execution() {
-    let (running, gate, seen) = ragged();
+    let (running, blocker, seen) = ragged();
     let first = ask(&running, vec![1]);
-    gate.entered();
+    blocker.entered();
     let five = ask(&running, vec![1, 2, 3, 4, 5]);
     running.queued(1).await;
     let seven = ask(&running, vec![7; 7]);
@@ -76,7 +76,7 @@ async fn two_lengths_of_one_bucket_share_an_execution() {
     running.queued(3).await;
     let eleven = ask(&running, vec![2; 11]);
     running.queued(4).await;
-    (0..4).for_each(|_| gate.open());
+    (0..4).for_each(|_| blocker.open());
     assert_eq!(values(&first.await.unwrap()), [10]);
     assert_eq!(values(&five.await.unwrap()), [10, 20, 30, 40, 50]);
     let seven = seven.await.unwrap();
@@ -95,7 +95,7 @@ async fn two_lengths_of_one_bucket_share_an_execution() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_with_and_without_an_optional_input_do_not_mix() {
-    let (gate, pass) = Gate::new();
+    let (blocker, pass) = Blocker::new();
     let seen = Seen::default();
     let record = Arc::clone(&seen);
     let mut fake = Fake::new(move |batch| {
@@ -108,7 +108,7 @@ async fn requests_with_and_without_an_optional_input_do_not_mix() {
     fake.signature.inputs.push(bias);
     let running = fake.start(|_| {});
     let first = running.ask(0);
-    gate.entered();
+    blocker.entered();
     let mut asked = Vec::new();
     for x in 1..=4 {
         let running = running.clone();
@@ -122,7 +122,7 @@ async fn requests_with_and_without_an_optional_input_do_not_mix() {
         }));
     }
     running.queued(4).await;
-    (0..3).for_each(|_| gate.open());
+    (0..3).for_each(|_| blocker.open());
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     for (x, ask) in (1..).zip(asked) {
         assert_eq!(ask.await.unwrap(), [x + 1]);
