@@ -31,7 +31,7 @@ use signature::Signature;
 const DEFAULT_URL: &str = "http://localhost:8080";
 
 /// Namespace of a service that is named without one.
-const DEFAULT_NAMESPACE: &str = weir_controller::files::DEFAULT_NAMESPACE;
+const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
 
 /// Sends the request and prints the response.
 ///

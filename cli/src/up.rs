@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster_local::{Local, Options};
 use weir_controller::files::Files;
-use weir_controller::{ModelNames, Platform, Source};
+use weir_controller::{Platform, Source};
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::telemetry::{self, Levels, Settings};
 
@@ -42,14 +42,14 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     install_logs(args.verbose)?;
     let platform = Platform {
         domain: args.domain.clone(),
-        model_names: ModelNames::Lead,
+        routes_model_names: true,
     };
-    let files = open_files(&args, &platform)?;
+    let files = open_files(&args, platform)?;
     let declaration = files.watch().borrow().clone();
-    let runtime = runtime::find(args.runtime.as_deref(), &declaration, &platform)?;
+    let runtime = runtime::find(args.runtime.as_deref(), &declaration)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
     let options = options(runtime, &state_dir);
-    let errors = preflight::errors(&declaration, &platform, &options);
+    let errors = preflight::errors(&declaration, &options);
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
     }
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     };
     file.write(&state_dir)?;
     print_greeting(&file, declaration.services.len());
-    let exit = Parts::start(files, cluster, platform, &ports, &drain)
+    let exit = Parts::start(files, cluster, &ports, &drain)
         .serve(ports, drain)
         .await;
     file.remove(&state_dir);
@@ -92,10 +92,9 @@ fn install_logs(verbose: u8) -> Result<(), CliError> {
 }
 
 /// Reads the files; nothing starts while they have errors.
-fn open_files(args: &UpArgs, platform: &Platform) -> Result<Files, CliError> {
-    let files = Files::open(&args.files)?;
-    let declaration = files.watch().borrow().clone();
-    let errors = declaration.faults(platform);
+fn open_files(args: &UpArgs, platform: Platform) -> Result<Files, CliError> {
+    let files = Files::open(&args.files, platform)?;
+    let errors = files.watch().borrow().errors();
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
     }

@@ -1,4 +1,4 @@
-//! Lengths of time as people write them in annotations: Go's notation.
+//! Durations in Go's notation, as annotations have them.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ const UNITS: [(&str, f64); 7] = [
     ("s", 1e9),
 ];
 
-/// The longest that is taken, a year: more is a slip of the pen.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Longest duration accepted, a year: a longer one is a typing error.
+const MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Reads `500ms`, `55s`, `1m30s`, `1.5h`. `0` needs no unit.
+/// Parses a duration such as `500ms`, `55s`, `1m30s` or `1.5h`; `0` needs no unit.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         rest = &rest[end + name.len()..];
     }
     let duration = Duration::try_from_secs_f64(sum / 1e9).ok()?;
-    (!text.is_empty() && duration <= LONGEST).then_some(duration)
+    (!text.is_empty() && duration <= MAX).then_some(duration)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why the control plane does not go on.
+//! Errors of the control plane.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use weir_cluster::ClusterError;
 
-/// What a caller can act on.
+/// An error that a caller can act on.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// What is declared has mistakes, one a line, each with its place. Correct them.
+    /// Manifests with errors, one a line, each with its position. Correct them.
     #[error("{}", .0.join("\n"))]
     InvalidManifests(Vec<String>),
     /// A path that cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which.
+        /// The file or directory, as given.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A folder whose changes cannot be watched.
+    /// A directory whose changes cannot be watched.
     #[error("cannot watch {path} for changes: {source}")]
     Watch {
-        /// Which.
+        /// The file or directory, as given.
         path: PathBuf,
-        /// Why.
+        /// The watcher's error, such as a limit on inotify watches.
         source: notify::Error,
     },
-    /// The cluster refused, or is not available.
+    /// The cluster refused a change, or is unavailable.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// Nobody answered in time. Try again.
-    #[error("{what} took longer than {limit:?}")]
+    /// A call without an answer in time; it is retried.
+    #[error("{call} timed out after {limit:?}")]
     Deadline {
-        /// What was waited for.
-        what: String,
-        /// How long.
+        /// What the call does, as in `applying the service`.
+        call: &'static str,
+        /// The time that the call had.
         limit: Duration,
     },
 }

@@ -1,7 +1,8 @@
-//! Services declared in files: YAML, watched for changes.
+//! Services declared in YAML files that are watched for changes.
 
 mod collect;
 mod generations;
+mod manifest_file;
 mod manifest_set;
 mod revision_file;
 mod watched_folders;
@@ -18,86 +19,84 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
 use weir_crds::InferenceServiceStatus;
 
-use crate::source::{Declaration, Event, EventKind, Source, Subject};
-use crate::{ControllerError, History};
+use crate::declaration::Declaration;
+use crate::error::ControllerError;
+use crate::event::{Event, EventType, Subject};
+use crate::history::History;
+use crate::source::Source;
+use crate::validate::Platform;
 use manifest_set::ManifestSet;
-use revision_file::RevisionFile;
+use revision_file::{Histories, RevisionFile};
 use watcher::Watcher;
 
-/// The namespace of objects that name none, kubectl's.
-pub const DEFAULT_NAMESPACE: &str = "default";
-
-/// What is remembered of all services.
-type Histories = BTreeMap<ServiceName, Arc<History>>;
-
-/// The statuses of all services.
+/// The statuses of all services, by name.
 pub type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
 
-/// Files and folders that declare services. Clones share them; with the last clone watching ends.
+/// Files and directories that declare services. Clones share them; watching ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Files {
-    declared: watch::Receiver<Arc<Declaration>>,
+    declaration: watch::Receiver<Arc<Declaration>>,
     statuses: watch::Sender<Arc<Statuses>>,
     histories: Arc<Mutex<Histories>>,
-    numbers: Option<Arc<RevisionFile>>,
+    revision_file: Option<Arc<RevisionFile>>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
 impl Files {
-    /// Reads these files, and the `.yaml`, `.yml` and `.json` files of these folders, and watches them.
+    /// Reads and watches these files, and the `.yaml`, `.yml` and `.json` files of these directories.
     /// Must be called within a tokio runtime.
     ///
-    /// Afterwards an edit that breaks a file leaves that file's last good state in force, and
-    /// [`Declaration::problems`] says what is wrong with it.
+    /// A later edit that breaks a file keeps that file's last valid version in force; the error is in
+    /// [`Declaration::problems`].
     ///
     /// # Errors
-    /// [`ControllerError::Read`] for a path that is not there, [`ControllerError::InvalidManifests`] for what is
-    /// wrong in the files now, [`ControllerError::Watch`].
-    pub fn open(paths: &[PathBuf]) -> Result<Self, ControllerError> {
+    /// [`ControllerError::Read`] for a path that does not exist, [`ControllerError::InvalidManifests`] for
+    /// manifests that cannot be read, [`ControllerError::Watch`].
+    pub fn open(paths: &[PathBuf], platform: Platform) -> Result<Self, ControllerError> {
         let mut watcher = Watcher::start(paths)?;
-        let mut sources = ManifestSet::new(paths);
-        watcher.look(&sources);
-        let declaration = sources.first()?;
+        let mut manifests = ManifestSet::new(paths, platform);
+        watcher.update(&manifests);
+        let declaration = manifests.first()?;
         for object in &declaration.ignored_objects {
-            tracing::info!("{object} is passed over: nobody here looks at it");
+            tracing::info!("{object} is ignored: Weir serves no objects of this kind");
         }
-        let (sender, declared) = watch::channel(Arc::new(declaration));
-        let watching = tokio::spawn(watcher::follow(watcher, sources, sender));
+        let (sender, declaration) = watch::channel(Arc::new(declaration));
+        let watching = tokio::spawn(watcher::follow(watcher, manifests, sender));
         Ok(Self {
-            declared,
+            declaration,
             statuses: watch::Sender::default(),
             histories: Arc::default(),
-            numbers: None,
+            revision_file: None,
             _watching: Arc::new(AbortOnDropHandle::new(watching)),
         })
     }
 
-    /// Keeps the numbers of revisions in this file, so that a name does not stand for something else after a
-    /// restart. A damaged file is as none; one that cannot be written is warned of.
+    /// Keeps the numbers of revisions in this file, so that a restart does not give a revision's name to
+    /// another one. A damaged file counts as empty; a file that cannot be written causes a warning.
     #[must_use]
     pub fn numbered_in(mut self, path: PathBuf) -> Self {
-        let (numbers, histories) = RevisionFile::open(path);
+        let (file, histories) = RevisionFile::open(path);
         *self.histories.lock() = histories;
-        self.numbers = Some(Arc::new(numbers));
+        self.revision_file = Some(Arc::new(file));
         self
     }
 
-    /// Writes the numbers, away from the tasks that may not block.
-    async fn keep(&self) {
-        let Some(numbers) = self.numbers.clone() else {
+    /// Writes the revision numbers on a thread that may block.
+    async fn save(&self) {
+        let Some(file) = self.revision_file.clone() else {
             return;
         };
         let histories = Arc::clone(&self.histories);
         let written = tokio::task::spawn_blocking(move || {
             let histories = histories.lock().clone();
-            numbers.write(&histories);
+            file.write(&histories);
         });
         if let Err(error) = written.await {
-            tracing::error!(%error, "writing the numbers of revisions broke off");
+            tracing::error!(%error, "saving the revision numbers failed");
         }
     }
 
-    /// What is known of every service, and every change.
+    /// Watches the statuses of all services.
     #[must_use]
     pub fn statuses(&self) -> watch::Receiver<Arc<Statuses>> {
         self.statuses.subscribe()
@@ -107,7 +106,7 @@ impl Files {
 #[async_trait]
 impl Source for Files {
     fn watch(&self) -> watch::Receiver<Arc<Declaration>> {
-        self.declared.clone()
+        self.declaration.clone()
     }
 
     async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError> {
@@ -122,7 +121,7 @@ impl Source for Files {
         self.histories
             .lock()
             .insert(service.clone(), history.clone());
-        self.keep().await;
+        self.save().await;
         Ok(())
     }
 
@@ -143,18 +142,18 @@ impl Source for Files {
         event: Event,
     ) -> Result<(), ControllerError> {
         match (event.kind, event.subject) {
-            // Who watches this machine's replicas is told of them already.
-            (EventKind::Normal, _) | (EventKind::Warning, Subject::Replicas) => {
+            // The local cluster prints failures of replicas itself.
+            (EventType::Normal, _) | (EventType::Warning, Subject::Replicas) => {
                 tracing::info!(%service, "{event}");
             }
-            (EventKind::Warning, Subject::Service) => tracing::warn!(%service, "{event}"),
+            (EventType::Warning, Subject::Service) => tracing::warn!(%service, "{event}"),
         }
         Ok(())
     }
 
     async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError> {
         self.histories.lock().remove(service);
-        self.keep().await;
+        self.save().await;
         self.statuses.send_modify(|statuses| {
             Arc::make_mut(statuses).remove(service);
         });

@@ -3,24 +3,25 @@
 use weir_cluster::ServiceName;
 use weir_crds::{Object, read};
 
-use crate::{ModelNames, Platform, Runtimes, Service, Validated, validate};
+use crate::runtimes::Runtimes;
+use crate::service::Service;
+use crate::validate::{Platform, Validated, validate};
 
 pub(crate) fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
-        model_names: ModelNames::Lead,
+        routes_model_names: true,
     }
 }
 
-/// A manifest: annotations, one a line, and what stands below `spec`.
+/// A manifest with annotations and the text below `spec`.
 pub(crate) fn manifest(annotations: &[(&str, &str)], spec: &str) -> String {
     let annotations = annotations.iter();
     let annotations = annotations.map(|(name, value)| format!("    {name}: {value:?}\n"));
-    let annotations: String = annotations.collect();
-    let annotations = match annotations.is_empty() {
-        true => String::new(),
-        false => format!("  annotations:\n{annotations}"),
-    };
+    let mut annotations: String = annotations.collect();
+    if !annotations.is_empty() {
+        annotations.insert_str(0, "  annotations:\n");
+    }
     format!(
         "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata:\n  name: digits\n{annotations}spec:\n{spec}"
     )
@@ -40,13 +41,13 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
     }
 }
 
-/// What a service means that is right.
-pub(crate) fn valid(annotations: &[(&str, &str)], spec: &str) -> Validated {
+/// A validated service; panics on errors.
+pub(crate) fn validated(annotations: &[(&str, &str)], spec: &str) -> Validated {
     let service = service(annotations, spec);
     validate(&service, &Runtimes::default(), &platform()).unwrap()
 }
 
-/// A predictor of a model: its path, and further fields of the predictor, one a line.
+/// A predictor with a model at this path, and further fields of the predictor, one a line.
 pub(crate) fn model(path: &str, fields: &[&str]) -> String {
     let fields: String = fields
         .iter()
@@ -57,13 +58,13 @@ pub(crate) fn model(path: &str, fields: &[&str]) -> String {
     )
 }
 
-/// What is wrong with a service, a fault a line.
-pub(crate) fn faults(annotations: &[(&str, &str)], spec: &str) -> String {
+/// Validation errors of a service, one a line.
+pub(crate) fn errors(annotations: &[(&str, &str)], spec: &str) -> String {
     let service = service(annotations, spec);
     match validate(&service, &Runtimes::default(), &platform()) {
         Ok(_) => String::new(),
-        Err(faults) => {
-            let list = faults.list.iter().map(ToString::to_string);
+        Err(errors) => {
+            let list = errors.list.iter().map(ToString::to_string);
             list.collect::<Vec<_>>().join("\n")
         }
     }

@@ -1,4 +1,4 @@
-//! What the controller remembers of a service: its revisions, and how far the rollout is.
+//! History of a service: its revisions and the state of its rollout.
 
 mod revise;
 #[cfg(test)]
@@ -10,79 +10,81 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::{Identity, RevisionName, Snapshot, Storage, Tag};
 
-use crate::{Evidence, Rollout, Sample};
+use crate::rollout::{Evidence, Rollout, Sample};
 
 pub use revise::revise;
 
-/// A service's past. [`revise`] and [`crate::step`] make the next one of it.
+/// Revisions and rollout of a service, from which [`revise`] and [`crate::step`] compute the next state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The revisions, oldest first.
-    pub records: Vec<Record>,
-    /// How far the rollout is.
+    pub records: Vec<RevisionRecord>,
+    /// Stable revision, candidate and previous revision.
     pub rollout: Rollout,
-    /// The canaries of the manifest and their revisions.
+    /// Canaries of the manifest with their revisions.
     pub canaries: Vec<Canary>,
 }
 
-/// A revision, so that an equal one is known again.
+/// A revision and the hash by which an equal one is recognized.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Its name.
+pub struct RevisionRecord {
+    /// Name of the revision.
     pub revision: RevisionName,
-    /// Its pod.
+    /// Template of the revision's pods.
     pub template: Arc<PodTemplateSpec>,
-    /// Its models.
+    /// Models mounted into the pods.
     pub storage: Vec<Storage>,
-    /// A hash of both.
+    /// Hash of template and storage.
     pub identity: Identity,
-    /// Whether it has shown that it can serve.
-    pub loaded: Loaded,
-    /// Replicas that were last asked for.
-    pub wanted: u32,
+    /// Evidence that the model loads.
+    pub load: LoadState,
+    /// Number of replicas desired last.
+    pub desired_replicas: u32,
 }
 
-/// Whether a revision was ready since it last came into service.
+/// Readiness of a revision since it last came into use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Loaded {
-    /// Not yet.
+pub enum LoadState {
+    /// Has never had a ready replica.
     Never,
-    /// It was, and is not at the moment.
+    /// Had a ready replica, and has none now.
     Once,
-    /// It is.
+    /// Has a ready replica now.
     Now,
 }
 
-/// A canary of the manifest.
+/// A canary of the manifest and its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canary {
-    /// Its name.
+    /// Name of the canary's predictor.
     pub tag: Tag,
-    /// Its revision.
+    /// Revision that the tag leads to.
     pub revision: RevisionName,
 }
 
 impl History {
-    /// Notes what the cluster says of the revisions. What is out of service has to show anew that it
-    /// can serve.
+    /// Updates the records from the cluster. A revision out of use must load again before it counts as loaded.
     #[must_use]
     pub fn observed(mut self, snapshot: &Snapshot) -> Self {
         let mut records = std::mem::take(&mut self.records);
         for record in &mut records {
             let revision = snapshot.revision(&record.revision);
-            record.wanted = revision.map_or(record.wanted, |revision| revision.desired);
+            let desired = revision.map(|revision| revision.desired);
+            record.desired_replicas = desired.unwrap_or(record.desired_replicas);
             let is_ready = revision.is_some_and(|r| r.ready().next().is_some());
-            record.loaded = match (self.is_in_use(&record.revision), is_ready) {
-                (true, true) => Loaded::Now,
-                (true, false) => record.loaded.min(Loaded::Once),
-                (false, _) => Loaded::Never,
+            record.load = if !self.is_in_use(&record.revision) {
+                LoadState::Never
+            } else if is_ready {
+                LoadState::Now
+            } else {
+                record.load.min(LoadState::Once)
             };
         }
         self.records = records;
         self
     }
 
-    /// What the cluster and samples of two revisions' work say, for [`crate::step`].
+    /// Evidence for [`crate::step`], from the cluster and samples of both revisions.
     #[must_use]
     pub fn evidence(
         &self,
@@ -105,20 +107,20 @@ impl History {
         }
     }
 
-    /// The record of a revision.
+    /// Finds the record of a revision.
     #[must_use]
-    pub fn record(&self, revision: &RevisionName) -> Option<&Record> {
+    pub fn record(&self, revision: &RevisionName) -> Option<&RevisionRecord> {
         self.records.iter().find(|r| r.revision == *revision)
     }
 
-    /// Whether a revision has shown that it can serve.
+    /// Reports whether a revision has loaded since it came into use.
     #[must_use]
     pub fn has_loaded(&self, revision: &RevisionName) -> bool {
         let record = self.record(revision);
-        record.is_some_and(|record| record.loaded != Loaded::Never)
+        record.is_some_and(|record| record.load != LoadState::Never)
     }
 
-    /// Whether a revision has a part in the rollout, or is a canary's.
+    /// Reports whether a revision belongs to the rollout or to a canary.
     #[must_use]
     pub fn is_in_use(&self, revision: &RevisionName) -> bool {
         let mut canaries = self.canaries.iter().map(|canary| &canary.revision);

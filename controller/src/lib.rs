@@ -1,9 +1,9 @@
-//! The control plane: from what is declared to what runs, and back to what is known of it.
+//! The control plane: from declared services to what should run, and back to their status.
 //!
 //! ```text
-//!   Source ─► dereference ─► validate ─► revise ─► step ─► plan ─► apply ─► status ─► Source
-//!   (files, or                  (pure)     (pure)   (pure)  (pure)     │      (pure)
-//!    an API server)                                                 cluster
+//!   Source ─► validate ─► revise ─► step ─► plan ─► apply ─► status ─► Source
+//!   (files, or  (pure)     (pure)   (pure)  (pure)     │      (pure)
+//!    an API server)                                 cluster
 //! ```
 //!
 //! The middle is functions of values: they read no clock and do no IO. [`Controller`] is the loop
@@ -11,8 +11,11 @@
 //! on one machine and for Kubernetes.
 
 mod annotations;
+mod declaration;
 mod duration;
 mod error;
+mod event;
+mod field_error;
 pub mod files;
 #[cfg(test)]
 mod fixtures;
@@ -23,12 +26,16 @@ mod reconcile;
 mod rollout;
 mod runtimes;
 mod scaling;
+mod service;
 mod source;
 mod status;
 mod validate;
 
+pub use declaration::{Declaration, DeclaredService};
 pub use error::ControllerError;
-pub use history::{Canary, History, Loaded, Record, revise};
+pub use event::{Event, EventType, Subject};
+pub use field_error::{FieldError, IgnoredField, ValidationErrors};
+pub use history::{Canary, History, LoadState, RevisionRecord, revise};
 pub use plan::{Plan, Share, plan};
 pub use reconcile::Controller;
 pub use rollout::{
@@ -37,9 +44,7 @@ pub use rollout::{
 };
 pub use runtimes::{Runtime, Runtimes, Scope, Unserved};
 pub use scaling::{ScaledBy, Scaling};
-pub use source::{Declaration, Event, EventKind, Service, Source, Subject};
-pub use status::{Seen, status};
-pub use validate::{
-    CanaryVariant, Exposure, FieldError, IgnoredField, ModelNames, Platform, Run, Validated,
-    ValidationErrors, Variant, validate, validate_runtime,
-};
+pub use service::{DEFAULT_NAMESPACE, Service};
+pub use source::Source;
+pub use status::{StatusInputs, status};
+pub use validate::{CanaryVariant, Exposure, Platform, Validated, Variant, validate};

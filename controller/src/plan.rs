@@ -1,4 +1,4 @@
-//! What should run, from what is valid and what is remembered.
+//! The desired state of a service, from its validated manifest and its history.
 
 mod bounds;
 #[cfg(test)]
@@ -15,56 +15,55 @@ use std::sync::Arc;
 use weir_cluster::{ClusterError, Desired, RevisionName, ScalingPolicy, Tag, Workload};
 
 use bounds::Bounds;
-pub(crate) use bounds::is_held;
+pub(crate) use bounds::is_in_rollback_window;
 pub(crate) use route::tagged_host;
 
-use crate::validate::{Run, Validated};
-use crate::{History, ScaledBy, Scaling};
+use crate::history::History;
+use crate::scaling::{ScaledBy, Scaling};
+use crate::validate::Validated;
 
-/// A service as it should be.
+/// The desired state of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// For the cluster.
+    /// Workloads and route, for the cluster.
     pub desired: Desired,
-    /// For the status: every revision with a share or a tag.
+    /// Every revision with traffic or a tag, for the status.
     pub shares: Vec<Share>,
 }
 
-/// A revision's part in a service.
+/// A revision's share of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Which.
+    /// Name of the revision.
     pub revision: RevisionName,
-    /// Its share of the requests, 0..=100; together they are 100.
+    /// Share of the requests in percent; all shares add up to 100.
     pub percent: u8,
-    /// The tags that lead to it alone.
+    /// Tags whose hosts lead to this revision alone.
     pub tags: Vec<Tag>,
 }
 
-/// Plans a service. `history` is that of [`crate::revise`], so that every revision has its record;
-/// `now` is in seconds since 1970.
+/// Computes the desired state of a service. `history` comes from [`crate::revise`], so that every revision has its
+/// record; `now` is in seconds since 1970.
 ///
 /// # Errors
-/// None in practice: what is valid makes a plan. A test holds that for many services.
-pub fn plan(valid: &Validated, history: &History, now: u64) -> Result<Plan, ClusterError> {
-    let bounds = match valid.run {
-        Run::Serving => bounds::bounds(valid, history, now),
-        Run::Stopped => Bounds::new(),
+/// None in practice, as the service is validated; a property test checks it.
+pub fn plan(validated: &Validated, history: &History, now: u64) -> Result<Plan, ClusterError> {
+    let (bounds, shares) = if validated.is_stopped {
+        (Bounds::new(), Vec::new())
+    } else {
+        let bounds = bounds::bounds(validated, history, now);
+        (bounds, shares::shares(validated, history))
     };
-    let shares = match valid.run {
-        Run::Serving => shares::shares(valid, history),
-        Run::Stopped => Vec::new(),
-    };
-    let workloads = workloads(valid, history, &bounds);
-    let route = route::route(valid, &shares)?;
+    let workloads = workloads(validated, history, &bounds);
+    let route = route::route(validated, &shares)?;
     Ok(Plan {
-        desired: Desired::new(valid.service.clone(), workloads, Some(route))?,
+        desired: Desired::new(validated.service.clone(), workloads, Some(route))?,
         shares,
     })
 }
 
-/// One for every revision that has bounds.
-fn workloads(valid: &Validated, history: &History, bounds: &Bounds) -> Vec<Workload> {
+/// A workload for every revision with bounds.
+fn workloads(validated: &Validated, history: &History, bounds: &Bounds) -> Vec<Workload> {
     let each = bounds.iter().filter_map(|(name, scaling)| {
         let record = history.record(name)?;
         Some(Workload {
@@ -72,14 +71,14 @@ fn workloads(valid: &Validated, history: &History, bounds: &Bounds) -> Vec<Workl
             template: record.template.clone(),
             storage: record.storage.clone(),
             replicas: scaling.at_creation(),
-            concurrency: valid.concurrency,
+            concurrency: validated.concurrency,
             scaling: policy(scaling),
         })
     });
     each.collect()
 }
 
-/// The policy for the autoscaler, where it is the one that sets the number of replicas.
+/// Policy for Weir's autoscaler; `None` where another one sets the replicas.
 fn policy(scaling: &Scaling) -> Option<Arc<ScalingPolicy>> {
     match scaling.by {
         ScaledBy::Weir => Some(Arc::new(scaling.policy.clone())),

@@ -1,4 +1,4 @@
-//! The pod that a runtime and a manifest mean together.
+//! The pod template of a service, merged from its runtime and its manifest.
 
 mod merge;
 mod placeholder;
@@ -14,13 +14,13 @@ use weir_crds::serving_runtime::RuntimePod;
 
 use crate::annotations::{KNATIVE, PREFIX};
 
-/// Fields of a runtime that are its pod's metadata.
+/// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];
 
-/// Annotations of a component that are for us: they bound, they do not shape.
-const BOUNDS: [&str; 2] = [KNATIVE, PREFIX];
+/// Prefixes of annotations that configure Weir and are not copied to the pod.
+const NOT_COPIED: [&str; 2] = [KNATIVE, PREFIX];
 
-/// A runtime's pod with a predictor's laid over it, and the model's container over the serving one.
+/// Merges the predictor's pod over the runtime's, and the model's container over the serving container.
 pub(crate) fn of_model(
     object: &ObjectMeta,
     runtime: &RuntimePod,
@@ -29,18 +29,18 @@ pub(crate) fn of_model(
 ) -> Result<PodTemplateSpec, String> {
     let mut pod = json(runtime)?;
     let own: Vec<_> = METADATA.map(|field| take(&mut pod, field)).into();
-    merge::lay_over(&mut pod, json(&predictor.pod)?);
-    let mut over = without_empty_name(json(&model.framework.container)?);
+    merge::merge(&mut pod, json(&predictor.pod)?);
+    let mut over = without_name(json(&model.framework.container)?);
     let serving = serving(&mut pod)?;
     merge::join_args(serving, &mut over);
-    merge::lay_over(serving, over);
+    merge::merge(serving, over);
     if let Some(tag) = &model.framework.runtime_version {
         set_tag(serving, tag);
     }
     template(object, predictor, pod, own)
 }
 
-/// The pod of a manifest that brings its own containers.
+/// The pod template of a predictor with its own containers.
 pub(crate) fn of_containers(
     object: &ObjectMeta,
     predictor: &Predictor,
@@ -64,12 +64,12 @@ fn template(
     let mut metadata = Value::Object(metadata);
     let component = &predictor.component;
     let annotations = component.annotations.clone().map(|mut annotations| {
-        annotations.retain(|name, _| !BOUNDS.iter().any(|ours| name.starts_with(ours)));
+        annotations.retain(|name, _| !NOT_COPIED.iter().any(|ours| name.starts_with(ours)));
         annotations
     });
     for (field, map) in METADATA.into_iter().zip([&component.labels, &annotations]) {
         if let Some(map) = map.as_ref().filter(|map| !map.is_empty()) {
-            merge::lay_over(&mut metadata, serde_json::json!({ field: map }));
+            merge::merge(&mut metadata, serde_json::json!({ field: map }));
         }
     }
     Ok(PodTemplateSpec {
@@ -78,18 +78,18 @@ fn template(
     })
 }
 
-/// The container that serves, in JSON.
+/// The serving container, in JSON.
 fn serving(pod: &mut Value) -> Result<&mut Value, String> {
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
-    let containers = containers.ok_or("its runtime has no container")?;
+    let containers = containers.ok_or("the runtime has no container")?;
     let named = containers.iter().position(|container| {
         container.get("name").and_then(Value::as_str) == Some(Workload::CONTAINER)
     });
     let found = containers.get_mut(named.unwrap_or(0));
-    found.ok_or_else(|| "its runtime has no container".to_owned())
+    found.ok_or_else(|| "the runtime has no container".to_owned())
 }
 
-/// Replaces the tag of an image. What is pinned by its digest stays.
+/// Replaces the tag of an image, unless it is pinned by a digest.
 fn set_tag(container: &mut Value, tag: &str) {
     let Some(Value::String(image)) = container.get_mut("image") else {
         return;
@@ -105,10 +105,9 @@ fn set_tag(container: &mut Value, tag: &str) {
     image.push_str(tag);
 }
 
-/// A model's container has no name; the serving one's stays.
-fn without_empty_name(mut container: Value) -> Value {
+/// Removes the name, as the serving container keeps its own.
+fn without_name(mut container: Value) -> Value {
     if let Some(fields) = container.as_object_mut() {
-        // Whatever a manifest calls it: it is laid over the one that serves.
         fields.remove("name");
     }
     container
@@ -123,5 +122,5 @@ fn json(value: &impl serde::Serialize) -> Result<Value, String> {
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| format!("its pod cannot be read: {error}"))
+    serde_json::from_value(value).map_err(|error| format!("the pod template is invalid: {error}"))
 }

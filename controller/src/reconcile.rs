@@ -1,256 +1,201 @@
-//! The loop: what is declared, made so, one named step after the other.
+//! The control loop: reconciles the cluster with the declared services, one named step after the other.
 
 mod apply;
+mod deadline;
 mod evidence;
 mod inputs;
 mod metrics;
+mod observed;
 mod publish;
 mod state;
 mod store;
-mod validate;
 mod watches;
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{
-    Apply, Conflict, Directory, LatestReports, Reports, Routes, ServiceName, Snapshot,
-};
+use weir_cluster::{Apply, Directory, Reports, ServiceName};
 
-use crate::rollout::step;
-use crate::validate::{Platform, Validated};
-use crate::{
-    ControllerError, Declaration, History, Plan, Service, Source, Transition, plan, revise,
-};
+use crate::declaration::DeclaredService;
+use crate::error::ControllerError;
+use crate::history::{History, revise};
+use crate::plan::{Plan, plan};
+use crate::rollout::{Transition, step};
+use crate::source::Source;
+use crate::validate::Validated;
+use deadline::in_time;
 use inputs::Inputs;
 use metrics::{ReadyCounts, ReconcileMetrics};
+use observed::{ConflictCache, Observed};
 use state::ServiceState;
 use watches::Watches;
 
-/// The longest a cluster or what declares may take for one answer: an API server that needs longer is
-/// ill, and the next pass asks again.
-const DEADLINE: Duration = Duration::from_secs(10);
-
-/// Makes what is declared so.
+/// Reconciles a cluster with the services that a source declares.
 pub struct Controller {
-    declared: Arc<dyn Source>,
+    source: Arc<dyn Source>,
     cluster: Arc<dyn Apply>,
     watches: Watches,
-    platform: Platform,
     services: BTreeMap<ServiceName, Box<ServiceState>>,
-    claims: Claims,
-    progress: ReconcileMetrics,
-}
-
-/// All that is known when a pass begins.
-struct Observed {
-    declaration: Arc<Declaration>,
-    snapshot: Arc<Snapshot>,
-    reports: Arc<LatestReports>,
-    conflicts: Arc<Conflicts>,
-    now: u64,
-}
-
-/// Hosts that are claimed in vain, by who claims them.
-type Conflicts = BTreeMap<ServiceName, Vec<Conflict>>;
-
-/// The conflicts of the routes that were last looked at: to find them takes a look at every host.
-#[derive(Default)]
-struct Claims {
-    of: Arc<Routes>,
-    conflicts: Arc<Conflicts>,
+    metrics: ReconcileMetrics,
 }
 
 impl Controller {
-    /// A controller of what is declared, over a cluster.
+    /// A controller of the source's services over a cluster.
     #[must_use]
-    pub fn new<C>(declared: Arc<dyn Source>, cluster: Arc<C>, platform: Platform) -> Self
+    pub fn new<C>(source: Arc<dyn Source>, cluster: Arc<C>) -> Self
     where
         C: Apply + Directory + Reports + 'static,
     {
         let watches = Watches {
-            declared: declared.watch(),
+            declaration: source.watch(),
             snapshot: Directory::watch(&*cluster),
             reports: Reports::watch(&*cluster),
+            conflicts: ConflictCache::default(),
         };
         Self {
-            progress: ReconcileMetrics::new(declared.watch()),
-            declared,
+            metrics: ReconcileMetrics::new(source.watch()),
+            source,
             cluster,
             watches,
-            platform,
             services: BTreeMap::new(),
-            claims: Claims::default(),
         }
     }
 
-    /// Registers its metrics.
+    /// Registers the controller's metrics.
     pub fn register(&self, registry: &mut Registry) {
-        self.progress.register(registry);
+        self.metrics.register(registry);
     }
 
-    /// Runs until it is told to stop, or nobody declares or runs anything any more. What runs then goes
-    /// on.
+    /// Runs until `stop`, or until source or cluster is gone. Workloads keep running afterwards.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let observed = self.watches.observed(&mut self.claims, now());
-            self.pass(&observed).await;
+            let observed = self.watches.observed(now());
+            self.reconcile_all(&observed).await;
             tokio::select! {
                 () = stop.cancelled() => return,
-                going_on = self.watches.changed() => if going_on.is_err() { return },
+                changed = self.watches.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    async fn pass(&mut self, observed: &Observed) {
-        let made = self.make_all(observed).await;
-        let forgotten = self.forget_others(observed).await;
+    async fn reconcile_all(&mut self, observed: &Observed) {
+        let errors =
+            self.reconcile_declared(observed).await + self.remove_undeclared(observed).await;
         let statuses = self.services.values().map(|state| &*state.status);
-        let errors = made + forgotten;
-        self.progress.passed(ReadyCounts::of(statuses), errors);
+        self.metrics.record(ReadyCounts::of(statuses), errors);
     }
 
-    /// Reconciles every declared service; returns how many failed.
-    async fn make_all(&mut self, observed: &Observed) -> u64 {
+    /// Reconciles every declared service; the number of failures.
+    async fn reconcile_declared(&mut self, observed: &Observed) -> u64 {
         let mut errors = 0;
-        for service in observed.declaration.services.values() {
-            if let Err(error) = self.service(observed, service).await {
+        for (name, declared) in &observed.declaration.services {
+            if let Err(error) = self.reconcile(observed, declared).await {
                 errors += 1;
-                tracing::warn!(service = %service.name, "{error}; it is tried again");
+                tracing::warn!(service = %name, "{error}; retrying");
             }
         }
         errors
     }
 
-    /// Removes services that are declared no more; returns how many failed.
-    async fn forget_others(&mut self, observed: &Observed) -> u64 {
-        let gone: Vec<_> = self
-            .services
-            .keys()
-            .filter(|name| !observed.declaration.services.contains_key(name))
+    /// Removes every service that is no longer declared; the number of failures.
+    async fn remove_undeclared(&mut self, observed: &Observed) -> u64 {
+        let declared = &observed.declaration.services;
+        let undeclared = self.services.keys();
+        let undeclared: Vec<_> = undeclared
+            .filter(|name| !declared.contains_key(*name))
             .cloned()
             .collect();
         let mut errors = 0;
-        for service in gone {
-            if let Err(error) = self.forget(&service).await {
+        for service in undeclared {
+            if let Err(error) = self.remove(&service).await {
                 errors += 1;
-                tracing::warn!(%service, "{error}; it is tried again");
+                tracing::warn!(%service, "{error}; retrying");
             }
         }
         errors
     }
 
-    /// One service, through all steps, unless nothing is new for it.
-    async fn service(
+    /// Runs all steps for one service, unless its inputs are unchanged.
+    async fn reconcile(
         &mut self,
         observed: &Observed,
-        service: &Arc<Service>,
+        declared: &DeclaredService,
     ) -> Result<(), ControllerError> {
+        let service = &declared.service;
+        let inputs = |state: &ServiceState| {
+            let applied = state.applied().unwrap_or_default();
+            Inputs::of(observed, declared, applied)
+        };
         if let Some(state) = self.services.get(&service.name)
-            && let Some(rests) = &state.rests
-            && rests.is(&Inputs::at(observed, service, state))
+            && let Some(settled) = &state.settled
+            && settled.is(&inputs(state))
         {
             return Ok(());
         }
         let mut state = match self.services.remove(&service.name) {
             Some(state) => state,
-            None => Box::new(store::load(&*self.declared, service).await?),
+            None => Box::new(store::load(&*self.source, service).await?),
         };
-        validate::revalidate(&mut state, service, observed, &self.platform);
         let before = state.history.clone();
-        let done = self.make(observed, &mut state).await;
-        let told = publish::status(&*self.declared, observed, service, &mut state).await;
-        let done = done.and(told);
-        let is_still = done.is_ok() && state.history == before && !state.is_timed(observed.now);
-        state.rests = is_still.then(|| Inputs::at(observed, service, &state));
+        let made = match declared.validated() {
+            Some(validated) => self.make(observed, validated, &mut state).await,
+            None => Ok(()),
+        };
+        let published = publish::status(&*self.source, observed, declared, &mut state).await;
+        let done = made.and(published);
+        let is_settled = done.is_ok() && state.history == before && !state.is_timed(observed.now);
+        state.settled = is_settled.then(|| inputs(&state));
         self.services.insert(service.name.clone(), state);
         done
     }
 
-    /// Makes it so, if it can be.
+    /// Decides what should run and applies it.
     async fn make(
         &self,
         observed: &Observed,
+        validated: &Validated,
         state: &mut ServiceState,
     ) -> Result<(), ControllerError> {
-        let Some(valid) = state.valid() else {
-            return Ok(());
-        };
-        let (plan, moved) = decide(observed, &valid, state)?;
-        store::store(&*self.declared, &valid.service, state).await?;
-        if let Some(moved) = moved {
-            publish::moved(&*self.declared, &valid.service, &moved).await?;
+        let (plan, transition) = decide(observed, validated, state)?;
+        store::store(&*self.source, &validated.service, state).await?;
+        if let Some(transition) = transition {
+            publish::transition(&*self.source, &validated.service, &transition).await?;
         }
         apply::apply(&*self.cluster, plan, state).await
     }
 
-    async fn forget(&mut self, service: &ServiceName) -> Result<(), ControllerError> {
-        in_time("ending a service", self.cluster.forget(service)).await?;
-        in_time("forgetting a service", self.declared.forget(service)).await?;
+    async fn remove(&mut self, service: &ServiceName) -> Result<(), ControllerError> {
+        in_time("deleting the service", self.cluster.forget(service)).await?;
+        in_time("deleting the history", self.source.forget(service)).await?;
         self.services.remove(service);
         Ok(())
     }
 }
 
-impl Claims {
-    /// The conflicts of these routes.
-    fn conflicts(&mut self, routes: &Arc<Routes>) -> Arc<Conflicts> {
-        if !Arc::ptr_eq(routes, &self.of) {
-            let mut conflicts = Conflicts::new();
-            for conflict in routes.conflicts() {
-                let of_loser = conflicts.entry(conflict.loser.clone()).or_default();
-                of_loser.push(conflict);
-            }
-            self.of = routes.clone();
-            self.conflicts = Arc::new(conflicts);
-        }
-        self.conflicts.clone()
-    }
-}
-
-impl Observed {
-    fn conflicts_of(&self, service: &ServiceName) -> &[Conflict] {
-        self.conflicts.get(service).map_or(&[], Vec::as_slice)
-    }
-}
-
-/// The pure middle: which revisions there are, who takes over from whom, what should run.
+/// The pure middle: assigns revisions, steps the rollout, and plans what should run.
 fn decide(
     observed: &Observed,
-    valid: &Validated,
+    validated: &Validated,
     state: &mut ServiceState,
 ) -> Result<(Plan, Option<Transition>), ControllerError> {
     let history = History::clone(&state.history).observed(&observed.snapshot);
-    let mut history = revise(valid, &history, observed.now)?.observed(&observed.snapshot);
+    let history = revise(validated, &history, observed.now)?;
+    let mut history = history.observed(&observed.snapshot);
     let samples = state.window.samples(&history.rollout, &observed.reports);
     let evidence = history.evidence(&observed.snapshot, &samples);
-    let (rollout, moved) = step(&history.rollout, &evidence, observed.now);
+    let (rollout, transition) = step(&history.rollout, &evidence, observed.now);
     history.rollout = rollout;
-    let plan = plan(valid, &history, observed.now)?;
+    let plan = plan(validated, &history, observed.now)?;
     if *state.history != history {
         state.history = Arc::new(history);
     }
-    Ok((plan, moved))
+    Ok((plan, transition))
 }
 
-async fn in_time<T, E: Into<ControllerError>>(
-    what: &str,
-    answer: impl Future<Output = Result<T, E>>,
-) -> Result<T, ControllerError> {
-    match tokio::time::timeout(DEADLINE, answer).await {
-        Ok(answer) => answer.map_err(Into::into),
-        Err(_) => Err(ControllerError::Deadline {
-            what: what.to_owned(),
-            limit: DEADLINE,
-        }),
-    }
-}
-
-/// Histories outlive the process, so their times are those of the observed.
+/// Seconds since 1970, as histories outlive the process.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the shell that owns the controller's clock"

@@ -1,4 +1,4 @@
-//! How a new revision takes over from the one that serves.
+//! Rollout of a new revision: traffic moves from the stable revision to the candidate.
 
 mod judge;
 mod step;
@@ -14,113 +14,113 @@ use weir_cluster::RevisionName;
 
 pub use step::step;
 
-/// Who serves, who did, and who is about to. Times are seconds since 1970.
+/// The state of a service's rollout. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rollout {
-    /// The revision that was last rolled out: it has all traffic that no rollout takes from it.
+    /// The revision rolled out last; it has all traffic that the candidate has not.
     pub stable: Option<RevisionName>,
-    /// The one before, to roll back to.
+    /// The stable revision before, to roll back to.
     pub previous: Option<PreviousRevision>,
-    /// The one that is to take over.
+    /// The revision that is being rolled out.
     pub candidate: Option<Candidate>,
-    /// Replicas of the stable revision when the rollout began: it keeps them until it is over.
-    pub kept: u32,
-    /// How it goes.
+    /// Replicas of the stable revision when the rollout began, kept until it ends.
+    pub kept_replicas: u32,
+    /// How traffic moves to a candidate.
     pub strategy: Strategy,
 }
 
-/// A revision that was rolled out once.
+/// The stable revision before the current one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreviousRevision {
-    /// Which.
+    /// Name of the revision.
     pub revision: RevisionName,
-    /// When another took over.
+    /// Time at which it was replaced.
     pub since: u64,
-    /// Replicas it had then.
-    pub kept: u32,
+    /// Replicas it had at that time.
+    pub kept_replicas: u32,
 }
 
-/// A revision that is to take over.
+/// A revision that is being rolled out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Which.
+    /// Name of the revision.
     pub revision: RevisionName,
-    /// How far it is.
+    /// Progress of the rollout.
     pub stage: Stage,
-    /// Since when it is in this stage.
+    /// Time at which this stage began.
     pub since: u64,
 }
 
-/// How far a candidate is.
+/// Progress of a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
-    /// It was not ready yet.
+    /// Has not been ready yet; receives no traffic.
     Waiting,
-    /// It was ready, and has the share that the strategy gives it at this step, counted from 0.
+    /// Receives the share of this step of the strategy, counted from 0.
     Shifting(usize),
-    /// It was worse than the stable revision, for this reason, and gets nothing any more.
+    /// Was worse than the stable revision, for this reason; receives no traffic.
     RolledBack(Arc<str>),
 }
 
-/// How a candidate takes over.
+/// How traffic moves to a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
-    /// With this share, in percent; or at once and for good, as soon as it is ready.
+    /// A fixed share in percent; `None` promotes the candidate as soon as it is ready.
     Manual(Option<u8>),
-    /// By steps, each one if the evidence allows it.
+    /// Steps, each taken when the evidence is good.
     Automatic(Arc<Limits>),
 }
 
-/// Steps of an automatic rollout, and what ends it.
+/// Steps of an automatic rollout, and the limits that roll it back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// The steps; at least one.
+    /// Steps in growing order; at least one.
     pub steps: Vec<Step>,
-    /// By how much the candidate's share of errors may exceed the stable revision's, 0..=1.
+    /// Largest excess of the candidate's error rate over the stable revision's, 0..=1.
     pub max_error_rate: f64,
-    /// How many times the stable revision's p99 the candidate's may be.
+    /// Largest ratio of the candidate's p99 latency to the stable revision's.
     pub max_p99_ratio: f64,
 }
 
 /// A step of an automatic rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Share of the candidate, 1..=100 percent.
+    /// Share of the requests for the candidate, 1..=100 percent.
     pub percent: u8,
-    /// How long it is watched at least.
-    pub lasts: Duration,
+    /// Shortest duration of the step.
+    pub min_duration: Duration,
 }
 
-/// What is known of a service's revisions at one moment.
+/// Observations of a service's revisions that a rollout is decided on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Those with a replica that takes requests.
+    /// Revisions with a ready replica.
     pub ready: BTreeSet<RevisionName>,
-    /// What the candidate did since it is in its stage.
+    /// The candidate's requests since its stage began.
     pub candidate: Sample,
-    /// What the stable revision did in the same time.
+    /// The stable revision's requests in the same time.
     pub stable: Sample,
 }
 
-/// What a revision did in some time.
+/// Requests of a revision in some period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Requests that ended well.
+    /// Number of successful requests.
     pub succeeded: u64,
-    /// Requests that ended with an error of ours or the replica's.
+    /// Number of requests that failed in the gateway or the replica.
     pub failed: u64,
-    /// The time that 99 of 100 took at most, queue not counted.
+    /// 99th percentile of the service time, without queueing; `None` without requests.
     pub p99: Option<Duration>,
 }
 
-/// What a step did.
+/// A change that a step made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
-    /// The candidate gets this share from now on, in percent.
+    /// The candidate now receives this share, in percent.
     Shifted(RevisionName, u8),
-    /// It has all traffic and is the stable revision now.
+    /// The candidate is now the stable revision, with all traffic.
     Promoted(RevisionName),
-    /// It gets nothing any more, for this reason.
+    /// The candidate receives no traffic any more, for this reason.
     RolledBack(RevisionName, Arc<str>),
 }
 
@@ -131,12 +131,17 @@ impl Default for Strategy {
 }
 
 impl Default for Limits {
-    /// Three steps of a minute: two gateways' reports are a second old at most, and a minute at some
-    /// requests a second is evidence enough for a p99. The other two are what people call no change.
+    /// Three steps of a minute: gateways' reports are a second old at most, and a minute at a few requests a
+    /// second suffices for a p99. One point of errors and half the p99 are within the usual noise.
     fn default() -> Self {
-        let lasts = Self::STEP;
+        let min_duration = Self::STEP;
         Self {
-            steps: [5, 20, 50].map(|percent| Step { percent, lasts }).into(),
+            steps: [5, 20, 50]
+                .map(|percent| Step {
+                    percent,
+                    min_duration,
+                })
+                .into(),
             max_error_rate: 0.01,
             max_p99_ratio: 1.5,
         }
@@ -144,12 +149,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long a step lasts that does not say.
+    /// Duration of a step that names none.
     pub const STEP: Duration = Duration::from_secs(60);
 }
 
 impl Rollout {
-    /// The candidate's share now, in percent.
+    /// The candidate's share of the requests now, in percent.
     #[must_use]
     pub fn percent(&self) -> u8 {
         let Some(candidate) = &self.candidate else {
@@ -157,7 +162,7 @@ impl Rollout {
         };
         match (&candidate.stage, &self.strategy) {
             (Stage::Waiting | Stage::RolledBack(_), _) => 0,
-            // The next step makes it the stable one; until then nothing moves.
+            // Without a percentage the next step promotes it; until then nothing moves.
             (Stage::Shifting(_), Strategy::Manual(percent)) => percent.unwrap_or(0),
             (Stage::Shifting(step), Strategy::Automatic(limits)) => {
                 let step = limits.steps.get(*step).or(limits.steps.last());
@@ -166,17 +171,17 @@ impl Rollout {
         }
     }
 
-    /// The revision that the manifest asks for.
+    /// The revision of the current manifest.
     #[must_use]
     pub fn newest(&self) -> Option<&RevisionName> {
         let candidate = self.candidate.as_ref().map(|c| &c.revision);
         candidate.or(self.stable.as_ref())
     }
 
-    /// Every revision that has a part in it.
+    /// All revisions of the rollout: stable, candidate and previous.
     pub fn revisions(&self) -> impl Iterator<Item = &RevisionName> {
         let candidate = self.candidate.iter().map(|c| &c.revision);
-        let previous = self.previous.iter().map(|former| &former.revision);
+        let previous = self.previous.iter().map(|previous| &previous.revision);
         self.stable.iter().chain(candidate).chain(previous)
     }
 }
@@ -185,15 +190,15 @@ impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shifted(revision, percent) => {
-                write!(f, "{} gets {percent} % of the requests", revision.as_str())
-            }
-            Self::Promoted(revision) => write!(f, "{} gets all requests", revision.as_str()),
-            Self::RolledBack(revision, because) => {
                 write!(
                     f,
-                    "{} gets no requests any more: {because}",
+                    "{} receives {percent} % of the requests",
                     revision.as_str()
                 )
+            }
+            Self::Promoted(revision) => write!(f, "{} receives all requests", revision.as_str()),
+            Self::RolledBack(revision, reason) => {
+                write!(f, "{} was rolled back: {reason}", revision.as_str())
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The runtimes there are, and which one serves a model.
+//! Declared runtimes, and the choice of one for a model.
 
 mod built_in;
 mod choose;
@@ -8,44 +8,43 @@ mod tests;
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
 
-/// All runtimes that are declared. The built-in one is always among them, last: one that is declared
-/// under its name replaces it.
+/// All declared runtimes and, last, the built-in one unless a cluster-wide runtime of its name replaces it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runtimes(Vec<Runtime>);
 
-/// A runtime.
+/// A ServingRuntime or ClusterServingRuntime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runtime {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Who may use it.
+    /// Namespaces whose services can use the runtime.
     pub scope: Scope,
-    /// When it was made, seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub since: u64,
-    /// What it is.
+    /// Formats, protocols and pod of the runtime.
     pub spec: ServingRuntimeSpec,
 }
 
-/// Who may use a runtime.
+/// Namespaces whose services can use a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Services of this namespace.
+    /// Services of this namespace only.
     Namespace(String),
-    /// Every service.
+    /// Services of all namespaces.
     Cluster,
 }
 
-/// Why no runtime serves a model.
+/// The reason that no runtime serves a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
-    /// The kind, as the status has it.
+    /// Class of the failure, for the status.
     pub reason: FailureReason,
-    /// One sentence.
+    /// Description of the failure for people.
     pub message: String,
 }
 
 impl Runtimes {
-    /// These and the built-in one.
+    /// Adds the built-in runtime to the declared ones.
     #[must_use]
     pub fn new(mut declared: Vec<Runtime>) -> Self {
         let built_in = built_in::runtime();
@@ -57,17 +56,16 @@ impl Runtimes {
         Self(declared)
     }
 
-    /// All of them.
+    /// All runtimes, the built-in one last.
     #[must_use]
     pub fn as_slice(&self) -> &[Runtime] {
         &self.0
     }
 
-    /// The runtime that serves a model in a namespace, by KServe's rules: the one that is named, else
-    /// the best of those that may be selected.
+    /// Chooses the runtime for a model by KServe's rules: the named one, else the best that allows selection.
     ///
     /// # Errors
-    /// [`Unserved`], when there is none.
+    /// [`Unserved`] when no runtime serves the model.
     pub fn choose(&self, namespace: &str, model: &Model) -> Result<&Runtime, Unserved> {
         match &model.runtime {
             Some(name) => self.named(namespace, name, model),
@@ -75,7 +73,7 @@ impl Runtimes {
         }
     }
 
-    /// Those that a namespace may use, its own first.
+    /// Runtimes that a namespace can use, its own first.
     fn usable<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a Runtime> + use<'a> {
         let own = Scope::Namespace(namespace.to_owned());
         let own = self.0.iter().filter(move |runtime| runtime.scope == own);

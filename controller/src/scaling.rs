@@ -9,18 +9,18 @@ use weir_cluster::ScalingPolicy;
 pub struct Scaling {
     /// Bounds and targets for the autoscaler.
     pub policy: ScalingPolicy,
-    /// Who sets the number of replicas.
+    /// The autoscaler that sets the number of replicas.
     pub by: ScaledBy,
-    /// Replicas when the revision is made, at least.
+    /// Fewest replicas when the revision is created.
     pub initial: u32,
 }
 
-/// Who sets the number of replicas.
+/// The autoscaler of a service, from KServe's `autoscalerClass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaledBy {
-    /// Weir's autoscaler sets it.
+    /// Weir's own autoscaler sets the replicas.
     Weir,
-    /// Somebody else sets it, or nobody.
+    /// An external autoscaler, or none, sets the replicas.
     Others,
 }
 
@@ -35,7 +35,7 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// The same with this minimum.
+    /// Replaces the minimum.
     #[must_use]
     pub fn with_min(&self, min: u32) -> Self {
         let policy = ScalingPolicy {
@@ -45,7 +45,7 @@ impl Scaling {
         Self { policy, ..*self }
     }
 
-    /// The same with at least so many replicas, as far as its own maximum lets it.
+    /// Raises the minimum to `replicas`, up to the maximum.
     #[must_use]
     pub fn with_floor(&self, replicas: u32) -> Self {
         let floor = self.policy.min.max(replicas);
@@ -53,7 +53,7 @@ impl Scaling {
         self.with_min(max.map_or(floor, |max| floor.min(max)))
     }
 
-    /// Replicas of a revision that is new: at least one, because only loading shows that it loads.
+    /// Replicas of a new revision: at least one, because only loading shows that the model loads.
     #[must_use]
     pub fn at_creation(&self) -> u32 {
         let replicas = self.policy.min.max(self.initial).max(1);

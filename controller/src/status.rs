@@ -1,5 +1,4 @@
-//! What is known of a service, for its object: KServe's status, told from what was applied and what
-//! runs.
+//! The status of a service: KServe's, computed from what was applied and what runs.
 
 mod conditions;
 mod model;
@@ -13,79 +12,83 @@ use weir_cluster::{Applied, Conflict, Gateway, LatestReports, Revision, Revision
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
-use crate::validate::{Run, Validated, ValidationErrors};
-use crate::{History, Plan, Scope, Service};
+use crate::field_error::ValidationErrors;
+use crate::history::History;
+use crate::plan::Plan;
+use crate::runtimes::Scope;
+use crate::service::Service;
+use crate::validate::Validated;
 
-/// The one mode that Weir has, under KServe's name.
+/// KServe's name of the deployment mode that Weir has.
 const MODE: &str = "Standard";
 
-/// All that a status is told from.
+/// Everything that a status is computed from.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// The service as it was declared.
+pub struct StatusInputs<'a> {
+    /// The service as declared.
     pub declared: &'a Service,
-    /// What that means. Where it means nothing, what was planned before still runs.
-    pub valid: Result<&'a Validated, &'a ValidationErrors>,
-    /// What is remembered of it.
+    /// Result of validating it; while it has errors, the last plan keeps running.
+    pub validation: Result<&'a Validated, &'a ValidationErrors>,
+    /// Revisions and rollout of the service.
     pub history: &'a History,
-    /// What was last planned, if anything was.
+    /// The last plan; `None` before the first.
     pub plan: Option<&'a Plan>,
-    /// What became of it; or why the cluster refused it, a sentence.
+    /// The cluster's answer to the plan; the error is its reason for a refusal.
     pub applied: Result<Option<Applied>, &'a str>,
-    /// What runs.
+    /// RevisionState of the cluster now.
     pub snapshot: &'a Snapshot,
-    /// What the gateways say.
+    /// Last report of each gateway.
     pub reports: &'a LatestReports,
-    /// The hosts that it claims in vain.
+    /// Hosts of the service that belong to another one.
     pub conflicts: &'a [Conflict],
-    /// The status before.
+    /// The status published last.
     pub before: &'a InferenceServiceStatus,
-    /// Seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: u64,
 }
 
-/// Tells the status. Equal things seen give an equal status, whatever the time: a condition's time only
-/// changes when the condition does.
+/// Computes the status. Equal inputs give an equal status at any time: a condition's time changes only when its
+/// status does.
 #[must_use]
-pub fn status(seen: &Seen<'_>) -> InferenceServiceStatus {
+pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
     let mut status = InferenceServiceStatus {
-        observed_generation: seen.declared.object.metadata.generation,
-        conditions: conditions::conditions(seen),
-        annotations: seen.before.annotations.clone(),
+        observed_generation: inputs.declared.object.metadata.generation,
+        conditions: conditions::conditions(inputs),
+        annotations: inputs.before.annotations.clone(),
         deployment_mode: Some(MODE.to_owned()),
-        model_status: Some(model::status(seen)),
+        model_status: Some(model::status(inputs)),
         ..InferenceServiceStatus::default()
     };
-    match seen.valid {
-        Ok(valid) => describe(&mut status, valid, seen),
-        Err(_) => keep_description(&mut status, seen.before),
+    match inputs.validation {
+        Ok(validated) => describe(&mut status, validated, inputs),
+        Err(_) => keep_description(&mut status, inputs.before),
     }
     status
 }
 
-/// Where it is reached and what runs it.
-fn describe(status: &mut InferenceServiceStatus, valid: &Validated, seen: &Seen<'_>) {
-    let outside = valid.exposure.outside.as_ref();
+/// Fills in URLs, runtime and components.
+fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: &StatusInputs<'_>) {
+    let outside = validated.exposure.external_host.as_ref();
     status.url = outside.map(|host| format!("http://{host}"));
-    let service = &valid.service;
+    let service = &validated.service;
     let (name, namespace) = (service.name(), service.namespace());
     status.address = Some(Address {
         url: Some(format!("http://{name}.{namespace}.svc.cluster.local")),
     });
-    match &valid.predictor.runtime {
+    match &validated.predictor.runtime {
         Some((name, Scope::Namespace(_))) => status.serving_runtime_name = Some(name.clone()),
         Some((name, Scope::Cluster)) => status.cluster_serving_runtime_name = Some(name.clone()),
         None => {}
     }
-    if valid.run == Run::Serving {
-        let predictor = traffic::predictor(valid, seen);
+    if !validated.is_stopped {
+        let predictor = traffic::predictor(validated, inputs);
         let components = &mut status.components;
         components.insert("predictor".to_owned(), Box::new(predictor));
-        status.canary_statuses = traffic::canaries(valid, seen);
+        status.canary_statuses = traffic::canaries(validated, inputs);
     }
 }
 
-/// What cannot be served changes nothing of what is.
+/// Copies URLs, runtime and components: an invalid manifest changes nothing that runs.
 fn keep_description(status: &mut InferenceServiceStatus, before: &InferenceServiceStatus) {
     status.url.clone_from(&before.url);
     status.address.clone_from(&before.address);
@@ -98,53 +101,55 @@ fn keep_description(status: &mut InferenceServiceStatus, before: &InferenceServi
         .clone_from(&before.serving_runtime_name);
 }
 
-/// How a revision is.
+/// RevisionState of one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    /// It takes requests.
+enum RevisionState {
+    /// Has a replica that takes requests.
     Ready,
-    /// It has loaded, and sleeps at zero.
+    /// Has loaded before, and is scaled to zero.
     Standby,
-    /// It comes up.
+    /// Is starting its first replica.
     Loading,
-    /// It does not come up, for this reason: kind and sentence.
+    /// Failed to start: reason in CamelCase, and message.
     Failed(&'static str, String),
 }
 
-impl Seen<'_> {
+impl StatusInputs<'_> {
     fn revision(&self, name: &RevisionName) -> Option<&Revision> {
         self.snapshot.revision(name).map(|revision| &**revision)
     }
 
-    fn state(&self, name: &RevisionName) -> State {
+    fn state(&self, name: &RevisionName) -> RevisionState {
         let Some(revision) = self.revision(name) else {
-            return State::Loading;
+            return RevisionState::Loading;
         };
         if revision.ready().next().is_some() {
-            return State::Ready;
+            return RevisionState::Ready;
         }
-        // A failure from before it fell asleep is history: the next request tries again.
+        // A failure from before it was scaled to zero no longer counts: the next request starts it again.
         if revision.is_at_zero() && self.history.has_loaded(name) {
-            return State::Standby;
+            return RevisionState::Standby;
         }
         match &revision.failure {
-            Some(failure) => State::Failed(failure.reason.label(), failure.message.to_string()),
-            None => State::Loading,
+            Some(failure) => {
+                RevisionState::Failed(failure.reason.label(), failure.message.to_string())
+            }
+            None => RevisionState::Loading,
         }
     }
 }
 
-/// Whether every gateway has what was applied. The sentence says who is missing.
+/// Checks that every gateway has the applied route; the error names one that has not.
 pub(crate) fn route_is_live(
     applied: Option<Applied>,
     gateways: &[Gateway],
     reports: &LatestReports,
 ) -> Result<(), String> {
     let Some(applied) = applied else {
-        return Err("the route is not applied yet".to_owned());
+        return Err("the route has not been applied yet".to_owned());
     };
     if gateways.is_empty() {
-        return Err("no gateway is up".to_owned());
+        return Err("no gateway is running".to_owned());
     }
     let lacks = gateways.iter().find(|gateway| {
         let report = reports.get(&gateway.name);
@@ -152,7 +157,7 @@ pub(crate) fn route_is_live(
     });
     lacks.map_or(Ok(()), |gateway| {
         Err(format!(
-            "the gateway {} does not have the route yet",
+            "gateway {} has not received the route yet",
             gateway.name
         ))
     })

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use weir_cluster::ServiceName;
 use weir_controller::files::Files;
-use weir_controller::{ControllerError, Declaration, ModelNames, Platform, Service, Source};
+use weir_controller::{ControllerError, Declaration, Platform, Service, Source};
 
 /// Far more than an edit takes to be noticed.
 const SOON: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ spec:
 fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
-        model_names: ModelNames::Lead,
+        routes_model_names: true,
     }
 }
 
@@ -60,9 +60,9 @@ fn path(service: &Service) -> &str {
     model.framework.storage_uri.as_deref().unwrap()
 }
 
-fn mistakes(paths: &[PathBuf]) -> String {
-    match Files::open(paths) {
-        Ok(_) => panic!("it was taken"),
+fn problems(paths: &[PathBuf]) -> String {
+    match Files::open(paths, platform()) {
+        Ok(_) => panic!("it was accepted"),
         Err(error) => error.to_string(),
     }
 }
@@ -81,7 +81,7 @@ async fn a_folder_declares_what_its_manifests_do() {
     write(&folder, "notes.txt", "not: yaml: at: all");
     let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: models}\n";
     write(&folder, "claim.yaml", claim);
-    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
     let declaration = files.watch().borrow().clone();
     let names: Vec<_> = declaration.services.keys().map(ServiceName::name).collect();
     assert_eq!(names, ["a", "b"]);
@@ -89,7 +89,7 @@ async fn a_folder_declares_what_its_manifests_do() {
         declaration.ignored_objects,
         ["PersistentVolumeClaim models"]
     );
-    let a = &declaration.services[&named("a")];
+    let a = &declaration.services[&named("a")].service;
     assert_eq!(a.claims.as_deref(), Some(folder.path()));
     assert_eq!(a.object.metadata.generation, Some(1));
 }
@@ -99,26 +99,33 @@ async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "one"));
     write(&folder, "b.yaml", &manifest("b", "b"));
-    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
     let mut watch = files.watch();
-    let first = watch.borrow().services[&named("b")].clone();
+    let first = watch.borrow().services[&named("b")].service.clone();
     fs::write(&file, manifest("a", "two")).unwrap();
     let edited = until(&mut watch, |d| {
-        path(&d.services[&named("a")]).ends_with("two")
+        path(&d.services[&named("a")].service).ends_with("two")
     })
     .await;
     assert_eq!(
-        edited.services[&named("a")].object.metadata.generation,
+        edited.services[&named("a")]
+            .service
+            .object
+            .metadata
+            .generation,
         Some(2)
     );
-    assert!(Arc::ptr_eq(&edited.services[&named("b")], &first));
+    assert!(Arc::ptr_eq(&edited.services[&named("b")].service, &first));
     fs::write(
         &file,
         manifest("a", "three").replace("storageUri", "storageURI"),
     )
     .unwrap();
     let broken = until(&mut watch, |d| !d.problems.is_empty()).await;
-    assert_eq!(path(&broken.services[&named("a")]), "pvc://models/two");
+    assert_eq!(
+        path(&broken.services[&named("a")].service),
+        "pvc://models/two"
+    );
     let expected = format!(
         "{}:8:7: spec.predictor.model.storageURI: unknown field; did you mean `storageUri`?",
         file.display()
@@ -126,7 +133,7 @@ async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     assert_eq!(broken.problems, [expected]);
     replace(&file, &manifest("a", "four"));
     let mended = until(&mut watch, |d| {
-        path(&d.services[&named("a")]).ends_with("four")
+        path(&d.services[&named("a")].service).ends_with("four")
     })
     .await;
     assert!(mended.problems.is_empty());
@@ -146,12 +153,12 @@ fn replace(file: &Path, text: &str) {
 async fn a_single_file_is_watched_though_it_is_replaced() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "one"));
-    let files = Files::open(std::slice::from_ref(&file)).unwrap();
+    let files = Files::open(std::slice::from_ref(&file), platform()).unwrap();
     let mut watch = files.watch();
     for next in ["two", "three"] {
         replace(&file, &manifest("a", next));
         until(&mut watch, |d| {
-            path(&d.services[&named("a")]).ends_with(next)
+            path(&d.services[&named("a")].service).ends_with(next)
         })
         .await;
     }
@@ -162,7 +169,7 @@ async fn two_services_of_one_name_are_one_sentence() {
     let folder = TempDir::new().unwrap();
     let first = write(&folder, "a.yaml", &manifest("a", "one"));
     let second = write(&folder, "b.yaml", &manifest("a", "two"));
-    let found = mistakes(&[folder.path().to_owned()]);
+    let found = problems(&[folder.path().to_owned()]);
     let expected = format!(
         "{}:3:12: the InferenceService default/a is declared twice; the first is at {}:3:12",
         second.display(),
@@ -175,11 +182,11 @@ async fn two_services_of_one_name_are_one_sentence() {
 async fn what_is_wrong_at_the_start_is_an_error() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("none.yaml");
-    let error = Files::open(std::slice::from_ref(&missing)).unwrap_err();
+    let error = Files::open(std::slice::from_ref(&missing), platform()).unwrap_err();
     assert!(matches!(error, ControllerError::Read { .. }), "{error}");
     assert!(error.to_string().contains("none.yaml"), "{error}");
     let file = write(&folder, "a.yaml", &manifest("Upper", "one"));
-    let found = mistakes(std::slice::from_ref(&file));
+    let found = problems(std::slice::from_ref(&file));
     assert!(
         found.starts_with(&format!("{}:3:12: metadata.name: ", file.display())),
         "{found}"
@@ -191,13 +198,13 @@ async fn what_cannot_be_served_is_told_before_anything_runs() {
     let folder = TempDir::new().unwrap();
     let wrong = manifest("a", "one").replace("    model:\n", "    minReplicas: -1\n    model:\n");
     let file = write(&folder, "a.yaml", &wrong);
-    let files = Files::open(std::slice::from_ref(&file)).unwrap();
-    let faults = files.watch().borrow().faults(&platform());
+    let files = Files::open(std::slice::from_ref(&file), platform()).unwrap();
+    let errors = files.watch().borrow().errors();
     let expected = format!(
         "{}:6:5: spec.predictor.minReplicas: 'MinReplicas' cannot be less than 0",
         file.display()
     );
-    assert_eq!(faults, [expected]);
+    assert_eq!(errors, [expected]);
 }
 
 /// What people copy can be served.
@@ -208,10 +215,10 @@ async fn examples_are_right() {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let folders: Vec<_> = folders.filter(|path| path.is_dir()).collect();
-    let files = Files::open(&folders).unwrap();
+    let files = Files::open(&folders, platform()).unwrap();
     let declaration = files.watch().borrow().clone();
-    assert_eq!(declaration.faults(&platform()), Vec::<String>::new());
-    let digits = &declaration.services[&named("digits")];
+    assert_eq!(declaration.errors(), Vec::<String>::new());
+    let digits = &declaration.services[&named("digits")].service;
     let claims = digits.claims.as_ref().unwrap();
     assert!(claims.join("weir-examples/digits").is_dir());
 }
@@ -221,11 +228,12 @@ async fn a_link_out_of_the_folder_is_followed_when_its_target_changes() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let target = write(&other, "real.yaml", &manifest("a", "one"));
     symlink(&target, folder.path().join("a.yaml")).unwrap();
-    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
     let mut watch = files.watch();
     fs::write(&target, manifest("a", "two")).unwrap();
-    let is_at =
-        |end: &'static str| move |d: &Declaration| path(&d.services[&named("a")]).ends_with(end);
+    let is_at = |end: &'static str| {
+        move |d: &Declaration| path(&d.services[&named("a")].service).ends_with(end)
+    };
     until(&mut watch, is_at("two")).await;
     write(&other, "new", &manifest("a", "three"));
     fs::rename(other.path().join("new"), &target).unwrap();
@@ -247,13 +255,13 @@ async fn a_mounted_config_map_is_read_again_each_time_that_it_is_replaced() {
     symlink("..data/a.yaml", mount.path().join("a.yaml")).unwrap();
     let link = folder.path().join("a.yaml");
     symlink(mount.path().join("a.yaml"), &link).unwrap();
-    let files = Files::open(&[link]).unwrap();
+    let files = Files::open(&[link], platform()).unwrap();
     let mut watch = files.watch();
     for (version, before) in [("two", "one"), ("three", "two")] {
         mounted(version);
         fs::remove_dir_all(mount.path().join(before)).unwrap();
         until(&mut watch, |d| {
-            path(&d.services[&named("a")]).ends_with(version)
+            path(&d.services[&named("a")].service).ends_with(version)
         })
         .await;
     }
@@ -265,11 +273,11 @@ async fn a_mounted_config_map_is_read_again_each_time_that_it_is_replaced() {
 async fn a_file_that_is_empty_takes_no_service_away() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "a"));
-    let files = Files::open(&[folder.path().to_owned()]).unwrap();
+    let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();
     let mut watch = files.watch();
     fs::write(&file, "").unwrap();
     let now = until(&mut watch, |now| !now.problems.is_empty()).await;
-    assert!(now.problems[0].ends_with("remove it"), "{:?}", now.problems);
+    assert!(now.problems[0].ends_with("delete it"), "{:?}", now.problems);
     assert!(now.services.contains_key(&named("a")));
     fs::write(&file, "# nothing any more\n").unwrap();
     until(&mut watch, |now| now.services.is_empty()).await;

@@ -17,7 +17,7 @@ use weir_cluster::{
     RevisionName, Scale, ServiceName, Snapshot,
 };
 use weir_controller::files::{Files, Statuses};
-use weir_controller::{Controller, ModelNames, Platform};
+use weir_controller::{Controller, Platform};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
@@ -48,15 +48,15 @@ impl World {
     /// Another process over the same files, and nothing that runs.
     fn again(folder: TempDir, starts: Readiness) -> Self {
         let file = folder.path().join("service.yaml");
-        let files = Files::open(&[folder.path().to_owned()]).unwrap();
-        let files = files.numbered_in(folder.path().join("numbers"));
-        let cluster = Fake::new(starts);
         let platform = Platform {
             domain: "example.com".to_owned(),
-            model_names: ModelNames::Lead,
+            routes_model_names: true,
         };
+        let files = Files::open(&[folder.path().to_owned()], platform).unwrap();
+        let files = files.numbered_in(folder.path().join("numbers"));
+        let cluster = Fake::new(starts);
         let statuses = files.statuses();
-        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
+        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()));
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
         let work = watch::Sender::new(Work::new());
@@ -275,7 +275,7 @@ async fn a_new_revision_that_never_gets_ready_leaves_the_old_one_serving() {
         .unwrap();
     assert_eq!(
         message,
-        "digits-predictor-00002 does not become ready: it exits with 1; digits-predictor-00001 serves"
+        "digits-predictor-00002 failed to start: it exits with 1; digits-predictor-00001 keeps serving"
     );
     assert_eq!(split(&world.cluster.snapshot()), [(1, 100)]);
 
@@ -346,7 +346,7 @@ async fn an_automatic_rollout_goes_back_on_bad_evidence() {
     let status = status.await;
     let complete = condition(&status, "RolloutComplete").unwrap();
     let message = complete.message.as_deref().unwrap();
-    let begin = "digits-predictor-00002 gets no requests any more: 30.0 % of its requests failed";
+    let begin = "digits-predictor-00002 was rolled back: 30.0 % of its requests failed";
     assert!(message.starts_with(begin), "{message}");
 }
 

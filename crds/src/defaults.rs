@@ -1,40 +1,27 @@
-//! What a service means where its manifest is silent: KServe's defaults.
+//! KServe's defaults for fields that a manifest omits.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::constants::{
+    BATCH_MAX_LATENCY, BATCH_MAX_SIZE, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER,
+};
 use crate::inference_service::{
     Batcher, Component, Explainer, Framework, InferenceService, LogMode, Model, ModelFormat,
     Predictor, Protocol, StorageUri, Transformer,
 };
 
-/// Replicas of a component that says nothing.
-pub const MIN_REPLICAS: i32 = 1;
-
-/// Items in a batch at most, where `batcher` does not say; the default of KServe's batcher.
-pub const BATCH_MAX_SIZE: i32 = 32;
-
-/// Milliseconds an item waits for others at most, where `batcher` does not say; the default of
-/// KServe's batcher. It bounds the wait of a busy runtime: an idle one is never waited for.
-pub const BATCH_MAX_LATENCY: i32 = 5000;
-
-/// Where a container sees its model.
-pub const MODEL_MOUNT_PATH: &str = "/mnt/models";
-
-/// Name of the container that serves.
-pub const SERVING_CONTAINER: &str = "kserve-container";
-
-/// What a serving container of the user's own gets where it asks for nothing, as KServe ships it.
+/// Requests and limits of a custom serving container that names none, as in KServe.
 const RESOURCES: [(&str, &str); 2] = [("cpu", "1"), ("memory", "2Gi")];
 
-/// Where the deployment mode is written, and its two names for the one that Weir serves.
+/// Annotation of the deployment mode, and its old names with their new ones.
 const MODE: &str = "serving.kserve.io/deploymentMode";
 const MODES: [(&str, &str); 2] = [("RawDeployment", "Standard"), ("Serverless", "Knative")];
 
-/// Fills in what the service leaves out, and writes short forms and old names in full. What is there
-/// is kept, so doing it twice changes nothing.
+/// Fills in omitted fields, and writes short forms and old names in full. Given fields are kept, so that a second
+/// call changes nothing.
 #[must_use]
 pub fn with_defaults(mut service: InferenceService) -> InferenceService {
     if let Some(annotations) = &mut service.metadata.annotations
@@ -53,7 +40,7 @@ pub fn with_defaults(mut service: InferenceService) -> InferenceService {
         explainer(given);
     }
     for canary in &mut spec.canary {
-        // Its replicas follow the stable predictor's, so it has no least number of its own.
+        // A canary has no default minimum, as its replicas follow the stable predictor's.
         predictor(&mut canary.predictor);
         traffic_settings(&mut canary.predictor.component);
     }
@@ -75,7 +62,7 @@ fn explainer(explainer: &mut Explainer) {
 }
 
 fn predictor(predictor: &mut Predictor) {
-    // Of several forms none is preferred silently: they stay as they are, to be refused.
+    // Several forms stay as they are and are refused by validation.
     if predictor.frameworks().count() == 1
         && let Some(model) = take_short_form(predictor)
     {
@@ -100,7 +87,7 @@ fn take_short_form(predictor: &mut Predictor) -> Option<Model> {
         .find_map(|(name, form)| Some(in_full(name, *form.take()?)))
 }
 
-/// A short form as a model. Runtimes of these three have always spoken v2.
+/// Converts a short form to a model. The three formats default to the v2 protocol, as in KServe.
 fn in_full(name: &str, mut framework: Framework) -> Model {
     if matches!(name, "triton" | "onnx" | "huggingface") {
         framework.protocol_version.get_or_insert(Protocol::V2);
@@ -142,7 +129,7 @@ fn storage_uris(uris: &mut [StorageUri]) {
     }
 }
 
-/// The container that serves is known by its name: a lone one is it whatever it is called.
+/// Gives a lone container the name of the serving container, and the serving container its resources.
 fn serving_container(pod: &mut PodSpec) {
     if let [only] = &mut pod.containers[..] {
         SERVING_CONTAINER.clone_into(&mut only.name);
@@ -156,8 +143,7 @@ fn serving_container(pod: &mut PodSpec) {
     }
 }
 
-/// A resource that the user limits or requests is the user's: a default beside it could ask for more
-/// than the limit.
+/// Adds default resources where neither limit nor request is given: a default request could exceed a given limit.
 fn resources(container: &mut Container) {
     let ResourceRequirements {
         limits, requests, ..

@@ -1,11 +1,11 @@
-//! The custom resource definitions, as the API server takes them.
+//! The custom resource definitions, for the API server.
 
 /// A custom resource definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// Name of the resource: `inferenceservices.serving.kserve.io`.
     pub name: &'static str,
-    /// The whole manifest.
+    /// Manifest of the definition, in YAML.
     pub yaml: &'static str,
 }
 

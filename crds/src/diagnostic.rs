@@ -1,27 +1,27 @@
-//! What can be wrong with a manifest, and where.
+//! Errors in a manifest, with their positions.
 
 use std::fmt;
 
-/// A position in a text; both numbers count from 1.
+/// A position in a text, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// Number of the line.
     pub line: usize,
-    /// Column, in characters.
+    /// Column of the line, in characters.
     pub column: usize,
 }
 
-/// Something wrong with a manifest. Printed as `FILE:LINE:COLUMN: FIELD: SENTENCE`, which editors
+/// An error in a manifest. Printed as `FILE:LINE:COLUMN: FIELD: SENTENCE`, which editors
 /// and terminals link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostic {
-    /// What the caller of [`crate::read`] called the text.
+    /// Name of the text, as given to [`crate::read`].
     pub file: String,
-    /// Where.
+    /// Position of the error in the file.
     pub position: Position,
     /// Path of the field, as in `spec.predictor.model.env[0].name`; empty for a whole document.
     pub field: String,
-    /// What.
+    /// Kind of the error, with its details.
     #[source]
     pub problem: Problem,
 }
@@ -42,77 +42,77 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// What is wrong.
+/// Kinds of errors in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Not YAML, or YAML that has no meaning in JSON.
+    /// A text that is not YAML, or YAML without an equivalent in JSON.
     #[error("{0}")]
     Syntax(String),
-    /// A field that the type does not have.
+    /// A field that the type lacks.
     #[error("unknown field{}", meant(.nearest.as_deref()))]
     UnknownField {
-        /// The field of the same type, or of one just below, that is most like it.
+        /// Most similar field of the type or of a neighbouring level.
         nearest: Option<String>,
     },
-    /// A field that the type must have.
+    /// A required field that is missing.
     #[error("missing, and required")]
     Missing,
     /// A key written twice in one mapping.
     #[error("given twice; the first is on line {first}")]
     Duplicate {
-        /// Line of the first.
+        /// Line of the first occurrence.
         first: usize,
     },
     /// A value of another type.
     #[error("expected {expected}, found {found}")]
     WrongType {
-        /// What the field takes.
+        /// Type of the field, as in `an integer`.
         expected: &'static str,
-        /// What is written.
+        /// Description of the written value.
         found: String,
     },
-    /// A text that would have been right in quotes.
+    /// A value that would be text if it were quoted.
     #[error("expected text, found {found}; put it in quotes")]
     Unquoted {
-        /// What YAML takes it for.
+        /// Description of the value as YAML reads it.
         found: String,
     },
-    /// A word that is none of those allowed.
+    /// A word that is not one of those allowed.
     #[error("`{found}` is none of {}{}", .known.join(", "), meant(.nearest.as_deref()))]
     UnknownWord {
-        /// What is written.
+        /// The word as written.
         found: String,
-        /// What may be.
+        /// All words that are allowed.
         known: Vec<String>,
-        /// The one most like it.
+        /// The most similar allowed word.
         nearest: Option<String>,
     },
     /// A number outside its bounds.
     #[error("{found} is not between {least} and {most}")]
     OutOfRange {
-        /// What is written.
+        /// The number as written.
         found: i64,
-        /// Least that may be.
+        /// The smallest number allowed.
         least: i64,
-        /// Most that may be.
+        /// The largest number allowed.
         most: i64,
     },
-    /// A quantity that Kubernetes does not understand.
+    /// A text that is no Kubernetes quantity.
     #[error("`{0}` is not a quantity, such as 2, 500m or 4Gi")]
     Quantity(String),
-    /// A kind in an API version that does not have it.
+    /// A kind that its API version lacks.
     #[error("no `{kind}` in `{api_version}`; Weir knows {known}{}", meant(*.nearest))]
     UnknownKind {
-        /// What is written.
+        /// The kind as written.
         kind: String,
-        /// Where it is looked for.
+        /// The API version as written.
         api_version: String,
-        /// What there is.
+        /// The known kinds with their versions.
         known: &'static str,
-        /// The kind most like it.
+        /// The most similar known kind.
         nearest: Option<&'static str>,
     },
-    /// A kind of KServe's that Weir does not serve.
+    /// A kind of KServe that Weir lacks.
     #[error("KServe's `{0}` is not supported by Weir")]
     UnsupportedKind(String),
 }

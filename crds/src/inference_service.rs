@@ -1,4 +1,4 @@
-//! `InferenceService`: a model, served.
+//! `InferenceService`: a model served over the Open Inference Protocol.
 
 mod auto_scaling;
 mod component;
@@ -32,7 +32,7 @@ pub use status::{
 
 use crate::rules;
 
-/// What an InferenceService asks for.
+/// Desired state of an InferenceService.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "serving.kserve.io",
@@ -41,7 +41,7 @@ use crate::rules;
     plural = "inferenceservices",
     shortname = "isvc",
     namespaced,
-    doc = "A model, served over the Open Inference protocol.",
+    doc = "A model served over the Open Inference Protocol.",
     derive = "PartialEq",
     validation = Rule::new(rules::NAME).message(rules::NAME_MESSAGE),
     validation = Rule::new(rules::NAME_LENGTH).message(rules::NAME_LENGTH_MESSAGE),
@@ -61,41 +61,41 @@ use crate::rules;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::service()))]
 pub struct InferenceServiceSpec {
-    /// What serves the model.
+    /// The predictor, which serves the model.
     #[schemars(transform = one_replica_by_default)]
     pub predictor: Predictor,
-    /// Containers that requests pass before and after the predictor.
+    /// Containers that process requests before and after the predictor. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transformer: Option<Box<Transformer>>,
-    /// What explains the model's answers.
+    /// Explanations of the model's answers. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explainer: Option<Box<Explainer>>,
-    /// Other variants of the predictor, each with its share of the traffic.
+    /// Variants of the predictor that receive part of the traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub canary: Vec<Canary>,
 }
 
-/// A variant of the predictor that takes part of the traffic.
+/// A variant of the predictor that receives part of the traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::canary()))]
 pub struct Canary {
-    /// Written over the stable predictor; its name is required.
+    /// Fields that differ from the stable predictor; the name is required.
     pub predictor: Predictor,
-    /// Share of the requests, in percent. 0 deploys it without traffic.
+    /// Share of the requests in percent, 0 to 100; all canaries together at most 100. 0 deploys the canary without
+    /// traffic.
     #[schemars(range(min = 0, max = 100))]
     pub traffic_percent: i32,
 }
 
-/// The scale subresource reads `spec.predictor.minReplicas` and fails where it is absent, so the
-/// API server fills it in. Elsewhere the default is [`crate::with_defaults`]'s to give: a canary
-/// without the field takes a share of the stable predictor's.
+/// Sets the schema's default of `minReplicas`, as the scale subresource needs the field. A canary has no default,
+/// as its replicas follow the stable predictor's.
 fn one_replica_by_default(schema: &mut Schema) {
     if let Some(field) = schema.pointer_mut("/properties/minReplicas")
         && let Some(field) = field.as_object_mut()
     {
-        field.insert("default".to_owned(), crate::MIN_REPLICAS.into());
+        field.insert("default".to_owned(), crate::constants::MIN_REPLICAS.into());
         // Not nullable: a null would stand in the way of the default.
         field.insert("type".to_owned(), "integer".into());
     }

@@ -1,10 +1,11 @@
 //! The Kubernetes API types of Weir: KServe's `InferenceService` (`serving.kserve.io/v1beta1`),
 //! `ServingRuntime` and `ClusterServingRuntime` (`v1alpha1`), with the same JSON names.
 //!
-//! The types hold what the user wrote. [`with_defaults`] is what it means, [`unsupported`] names what
-//! KServe has and Weir does not, and [`read`] turns YAML into objects or into every [`Diagnostic`] in it.
+//! The types hold what the user wrote. [`with_defaults`] fills in omitted fields, [`unsupported`] lists the fields
+//! that KServe has and Weir does not honour, and [`read`] turns YAML into objects or into [`Diagnostic`]s.
 //! `yaml/` holds the custom resource definitions, generated from the types: see [`DEFINITIONS`].
 
+mod constants;
 mod defaults;
 mod definitions;
 mod diagnostic;
@@ -21,10 +22,10 @@ mod yaml;
 pub mod inference_service;
 pub mod serving_runtime;
 
-pub use defaults::{
-    BATCH_MAX_LATENCY, BATCH_MAX_SIZE, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER,
-    with_defaults,
+pub use constants::{
+    BATCH_MAX_LATENCY, BATCH_MAX_SIZE, GROUP, MIN_REPLICAS, MODEL_MOUNT_PATH, SERVING_CONTAINER,
 };
+pub use defaults::with_defaults;
 pub use definitions::{DEFINITIONS, Definition};
 pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
@@ -34,6 +35,3 @@ pub use serving_runtime::{
 };
 pub use spans::Spans;
 pub use support::{Effect, Unsupported, unsupported, unsupported_in_runtime};
-
-/// API group of all three kinds: KServe's, so that people's manifests keep working.
-pub const GROUP: &str = "serving.kserve.io";

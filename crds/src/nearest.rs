@@ -1,9 +1,9 @@
-//! The name a typo was meant to be.
+//! Suggestions for misspelt names.
 
-/// Candidates further from what was written than this are no help.
+/// Most edits between a misspelt name and a useful suggestion.
 const MAX_EDITS: usize = 3;
 
-/// The candidate most like `written`; the first of equals.
+/// The candidate most similar to `written`; the first of equals.
 pub(crate) fn nearest<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
     written: &str,
@@ -16,8 +16,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How far a name is from what was written; `None` for too far. More than a third of the name
-/// changed is another name.
+/// Edits between a candidate and the written name; `None` when more than a third of the name differs.
 fn edits(candidate: &str, written: &str) -> Option<usize> {
     let allowed = MAX_EDITS.min(candidate.chars().count().div_ceil(3));
     let edits = strsim::damerau_levenshtein(candidate, written);

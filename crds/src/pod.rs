@@ -1,8 +1,8 @@
-//! The parts of the types that are Kubernetes' own.
+//! Kubernetes' own types within the API types.
 //!
 //! Written out, a PodSpec makes a definition of megabytes, which client-side `kubectl apply` cannot
-//! take. So the definitions name the fields of the outermost level and let pass what is below; each
-//! such position is marked with the Kubernetes type it stands for, and [`crate::read`] checks against
+//! take. So the definitions name the fields of the outermost level and accept anything below; each
+//! such place is marked with the Kubernetes type it stands for, and [`crate::read`] checks against
 //! that type.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -12,38 +12,38 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Keyword that names the Kubernetes type a position stands for. It does not reach the definitions:
-/// they hold only what Kubernetes knows.
+/// Keyword with the name of the Kubernetes type that a schema stands for. It is not part of the definitions, which
+/// hold only keywords of Kubernetes.
 pub(crate) const STANDS_FOR: &str = "x-weir-stands-for";
 
-/// The fields of a PodSpec.
+/// Schema of a PodSpec's fields.
 pub(crate) fn pod_fields(_: &mut SchemaGenerator) -> Schema {
     fields_of::<PodSpec>()
 }
 
-/// The fields of a Container.
+/// Schema of a Container's fields.
 pub(crate) fn container_fields(_: &mut SchemaGenerator) -> Schema {
     fields_of::<Container>()
 }
 
-/// A Kubernetes object of type `T`.
+/// Schema of a Kubernetes object of type `T`.
 pub(crate) fn object<T: JsonSchema>(_: &mut SchemaGenerator) -> Schema {
     opaque(&T::schema_name())
 }
 
-/// A list of Kubernetes objects of type `T`.
+/// Schema of a list of Kubernetes objects of type `T`.
 pub(crate) fn list<T: JsonSchema>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": opaque(&T::schema_name()) })
 }
 
-/// Writes a pod without the empty list of containers that Kubernetes' type insists on.
+/// Serializes a pod without an empty list of containers, which Kubernetes' type always has.
 pub(crate) fn serialize_pod<S: Serializer>(pod: &PodSpec, to: S) -> Result<S::Ok, S::Error> {
     without_empty("containers", pod)
         .map_err(S::Error::custom)?
         .serialize(to)
 }
 
-/// Writes a container without the empty name that Kubernetes' type insists on.
+/// Serializes a container without an empty name, which Kubernetes' type always has.
 pub(crate) fn serialize_container<S: Serializer>(
     container: &Container,
     to: S,
@@ -68,7 +68,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// The outermost level of a Kubernetes type. Nothing of it is required: it is laid over a runtime's.
+/// The outermost level of a Kubernetes type. No field is required, as the object is merged over a runtime's.
 fn fields_of<T: JsonSchema>() -> Schema {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let schema = T::json_schema(&mut generator);

@@ -1,11 +1,11 @@
-//! Kubernetes quantities, as text.
+//! Syntax of Kubernetes quantities.
 
 /// Suffixes of a quantity: decimal and binary SI.
 const SUFFIXES: [&str; 16] = [
     "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
 ];
 
-/// Whether Kubernetes understands the text as a quantity: a signed decimal number with an SI suffix
+/// Reports whether the text is a quantity: a signed decimal number with an SI suffix
 /// or an exponent.
 pub(crate) fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Reads manifests for people: every diagnostic, with its file, line, column and field.
+//! Reads manifests, with every error in them and its position.
 
 mod against_schema;
 mod kind;
@@ -15,39 +15,39 @@ use crate::spans::Spans;
 use crate::yaml::{self, Content, Node};
 use kind::Kind;
 
-/// An object and where its fields are written.
+/// An object and the positions of its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// The object.
+    /// The object as written, without defaults.
     pub object: Object,
-    /// Where its fields are written.
+    /// Positions of the object's fields.
     pub spans: Spans,
 }
 
-/// An object of a manifest, as written: no default is filled in.
+/// An object of a manifest, as written, without defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// A model, served.
+    /// A service with its model.
     InferenceService(Arc<InferenceService>),
-    /// A pod template for model formats, for one namespace.
+    /// A runtime for one namespace.
     ServingRuntime(Box<ServingRuntime>),
-    /// A pod template for model formats, for every namespace.
+    /// A runtime for all namespaces.
     ClusterServingRuntime(Box<ClusterServingRuntime>),
-    /// What people keep beside them: a PersistentVolumeClaim, a Secret. Only its name was read.
+    /// An object of another kind, such as a Secret, of which only the name is read.
     Other {
-        /// Its kind.
+        /// Kind of the object.
         kind: String,
-        /// Its name; empty where the cluster chooses one.
+        /// Name of the object; empty where the cluster generates one.
         name: String,
     },
 }
 
 /// Reads every object of a text: documents of YAML, or `List`s of objects, as kubectl prints them.
-/// `file` is what diagnostics call the text. What a manifest says under `status` is left out.
+/// `file` names the text in diagnostics. `status` is not read.
 ///
 /// # Errors
 ///
-/// Every diagnostic of every document, in the order of the text.
+/// Every error of every document, in the order of the text.
 pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     let mut reader = Reader {
         file,
@@ -73,7 +73,7 @@ fn shared(service: Box<InferenceService>) -> Object {
     Object::InferenceService(service.into())
 }
 
-/// A problem, its position and its field.
+/// A problem with its position and field.
 type Found = (Position, String, Problem);
 
 struct Reader<'text> {
@@ -114,10 +114,10 @@ impl Reader<'_> {
         }));
     }
 
-    /// The object, if it has no diagnostic.
+    /// Reads an object of type `T`; `None` when it has errors.
     fn typed<T: DeserializeOwned>(&mut self, node: &Node, schema: &Schema) -> Option<Box<T>> {
         let read = against_schema::json(node, schema).and_then(|json| {
-            // The schemas come from the types, so an error here is one that schemas cannot say.
+            // The schemas come from the types, so an error here is one that a schema cannot express.
             serde_json::from_value(json).map_err(|error| {
                 let problem = Problem::Syntax(error.to_string());
                 vec![(node.position, String::new(), problem)]

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::inference_service::Predictor;
+use crate::constants::SHORT_FORMS;
 
-/// What a service may be called: its name begins host names and the names of its objects.
+/// Pattern of a service's name, which begins host names and the names of its objects.
 pub(crate) const NAME: &str = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')";
 pub(crate) const NAME_MESSAGE: &str = "a InferenceService name must consist of lower case \
     alphanumeric characters or '-', and must start with alphabetical character";
@@ -66,7 +66,7 @@ pub(crate) fn canary() -> Value {
 
 /// Rules of a predictor.
 pub(crate) fn predictor() -> Value {
-    let forms = || Predictor::SHORT_FORMS.into_iter().chain(["model"]);
+    let forms = || SHORT_FORMS.into_iter().chain(["model"]);
     let given: Vec<_> = forms().map(|form| format!("has(self.{form})")).collect();
     let count = format!("[{}].filter(given, given).size()", given.join(", "));
     let stored: Vec<_> = forms()
@@ -79,7 +79,7 @@ pub(crate) fn predictor() -> Value {
         ),
         &format!(
             "Exactly one of [{}, model, containers] must be specified in predictor",
-            Predictor::SHORT_FORMS.join(", ")
+            SHORT_FORMS.join(", ")
         ),
     ));
     rules.push(rule(

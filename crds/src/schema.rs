@@ -1,4 +1,4 @@
-//! What a manifest may look like, from the JSON schemas of the types.
+//! Schemas of manifests, from the JSON schemas of the types.
 
 mod known;
 
@@ -11,34 +11,34 @@ pub(crate) use known::Schemas;
 
 use crate::pod::STANDS_FOR;
 
-/// What a value may look like.
+/// The schema of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Schema {
-    /// Anything.
+    /// Any value is allowed.
     Any,
     /// A mapping with known fields.
     Object(Fields),
-    /// A mapping with keys of the user's.
+    /// A mapping with arbitrary keys.
     Map(Box<Schema>),
-    /// A list.
+    /// A list of such items.
     List(Box<Schema>),
-    /// A text; one of these words if there are any.
+    /// Text; one of these words if there are any.
     Text(Vec<String>),
-    /// An integer.
+    /// An integer within these bounds.
     Integer(RangeInclusive<i64>),
-    /// Any number.
+    /// A number, whole or not.
     Number,
-    /// `true` or `false`.
+    /// One of `true` and `false`.
     Boolean,
-    /// An integer or a text: a port by number or name.
+    /// An integer or text, as for a port.
     IntegerOrText,
-    /// An amount of a resource.
+    /// A Kubernetes quantity, as for memory.
     Quantity,
-    /// As the type of that name looks.
+    /// The schema of the type with this name.
     Named(String),
 }
 
-/// Fields of a mapping.
+/// Known and required fields of a mapping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fields {
     pub(crate) known: BTreeMap<String, Schema>,

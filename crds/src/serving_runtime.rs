@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::inference_service::Protocol;
 use crate::{pod, rules};
 
-/// What a runtime serves and with which pods.
+/// Model formats that a runtime serves, and its pods.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "serving.kserve.io",
@@ -30,46 +30,46 @@ use crate::{pod, rules};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::serving_runtime()))]
 pub struct ServingRuntimeSpec {
-    /// Formats it serves.
+    /// Model formats that the runtime serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub supported_model_formats: Vec<SupportedModelFormat>,
-    /// Whether one pod serves the models of several services.
+    /// True when one pod serves models of several services. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_model: Option<bool>,
-    /// Whether no service may use it.
+    /// True when no service can use the runtime. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
-    /// Protocols it speaks; none named means all.
+    /// Protocols that the runtime speaks. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protocol_versions: Vec<Protocol>,
-    /// Further pods of a model too big for one.
+    /// Additional pods of a model that is too large for one. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_spec: Option<RuntimeWorker>,
-    /// The pod.
+    /// Fields of the pod template.
     #[serde(flatten)]
     pub pod: RuntimePod,
-    /// ModelMesh: where models are managed.
+    /// Endpoint for managing models, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_endpoint: Option<String>,
-    /// ModelMesh: where gRPC requests go.
+    /// Endpoint for gRPC requests, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_data_endpoint: Option<String>,
-    /// ModelMesh: where HTTP requests go.
+    /// Endpoint for HTTP requests, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_data_endpoint: Option<String>,
-    /// ModelMesh: pods of this runtime.
+    /// Number of the runtime's pods, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u16>,
-    /// ModelMesh: what fetches models.
+    /// Settings of the storage helper, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_helper: Option<StorageHelper>,
-    /// ModelMesh: what translates for the server.
+    /// Settings of the adapter, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub built_in_adapter: Option<BuiltInAdapter>,
 }
 
-/// A pod template for model formats, for every namespace.
+/// Model formats that a cluster-wide runtime serves, and its pods.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "serving.kserve.io",
@@ -85,115 +85,117 @@ pub struct ServingRuntimeSpec {
 )]
 #[serde(transparent)]
 pub struct ClusterServingRuntimeSpec {
-    /// The same as for one namespace.
+    /// The fields of a ServingRuntime.
     pub runtime: ServingRuntimeSpec,
 }
 
-/// A model format and how well a runtime serves it.
+/// A model format that a runtime serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SupportedModelFormat {
-    /// As services name it.
+    /// Name of the format, as services declare it: `pytorch`, `onnx`, and so on.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// `major`, `major.minor` or `major.minor.patch`.
+    /// Version of the format: `major`, `major.minor` or `major.minor.patch`. Default: matches services that name no
+    /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether services that name no runtime may get this one.
+    /// True when services that name no runtime can get this one. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_select: Option<bool>,
-    /// The highest wins among runtimes that could be selected.
+    /// Priority among the runtimes with this format; the highest wins. At least 1; formats of the same name need
+    /// the same priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub priority: Option<i32>,
 }
 
-/// The part of a pod that a runtime may set.
+/// Fields of a pod that a runtime sets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimePod {
-    /// Kubernetes' Containers; `kserve-container` serves the model.
+    /// Containers of the pod, at least one; `kserve-container` serves the model.
     #[schemars(schema_with = "pod::list::<Container>", length(min = 1))]
     pub containers: Vec<Container>,
-    /// Kubernetes' Volumes.
+    /// Volumes of the pod, as in a PodSpec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "pod::list::<Volume>")]
     pub volumes: Vec<Volume>,
-    /// Labels that a node must have.
+    /// Labels that the node must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// Kubernetes' Affinity.
+    /// Affinity of the pod, as in a PodSpec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::object::<Affinity>")]
     pub affinity: Option<Affinity>,
-    /// Kubernetes' Tolerations.
+    /// Tolerations of the pod, as in a PodSpec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "pod::list::<Toleration>")]
     pub tolerations: Vec<Toleration>,
-    /// Labels of the pods.
+    /// Labels added to the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Annotations of the pods.
+    /// Annotations added to the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Secrets for pulling images.
+    /// Secrets with credentials for image registries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "pod::list::<LocalObjectReference>")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// Whether pods share the node's IPC namespace.
+    /// True when the pods share the node's IPC namespace. Default false.
     #[serde(rename = "hostIPC", skip_serializing_if = "Option::is_none")]
     pub host_ipc: Option<bool>,
-    /// Scheduler of the pods.
+    /// Name of the scheduler for the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// Kubernetes' PodResourceClaims.
+    /// Dynamic resource claims of the pod, as in a PodSpec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "pod::list::<PodResourceClaim>")]
     pub resource_claims: Vec<PodResourceClaim>,
 }
 
-/// Further pods of a model too big for one.
+/// Additional pods of a model that is too large for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeWorker {
-    /// Parts that the model's layers are cut into, one group of pods each.
+    /// Number of stages that the model's layers are divided into, one group of pods each.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub pipeline_parallel_size: Option<i32>,
-    /// GPUs that share each layer.
+    /// Number of GPUs that share each layer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub tensor_parallel_size: Option<i32>,
-    /// The pod.
+    /// Fields of the worker's pod template.
     #[serde(flatten)]
     pub pod: RuntimePod,
 }
 
-/// ModelMesh: what fetches models.
+/// Settings of the storage helper, of ModelMesh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StorageHelper {
-    /// Whether the server does it itself.
+    /// True when the server fetches models itself. Default false.
     #[serde(default)]
     pub disabled: bool,
 }
 
-/// ModelMesh: what translates for the server.
+/// Settings of the adapter between ModelMesh and a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuiltInAdapter {
-    /// The server.
+    /// Type of the model server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_type: Option<String>,
-    /// Port for managing models.
+    /// Port of the server for managing models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_management_port: Option<i32>,
-    /// Bytes that the server needs for itself.
+    /// Memory that the server needs for itself, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_buffer_bytes: Option<i64>,
-    /// Milliseconds that loading a model may take.
+    /// Longest duration of loading a model, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_loading_timeout_millis: Option<i64>,
-    /// Environment of the adapter.
+    /// Environment variables of the adapter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "pod::list::<EnvVar>")]
     pub env: Vec<EnvVar>,

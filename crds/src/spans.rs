@@ -1,4 +1,4 @@
-//! Where the fields of an object are written.
+//! Positions of an object's fields in its file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,15 +6,14 @@ use std::sync::Arc;
 use crate::diagnostic::Position;
 use crate::yaml::{Content, Node};
 
-/// Where the fields of an object are written, so that what is found wrong with it later can still be
-/// shown in the file. Clones share it.
+/// Positions of an object's fields in its file, for errors that are found after reading. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Arc<Written>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Written {
     file: String,
-    /// By path, in order: it is made once, and kept for as long as the object.
+    /// Positions sorted by the path of the field.
     fields: Box<[(Box<str>, Position)]>,
 }
 
@@ -23,7 +22,7 @@ type ByPath = BTreeMap<String, Position>;
 impl Spans {
     pub(crate) fn of(file: &str, node: &Node) -> Self {
         let mut by_path = ByPath::new();
-        note(&mut by_path, String::new(), node);
+        record(&mut by_path, String::new(), node);
         let fields = by_path.into_iter();
         Self(Arc::new(Written {
             file: file.to_owned(),
@@ -33,13 +32,13 @@ impl Spans {
         }))
     }
 
-    /// What the text was called.
+    /// Name of the file, as given to [`crate::read`].
     #[must_use]
     pub fn file(&self) -> &str {
         &self.0.file
     }
 
-    /// Where that field is written, or the nearest that encloses it: a default is nowhere.
+    /// Position of a field, or of the nearest enclosing one when the field itself is a default.
     #[must_use]
     pub fn of_field(&self, path: &str) -> Option<Position> {
         let mut path = path;
@@ -56,27 +55,27 @@ impl Spans {
     }
 }
 
-fn note(by_path: &mut ByPath, path: String, node: &Node) {
+fn record(by_path: &mut ByPath, path: String, node: &Node) {
     match &node.content {
         Content::Scalar(_) => {}
         Content::List(items) => {
             for (i, item) in items.iter().enumerate() {
-                note(by_path, item_path(&path, i), item);
+                record(by_path, item_path(&path, i), item);
             }
         }
         Content::Map(entries) => {
             for entry in entries {
                 let below = field_path(&path, &entry.key);
                 by_path.insert(below.clone(), entry.position);
-                note(by_path, below, &entry.value);
+                record(by_path, below, &entry.value);
             }
         }
     }
-    // A field is where its key is; only items and documents are where their value is.
+    // A field has the position of its key, items and documents that of their value.
     by_path.entry(path).or_insert(node.position);
 }
 
-/// Path of a field below `path`. A key that is no plain word is put in brackets, as Kubernetes does.
+/// Path of a field below `path`. A key with other characters stands in brackets, as in Kubernetes.
 pub(crate) fn field_path(path: &str, key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.chars().all(plain) {

@@ -1,7 +1,7 @@
-//! What KServe has and Weir does not. A line here is a promise to the user that nothing is silently
-//! ignored; whoever builds the thing deletes its line.
+//! Fields that KServe has and Weir does not honour, so that none is ignored silently. Implementing a feature
+//! removes its line here.
 
-use crate::SERVING_CONTAINER;
+use crate::constants::SERVING_CONTAINER;
 use crate::inference_service::{
     AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
 };
@@ -12,18 +12,18 @@ use crate::serving_runtime::ServingRuntimeSpec;
 pub struct Unsupported {
     /// Path of the field, as in `spec.explainer`.
     pub field: String,
-    /// What becomes of the service.
+    /// Consequence for the service.
     pub effect: Effect,
-    /// Why, or what happens instead; the end of a sentence.
+    /// Why the field is not honoured, or what happens instead.
     pub reason: &'static str,
 }
 
-/// What an unsupported field does to its service.
+/// Consequence of an unsupported field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The service cannot be what was asked for, and is not served.
+    /// The service is refused, as it could not behave as asked.
     Refused,
-    /// The service is served without it, and says so.
+    /// The service runs without the field, and its status lists it.
     Ignored,
 }
 
@@ -38,27 +38,27 @@ const SCHEMES: [&str; 5] = [
     "oci+fetch://",
 ];
 
-/// Annotations of services that change nothing here.
+/// Annotations that Weir ignores.
 const ANNOTATIONS: [(&str, Effect, &str); 9] = [
     (
         "autoscaling.knative.dev/class",
         Ignored,
-        "Weir scales by its own law",
+        "Weir uses its own autoscaling algorithm",
     ),
     (
         "autoscaling.knative.dev/metric-aggregation-algorithm",
         Ignored,
-        "Weir scales by its own law",
+        "Weir uses its own autoscaling algorithm",
     ),
     (
         "autoscaling.knative.dev/panic-threshold-percentage",
         Ignored,
-        "Weir scales by its own law",
+        "Weir uses its own autoscaling algorithm",
     ),
     (
         "autoscaling.knative.dev/panic-window-percentage",
         Ignored,
-        "Weir scales by its own law",
+        "Weir uses its own autoscaling algorithm",
     ),
     (
         "autoscaling.knative.dev/target-burst-capacity",
@@ -73,12 +73,12 @@ const ANNOTATIONS: [(&str, Effect, &str); 9] = [
     (
         "serving.kserve.io/enable-metric-aggregation",
         Ignored,
-        "there is no sidecar whose metrics could be added",
+        "there is no sidecar whose metrics could be merged",
     ),
     (
         "serving.kserve.io/nodegroup",
         Ignored,
-        "models are not cached by groups of nodes",
+        "models are not cached by node groups",
     ),
     (
         "serving.kserve.io/storage-initializer-uid",
@@ -87,8 +87,7 @@ const ANNOTATIONS: [(&str, Effect, &str); 9] = [
     ),
 ];
 
-/// The fields of a service, as written, that Weir does not honour, in the order of the manifest's
-/// parts.
+/// Lists the fields of a service, as written, that Weir does not honour, in the order of the manifest.
 #[must_use]
 pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
     let mut found = Found::default();
@@ -105,21 +104,17 @@ pub fn unsupported(service: &InferenceService) -> Vec<Unsupported> {
             "requests would reach the predictor untransformed",
         );
     }
-    let reason = "no route leads to explanations";
+    let reason = "explainers have no route";
     found.given(&spec.explainer, "spec.explainer", Refused, reason);
     found.list
 }
 
-/// The fields of a runtime, as written, that Weir does not honour.
+/// Lists the fields of a runtime, as written, that Weir does not honour.
 #[must_use]
 pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> {
     let mut found = Found::default();
     if runtime.multi_model == Some(true) {
-        found.add(
-            "spec.multiModel",
-            Refused,
-            "every service has pods of its own",
-        );
+        found.add("spec.multiModel", Refused, "each service has its own pods");
     }
     found.given(&runtime.worker_spec, "spec.workerSpec", Refused, ONE_POD);
     for (field, given) in [
@@ -137,15 +132,16 @@ pub fn unsupported_in_runtime(runtime: &ServingRuntimeSpec) -> Vec<Unsupported> 
         ("spec.builtInAdapter", runtime.built_in_adapter.is_some()),
     ] {
         if given {
-            found.add(field, Ignored, "it is ModelMesh's");
+            found.add(field, Ignored, "it is for ModelMesh only");
         }
     }
     found.list
 }
 
-const ONE_POD: &str = "a replica is one pod";
-const QUEUE_DELAY: &str = "replicas follow queue delay";
+const ONE_POD: &str = "multi-pod replicas are not supported";
+const QUEUE_DELAY: &str = "replicas are scaled by queue delay";
 
+/// The unsupported fields found so far.
 #[derive(Default)]
 struct Found {
     list: Vec<Unsupported>,
@@ -176,7 +172,7 @@ impl Found {
             .is_some_and(|mode| mode == "ModelMesh")
         {
             let field = format!("metadata.annotations[{mode}]");
-            self.add(field, Refused, "every service has pods of its own");
+            self.add(field, Refused, "each service has its own pods");
         }
         for (name, effect, reason) in ANNOTATIONS {
             if annotations.contains_key(name) {
@@ -193,7 +189,7 @@ impl Found {
             self.add(
                 format!("{path}.storageUris"),
                 Refused,
-                "one storageUri is fetched",
+                "only a single storageUri is supported",
             );
         }
         self.given(
@@ -215,10 +211,10 @@ impl Found {
         if let Some(uri) = &framework.storage_uri
             && SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
         {
-            let reason = "nothing fetches this scheme";
+            let reason = "Weir cannot fetch this scheme";
             self.add(format!("{path}.storageUri"), Refused, reason);
         }
-        let reason = "write the position as storageUri";
+        let reason = "use storageUri instead";
         self.given(
             &framework.storage,
             &format!("{path}.storage"),
@@ -230,11 +226,11 @@ impl Found {
             .as_ref()
             .is_some_and(|model| model.enabled)
         {
-            let reason = "nothing decrypts models";
+            let reason = "encrypted models are not supported";
             self.add(format!("{path}.confidential"), Refused, reason);
         }
         if !matches!(&*framework.container.name, "" | SERVING_CONTAINER) {
-            let reason = "the container that serves is always called kserve-container";
+            let reason = "the serving container is always called kserve-container";
             self.add(format!("{path}.name"), Ignored, reason);
         }
     }
@@ -248,7 +244,7 @@ impl Found {
             reason,
         );
         if let Some(batcher) = &component.batcher {
-            let reason = "the service's own timeout holds";
+            let reason = "the service's timeout applies instead";
             self.given(
                 &batcher.timeout,
                 &format!("{path}.batcher.timeout"),
@@ -280,7 +276,7 @@ impl Found {
         for (i, metric) in scaling.metrics.iter().enumerate() {
             let reason = match metric.kind {
                 MetricKind::Resource => QUEUE_DELAY,
-                MetricKind::External | MetricKind::PodMetric => "no other metrics server is asked",
+                MetricKind::External | MetricKind::PodMetric => "external metrics are not read",
             };
             self.add(format!("{path}.metrics[{i}]"), Ignored, reason);
         }

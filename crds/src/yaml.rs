@@ -8,14 +8,14 @@ pub(crate) use scalar::{Scalar, Value};
 
 use crate::diagnostic::Position;
 
-/// A value and where it begins.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) position: Position,
     pub(crate) content: Content,
 }
 
-/// A value.
+/// A scalar, list or mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     Scalar(Scalar),
@@ -23,7 +23,7 @@ pub(crate) enum Content {
     Map(Vec<Entry>),
 }
 
-/// A key of a mapping, where it begins, and its value.
+/// A key of a mapping, its position and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// The value of a key, if this is a mapping that has it.
+    /// The value of a key; `None` if this is no mapping or lacks the key.
     pub(crate) fn field(&self, key: &str) -> Option<&Node> {
         match &self.content {
             Content::Map(entries) => entries.iter().find(|entry| entry.key == key),
@@ -41,7 +41,7 @@ impl Node {
         .map(|entry| &entry.value)
     }
 
-    /// The text, if this is one.
+    /// The text of a text scalar.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(scalar) => scalar.text(),
@@ -49,12 +49,12 @@ impl Node {
         }
     }
 
-    /// Whether nothing is written here.
+    /// Reports whether the value is null.
     pub(crate) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Scalar(scalar) if scalar.value == Value::Null)
     }
 
-    /// What is written here, for a sentence.
+    /// Description of the value for an error message.
     pub(crate) fn described(&self) -> String {
         match &self.content {
             Content::Scalar(scalar) => scalar.described(),
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// The same value in JSON.
+    /// Converts the value to JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.content {
             Content::Scalar(scalar) => scalar.to_json(),

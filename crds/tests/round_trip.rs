@@ -293,7 +293,7 @@ proptest! {
 
     /// A few slips of the finger, anywhere in a good manifest.
     #[test]
-    fn mistakes_lie_in_the_text(
+    fn diagnostics_have_positions_in_the_text(
         slips in vec((any::<prop::sample::Index>(), 0..4_usize, "[-:{}\\[\\]&*!#'\"| \n\ta0]"), 1..4),
     ) {
         let mut text: Vec<char> = include_str!("samples/unsupported.yaml").chars().collect();

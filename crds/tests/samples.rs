@@ -41,7 +41,7 @@ fn meaning(manifest: Manifest) -> String {
             yaml(&runtime),
             unsupported_in_runtime(&runtime.spec.runtime),
         ),
-        Object::Other { kind, name } => (format!("# passed over: {kind} {name:?}\n"), Vec::new()),
+        Object::Other { kind, name } => (format!("# ignored: {kind} {name:?}\n"), Vec::new()),
     };
     let mut meaning = format!("---\n{written}");
     for Unsupported {

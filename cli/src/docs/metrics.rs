@@ -10,7 +10,7 @@ use weir_cluster::{
     Apply, Desired, Destination, Directory, Fake, Mirror, Readiness, Route, ServiceName, Workload,
 };
 use weir_controller::files::Files;
-use weir_controller::{Controller, ModelNames, Platform};
+use weir_controller::{Controller, Platform};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::registry;
 use weir_runtime::internals::{
@@ -104,12 +104,12 @@ async fn serve(cluster: &Fake) {
 /// One of which nothing is asked.
 fn controller(cluster: &Arc<Fake>) -> Controller {
     let folder = tempfile::tempdir().unwrap();
-    let files = Files::open(&[folder.path().to_owned()]).unwrap();
     let platform = Platform {
         domain: "example.com".to_owned(),
-        model_names: ModelNames::Lead,
+        routes_model_names: true,
     };
-    Controller::new(Arc::new(files), Arc::clone(cluster), platform)
+    let files = Files::open(&[folder.path().to_owned()], platform).unwrap();
+    Controller::new(Arc::new(files), Arc::clone(cluster))
 }
 
 #[derive(Debug)]

@@ -53,9 +53,9 @@ pub(super) async fn run(
         let new: Vec<_> = new.map(|(name, _)| name.clone()).collect();
         for name in new {
             let declaration = declaration.borrow().clone();
-            if let Some(service) = declaration.services.get(&name) {
+            if let Some(declared) = declaration.services.get(&name) {
                 let host = now.get(&name).and_then(|status| host(status));
-                let command = command(service, declaration.services.len(), &port);
+                let command = command(&declared.service, declaration.services.len(), &port);
                 print(&format!("\n{name} is ready. Try:\n\n  {command}\n"));
                 print(&format!("{}\n", other_addresses(&name, host, &port)));
             }
@@ -105,7 +105,7 @@ fn command(service: &Service, services: usize, port: &Port) -> String {
 fn path(name: &ServiceName) -> String {
     let model = format!("/v2/models/{}", name.name());
     match name.namespace() {
-        weir_controller::files::DEFAULT_NAMESPACE => model,
+        weir_controller::DEFAULT_NAMESPACE => model,
         _ => format!("{}{model}", name.path_prefix()),
     }
 }

@@ -11,7 +11,7 @@ use weir_autoscaler::Autoscaler;
 use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
 use weir_cluster_local::Local;
 use weir_controller::files::Files;
-use weir_controller::{Controller, Platform, Source};
+use weir_controller::{Controller, Source};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
@@ -48,18 +48,12 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Starts everything that needs no port.
-    pub(super) fn start(
-        files: Files,
-        cluster: Local,
-        platform: Platform,
-        ports: &Ports,
-        drain: &Drain,
-    ) -> Self {
+    pub(super) fn start(files: Files, cluster: Local, ports: &Ports, drain: &Drain) -> Self {
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let declaration = files.watch();
         let statuses = files.statuses();
-        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()), platform);
+        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()));
         let autoscaler = autoscaler(&cluster);
         let status = StatusSources {
             declaration: declaration.clone(),

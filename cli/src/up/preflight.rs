@@ -4,22 +4,17 @@ use std::iter::once;
 
 use weir_cluster::{ClusterError, Workload};
 use weir_cluster_local::Options;
-use weir_controller::{Declaration, Platform, Run, Service, Validated, Variant, validate};
+use weir_controller::{Declaration, Service, Validated, Variant};
 
 /// Errors of services that cannot run here, a sentence each with its location. Invalid services are reported
 /// elsewhere.
-pub(super) fn errors(
-    declaration: &Declaration,
-    platform: &Platform,
-    options: &Options,
-) -> Vec<String> {
+pub(super) fn errors(declaration: &Declaration, options: &Options) -> Vec<String> {
     let services = declaration.services.values();
-    let each = services.flat_map(|service| {
-        let valid = validate(service, &declaration.runtimes, platform);
-        match valid {
-            Ok(valid) if valid.run == Run::Serving => of_service(service, &valid, options),
-            Ok(_) | Err(_) => Vec::new(),
+    let each = services.flat_map(|declared| match declared.validated() {
+        Some(validated) if !validated.is_stopped => {
+            of_service(&declared.service, validated, options)
         }
+        Some(_) | None => Vec::new(),
     });
     each.collect()
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use weir_cluster::Workload;
 use weir_cluster_local::is_program;
-use weir_controller::{Declaration, Platform, Validated, validate};
+use weir_controller::{Declaration, DeclaredService, Validated};
 
 use crate::error::CliError;
 
@@ -21,7 +21,6 @@ const NAME: &str = "weir-runtime";
 pub(super) fn find(
     given: Option<&Path>,
     declaration: &Declaration,
-    platform: &Platform,
 ) -> Result<Option<PathBuf>, CliError> {
     if let Some(path) = given {
         let usage =
@@ -36,7 +35,7 @@ pub(super) fn find(
         .map_err(|e| CliError::io("cannot find the path of this program", e))?;
     let beside = weir.parent().map(|folder| folder.join(NAME));
     let found = beside.filter(|path| is_program(path)).or_else(in_path);
-    match (found, needed_by(declaration, platform)) {
+    match (found, needed_by(declaration)) {
         (None, Some(service)) => Err(CliError::RuntimeMissing { weir, service }),
         (found, _) => Ok(found),
     }
@@ -49,12 +48,11 @@ fn in_path() -> Option<PathBuf> {
 }
 
 /// A service whose pods run weir-runtime.
-fn needed_by(declaration: &Declaration, platform: &Platform) -> Option<String> {
-    let mut services = declaration.services.values();
-    services.find_map(|service| {
-        let valid = validate(service, &declaration.runtimes, platform).ok()?;
-        runs_it(&valid).then(|| service.name.to_string())
-    })
+fn needed_by(declaration: &Declaration) -> Option<String> {
+    let services = declaration.services.values();
+    let mut validated = services.filter_map(DeclaredService::validated);
+    let found = validated.find(|validated| runs_it(validated))?;
+    Some(found.service.to_string())
 }
 
 fn runs_it(valid: &Validated) -> bool {

@@ -1,4 +1,4 @@
-//! One declaration of many files.
+//! Collects the objects of all manifest files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,65 +8,67 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::{ClusterError, ServiceName};
 use weir_crds::{InferenceService, Manifest, Object, ServingRuntimeSpec, Spans};
 
-use super::DEFAULT_NAMESPACE;
-use super::manifest_set::ManifestFile;
-use crate::source::Service;
-use crate::{Runtime, Runtimes, Scope, validate_runtime};
+use super::manifest_file::ManifestFile;
+use crate::runtimes::{Runtime, Runtimes, Scope};
+use crate::service::{DEFAULT_NAMESPACE, Service};
+use crate::validate::validate_runtime;
 
-/// What two objects of one kind may not share.
+/// The field that two objects of one kind must not share.
 const NAME: &str = "metadata.name";
 
-/// What files declare together.
+/// The objects of all files together.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) services: BTreeMap<ServiceName, Service>,
     pub(super) runtimes: Runtimes,
+    /// Objects that Weir does not serve, and ignored fields of runtimes.
     pub(super) ignored_objects: Vec<String>,
-    /// A sentence each. If there is one, the rest is not to be used.
+    /// Conflicts and invalid runtimes, one sentence each. If there is one, the rest must not be used.
     pub(super) problems: Vec<String>,
 }
 
-/// Runtimes, and where each is written.
-type Known<'a> = Vec<(Runtime, &'a Spans)>;
+/// Runtimes with the positions of their fields.
+type LocatedRuntimes<'a> = Vec<(Runtime, &'a Spans)>;
 
-/// Puts the manifests of all files together.
+/// Collects the objects of all files.
 pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>) -> Collected {
     let mut collected = Collected::default();
-    let mut known = Known::new();
-    for (file, written) in files {
-        for Manifest { object, spans } in &written.manifests {
+    let mut runtimes = LocatedRuntimes::new();
+    for (path, file) in files {
+        for Manifest { object, spans } in &file.manifests {
             match object {
-                Object::InferenceService(service) => collected.service(file, service, spans),
+                Object::InferenceService(service) => collected.service(path, service, spans),
                 Object::ServingRuntime(object) => {
                     let namespace = object.metadata.namespace.as_deref();
                     let scope = Scope::Namespace(namespace.unwrap_or(DEFAULT_NAMESPACE).to_owned());
                     let runtime = runtime(&object.metadata, scope, &object.spec);
-                    collected.runtime(runtime, spans, &mut known);
+                    collected.runtime(runtime, spans, &mut runtimes);
                 }
                 Object::ClusterServingRuntime(object) => {
                     let spec = &object.spec.runtime;
                     let runtime = runtime(&object.metadata, Scope::Cluster, spec);
-                    collected.runtime(runtime, spans, &mut known);
+                    collected.runtime(runtime, spans, &mut runtimes);
                 }
                 Object::Other { kind, name } => {
-                    collected.ignored_objects.push(format!("{kind} {name}"))
+                    collected.ignored_objects.push(format!("{kind} {name}"));
                 }
             }
         }
     }
-    collected.runtimes = Runtimes::new(known.into_iter().map(|(runtime, _)| runtime).collect());
+    let runtimes = runtimes.into_iter().map(|(runtime, _)| runtime);
+    collected.runtimes = Runtimes::new(runtimes.collect());
     collected
 }
 
 impl Collected {
     fn service(&mut self, file: &Path, object: &Arc<InferenceService>, spans: &Spans) {
-        let name = match name(&object.metadata) {
+        let name = match service_name(&object.metadata) {
             Ok(name) => name,
             Err(error) => return self.problem(spans, NAME, &format!("{NAME}: {error}")),
         };
         if let Some(other) = self.services.get(&name) {
-            let first = other.spans.as_ref().map(|spans| at(spans, NAME));
-            return self.twice(spans, &format!("InferenceService {name}"), first);
+            let first = other.spans.as_ref().map(|spans| location(spans, NAME));
+            return self.duplicate(spans, &format!("InferenceService {name}"), first);
         }
         let service = Service {
             name: name.clone(),
@@ -77,39 +79,44 @@ impl Collected {
         self.services.insert(name, service);
     }
 
-    fn runtime<'a>(&mut self, runtime: Runtime, spans: &'a Spans, known: &mut Known<'a>) {
+    fn runtime<'a>(
+        &mut self,
+        runtime: Runtime,
+        spans: &'a Spans,
+        runtimes: &mut LocatedRuntimes<'a>,
+    ) {
         let same = |(other, _): &&(Runtime, &Spans)| {
             other.name == runtime.name && other.scope == runtime.scope
         };
-        if let Some((_, first)) = known.iter().find(same) {
-            let first = at(first, NAME);
-            return self.twice(spans, &format!("runtime {}", runtime.name), Some(first));
+        if let Some((_, first)) = runtimes.iter().find(same) {
+            let first = location(first, NAME);
+            return self.duplicate(spans, &format!("runtime {}", runtime.name), Some(first));
         }
-        let (faults, notes) = validate_runtime(&runtime.spec);
-        for fault in faults {
-            self.problem(spans, &fault.field, &fault.to_string());
+        let (errors, ignored_fields) = validate_runtime(&runtime.spec);
+        for error in errors {
+            self.problem(spans, &error.field, &error.to_string());
         }
-        for note in notes {
-            let ignored = format!("{} of the runtime {}", note.field, runtime.name);
+        for ignored in ignored_fields {
+            let ignored = format!("{} of the runtime {}", ignored.field, runtime.name);
             self.ignored_objects.push(ignored);
         }
-        known.push((runtime, spans));
+        runtimes.push((runtime, spans));
     }
 
-    fn twice(&mut self, spans: &Spans, what: &str, first: Option<String>) {
+    fn duplicate(&mut self, spans: &Spans, object: &str, first: Option<String>) {
         let first = first.unwrap_or_default();
-        let sentence = format!("the {what} is declared twice; the first is at {first}");
-        self.problem(spans, NAME, &sentence);
+        let message = format!("the {object} is declared twice; the first is at {first}");
+        self.problem(spans, NAME, &message);
     }
 
-    fn problem(&mut self, spans: &Spans, field: &str, sentence: &str) {
-        let problem = format!("{}: {sentence}", at(spans, field));
+    fn problem(&mut self, spans: &Spans, field: &str, message: &str) {
+        let problem = format!("{}: {message}", location(spans, field));
         self.problems.push(problem);
     }
 }
 
-/// A service's name.
-pub(super) fn name(metadata: &ObjectMeta) -> Result<ServiceName, ClusterError> {
+/// Namespace and name of a service, from its metadata.
+pub(super) fn service_name(metadata: &ObjectMeta) -> Result<ServiceName, ClusterError> {
     let namespace = metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     ServiceName::new(namespace, metadata.name.as_deref().unwrap_or_default())
 }
@@ -123,18 +130,19 @@ fn runtime(metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Ru
     }
 }
 
-fn at(spans: &Spans, field: &str) -> String {
+fn location(spans: &Spans, field: &str) -> String {
     match spans.of_field(field) {
         Some(position) => format!("{}:{}:{}", spans.file(), position.line, position.column),
         None => spans.file().to_owned(),
     }
 }
 
-/// Claims are looked for by other processes, which may be elsewhere.
+/// Claims are opened by other processes, whose working directory may differ.
 fn absolute(folder: &Path) -> PathBuf {
-    let folder = match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
     };
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }

@@ -1,8 +1,8 @@
-//! The numbers that revisions have, in a file: after a restart an equal revision has the same name, and a name
-//! that stood for something else is not given again.
+//! A file with the numbers of revisions: after a restart an equal revision has the same name, and a used name is
+//! not given to another revision.
 //!
-//! What a revision is made of is not kept, only its hash: the manifest says the rest. How far a rollout was is
-//! not kept either, as nothing of it runs after a restart.
+//! Of a revision only the hash is kept, as the manifest has the rest. The state of a rollout is not kept, as
+//! nothing of it runs after a restart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,52 +13,54 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Identity, RevisionName, ServiceName};
 
-use super::Histories;
-use crate::History;
-use crate::history::Record;
+use crate::history::{History, LoadState, RevisionRecord};
 
-/// A larger file is not ours: a thousand services with eleven revisions each take half of it.
+/// The histories of all services, by name.
+pub(super) type Histories = BTreeMap<ServiceName, Arc<History>>;
+
+/// Largest file that is read, in bytes: a thousand services with eleven revisions each take half of it.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the file holds.
+/// The contents of the file.
 #[derive(Debug, Default, Deserialize, Serialize)]
-struct Kept {
+struct RevisionNumbers {
     /// Hashes by number, for each service: `{"default/digits": {"1": "c307994a5b3c3dca"}}`.
     revisions: BTreeMap<String, BTreeMap<u32, String>>,
 }
 
-/// The file.
+/// The file, written whole whenever a number changes.
 #[derive(Debug)]
 pub(super) struct RevisionFile {
     path: PathBuf,
-    /// What it holds, to write only what changes.
+    /// The text written last; an equal text is not written again.
     text: Mutex<String>,
 }
 
 impl RevisionFile {
-    /// Reads the file. One that is not there, or damaged, tells nothing: numbers begin anew.
+    /// Reads the file. Without a readable file numbering starts over.
     pub(super) fn open(path: PathBuf) -> (Self, Histories) {
-        let kept = match read(&path) {
-            Ok(kept) => kept,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+        let numbers = match read(&path) {
+            Ok(numbers) => numbers,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => RevisionNumbers::default(),
             Err(error) => {
                 let path = path.display();
-                tracing::warn!(%path, %error, "revisions are numbered anew");
-                Kept::default()
+                tracing::warn!(%path, %error, "cannot read the revision numbers; numbering starts over");
+                RevisionNumbers::default()
             }
         };
-        let numbers = Self {
+        let file = Self {
             path,
             text: Mutex::default(),
         };
-        (numbers, kept.histories())
+        (file, numbers.histories())
     }
 
-    /// Writes what is known now, whole or not at all. That it cannot is no reason to serve nothing.
+    /// Writes the numbers, whole or not at all. A failure is logged and does not stop the service.
     pub(super) fn write(&self, histories: &Histories) {
         let mut last = self.text.lock();
-        // Text and numbers: nothing that JSON cannot hold.
-        let text = serde_json::to_string_pretty(&Kept::of(histories)).unwrap_or_default();
+        // Text and numbers always serialize.
+        let text =
+            serde_json::to_string_pretty(&RevisionNumbers::of(histories)).unwrap_or_default();
         if *last == text {
             return;
         }
@@ -68,22 +70,22 @@ impl RevisionFile {
             Ok(()) => *last = text,
             Err(error) => {
                 let path = self.path.display();
-                tracing::warn!(%path, %error, "after a restart revisions will be numbered anew");
+                tracing::warn!(%path, %error, "cannot save the revision numbers; after a restart numbering starts over");
             }
         }
     }
 }
 
-fn read(path: &std::path::Path) -> io::Result<Kept> {
+fn read(path: &std::path::Path) -> io::Result<RevisionNumbers> {
     if fs::metadata(path)?.len() > MAX_FILE {
-        return Err(io::Error::other("it is too large"));
+        return Err(io::Error::other("the file is too large"));
     }
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-impl Kept {
+impl RevisionNumbers {
     fn of(histories: &Histories) -> Self {
-        let number = |record: &Record| {
+        let number = |record: &RevisionRecord| {
             let identity = record.identity.to_string();
             (record.revision.number(), identity)
         };
@@ -96,7 +98,7 @@ impl Kept {
         }
     }
 
-    /// Names that are none are left out.
+    /// Converts to histories; invalid names are left out.
     fn histories(self) -> Histories {
         let services = self.revisions.into_iter();
         let history = |(service, numbers): (String, BTreeMap<u32, String>)| {
@@ -104,7 +106,7 @@ impl Kept {
             let service = ServiceName::new(namespace, name).ok()?;
             let records = numbers.iter().filter_map(|(number, identity)| {
                 let revision = service.revision(*number).ok()?;
-                Some(Record::known(revision, Identity::from_label(identity)))
+                Some(by_hash(revision, Identity::from_label(identity)))
             });
             let history = History {
                 records: records.collect(),
@@ -116,17 +118,15 @@ impl Kept {
     }
 }
 
-impl Record {
-    /// One of which only the hash is known.
-    fn known(revision: RevisionName, identity: Identity) -> Self {
-        Self {
-            revision,
-            template: Arc::default(),
-            storage: Vec::new(),
-            identity,
-            loaded: crate::Loaded::Never,
-            wanted: 0,
-        }
+/// The record of a revision of which only the hash is known.
+fn by_hash(revision: RevisionName, identity: Identity) -> RevisionRecord {
+    RevisionRecord {
+        revision,
+        template: Arc::default(),
+        storage: Vec::new(),
+        identity,
+        load: LoadState::Never,
+        desired_replicas: 0,
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     fn history(service: &ServiceName, numbers: &[(u32, &str)]) -> Arc<History> {
         let record = |(number, identity): &(u32, &str)| {
             let revision = service.revision(*number).unwrap();
-            Record::known(revision, Identity::from_label(identity))
+            by_hash(revision, Identity::from_label(identity))
         };
         Arc::new(History {
             records: numbers.iter().map(record).collect(),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_outlive_the_process() {
+    fn numbers_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("revisions.json");
         let (numbers, none) = RevisionFile::open(path.clone());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_tells_nothing_and_is_written_anew() {
+    fn a_damaged_file_counts_as_empty_and_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("revisions.json");
         let service = ServiceName::new("default", "digits").unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_left_out() {
+    fn invalid_names_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("revisions.json");
         let text = r#"{"revisions": {"digits": {"1": "a"}, "default/digits": {"0": "b", "2": "c"}},

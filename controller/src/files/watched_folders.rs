@@ -1,18 +1,17 @@
-//! The folders in which a change may be one of what a path leads to.
+//! The directories in which a change may affect what a path leads to.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links one after the other as Linux follows; more are a circle.
-const LINKS: usize = 40;
+/// Links in a row that Linux follows at most; more are a loop.
+const MAX_LINKS: usize = 40;
 
-/// Those of a path: the folder itself or the file's folder, and that of every link on the way, which may come
-/// to lead elsewhere. Each by its real name, so that two that are the same folder are one, and a folder that
-/// takes another's position is another.
+/// Directories to watch for a path: the directory itself or the file's, and that of every link on the way, as its
+/// target may change. Real names, so that each directory appears once and a replaced directory is a new one.
 pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
-    // Without a working directory there is nothing behind a relative path.
+    // Without a working directory a relative path leads nowhere.
     let Ok(path) = std::path::absolute(path) else {
         return folders;
     };
@@ -26,7 +25,7 @@ pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
         }
         let next = here.join(&piece);
         match fs::read_link(&next) {
-            Ok(target) if links < LINKS => {
+            Ok(target) if links < MAX_LINKS => {
                 links += 1;
                 folders.insert(here.clone());
                 let target = pieces(&target);
@@ -36,15 +35,16 @@ pub(super) fn watched_folders(path: &Path) -> BTreeSet<PathBuf> {
             Err(_) => here = next,
         }
     }
-    let folder = match here.is_dir() {
-        true => Some(here.as_path()),
-        false => here.parent(),
+    let folder = if here.is_dir() {
+        Some(here.as_path())
+    } else {
+        here.parent()
     };
     folders.extend(folder.map(Path::to_owned));
     folders
 }
 
-/// An absolute target begins at the root again, because joining it does.
+/// Components of a path without `.`; joining an absolute one starts at the root again.
 fn pieces(path: &Path) -> VecDeque<PathBuf> {
     let all = path.components();
     let all = all.filter(|piece| *piece != Component::CurDir);
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Folders of a fresh one, by its real name.
+    /// Creates directories in a temporary one; its real name.
     fn stage(folders: &[&str]) -> (TempDir, PathBuf) {
         let temporary = TempDir::new().unwrap();
         let root = temporary.path().canonicalize().unwrap();
@@ -69,7 +69,7 @@ mod tests {
         (temporary, root)
     }
 
-    fn reached(root: &Path, path: &str) -> Vec<String> {
+    fn watched(root: &Path, path: &str) -> Vec<String> {
         let found = watched_folders(&root.join(path));
         let below = found
             .iter()
@@ -81,10 +81,10 @@ mod tests {
     fn a_file_is_in_its_folder_and_a_folder_is_itself() {
         let (_keep, root) = stage(&["a/b"]);
         fs::write(root.join("a/file.yaml"), "").unwrap();
-        assert_eq!(reached(&root, "a/file.yaml"), ["a"]);
-        assert_eq!(reached(&root, "a/b"), ["a/b"]);
-        assert_eq!(reached(&root, "a/b/../file.yaml"), ["a"]);
-        assert_eq!(reached(&root, "a/none.yaml"), ["a"]);
+        assert_eq!(watched(&root, "a/file.yaml"), ["a"]);
+        assert_eq!(watched(&root, "a/b"), ["a/b"]);
+        assert_eq!(watched(&root, "a/b/../file.yaml"), ["a"]);
+        assert_eq!(watched(&root, "a/none.yaml"), ["a"]);
     }
 
     #[test]
@@ -95,16 +95,16 @@ mod tests {
         symlink("..data/a.yaml", root.join("mount/a.yaml")).unwrap();
         symlink("../mount/a.yaml", root.join("services/a.yaml")).unwrap();
         let expected = ["mount", "mount/..2024", "services"];
-        assert_eq!(reached(&root, "services/a.yaml"), expected);
+        assert_eq!(watched(&root, "services/a.yaml"), expected);
         symlink(root.join("mount"), root.join("services/all")).unwrap();
-        assert_eq!(reached(&root, "services/all"), ["mount", "services"]);
+        assert_eq!(watched(&root, "services/all"), ["mount", "services"]);
     }
 
     #[test]
-    fn links_in_a_circle_end() {
+    fn a_loop_of_links_ends() {
         let (_keep, root) = stage(&["a"]);
         symlink("two", root.join("a/one")).unwrap();
         symlink("one", root.join("a/two")).unwrap();
-        assert_eq!(reached(&root, "a/one"), ["a"]);
+        assert_eq!(watched(&root, "a/one"), ["a"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Noticing that a file changed.
+//! Watches files and reads them again after a change.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,37 +11,36 @@ use tokio::time::{Instant, timeout_at};
 
 use super::manifest_set::ManifestSet;
 use super::watched_folders::watched_folders;
-use crate::ControllerError;
-use crate::source::Declaration;
+use crate::declaration::Declaration;
+use crate::error::ControllerError;
 
-/// How long nothing may happen before files are read: editors write a file in several steps, a few
-/// milliseconds apart.
-const QUIET: Duration = Duration::from_millis(100);
+/// Time without changes after which files are read: editors write a file in several steps, a few milliseconds
+/// apart.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// How long that is waited for at most: a folder that something writes to all the time is read anyway.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest time from a change to reading, for a directory that something writes to all the time.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// How often links are followed anew until they stay as they are: who changes them all the time is looked at
-/// again with the next change.
-const LOOKS: usize = 4;
+/// Times that links are followed until two in a row agree; links that keep changing are followed again after the
+/// next change.
+const MAX_UPDATES: usize = 4;
 
-/// Watches folders; dropping it ends that.
+/// Watches directories until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     changed: Arc<Notify>,
     watcher: RecommendedWatcher,
-    /// Those that are watched, by their real names.
+    /// The watched directories, by their real names.
     folders: BTreeSet<PathBuf>,
 }
 
 impl Watcher {
-    /// Watches the folders, and the folders of the files: an editor that replaces a file takes the old
-    /// one's watch away with it.
+    /// Watches the directories, and those of the files: a file's own watch ends when an editor replaces the file.
     pub(super) fn start(paths: &[PathBuf]) -> Result<Self, ControllerError> {
         let changed = Arc::new(Notify::new());
         let notified = changed.clone();
         let event = move |event: notify::Result<notify::Event>| {
-            // Reading is no change, and we read. An error may hide one.
+            // Reading causes events too. An error may hide a change.
             if event.map_or(true, |event| !event.kind.is_access()) {
                 notified.notify_one();
             }
@@ -62,18 +61,18 @@ impl Watcher {
         Ok(this)
     }
 
-    /// Watches what the paths and their files lead to now, and nothing else any more. Must come before they are
-    /// read: what changes after it is noticed.
-    pub(super) fn look(&mut self, sources: &ManifestSet) {
-        for _ in 0..LOOKS {
-            let paths = sources.everything();
+    /// Watches exactly what the paths and their files lead to now. Must precede reading, so that a change after
+    /// it is seen.
+    pub(super) fn update(&mut self, manifests: &ManifestSet) {
+        for _ in 0..MAX_UPDATES {
+            let paths = manifests.all_paths();
             let wanted: BTreeSet<PathBuf> = paths
                 .iter()
                 .flat_map(|path| watched_folders(path))
                 .collect();
             let new: Vec<_> = wanted.difference(&self.folders).cloned().collect();
             self.forget(&wanted);
-            // One that went meanwhile is told of by the folder of whoever led to it.
+            // The removal of a directory that is gone by now changes the directory above, which is watched.
             new.iter().for_each(|folder| drop(self.watch(folder)));
             if new.is_empty() {
                 return;
@@ -92,30 +91,30 @@ impl Watcher {
         self.folders.retain(|folder| {
             let is_wanted = wanted.contains(folder);
             if !is_wanted {
-                // The watch of one that is gone went with it.
+                // The watch of a removed directory is gone already.
                 let _ = watcher.unwatch(folder);
             }
             is_wanted
         });
     }
 
-    /// Waits for a change, and then until nothing changes for a moment.
-    async fn settled(&self) {
+    /// Waits for a change and until the changes pause.
+    async fn debounced(&self) {
         self.changed.notified().await;
-        let patience = Instant::now() + PATIENCE;
+        let latest = Instant::now() + MAX_DELAY;
         loop {
-            let quiet = (Instant::now() + QUIET).min(patience);
+            let quiet = (Instant::now() + DEBOUNCE).min(latest);
             if timeout_at(quiet, self.changed.notified()).await.is_err() {
                 return;
             }
-            if Instant::now() >= patience {
+            if Instant::now() >= latest {
                 return;
             }
         }
     }
 }
 
-/// A folder that is not there is that, and no matter of watching.
+/// The error of a path that cannot be watched; a missing one cannot be read.
 fn failed(path: &Path, error: notify::Error) -> ControllerError {
     match std::fs::metadata(path) {
         Ok(_) => ControllerError::Watch {
@@ -129,27 +128,27 @@ fn failed(path: &Path, error: notify::Error) -> ControllerError {
     }
 }
 
-/// Reads the files anew after every change, until nobody wants to know.
+/// Reads the files after every change, until the last receiver is gone.
 pub(super) async fn follow(
     mut watcher: Watcher,
-    mut sources: ManifestSet,
+    mut manifests: ManifestSet,
     declared: watch::Sender<Arc<Declaration>>,
 ) {
     loop {
         tokio::select! {
-            () = watcher.settled() => {}
+            () = watcher.debounced() => {}
             () = declared.closed() => return,
         }
         let read = tokio::task::spawn_blocking(move || {
-            watcher.look(&sources);
-            let declaration = sources.next();
-            (watcher, sources, declaration)
+            watcher.update(&manifests);
+            let declaration = manifests.next();
+            (watcher, manifests, declaration)
         });
         let Ok((back, again, declaration)) = read.await else {
             return;
         };
-        (watcher, sources) = (back, again);
-        tell(&declared.borrow().problems, &declaration.problems);
+        (watcher, manifests) = (back, again);
+        log_new(&declared.borrow().problems, &declaration.problems);
         declared.send_if_modified(|last| {
             let is_new = **last != declaration;
             if is_new {
@@ -160,12 +159,12 @@ pub(super) async fn follow(
     }
 }
 
-/// Each problem is told once.
-fn tell(before: &[String], now: &[String]) {
+/// Logs each problem once.
+fn log_new(before: &[String], now: &[String]) {
     for problem in now.iter().filter(|problem| !before.contains(problem)) {
-        tracing::warn!("{problem}; what was there before stays in force");
+        tracing::warn!("{problem}; the last valid version keeps serving");
     }
     if now.is_empty() && !before.is_empty() {
-        tracing::info!("the files are right again");
+        tracing::info!("all manifests are valid again");
     }
 }

@@ -1,33 +1,33 @@
-//! Which revision is which.
+//! Assignment of revisions to what a manifest asks for.
 
 use weir_cluster::{ClusterError, RevisionName};
 
-use super::{Canary, History, Loaded, Record};
+use super::{Canary, History, LoadState, RevisionRecord};
 use crate::rollout::{Candidate, Rollout, Stage};
-use crate::{Validated, Variant};
+use crate::validate::{Validated, Variant};
 
-/// Revisions that are remembered though nothing of them runs: Kubernetes' `revisionHistoryLimit`.
-const REMEMBERED: usize = 10;
+/// Unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
+const HISTORY_LIMIT: usize = 10;
 
-/// Gives what a manifest asks for its revisions: those that were there before, where they are the same,
-/// else new ones with the next numbers. `now` is in seconds since 1970.
+/// Assigns a revision to the predictor and to each canary: an existing one where template and storage are equal,
+/// else a new one with the next number. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// [`ClusterError::Name`] after 99999 revisions.
-pub fn revise(valid: &Validated, history: &History, now: u64) -> Result<History, ClusterError> {
+pub fn revise(validated: &Validated, history: &History, now: u64) -> Result<History, ClusterError> {
     let mut next = history.clone();
-    let target = next.revision_of(valid, &valid.predictor)?;
+    let target = next.revision_of(validated, &validated.predictor)?;
     next.canaries = Vec::new();
     let mut canaries = Vec::new();
-    for canary in &valid.canaries {
+    for canary in &validated.canaries {
         canaries.push(Canary {
             tag: canary.tag.clone(),
-            revision: next.revision_of(valid, &canary.variant)?,
+            revision: next.revision_of(validated, &canary.variant)?,
         });
     }
     next.canaries = canaries;
-    next.aim(target, now);
-    next.rollout.strategy = valid.strategy.clone();
+    next.set_target(target, now);
+    next.rollout.strategy = validated.strategy.clone();
     next.trim();
     Ok(next)
 }
@@ -35,35 +35,33 @@ pub fn revise(valid: &Validated, history: &History, now: u64) -> Result<History,
 impl History {
     fn revision_of(
         &mut self,
-        valid: &Validated,
+        validated: &Validated,
         variant: &Variant,
     ) -> Result<RevisionName, ClusterError> {
         let identity = variant.identity.clone();
         let mut newest_first = self.records.iter_mut().rev();
         if let Some(record) = newest_first.find(|record| record.identity == identity) {
-            // The same files, though the manifest may have moved and its claims with it. Of one that outlived a
-            // restart only the hash is known.
+            // The claims move with the manifest; after a restart only the hash is known.
             record.storage.clone_from(&variant.storage);
             record.template.clone_from(&variant.template);
             return Ok(record.revision.clone());
         }
         let last = self.records.iter().map(|record| record.revision.number());
         let number = last.max().unwrap_or(0) + 1;
-        let revision = valid.service.revision(number)?;
-        self.records.push(Record {
+        let revision = validated.service.revision(number)?;
+        self.records.push(RevisionRecord {
             revision: revision.clone(),
             template: variant.template.clone(),
             storage: variant.storage.clone(),
             identity,
-            loaded: Loaded::Never,
-            wanted: 0,
+            load: LoadState::Never,
+            desired_replicas: 0,
         });
         Ok(revision)
     }
 
-    /// Makes a revision the one to come. A stable one that never loaded has nothing to lose: it is
-    /// replaced at once.
-    fn aim(&mut self, target: RevisionName, now: u64) {
+    /// Starts the rollout of a revision. A stable revision that never loaded is replaced at once.
+    fn set_target(&mut self, target: RevisionName, now: u64) {
         if self
             .rollout
             .candidate
@@ -80,35 +78,34 @@ impl History {
             self.rollout.candidate = None;
         } else if candidate != Some(&target) {
             let record = stable.as_ref().and_then(|stable| self.record(stable));
-            let kept = record.map_or(0, |record| record.wanted);
-            self.rollout.begin(target, kept, now);
+            let kept_replicas = record.map_or(0, |record| record.desired_replicas);
+            self.rollout.begin(target, kept_replicas, now);
         }
-        self.rollout.forget_taken();
+        self.rollout.clear_reused_previous();
     }
 
-    /// A candidate that serves part of the requests takes the place of a stable revision that should
-    /// run and serves none, before another candidate takes its own: else nobody served.
+    /// Promotes a candidate with traffic over a stable revision whose replicas are all down, before a new
+    /// candidate replaces it: otherwise no revision would serve.
     fn replace_broken(&mut self) {
         let rollout = &self.rollout;
-        let loaded = |name: &RevisionName| self.record(name).map(|r| (r.loaded, r.wanted));
+        let loaded = |name: &RevisionName| self.record(name).map(|r| (r.load, r.desired_replicas));
         let stable = rollout.stable.as_ref().and_then(loaded);
-        let is_broken = stable.is_some_and(|(loaded, wanted)| loaded != Loaded::Now && wanted > 0);
+        let is_broken = stable.is_some_and(|(load, desired)| load != LoadState::Now && desired > 0);
         let candidate = rollout.candidate.as_ref().map(|c| &c.revision);
         let serves = candidate
             .and_then(loaded)
-            .is_some_and(|(l, _)| l == Loaded::Now);
+            .is_some_and(|(load, _)| load == LoadState::Now);
         if is_broken && serves && rollout.percent() > 0 {
             self.rollout.stable = candidate.cloned();
             self.rollout.candidate = None;
         }
     }
 
-    /// Drops the oldest records that are of no use, but for the last few. The newest stays in any case:
-    /// numbers go on from it.
+    /// Drops the oldest unused records beyond the limit. The newest stays in any case: numbers continue from it.
     fn trim(&mut self) {
-        let unused = |record: &&Record| !self.is_in_use(&record.revision);
+        let unused = |record: &&RevisionRecord| !self.is_in_use(&record.revision);
         let surplus = self.records.iter().filter(unused).count();
-        let mut surplus = surplus.saturating_sub(REMEMBERED);
+        let mut surplus = surplus.saturating_sub(HISTORY_LIMIT);
         let newest = self.records.iter().map(|r| r.revision.number()).max();
         let keep: Vec<bool> = self
             .records
@@ -126,11 +123,11 @@ impl History {
 }
 
 impl Rollout {
-    fn begin(&mut self, revision: RevisionName, kept: u32, now: u64) {
-        // One that is under way already keeps what it promised the stable revision.
-        self.kept = match &self.candidate {
-            Some(_) => self.kept.max(kept),
-            None => kept,
+    fn begin(&mut self, revision: RevisionName, kept_replicas: u32, now: u64) {
+        // A rollout that replaces another keeps what the stable revision had before both.
+        self.kept_replicas = match &self.candidate {
+            Some(_) => self.kept_replicas.max(kept_replicas),
+            None => kept_replicas,
         };
         self.candidate = Some(Candidate {
             revision,
@@ -139,8 +136,8 @@ impl Rollout {
         });
     }
 
-    /// A former revision that is in service again is no former one.
-    fn forget_taken(&mut self) {
+    /// Clears the previous revision when it is stable or candidate again.
+    fn clear_reused_previous(&mut self) {
         let taken = |name: &RevisionName| {
             let candidate = self.candidate.as_ref().map(|c| &c.revision);
             self.stable.as_ref() == Some(name) || candidate == Some(name)
@@ -148,7 +145,7 @@ impl Rollout {
         if self
             .previous
             .as_ref()
-            .is_some_and(|former| taken(&former.revision))
+            .is_some_and(|previous| taken(&previous.revision))
         {
             self.previous = None;
         }

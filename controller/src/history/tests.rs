@@ -1,16 +1,16 @@
 use super::*;
-use crate::Validated;
-use crate::fixtures::{model, valid};
+use crate::fixtures::{model, validated};
 use crate::rollout::Stage;
+use crate::validate::Validated;
 
-fn after(history: &History, valid: &Validated) -> History {
-    revise(valid, history, 0).unwrap()
+fn after(history: &History, validated: &Validated) -> History {
+    revise(validated, history, 0).unwrap()
 }
 
 fn loaded(mut history: History) -> History {
     for record in &mut history.records {
-        record.loaded = Loaded::Now;
-        record.wanted = 2;
+        record.load = LoadState::Now;
+        record.desired_replicas = 2;
     }
     history
 }
@@ -29,7 +29,10 @@ fn number(revision: Option<&RevisionName>) -> Option<u32> {
 
 #[test]
 fn a_changed_model_makes_a_revision_and_an_equal_one_is_known_again() {
-    let (a, b) = (valid(&[], &model("a", &[])), valid(&[], &model("b", &[])));
+    let (a, b) = (
+        validated(&[], &model("a", &[])),
+        validated(&[], &model("b", &[])),
+    );
     let first = loaded(after(&History::default(), &a));
     assert_eq!(
         (numbers(&first), number(first.rollout.stable.as_ref())),
@@ -42,14 +45,17 @@ fn a_changed_model_makes_a_revision_and_an_equal_one_is_known_again() {
         (candidate.revision.number(), candidate.stage),
         (2, Stage::Waiting)
     );
-    assert_eq!(second.rollout.kept, 2);
+    assert_eq!(second.rollout.kept_replicas, 2);
     let back = after(&second, &a);
     assert_eq!((numbers(&back), back.rollout.candidate), (vec![1, 2], None));
 }
 
 #[test]
 fn what_bounds_and_splits_makes_no_revision() {
-    let first = loaded(after(&History::default(), &valid(&[], &model("a", &[]))));
+    let first = loaded(after(
+        &History::default(),
+        &validated(&[], &model("a", &[])),
+    ));
     let fields = [
         "minReplicas: 0",
         "maxReplicas: 7",
@@ -63,21 +69,21 @@ fn what_bounds_and_splits_makes_no_revision() {
         "annotations: {autoscaling.knative.dev/window: 30s}",
     ];
     for field in fields {
-        let next = after(&first, &valid(&[], &model("a", &[field])));
+        let next = after(&first, &validated(&[], &model("a", &[field])));
         assert_eq!(next.records, first.records, "{field}");
     }
-    let annotated = valid(&[("weir.dev/max-queue", "3")], &model("a", &[]));
+    let annotated = validated(&[("weir.dev/max-queue", "3")], &model("a", &[]));
     assert_eq!(after(&first, &annotated).records, first.records);
     for field in ["labels: {a: b}", "nodeSelector: {gpu: a100}"] {
-        let next = after(&first, &valid(&[], &model("a", &[field])));
+        let next = after(&first, &validated(&[], &model("a", &[field])));
         assert_eq!(numbers(&next), [1, 2], "{field}");
     }
 }
 
 #[test]
 fn a_stable_revision_that_never_loaded_is_replaced_at_once() {
-    let first = after(&History::default(), &valid(&[], &model("a", &[])));
-    let second = after(&first, &valid(&[], &model("b", &[])));
+    let first = after(&History::default(), &validated(&[], &model("a", &[])));
+    let second = after(&first, &validated(&[], &model("b", &[])));
     assert_eq!(number(second.rollout.stable.as_ref()), Some(2));
     assert_eq!(second.rollout.candidate, None);
 }
@@ -85,9 +91,9 @@ fn a_stable_revision_that_never_loaded_is_replaced_at_once() {
 #[test]
 fn what_was_out_of_service_has_to_load_anew() {
     let (a, b, c) = (
-        valid(&[], &model("a", &[])),
-        valid(&[], &model("b", &[])),
-        valid(&[], &model("c", &[])),
+        validated(&[], &model("a", &[])),
+        validated(&[], &model("b", &[])),
+        validated(&[], &model("c", &[])),
     );
     let first = loaded(after(&History::default(), &a));
     let superseded = after(&loaded(after(&first, &b)), &c).observed(&Snapshot::default());
@@ -100,9 +106,15 @@ fn what_was_out_of_service_has_to_load_anew() {
 
 #[test]
 fn old_revisions_are_forgotten_and_their_numbers_are_not_used_again() {
-    let mut history = loaded(after(&History::default(), &valid(&[], &model("m", &[]))));
+    let mut history = loaded(after(
+        &History::default(),
+        &validated(&[], &model("m", &[])),
+    ));
     for i in 0..30 {
-        history = loaded(after(&history, &valid(&[], &model(&format!("m{i}"), &[]))));
+        history = loaded(after(
+            &history,
+            &validated(&[], &model(&format!("m{i}"), &[])),
+        ));
     }
     assert_eq!(number(history.rollout.stable.as_ref()), Some(1));
     assert_eq!(numbers(&history).len(), 12);
@@ -112,7 +124,7 @@ fn old_revisions_are_forgotten_and_their_numbers_are_not_used_again() {
 #[test]
 fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
     let canary = "  canary:\n  - trafficPercent: 20\n    predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}\n";
-    let with = valid(&[], &format!("{}{canary}", model("a", &[])));
+    let with = validated(&[], &format!("{}{canary}", model("a", &[])));
     let first = loaded(after(&History::default(), &with));
     let of: Vec<_> = first
         .canaries
@@ -120,7 +132,7 @@ fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
         .map(|c| (c.tag.as_str(), c.revision.number()))
         .collect();
     assert_eq!(of, [("blue", 2)]);
-    let promoted = after(&first, &valid(&[], &model("blue", &["name: blue"])));
+    let promoted = after(&first, &validated(&[], &model("blue", &["name: blue"])));
     let candidate = promoted.rollout.candidate.clone().unwrap();
     assert_eq!(candidate.revision.number(), 2);
     assert!(promoted.has_loaded(&candidate.revision));
@@ -128,13 +140,13 @@ fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
 
 #[test]
 fn a_candidate_that_serves_takes_the_place_of_a_stable_revision_that_does_not() {
-    let canary = |path: &str| valid(&[], &model(path, &["canaryTrafficPercent: 20"]));
+    let canary = |path: &str| validated(&[], &model(path, &["canaryTrafficPercent: 20"]));
     let first = loaded(after(&History::default(), &canary("a")));
     let mut second = loaded(after(&first, &canary("b")));
     second.rollout.candidate.as_mut().unwrap().stage = Stage::Shifting(0);
     let third = after(&second, &canary("c"));
     assert_eq!(number(third.rollout.stable.as_ref()), Some(1));
-    second.records[0].loaded = Loaded::Once;
+    second.records[0].load = LoadState::Once;
     let third = after(&second, &canary("c"));
     assert_eq!(number(third.rollout.stable.as_ref()), Some(2));
     assert_eq!(number(third.rollout.newest()), Some(3));

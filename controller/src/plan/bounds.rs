@@ -1,61 +1,65 @@
-//! How many replicas each revision may have.
+//! Bounds of each revision's number of replicas.
 
 use std::collections::BTreeMap;
 
 use weir_cluster::RevisionName;
 
+use crate::history::History;
 use crate::rollout::{PreviousRevision, Stage};
+use crate::scaling::Scaling;
 use crate::validate::Validated;
-use crate::{History, Scaling};
 
-/// How long a revision that was replaced keeps its replicas, in seconds, so that going back to it is
-/// instant: most mistakes show within ten minutes.
-pub(super) const HELD: u64 = 600;
+/// Seconds that a replaced revision keeps its replicas, so that a roll-back is instant: most errors show within
+/// ten minutes.
+pub(super) const ROLLBACK_WINDOW: u64 = 600;
 
-/// The scaling of each revision of a service, its minimum as the rollout needs it.
+/// Scaling of each revision of a service, with the minimum that the rollout needs.
 pub(super) type Bounds = BTreeMap<RevisionName, Scaling>;
 
-/// The bounds of every revision that runs: the stable one, the candidate, the one before, the canaries.
-pub(super) fn bounds(valid: &Validated, history: &History, now: u64) -> Bounds {
+/// Bounds of all running revisions: stable, candidate, previous and canaries.
+pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Bounds {
     let mut bounds = Bounds::new();
     let rollout = &history.rollout;
-    let own = &valid.predictor.scaling;
-    if let Some(former) = &rollout.previous {
-        raise(&mut bounds, &former.revision, held(own, former, now));
+    let own = &validated.predictor.scaling;
+    if let Some(previous) = &rollout.previous {
+        let scaling = rollback_ready(own, previous, now);
+        raise(&mut bounds, &previous.revision, scaling);
     }
-    for (canary, of) in valid.canaries.iter().zip(&history.canaries) {
+    for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
         let scaling = until_loaded(&canary.variant.scaling, history, &of.revision);
         raise(&mut bounds, &of.revision, scaling);
     }
     if let Some(stable) = &rollout.stable {
         let scaling = until_loaded(own, history, stable);
-        let kept = rollout.candidate.as_ref().map_or(0, |_| rollout.kept);
-        raise(&mut bounds, stable, scaling.with_floor(kept));
+        let candidate = rollout.candidate.as_ref();
+        let kept_replicas = candidate.map_or(0, |_| rollout.kept_replicas);
+        raise(&mut bounds, stable, scaling.with_floor(kept_replicas));
     }
     if let Some(candidate) = &rollout.candidate {
-        let scaling = taking_over(own, &candidate.stage, rollout.percent());
+        let scaling = of_candidate(own, &candidate.stage, rollout.percent());
         raise(&mut bounds, &candidate.revision, scaling);
     }
     bounds
 }
 
-/// A revision that was replaced keeps what it had for a while, and may sleep then.
-fn held(own: &Scaling, former: &PreviousRevision, now: u64) -> Scaling {
-    let kept = match is_held(former, now) {
-        true => former.kept,
-        false => 0,
+/// A replaced revision keeps its replicas during the rollback window, then may scale to zero.
+fn rollback_ready(own: &Scaling, previous: &PreviousRevision, now: u64) -> Scaling {
+    let kept_replicas = if is_in_rollback_window(previous, now) {
+        previous.kept_replicas
+    } else {
+        0
     };
-    own.with_min(0).with_floor(kept)
+    own.with_min(0).with_floor(kept_replicas)
 }
 
-/// Whether a revision that was replaced keeps what it had.
-pub(crate) fn is_held(former: &PreviousRevision, now: u64) -> bool {
-    now.saturating_sub(former.since) < HELD
+/// Reports whether a replaced revision still keeps its replicas.
+pub(crate) fn is_in_rollback_window(previous: &PreviousRevision, now: u64) -> bool {
+    now.saturating_sub(previous.since) < ROLLBACK_WINDOW
 }
 
-fn taking_over(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {
+fn of_candidate(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {
     match (stage, percent) {
-        // Only loading it shows that it loads.
+        // Only a replica shows whether the model loads.
         (Stage::Waiting, _) => own.with_floor(1),
         (Stage::RolledBack(_), _) | (Stage::Shifting(_), 0) => own.with_min(0),
         (Stage::Shifting(_), _) => own.clone(),
@@ -63,13 +67,14 @@ fn taking_over(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {
 }
 
 fn until_loaded(scaling: &Scaling, history: &History, revision: &RevisionName) -> Scaling {
-    match history.has_loaded(revision) {
-        true => scaling.clone(),
-        false => scaling.with_floor(1),
+    if history.has_loaded(revision) {
+        scaling.clone()
+    } else {
+        scaling.with_floor(1)
     }
 }
 
-/// A revision with two parts keeps the higher floor.
+/// Sets the bounds of a revision; one with two roles keeps the higher minimum.
 fn raise(bounds: &mut Bounds, revision: &RevisionName, scaling: Scaling) {
     let floor = bounds.get(revision).map_or(0, |before| before.policy.min);
     bounds.insert(revision.clone(), scaling.with_floor(floor));

@@ -1,4 +1,4 @@
-//! Services through many edits: what holds whatever happens.
+//! Properties that plans keep through any sequence of edits and failures.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use super::world::{CANARY, World, policy, split};
 use super::{Plan, bounds};
-use crate::Validated;
-use crate::fixtures::{model, valid};
+use crate::fixtures::{model, validated};
 use crate::rollout::Stage;
+use crate::validate::Validated;
 
-/// What can happen to a service.
+/// An edit, a failure, or passing time.
 #[derive(Clone, Debug)]
 enum Happens {
     Edit {
@@ -60,7 +60,7 @@ struct Manifest {
 }
 
 impl Manifest {
-    fn valid(&self) -> Validated {
+    fn validated(&self) -> Validated {
         let mut fields = vec![
             format!("minReplicas: {}", self.bounds.0),
             format!("maxReplicas: {}", self.bounds.1),
@@ -73,7 +73,7 @@ impl Manifest {
         let canary = self
             .canary
             .map(|percent| CANARY.replace("30", &percent.to_string()));
-        valid(
+        validated(
             &[],
             &format!(
                 "{}{}",
@@ -122,12 +122,12 @@ impl World {
     }
 }
 
-/// One pass: the world before and after, what was planned before and now.
+/// One reconciliation: the world before and after, the plan before and now.
 struct Pass<'a> {
     before: &'a World,
     last: &'a Plan,
     after: &'a World,
-    valid: &'a Validated,
+    validated: &'a Validated,
     plan: &'a Plan,
 }
 
@@ -135,8 +135,8 @@ impl Pass<'_> {
     fn check(&self, happens: &Happens) {
         self.shares_are_whole();
         self.bounds_fit();
-        self.stable_gives_way_to_what_is_ready();
-        self.somebody_serves_on();
+        self.a_stable_revision_is_replaced_by_a_ready_one();
+        self.a_ready_revision_keeps_running();
         match happens {
             Happens::Bound { .. } => {
                 let records = |world: &World| world.history.records.len();
@@ -150,7 +150,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Weights are percents; only what has loaded has one, beside the stable revision.
+    /// Weights add up to 100; only loaded revisions and the stable one have traffic.
     fn shares_are_whole(&self) {
         let split = split(self.plan);
         assert_eq!(
@@ -165,10 +165,10 @@ impl Pass<'_> {
         }
     }
 
-    /// What runs has bounds, and the other way round; what has not loaded is not put to sleep.
+    /// Workloads and bounds name the same revisions; a revision that has not loaded keeps a replica.
     fn bounds_fit(&self) {
         let workloads = self.plan.desired.workloads();
-        let bounds = bounds::bounds(self.valid, &self.after.history, self.after.now);
+        let bounds = bounds::bounds(self.validated, &self.after.history, self.after.now);
         assert!(bounds.keys().eq(workloads.iter().map(|w| &w.revision)));
         for workload in workloads {
             let policy = workload.scaling.as_ref().unwrap();
@@ -181,7 +181,7 @@ impl Pass<'_> {
         }
     }
 
-    fn stable_gives_way_to_what_is_ready(&self) {
+    fn a_stable_revision_is_replaced_by_a_ready_one(&self) {
         let stable = |world: &World| world.history.rollout.stable.clone();
         let old = stable(self.before).filter(|old| self.before.history.has_loaded(old));
         if let Some(old) = old {
@@ -191,9 +191,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Where a revision was ready and had requests, canaries aside, one that is ready goes on, unless the
-    /// stable one only sleeps.
-    fn somebody_serves_on(&self) {
+    /// If a revision was ready and had traffic, canaries aside, a ready one still runs, unless the stable one
+    /// is scaled to zero.
+    fn a_ready_revision_keeps_running(&self) {
         let rollout = &self.before.history.rollout;
         let stable = rollout
             .stable
@@ -221,14 +221,14 @@ proptest! {
     fn plans_keep_their_laws(all in prop::collection::vec(happens(), 1..30)) {
         let mut world = World::default();
         let mut manifest = Manifest { path: 0, percent: None, bounds: (1, 4), canary: None };
-        let (mut last, _) = world.pass(&manifest.valid());
+        let (mut last, _) = world.pass(&manifest.validated());
         for happens in &all {
             manifest.edit(happens);
             world.happens(happens, &last);
             let before = world.clone();
-            let valid = manifest.valid();
-            let (planned, _) = world.pass(&valid);
-            let pass = Pass { before: &before, last: &last, after: &world, valid: &valid, plan: &planned };
+            let validated = manifest.validated();
+            let (planned, _) = world.pass(&validated);
+            let pass = Pass { before: &before, last: &last, after: &world, validated: &validated, plan: &planned };
             pass.check(happens);
             last = planned;
         }

@@ -1,4 +1,4 @@
-//! How gateways find the revisions.
+//! The route of a service, for gateways.
 
 use weir_cluster::{
     ClusterError, Destination, Host, Mirror, Route, ServiceName, Split, Tag, Tagged, Target,
@@ -7,24 +7,24 @@ use weir_cluster::{
 use super::Share;
 use crate::validate::Validated;
 
-pub(super) fn route(valid: &Validated, shares: &[Share]) -> Result<Route, ClusterError> {
-    let exposure = &valid.exposure;
+pub(super) fn route(validated: &Validated, shares: &[Share]) -> Result<Route, ClusterError> {
+    let exposure = &validated.exposure;
     Ok(Route {
-        service: valid.service.clone(),
-        since: valid.since,
+        service: validated.service.clone(),
+        since: validated.since,
         hosts: exposure.hosts.clone(),
         model: exposure.model.clone(),
-        destination: destination(valid, shares)?,
-        tags: tags(valid, shares),
+        destination: destination(validated, shares)?,
+        tags: tags(validated, shares),
         timeout: exposure.timeout,
         activation_timeout: exposure.activation_timeout,
         max_queue: exposure.max_queue,
         batching: exposure.batching,
-        mirror: mirror(valid, shares),
+        mirror: mirror(validated, shares),
     })
 }
 
-fn destination(valid: &Validated, shares: &[Share]) -> Result<Destination, ClusterError> {
+fn destination(validated: &Validated, shares: &[Share]) -> Result<Destination, ClusterError> {
     let with_requests = shares.iter().filter(|share| share.percent > 0);
     let targets: Vec<_> = with_requests
         .map(|share| Target {
@@ -32,36 +32,38 @@ fn destination(valid: &Validated, shares: &[Share]) -> Result<Destination, Clust
             weight: share.percent.into(),
         })
         .collect();
-    match targets.is_empty() {
-        true => {
-            let sentence = format!("the service {} is stopped", valid.service);
-            Ok(Destination::Nowhere(sentence.into()))
-        }
-        false => Split::new(targets).map(Destination::Split),
+    if targets.is_empty() {
+        let message = format!("the service {} is stopped", validated.service);
+        return Ok(Destination::Nowhere(message.into()));
     }
+    Split::new(targets).map(Destination::Split)
 }
 
-fn tags(valid: &Validated, shares: &[Share]) -> Vec<Tagged> {
+fn tags(validated: &Validated, shares: &[Share]) -> Vec<Tagged> {
     let each = shares.iter().flat_map(|share| {
         share.tags.iter().map(|tag| Tagged {
             tag: tag.clone(),
-            hosts: tagged_host(&valid.service, tag, valid.exposure.tag_domain.as_deref())
-                .into_iter()
-                .collect(),
+            hosts: tagged_host(
+                &validated.service,
+                tag,
+                validated.exposure.tag_domain.as_deref(),
+            )
+            .into_iter()
+            .collect(),
             revision: share.revision.clone(),
         })
     });
     each.collect()
 }
 
-/// A tag whose host would be no host has none; the header `weir-tag` still leads to it.
+/// The host of a tag, unless it would be invalid; the header `weir-tag` works in any case.
 pub(crate) fn tagged_host(service: &ServiceName, tag: &Tag, domain: Option<&str>) -> Option<Host> {
     service.tagged_host(tag, domain?).ok()
 }
 
-/// Copies go to the revision of a tag, unless it has all requests anyway.
-fn mirror(valid: &Validated, shares: &[Share]) -> Option<Mirror> {
-    let (tag, percent) = valid.exposure.mirror.as_ref()?;
+/// Mirrors requests to the revision of a tag, unless that revision receives all requests anyway.
+fn mirror(validated: &Validated, shares: &[Share]) -> Option<Mirror> {
+    let (tag, percent) = validated.exposure.mirror.as_ref()?;
     let to = shares.iter().find(|share| share.tags.contains(tag))?;
     (to.percent < 100).then(|| Mirror {
         revision: to.revision.clone(),

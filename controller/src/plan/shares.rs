@@ -1,21 +1,21 @@
-//! Who gets how many of a hundred requests, and which tags.
+//! Traffic shares and tags of the revisions.
 
 use weir_cluster::{RevisionName, Tag};
 
 use super::Share;
-use crate::History;
+use crate::history::History;
 use crate::validate::{LATEST, PREVIOUS, Validated};
 
-/// Canaries that have loaded get what they ask for; of the rest, the candidate gets its share and the
-/// stable revision what is left.
-pub(super) fn shares(valid: &Validated, history: &History) -> Vec<Share> {
+/// Shares of the revisions: loaded canaries receive what they ask for, the candidate its share of the rest, and the
+/// stable revision the remainder.
+pub(super) fn shares(validated: &Validated, history: &History) -> Vec<Share> {
     let rollout = &history.rollout;
     let Some(stable) = &rollout.stable else {
         return Vec::new();
     };
     let mut shares = Shares::default();
     shares.add(stable, 0);
-    let mut left = shares.canaries(valid, history);
+    let mut left = shares.canaries(validated, history);
     if let Some(candidate) = &rollout.candidate {
         let percent = rollout.percent().min(left);
         left -= percent;
@@ -25,7 +25,7 @@ pub(super) fn shares(valid: &Validated, history: &History) -> Vec<Share> {
     shares.tag(rollout.newest().unwrap_or(stable), LATEST);
     let previous = match (&rollout.candidate, &rollout.previous) {
         (Some(_), _) => Some(stable),
-        (None, Some(former)) => Some(&former.revision),
+        (None, Some(previous)) => Some(&previous.revision),
         (None, None) => None,
     };
     if let Some(previous) = previous {
@@ -38,13 +38,15 @@ pub(super) fn shares(valid: &Validated, history: &History) -> Vec<Share> {
 struct Shares(Vec<Share>);
 
 impl Shares {
-    /// What is left of a hundred.
-    fn canaries(&mut self, valid: &Validated, history: &History) -> u8 {
+    /// Adds the canaries; the percentage left for the other revisions.
+    fn canaries(&mut self, validated: &Validated, history: &History) -> u8 {
         let mut left = 100;
-        for (canary, of) in valid.canaries.iter().zip(&history.canaries) {
-            let percent = match history.has_loaded(&of.revision) {
-                true => canary.percent.min(left),
-                false => 0,
+        for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
+            let has_loaded = history.has_loaded(&of.revision);
+            let percent = if has_loaded {
+                canary.percent.min(left)
+            } else {
+                0
             };
             left -= percent;
             self.add(&of.revision, percent);
@@ -53,12 +55,12 @@ impl Shares {
         left
     }
 
-    /// One revision may have several parts: a canary that is promoted is the candidate too.
+    /// Adds to the share of a revision: a promoted canary is the candidate too.
     fn add(&mut self, revision: &RevisionName, percent: u8) {
         self.entry(revision).percent += percent;
     }
 
-    /// Both names are tags, whoever else reads them.
+    /// Adds a tag, one of the two reserved names, which are validated.
     fn tag(&mut self, revision: &RevisionName, tag: &str) {
         let tag = Tag::new(tag).ok();
         self.entry(revision).tags.extend(tag);

@@ -6,17 +6,17 @@ use weir_cluster::Destination;
 
 use super::world::{CANARY, World, policy, split, tags};
 use super::{Plan, bounds};
-use crate::Transition;
-use crate::fixtures::{model, valid};
+use crate::fixtures::{model, validated};
+use crate::rollout::Transition;
 
 #[test]
 fn a_canary_by_percent_from_first_to_last() {
     let fields = |percent: &str| model("b", &[percent]);
     let mut world = World::default();
-    let (first, _) = world.pass(&valid(&[], &model("a", &[])));
+    let (first, _) = world.pass(&validated(&[], &model("a", &[])));
     assert_eq!(split(&first), [(1, 100)]);
     world.start(|_| true);
-    let canary = valid(&[], &fields("canaryTrafficPercent: 20"));
+    let canary = validated(&[], &fields("canaryTrafficPercent: 20"));
     let (waiting, _) = world.pass(&canary);
     assert_eq!(
         (split(&waiting), waiting.desired.workloads().len()),
@@ -32,9 +32,9 @@ fn a_canary_by_percent_from_first_to_last() {
     );
     let hosts: Vec<_> = shifted.desired.route().unwrap().tags[1].hosts.clone();
     assert_eq!(hosts[0].as_str(), "latest-digits-default.example.com");
-    let (back, _) = world.pass(&valid(&[], &fields("canaryTrafficPercent: 0")));
+    let (back, _) = world.pass(&validated(&[], &fields("canaryTrafficPercent: 0")));
     assert_eq!(split(&back), [(1, 100)]);
-    let (promoted, moved) = world.pass(&valid(&[], &model("b", &[])));
+    let (promoted, moved) = world.pass(&validated(&[], &model("b", &[])));
     assert!(matches!(moved, Some(Transition::Promoted(_))));
     assert_eq!(split(&promoted), [(2, 100)]);
     assert_eq!(
@@ -47,8 +47,8 @@ fn a_canary_by_percent_from_first_to_last() {
 fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
     let mut world = World::default();
     let (a, b) = (
-        valid(&[], &model("a", &["minReplicas: 0"])),
-        valid(&[], &model("b", &["minReplicas: 0"])),
+        validated(&[], &model("a", &["minReplicas: 0"])),
+        validated(&[], &model("b", &["minReplicas: 0"])),
     );
     world.pass(&a);
     let one = a.service.revision(1).unwrap();
@@ -60,7 +60,7 @@ fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
     world.start(|_| true);
     let (promoted, _) = world.pass(&b);
     assert_eq!(policy(&promoted, &one).min, 3);
-    world.now += bounds::HELD;
+    world.now += bounds::ROLLBACK_WINDOW;
     let (later, _) = world.pass(&b);
     assert_eq!(
         (policy(&later, &one).min, later.desired.workloads().len()),
@@ -71,7 +71,7 @@ fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
 #[test]
 fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
     let mut world = World::default();
-    let sleepy = valid(&[], &model("a", &["minReplicas: 0", "maxReplicas: 4"]));
+    let sleepy = validated(&[], &model("a", &["minReplicas: 0", "maxReplicas: 4"]));
     let (first, _) = world.pass(&sleepy);
     let one = sleepy.service.revision(1).unwrap();
     assert_eq!(
@@ -93,24 +93,24 @@ fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
 fn a_named_canary_gets_its_share_when_it_has_loaded() {
     let mut world = World::default();
     let spec = format!("{}{CANARY}", model("a", &["canaryTrafficPercent: 50"]));
-    let (first, _) = world.pass(&valid(&[], &spec));
+    let (first, _) = world.pass(&validated(&[], &spec));
     assert_eq!(split(&first), [(1, 100)]);
     world.start(|number| number == 1);
-    assert_eq!(split(&world.pass(&valid(&[], &spec)).0), [(1, 100)]);
+    assert_eq!(split(&world.pass(&validated(&[], &spec)).0), [(1, 100)]);
     world.start(|_| true);
-    let (both, _) = world.pass(&valid(&[], &spec));
+    let (both, _) = world.pass(&validated(&[], &spec));
     assert_eq!(split(&both), [(1, 70), (2, 30)]);
     assert!(tags(&both).contains(&("blue".to_owned(), 2)));
-    let third = valid(&[], &spec.replace("models/a", "models/c"));
+    let third = validated(&[], &spec.replace("models/a", "models/c"));
     world.pass(&third);
     world.start(|_| true);
     assert_eq!(split(&world.pass(&third).0), [(1, 20), (2, 30), (3, 50)]);
 }
 
 #[test]
-fn what_is_stopped_has_nothing_and_says_so() {
+fn a_stopped_service_has_no_workloads_and_says_so() {
     let mut world = World::default();
-    let stop = valid(&[("serving.kserve.io/stop", "true")], &model("a", &[]));
+    let stop = validated(&[("serving.kserve.io/stop", "true")], &model("a", &[]));
     let (stopped, _) = world.pass(&stop);
     assert!(stopped.desired.workloads().is_empty());
     match &stopped.desired.route().unwrap().destination {
@@ -122,10 +122,10 @@ fn what_is_stopped_has_nothing_and_says_so() {
 }
 
 #[test]
-fn copies_go_to_the_revision_that_has_not_all_requests() {
+fn requests_are_mirrored_to_the_revision_without_all_traffic() {
     let mut world = World::default();
     let mirrored = |path: &str| {
-        valid(
+        validated(
             &[("weir.dev/mirror", "10")],
             &model(path, &["canaryTrafficPercent: 0"]),
         )
@@ -141,7 +141,7 @@ fn copies_go_to_the_revision_that_has_not_all_requests() {
 #[test]
 fn a_batcher_reaches_the_gateways_with_defaults_where_it_says_nothing() {
     let batching = |fields: &[&str]| {
-        let (first, _) = World::default().pass(&valid(&[], &model("a", fields)));
+        let (first, _) = World::default().pass(&validated(&[], &model("a", fields)));
         let batching = first.desired.route().unwrap().batching;
         batching.map(|batching| (batching.max_size, batching.max_latency.as_millis()))
     };
@@ -158,9 +158,9 @@ fn the_autoscaler_gets_no_policy_where_others_set_the_replicas() {
         let workloads = plan.desired.workloads().iter();
         workloads.map(|w| w.scaling.is_some()).collect::<Vec<_>>()
     };
-    let (first, _) = world.pass(&valid(&[], &model("a", &[])));
+    let (first, _) = world.pass(&validated(&[], &model("a", &[])));
     assert_eq!(policies(&first), [true]);
     let by_others = [("serving.kserve.io/autoscalerClass", "external")];
-    let (second, _) = world.pass(&valid(&by_others, &model("a", &[])));
+    let (second, _) = world.pass(&validated(&by_others, &model("a", &[])));
     assert_eq!(policies(&second), [false]);
 }

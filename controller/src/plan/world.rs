@@ -1,4 +1,4 @@
-//! A service over a cluster that is a value, for tests.
+//! A simulated cluster with one service, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use weir_cluster::{
 };
 
 use super::{Plan, plan};
-use crate::rollout::{Transition, step};
-use crate::{History, Sample, Validated, revise};
+use crate::history::{History, revise};
+use crate::rollout::{Sample, Transition, step};
+use crate::validate::Validated;
 
 /// A canary with 30 percent, to stand behind a predictor.
 pub(super) const CANARY: &str = "  canary:
@@ -39,16 +40,16 @@ impl World {
     }
 
     /// One pass of the controller.
-    pub(super) fn pass(&mut self, valid: &Validated) -> (Plan, Option<Transition>) {
+    pub(super) fn pass(&mut self, validated: &Validated) -> (Plan, Option<Transition>) {
         let snapshot = self.snapshot();
         let history = self.history.clone().observed(&snapshot);
-        let history = revise(valid, &history, self.now).unwrap();
+        let history = revise(validated, &history, self.now).unwrap();
         let mut history = history.observed(&snapshot);
         let evidence = history.evidence(&snapshot, &BTreeMap::<_, Sample>::new());
         let (rollout, moved) = step(&history.rollout, &evidence, self.now);
         history.rollout = rollout;
-        let planned = plan(valid, &history, self.now).unwrap();
-        assert_eq!(plan(valid, &history, self.now).unwrap(), planned);
+        let planned = plan(validated, &history, self.now).unwrap();
+        assert_eq!(plan(validated, &history, self.now).unwrap(), planned);
         self.history = history;
         self.ledger.apply(planned.desired.clone()).unwrap();
         self.ledger.refresh(&mut self.revisions);

@@ -1,8 +1,8 @@
-//! Laying one part of a pod over another, as Kubernetes' strategic merge does.
+//! Merging of pod parts, as Kubernetes' strategic merge patch does.
 
 use serde_json::Value;
 
-/// Lists whose items are known by a field, and that field. All others are replaced as a whole.
+/// Lists merged item by item, and the field that identifies an item. Other lists are replaced as a whole.
 const KEYED: [(&str, &str); 8] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -14,9 +14,8 @@ const KEYED: [(&str, &str); 8] = [
     ("volumeMounts", "mountPath"),
 ];
 
-/// Lays `above` over `below`: mappings field by field, keyed lists item by item, the rest as a whole.
-/// An empty list of containers is none.
-pub(super) fn lay_over(below: &mut Value, above: Value) {
+/// Merges `above` into `below`: mappings field by field, keyed lists item by item, the rest as a whole.
+pub(super) fn merge(below: &mut Value, above: Value) {
     let (Value::Object(fields), Value::Object(above)) = (below, above) else {
         return;
     };
@@ -26,8 +25,8 @@ pub(super) fn lay_over(below: &mut Value, above: Value) {
             .find(|(list, _)| *list == name)
             .map(|(_, key)| *key);
         match (fields.get_mut(&name), key) {
-            (Some(Value::Array(old)), Some(key)) => lay_items(old, value, key),
-            (Some(old @ Value::Object(_)), _) if value.is_object() => lay_over(old, value),
+            (Some(Value::Array(old)), Some(key)) => merge_items(old, value, key),
+            (Some(old @ Value::Object(_)), _) if value.is_object() => merge(old, value),
             (Some(_) | None, _) => {
                 fields.insert(name, value);
             }
@@ -35,17 +34,17 @@ pub(super) fn lay_over(below: &mut Value, above: Value) {
     }
 }
 
-fn lay_items(below: &mut Vec<Value>, above: Value, key: &str) {
+fn merge_items(below: &mut Vec<Value>, above: Value, key: &str) {
     let Value::Array(above) = above else { return };
     for item in above {
         match below.iter_mut().find(|old| old.get(key) == item.get(key)) {
-            Some(old) => lay_over(old, item),
+            Some(old) => merge(old, item),
             None => below.push(item),
         }
     }
 }
 
-/// Arguments add up: the runtime's, then the model's.
+/// Prepends the runtime's arguments to the model's.
 pub(super) fn join_args(below: &Value, above: &mut Value) {
     let Some(Value::Array(first)) = below.get("args") else {
         return;

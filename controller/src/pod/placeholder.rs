@@ -1,7 +1,9 @@
-//! `{{.Name}}` and its like, which runtimes write where the service's own is meant.
+//! Placeholders such as `{{.Name}}` in a runtime's pod, replaced by values of the service.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+
+use crate::service::DEFAULT_NAMESPACE;
 
 /// Replaces the placeholders in every text below.
 pub(super) fn fill(value: &mut Value, object: &ObjectMeta) -> Result<(), String> {
@@ -27,7 +29,7 @@ fn filled(text: &str, object: &ObjectMeta) -> Result<String, String> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
         let Some((name, behind)) = after.split_once("}}") else {
-            return Err(format!("the placeholder in `{text}` has no end"));
+            return Err(format!("unclosed placeholder in `{text}`: add `}}}}`"));
         };
         out.push_str(before);
         out.push_str(&value(name.trim(), object)?);
@@ -44,7 +46,7 @@ fn value(name: &str, object: &ObjectMeta) -> Result<String, String> {
         Some(("", "Name")) => object.name.clone(),
         Some(("", "Namespace")) => {
             let namespace = object.namespace.clone();
-            Some(namespace.unwrap_or_else(|| crate::files::DEFAULT_NAMESPACE.to_owned()))
+            Some(namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()))
         }
         Some(("", field)) => match field.split_once('.') {
             Some(("Labels", key)) => from(&object.labels, key),
@@ -53,6 +55,6 @@ fn value(name: &str, object: &ObjectMeta) -> Result<String, String> {
         },
         Some(_) | None => None,
     };
-    let known = ".Name, .Namespace, .Labels.KEY and .Annotations.KEY of the service";
-    found.ok_or_else(|| format!("nothing is known for `{{{{{name}}}}}`; there are {known}"))
+    let known = ".Name, .Namespace, and .Labels.KEY and .Annotations.KEY that the service has";
+    found.ok_or_else(|| format!("unknown placeholder `{{{{{name}}}}}`; known: {known}"))
 }

@@ -1,4 +1,4 @@
-//! What gateways say of two revisions since a rollout's stage began.
+//! Requests of two revisions since a rollout's stage began, from the gateways' reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use weir_cluster::{Activity, LatestReports, Report, RevisionName};
 
 use crate::rollout::{Candidate, Rollout, Sample};
 
-/// The quantile that is compared.
+/// The compared quantile of the service time.
 const P99: f64 = 0.99;
 
-/// The reports at the begin of a candidate's stage.
+/// The reports at the beginning of a candidate's stage.
 #[derive(Default)]
 pub(super) struct Window {
     of: Option<Candidate>,
@@ -18,14 +18,14 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The work of the stable revision and the candidate since the candidate's stage began.
+    /// Samples of the stable revision and the candidate since the candidate's stage began.
     pub(super) fn samples(
         &mut self,
         rollout: &Rollout,
         reports: &Arc<LatestReports>,
     ) -> BTreeMap<RevisionName, Sample> {
         let Some(candidate) = &rollout.candidate else {
-            // The reports hold every service.
+            // Drops the reports, which hold every service.
             *self = Self::default();
             return BTreeMap::new();
         };
@@ -53,7 +53,7 @@ impl Window {
     }
 }
 
-/// A gateway that started anew counts from its start.
+/// Activity since `begin`; a restarted gateway counts from its start.
 fn since(
     report: &Report,
     begin: Option<&Arc<Report>>,

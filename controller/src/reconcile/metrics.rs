@@ -1,4 +1,4 @@
-//! How the loop does, for scrapers.
+//! Metrics of the control loop.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::ConditionStatus;
 
 use super::publish::ready;
-use crate::Declaration;
+use crate::declaration::Declaration;
 
-/// How the loop does. Clones share it.
+/// Metrics of the control loop. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct ReconcileMetrics {
-    state: Arc<Mutex<State>>,
+    counts: Arc<Mutex<Counts>>,
     declared: watch::Receiver<Arc<Declaration>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Counts {
     services: ReadyCounts,
     errors: u64,
-    /// The end of the last pass without an error; before the first, the beginning.
+    /// End of the last reconciliation of all services without an error; at first, the start.
     succeeded: Instant,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ReadyCounts {
 }
 
 impl ReadyCounts {
-    /// Counts these.
+    /// Counts the services with these statuses.
     pub(super) fn of<'a>(statuses: impl Iterator<Item = &'a InferenceServiceStatus>) -> Self {
         let mut services = Self::default();
         for status in statuses {
@@ -58,26 +58,26 @@ impl ReadyCounts {
 }
 
 impl ReconcileMetrics {
-    /// Of a loop that begins.
+    /// Metrics of a loop that starts now.
     pub(super) fn new(declared: watch::Receiver<Arc<Declaration>>) -> Self {
-        let state = State {
+        let counts = Counts {
             services: ReadyCounts::default(),
             errors: 0,
             succeeded: Instant::now(),
         };
         Self {
-            state: Arc::new(Mutex::new(state)),
+            counts: Arc::new(Mutex::new(counts)),
             declared,
         }
     }
 
-    /// A pass ended, with so many errors.
-    pub(super) fn passed(&self, services: ReadyCounts, errors: u64) {
-        let mut state = self.state.lock();
-        state.services = services;
-        state.errors += errors;
+    /// Records a reconciliation of all services with this number of errors.
+    pub(super) fn record(&self, services: ReadyCounts, errors: u64) {
+        let mut counts = self.counts.lock();
+        counts.services = services;
+        counts.errors += errors;
         if errors == 0 {
-            state.succeeded = Instant::now();
+            counts.succeeded = Instant::now();
         }
     }
 
@@ -89,8 +89,8 @@ impl ReconcileMetrics {
 impl Collector for ReconcileMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (services, errors, age) = {
-            let state = self.state.lock();
-            (state.services, state.errors, state.succeeded.elapsed())
+            let counts = self.counts.lock();
+            (counts.services, counts.errors, counts.succeeded.elapsed())
         };
         by_readiness(&mut encoder, services)?;
         let problems = self.declared.borrow().problems.len();
@@ -123,16 +123,16 @@ fn whole(
     age: Duration,
 ) -> Result<(), fmt::Error> {
     let name = "weir_controller_problems";
-    let help = "Mistakes in what is declared now; the last good state stands.";
+    let help = "Errors in the declared manifests; their last valid version keeps serving.";
     let gauge = ConstGauge::new(problems as u64);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
     let name = "weir_controller_reconcile_errors";
-    let help = "Steps for a service that failed, and are tried again.";
+    let help = "Reconciliations of a service that failed and are retried.";
     let counter = ConstCounter::new(errors);
     counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
     let name = "weir_controller_reconcile_age";
     let help =
-        "Since all services were last looked at without an error, which happens each second.";
+        "Time since all services were last reconciled without an error; normally about one second.";
     let seconds = Some(&Unit::Seconds);
     let gauge = ConstGauge::new(age.as_secs_f64());
     gauge.encode(encoder.encode_descriptor(name, help, seconds, gauge.metric_type())?)
@@ -168,23 +168,23 @@ mod tests {
     }
 
     #[test]
-    fn services_are_counted_as_they_are_and_errors_add_up() {
+    fn services_are_counted_by_readiness_and_errors_add_up() {
         let declaration = Declaration {
             problems: vec!["a.yaml: broken".to_owned()],
             ..Declaration::default()
         };
         let (_sender, declared) = watch::channel(Arc::new(declaration));
-        let progress = ReconcileMetrics::new(declared);
+        let metrics = ReconcileMetrics::new(declared);
         let mut registry = Registry::default();
-        progress.register(&mut registry);
+        metrics.register(&mut registry);
         let statuses = [
             status(ConditionStatus::True),
             status(ConditionStatus::True),
             status(ConditionStatus::False),
             InferenceServiceStatus::default(),
         ];
-        progress.passed(ReadyCounts::of(statuses.iter()), 2);
-        progress.passed(ReadyCounts::of(statuses.iter()), 1);
+        metrics.record(ReadyCounts::of(statuses.iter()), 2);
+        metrics.record(ReadyCounts::of(statuses.iter()), 1);
         let samples = samples(&registry);
         let (age, rest) = samples.split_last().unwrap();
         let expected = [
@@ -195,14 +195,14 @@ mod tests {
             "reconcile_errors_total 3",
         ];
         assert_eq!(rest, expected);
-        let began = progress.state.lock().succeeded;
+        let began = metrics.counts.lock().succeeded;
         let age: f64 = age
             .strip_prefix("reconcile_age_seconds ")
             .unwrap()
             .parse()
             .unwrap();
         assert!(age <= began.elapsed().as_secs_f64(), "{age}");
-        progress.passed(ReadyCounts::default(), 0);
-        assert!(progress.state.lock().succeeded > began);
+        metrics.record(ReadyCounts::default(), 0);
+        assert!(metrics.counts.lock().succeeded > began);
     }
 }

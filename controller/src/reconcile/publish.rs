@@ -1,4 +1,4 @@
-//! Telling people how it is.
+//! Publishing status and events of a service.
 
 use std::sync::Arc;
 
@@ -6,81 +6,80 @@ use weir_cluster::{FailureReason, ServiceName};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
+use super::deadline::in_time;
+use super::observed::Observed;
 use super::state::ServiceState;
-use super::{Observed, in_time};
-use crate::status::{Seen, status as told};
-use crate::{ControllerError, Event, EventKind, Service, Source, Subject, Transition};
+use crate::declaration::DeclaredService;
+use crate::error::ControllerError;
+use crate::event::{Event, EventType, Subject};
+use crate::rollout::Transition;
+use crate::source::Source;
+use crate::status::{StatusInputs, status as computed};
 
-/// Reports the status of a service, if it is another one; and an event, if it became ready or ceased to
-/// be.
+/// Publishes a changed status, and an event if the service's readiness changed.
 pub(super) async fn status(
     source: &dyn Source,
     observed: &Observed,
-    service: &Arc<Service>,
+    declared: &DeclaredService,
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let Some(next) = status_of(observed, service, state) else {
-        return Ok(());
-    };
+    let next = computed(&inputs(observed, declared, state));
     if next == *state.status {
         return Ok(());
     }
     let event = readiness(&state.status, &next);
     let next = Arc::new(next);
-    let reported = source.publish_status(&service.name, next.clone());
-    in_time("reporting a status", reported).await?;
+    let service = &declared.service.name;
+    let published = source.publish_status(service, next.clone());
+    in_time("publishing the status", published).await?;
     state.status = next;
     match event {
         Some(event) => {
-            in_time(
-                "telling an event",
-                source.publish_event(&service.name, event),
-            )
-            .await
+            let published = source.publish_event(service, event);
+            in_time("publishing an event", published).await
         }
         None => Ok(()),
     }
 }
 
-/// None before it was looked at.
-fn status_of(
-    observed: &Observed,
-    service: &Service,
-    state: &ServiceState,
-) -> Option<InferenceServiceStatus> {
-    let valid = state.valid.as_ref()?;
-    Some(told(&Seen {
-        declared: service,
-        valid: valid.as_ref().map(|valid| &**valid),
+fn inputs<'a>(
+    observed: &'a Observed,
+    declared: &'a DeclaredService,
+    state: &'a ServiceState,
+) -> StatusInputs<'a> {
+    let validation = declared.validation.as_ref();
+    StatusInputs {
+        declared: &declared.service,
+        validation: validation.map(|valid| &**valid).map_err(|errors| &**errors),
         history: &state.history,
         plan: state.plan.as_ref(),
         applied: state.applied(),
         snapshot: &observed.snapshot,
         reports: &observed.reports,
-        conflicts: observed.conflicts_of(&service.name),
+        conflicts: observed.conflicts_of(&declared.service.name),
         before: &state.status,
         now: observed.now,
-    }))
+    }
 }
 
-/// Tells that a rollout moved.
-pub(super) async fn moved(
+/// Publishes an event about a step of a rollout.
+pub(super) async fn transition(
     source: &dyn Source,
     service: &ServiceName,
-    moved: &Transition,
+    transition: &Transition,
 ) -> Result<(), ControllerError> {
-    let (kind, reason) = match moved {
-        Transition::Shifted(_, _) => (EventKind::Normal, "TrafficShifted"),
-        Transition::Promoted(_) => (EventKind::Normal, "RevisionPromoted"),
-        Transition::RolledBack(_, _) => (EventKind::Warning, "RevisionRolledBack"),
+    let (kind, reason) = match transition {
+        Transition::Shifted(_, _) => (EventType::Normal, "TrafficShifted"),
+        Transition::Promoted(_) => (EventType::Normal, "RevisionPromoted"),
+        Transition::RolledBack(_, _) => (EventType::Warning, "RevisionRolledBack"),
     };
     let event = Event {
         kind,
         subject: Subject::Service,
         reason,
-        message: moved.to_string(),
+        message: transition.to_string(),
     };
-    in_time("telling an event", source.publish_event(service, event)).await
+    in_time("publishing an event", source.publish_event(service, event)).await
 }
 
 fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {
@@ -92,13 +91,13 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     let was_ready = was.is_some_and(|was| was.status == ConditionStatus::True);
     match now.status {
         ConditionStatus::True if !was_ready => Some(Event {
-            kind: EventKind::Normal,
+            kind: EventType::Normal,
             subject: Subject::Service,
             reason: "InferenceServiceReady",
-            message: "it is ready".to_owned(),
+            message: "the service is ready".to_owned(),
         }),
         ConditionStatus::False => Some(Event {
-            kind: EventKind::Warning,
+            kind: EventType::Warning,
             subject: subject(now),
             reason: "InferenceServiceNotReady",
             message: now.message.clone().unwrap_or_default(),
@@ -107,16 +106,17 @@ fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> 
     }
 }
 
-/// Whose fault it is that a service is not ready.
+/// The part of the service that makes it unready.
 fn subject(ready: &Condition) -> Subject {
     let is_of_replicas = |reason: &str| FailureReason::ALL.iter().any(|r| r.label() == reason);
-    match ready.reason.as_deref().is_some_and(is_of_replicas) {
-        true => Subject::Replicas,
-        false => Subject::Service,
+    if ready.reason.as_deref().is_some_and(is_of_replicas) {
+        Subject::Replicas
+    } else {
+        Subject::Service
     }
 }
 
-/// The condition `Ready`.
+/// Finds the condition `Ready` of a status.
 pub(super) fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
     let mut conditions = status.conditions.iter();
     conditions.find(|condition| condition.kind == Condition::READY)

@@ -1,4 +1,4 @@
-//! What the loop knows of one service.
+//! The controller's state of one service.
 
 use std::sync::Arc;
 
@@ -7,50 +7,39 @@ use weir_crds::InferenceServiceStatus;
 
 use super::evidence::Window;
 use super::inputs::Inputs;
-use crate::plan::is_held;
-use crate::validate::{Validated, ValidationErrors};
-use crate::{History, Plan, Runtimes, Service};
+use crate::history::History;
+use crate::plan::{Plan, is_in_rollback_window};
 
-/// What the loop knows of one service.
+/// The controller's state of one service.
 #[derive(Default)]
 pub(super) struct ServiceState {
-    /// What was last checked, and against which runtimes.
-    pub(super) checked: Option<(Arc<Service>, Arc<Runtimes>)>,
-    /// What came of it.
-    pub(super) valid: Option<Result<Arc<Validated>, ValidationErrors>>,
     pub(super) history: Arc<History>,
-    /// The history that was last kept elsewhere.
-    pub(super) kept: Option<Arc<History>>,
+    /// The history that the source stored last.
+    pub(super) stored: Option<Arc<History>>,
     pub(super) window: Window,
-    /// What should run.
     pub(super) plan: Option<Plan>,
-    /// What the cluster was last told, and what it said.
-    pub(super) told: Option<(Desired, Result<Applied, String>)>,
-    /// What the last pass saw, if it came to rest: nothing but another sight would change anything.
-    pub(super) rests: Option<Inputs>,
-    /// What was last reported.
+    /// The last state sent to the cluster, and its answer.
+    pub(super) sent: Option<(Desired, Result<Applied, String>)>,
+    /// Inputs of the last reconciliation, if it settled: equal inputs would change nothing.
+    pub(super) settled: Option<Inputs>,
+    /// The status published last.
     pub(super) status: Arc<InferenceServiceStatus>,
 }
 
 impl ServiceState {
-    /// The service, if it can be served.
-    pub(super) fn valid(&self) -> Option<Arc<Validated>> {
-        self.valid.as_ref()?.as_ref().ok().cloned()
-    }
-
-    /// Whether what is planned may change with time alone: a rollout moves by its evidence, and what was
-    /// replaced is held for a while.
+    /// Reports whether the plan may change with time alone: during a rollout, and during the rollback window.
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;
-        let former = rollout.previous.as_ref();
-        rollout.candidate.is_some() || former.is_some_and(|former| is_held(former, now))
+        let previous = rollout.previous.as_ref();
+        let is_kept = previous.is_some_and(|previous| is_in_rollback_window(previous, now));
+        rollout.candidate.is_some() || is_kept
     }
 
-    /// What became of the last plan.
+    /// The cluster's answer to the last plan; the error says why it refused.
     pub(super) fn applied(&self) -> Result<Option<Applied>, &str> {
-        match &self.told {
+        match &self.sent {
             Some((_, Ok(applied))) => Ok(Some(*applied)),
-            Some((_, Err(because))) => Err(because),
+            Some((_, Err(message))) => Err(message),
             None => Ok(None),
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting for something to do.
+//! Waiting for the next change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,45 +6,45 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_cluster::{LatestReports, Snapshot};
 
-use super::{Claims, Observed};
-use crate::Declaration;
+use super::observed::{ConflictCache, Observed};
+use crate::declaration::Declaration;
 
-/// How often it inputs without being told to: steps of rollouts end with time, and what failed is tried
-/// again.
+/// Period of reconciliations without a change: rollout steps end with time, and failed calls are retried.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The shortest time between two inputs: what happens in between, as when many services start at once, is
-/// seen together. Nobody's request waits for us.
+/// Shortest time between two reconciliations, so that changes close together, as when many services start,
+/// are handled at once. No request waits for this.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// All that is watched.
+/// The watched sources of change.
 pub(super) struct Watches {
-    pub(super) declared: watch::Receiver<Arc<Declaration>>,
+    pub(super) declaration: watch::Receiver<Arc<Declaration>>,
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
     pub(super) reports: watch::Receiver<Arc<LatestReports>>,
+    pub(super) conflicts: ConflictCache,
 }
 
 impl Watches {
-    /// The latest of each.
-    pub(super) fn observed(&mut self, claims: &mut Claims, now: u64) -> Observed {
+    /// The latest of each; `now` is in seconds since 1970.
+    pub(super) fn observed(&mut self, now: u64) -> Observed {
         let snapshot = self.snapshot.borrow_and_update().clone();
         Observed {
-            declaration: self.declared.borrow_and_update().clone(),
-            conflicts: claims.conflicts(&snapshot.routes),
+            declaration: self.declaration.borrow_and_update().clone(),
+            conflicts: self.conflicts.conflicts(&snapshot.routes),
             snapshot,
             reports: self.reports.borrow_and_update().clone(),
             now,
         }
     }
 
-    /// Returns at the next change, or after a moment; not at once after the last.
+    /// Waits for the next change or tick, and at least for a pause.
     ///
     /// # Errors
-    /// When nobody declares or runs anything any more.
+    /// When one of the senders is gone.
     pub(super) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
         tokio::time::sleep(PAUSE).await;
         tokio::select! {
-            changed = self.declared.changed() => changed,
+            changed = self.declaration.changed() => changed,
             changed = self.snapshot.changed() => changed,
             changed = self.reports.changed() => changed,
             () = tokio::time::sleep(TICK) => Ok(()),

@@ -1,41 +1,37 @@
-//! Whether a candidate is as good as the stable revision.
+//! Comparison of a candidate with the stable revision.
 
 use std::sync::Arc;
 
 use super::{Evidence, Limits, Sample};
 
-/// Requests that a judgement on errors needs: among 20, the default limit of 1 % is passed by one, and
-/// a second one makes it no accident.
+/// Fewest requests for a verdict on errors: among 20, one failure exceeds the default limit of 1 %, and
+/// a second one rules out an accident.
 const MIN_REQUESTS: u64 = 20;
 
-/// Failures that a judgement needs: a single one has many causes.
+/// Fewest failures for a verdict on errors: a single one has many causes.
 const MIN_FAILURES: u64 = 2;
 
-/// Requests that a p99 needs: of fewer it is the slowest one, and says nothing.
+/// Fewest requests for a p99: of fewer it is the slowest request alone.
 const MIN_FOR_P99: u64 = 100;
 
-/// What the evidence says.
+/// Result of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Too little to tell.
+    /// Too few requests to decide.
     Wait,
-    /// As good as the stable one.
+    /// As good as the stable revision.
     Good,
-    /// Worse, for this reason.
+    /// Worse than the stable revision, for this reason.
     Bad(Arc<str>),
 }
 
 pub(super) fn judge(limits: &Limits, evidence: &Evidence) -> Verdict {
     let (candidate, stable) = (&evidence.candidate, &evidence.stable);
-    if let Some(because) = too_many_errors(limits, candidate, stable) {
-        return Verdict::Bad(because);
-    }
-    if let Some(because) = too_slow(limits, candidate, stable) {
-        return Verdict::Bad(because);
-    }
-    match candidate.requests() >= MIN_FOR_P99 {
-        true => Verdict::Good,
-        false => Verdict::Wait,
+    let reason = too_many_errors(limits, candidate, stable);
+    match reason.or_else(|| too_slow(limits, candidate, stable)) {
+        Some(reason) => Verdict::Bad(reason),
+        None if candidate.requests() >= MIN_FOR_P99 => Verdict::Good,
+        None => Verdict::Wait,
     }
 }
 
@@ -45,20 +41,20 @@ fn too_many_errors(limits: &Limits, candidate: &Sample, stable: &Sample) -> Opti
     (is_judged && rate > usual + limits.max_error_rate).then(|| {
         let (rate, usual, most) = (rate * 100.0, usual * 100.0, limits.max_error_rate * 100.0);
         format!(
-            "{rate:.1} % of its requests failed, {usual:.1} % of the stable revision's; {most:.1} points more are allowed"
+            "{rate:.1} % of its requests failed (stable revision: {usual:.1} %; allowed: {most:.1} points more)"
         )
         .into()
     })
 }
 
-/// Both p99 must be of enough requests. A stable one that is rarely asked is no measure.
+/// Both p99 need enough requests: a stable revision with few is no measure.
 fn too_slow(limits: &Limits, candidate: &Sample, stable: &Sample) -> Option<Arc<str>> {
     let counts = |sample: &Sample| sample.requests() >= MIN_FOR_P99;
     let (p99, usual) = (candidate.p99?, stable.p99?);
     let most = usual.mul_f64(limits.max_p99_ratio);
     (counts(candidate) && counts(stable) && p99 > most).then(|| {
         format!(
-            "its p99 is {:.1} ms, the stable revision's {:.1} ms; {:.2} times as much is allowed",
+            "its p99 latency is {:.1} ms (stable revision: {:.1} ms; allowed: {:.2} times as much)",
             p99.as_secs_f64() * 1e3,
             usual.as_secs_f64() * 1e3,
             limits.max_p99_ratio
@@ -68,13 +64,13 @@ fn too_slow(limits: &Limits, candidate: &Sample, stable: &Sample) -> Option<Arc<
 }
 
 impl Sample {
-    /// Requests that ended.
+    /// Number of finished requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.succeeded.saturating_add(self.failed)
     }
 
-    /// The share that failed; 0 of none.
+    /// Share of the requests that failed, 0..=1; 0 without requests.
     #[must_use]
     pub fn error_rate(&self) -> f64 {
         match self.requests() {

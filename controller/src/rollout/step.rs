@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::judge::{Verdict, judge};
 use super::{Candidate, Evidence, Limits, PreviousRevision, Rollout, Stage, Strategy, Transition};
 
-/// Moves a rollout on, as far as the evidence allows it. Without a candidate nothing moves. `now` is in
+/// Takes the next step of a rollout if the evidence allows it. Without a candidate nothing changes. `now` is in
 /// seconds since 1970.
 #[must_use]
 pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Option<Transition>) {
@@ -17,14 +17,14 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
         (Stage::Waiting, Strategy::Manual(_) | Strategy::Automatic(_)) if !is_ready => {
             (rollout.clone(), None)
         }
-        // It slept without requests: those of a revision that is awake do not wait for it.
+        // It is scaled to zero: requests must not wait for it while another revision is up.
         (Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) if !is_ready => {
             (at_stage(rollout, candidate, Stage::Waiting, now), None)
         }
         (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), Strategy::Manual(None)) => {
             promote(rollout, candidate, now)
         }
-        // An end to an automatic rollout does not bind a person.
+        // A percentage set by a person overrides an automatic roll-back.
         (Stage::Waiting | Stage::RolledBack(_), Strategy::Manual(Some(_)))
         | (Stage::Waiting, Strategy::Automatic(_)) => shift(rollout, candidate, 0, now),
         (Stage::Shifting(_), Strategy::Manual(Some(_)))
@@ -35,7 +35,7 @@ pub fn step(rollout: &Rollout, evidence: &Evidence, now: u64) -> (Rollout, Optio
     }
 }
 
-/// One step of an automatic rollout.
+/// Takes one step of an automatic rollout.
 fn advance(
     rollout: &Rollout,
     candidate: &Candidate,
@@ -43,15 +43,16 @@ fn advance(
     evidence: &Evidence,
     now: u64,
 ) -> (Rollout, Option<Transition>) {
-    let lasts = limits.steps.get(at).map_or(Duration::ZERO, |s| s.lasts);
-    let is_over = now.saturating_sub(candidate.since) >= lasts.as_secs()
+    let step = limits.steps.get(at);
+    let min_duration = step.map_or(Duration::ZERO, |step| step.min_duration);
+    let is_over = now.saturating_sub(candidate.since) >= min_duration.as_secs()
         && evidence.ready.contains(&candidate.revision);
     match judge(limits, evidence) {
-        Verdict::Bad(because) => {
+        Verdict::Bad(reason) => {
             let revision = candidate.revision.clone();
-            let moved = Transition::RolledBack(revision, because.clone());
+            let moved = Transition::RolledBack(revision, reason.clone());
             (
-                at_stage(rollout, candidate, Stage::RolledBack(because), now),
+                at_stage(rollout, candidate, Stage::RolledBack(reason), now),
                 Some(moved),
             )
         }
@@ -75,16 +76,16 @@ fn shift(
 }
 
 fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Option<Transition>) {
-    let former = rollout.stable.clone().map(|revision| PreviousRevision {
+    let previous = rollout.stable.clone().map(|revision| PreviousRevision {
         revision,
         since: now,
-        kept: rollout.kept,
+        kept_replicas: rollout.kept_replicas,
     });
     let next = Rollout {
         stable: Some(candidate.revision.clone()),
-        previous: former,
+        previous,
         candidate: None,
-        kept: 0,
+        kept_replicas: 0,
         strategy: rollout.strategy.clone(),
     };
     (next, Some(Transition::Promoted(candidate.revision.clone())))

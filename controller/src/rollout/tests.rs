@@ -19,7 +19,7 @@ fn rollout(strategy: Strategy) -> Rollout {
             stage: Stage::Waiting,
             since: 0,
         }),
-        kept: 3,
+        kept_replicas: 3,
         strategy,
     }
 }
@@ -27,7 +27,7 @@ fn rollout(strategy: Strategy) -> Rollout {
 fn automatic() -> Strategy {
     let step = |percent| Step {
         percent,
-        lasts: Duration::from_secs(10),
+        min_duration: Duration::from_secs(10),
     };
     Strategy::Automatic(Arc::new(Limits {
         steps: [10, 50].map(step).into(),
@@ -80,7 +80,7 @@ fn without_a_share_it_is_promoted_as_soon_as_it_is_ready() {
     let former = PreviousRevision {
         revision: name(1),
         since: 7,
-        kept: 3,
+        kept_replicas: 3,
     };
     assert_eq!(after.previous, Some(former));
 }
@@ -149,11 +149,11 @@ fn bad_evidence_rolls_it_back_with_a_reason() {
     for (bad, expected) in [
         (
             sample(40, 2, 10),
-            "4.8 % of its requests failed, 0.0 % of the stable revision's; 1.0 points more are allowed",
+            "4.8 % of its requests failed (stable revision: 0.0 %; allowed: 1.0 points more)",
         ),
         (
             sample(500, 0, 16),
-            "its p99 is 16.0 ms, the stable revision's 10.0 ms; 1.50 times as much is allowed",
+            "its p99 latency is 16.0 ms (stable revision: 10.0 ms; allowed: 1.50 times as much)",
         ),
     ] {
         let (after, moved) = step(&first, &evidence(bad), 101);
@@ -218,8 +218,8 @@ proptest! {
             prop_assert!(next.stable.is_some());
             prop_assert!(moved.is_none() || next != rollout);
             prop_assert!(is_ready || next.stable == rollout.stable);
-            if let Some(Transition::RolledBack(_, because)) = &moved {
-                prop_assert!(!because.is_empty() && next.percent() == 0);
+            if let Some(Transition::RolledBack(_, reason)) = &moved {
+                prop_assert!(!reason.is_empty() && next.percent() == 0);
             }
             rollout = next;
         }

@@ -1,4 +1,4 @@
-//! The runtime that Weir brings along, so that a service needs no second manifest.
+//! The built-in runtime, so that a service needs no second manifest.
 
 use k8s_openapi::api::core::v1::Container;
 use weir_cluster::Workload;
@@ -8,16 +8,16 @@ use weir_crds::serving_runtime::{RuntimePod, SupportedModelFormat};
 
 use super::{Runtime, Scope};
 
-/// Its name, which a chart's ClusterServingRuntime has too.
+/// Name of the runtime; the chart's ClusterServingRuntime has the same.
 const NAME: &str = "weir-libtorch";
 
-/// The image that is Weir's own runtime wherever it comes from.
+/// Image of Weir's own runtime, from any registry.
 const IMAGE: &str = "weir-runtime";
 
-/// Above every runtime that KServe ships (1 to 3 there): who runs Weir wants its runtime.
+/// Above the priorities of KServe's own runtimes, which are 1 to 3.
 const PRIORITY: i32 = 4;
 
-/// Formats that are selected, and their versions; no version means any.
+/// Formats and versions served; `None` means any version.
 const FORMATS: [(&str, Option<&str>); 6] = [
     ("pytorch", None),
     ("pytorch", Some("1")),
@@ -27,7 +27,7 @@ const FORMATS: [(&str, Option<&str>); 6] = [
     ("echo", None),
 ];
 
-/// A pod of `weir-runtime`. Where models are and what they are called is left to the platform.
+/// The built-in runtime; the platform adds paths and names of models to its pod.
 pub(super) fn runtime() -> Runtime {
     let format = |(name, version): (&str, Option<&str>)| SupportedModelFormat {
         name: name.to_owned(),

@@ -7,12 +7,11 @@ use weir_crds::serving_runtime::SupportedModelFormat;
 
 use super::{Runtime, Runtimes, Scope, Unserved};
 
-/// What KServe takes a model to speak that does not say.
+/// Protocol of a model that names none, as in KServe.
 const DEFAULT_PROTOCOL: Protocol = Protocol::V1;
 
 impl Runtimes {
-    /// The one of this name, if it can serve the model. Whether it may be selected by itself does not
-    /// matter.
+    /// The runtime of this name, if it can serve the model; `autoSelect` does not matter.
     pub(super) fn named(
         &self,
         namespace: &str,
@@ -22,7 +21,7 @@ impl Runtimes {
         let Some(runtime) = self.usable(namespace).find(|r| r.name == name) else {
             let known: Vec<_> = self.usable(namespace).map(|r| &*r.name).collect();
             let message = format!(
-                "there is no runtime {name}; there are: {}",
+                "there is no runtime {name}; available: {}",
                 known.join(", ")
             );
             return Err(unserved(FailureReason::RuntimeNotRecognized, message));
@@ -44,8 +43,8 @@ impl Runtimes {
         }
     }
 
-    /// The best of those that may be selected. Where a model says no protocol, runtimes for KServe's
-    /// default come first, as there; but before it is refused, any other will do.
+    /// The best runtime that allows selection. For a model without a protocol, runtimes of the default protocol
+    /// come first as in KServe, then all others.
     pub(super) fn best(&self, namespace: &str, model: &Model) -> Result<&Runtime, Unserved> {
         let wanted = model.framework.protocol_version;
         let first = self.best_speaking(namespace, model, Some(wanted.unwrap_or(DEFAULT_PROTOCOL)));
@@ -87,7 +86,7 @@ impl Runtime {
         known.is_empty() || known.contains(&protocol)
     }
 
-    /// The formats under which it serves the model.
+    /// Formats of the runtime that match the model.
     fn formats(&self, model: &Model) -> impl Iterator<Item = &SupportedModelFormat> {
         let wanted = &model.model_format;
         self.spec.supported_model_formats.iter().filter(|format| {
@@ -96,14 +95,13 @@ impl Runtime {
         })
     }
 
-    /// Those for which it may be selected.
+    /// Matching formats with `autoSelect`.
     fn selectable(&self, model: &Model) -> impl Iterator<Item = &SupportedModelFormat> {
         self.formats(model).filter(|f| f.auto_select == Some(true))
     }
 }
 
-/// The least wins: a namespace's own, then the highest priority, then the lowest protocol, the newest,
-/// the first by name.
+/// Rank of a runtime, the least first: own namespace, highest priority, lowest protocol, newest, first by name.
 fn rank<'a>(runtime: &'a Runtime, model: &Model) -> impl Ord + use<'a> {
     let scope = match runtime.scope {
         Scope::Namespace(_) => 0,

@@ -131,7 +131,7 @@ fn a_named_runtime_has_to_be_there_and_fit() {
     assert_eq!(reason, FailureReason::RuntimeNotRecognized);
     assert_eq!(
         message,
-        "there is no runtime yours; there are: mine, weir-libtorch"
+        "there is no runtime yours; available: mine, weir-libtorch"
     );
     let (reason, message) = named("pmml", "v2", "mine").unwrap_err();
     assert_eq!(reason, FailureReason::NoSupportingRuntime);

@@ -1,221 +1,231 @@
-//! `Ready`, and what it follows from.
+//! The conditions: `Ready` and the ones it follows from.
 
 use weir_cluster::RevisionName;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::{Seen, State, route_is_live, time};
+use super::{RevisionState, StatusInputs, route_is_live, time};
 use crate::rollout::Stage;
-use crate::validate::{Run, Validated};
+use crate::validate::Validated;
 
 use ConditionStatus::{False, True, Unknown};
 
-/// Whether all the new revision's work is done.
+/// Condition that holds when no rollout is under way.
 const ROLLOUT_COMPLETE: &str = "RolloutComplete";
-/// A host belongs to an older service.
+/// Condition that a host belongs to an older service.
 const HOST_CONFLICT: &str = "HostConflict";
-/// Fields that have no effect.
+/// Condition that the manifest has fields without effect.
 const FIELDS_IGNORED: &str = "FieldsIgnored";
 
-/// A condition as it was found.
+/// Message of a stopped service.
+const STOPPED: &str = "stopped by the annotation serving.kserve.io/stop";
+
+/// Status, reason and message of a condition.
 #[derive(Clone)]
-struct Finding {
+struct Verdict {
     status: ConditionStatus,
     reason: &'static str,
     message: String,
 }
 
-pub(super) fn conditions(seen: &Seen<'_>) -> Vec<Condition> {
-    let predictor = predictor(seen);
-    let ingress = ingress(seen);
-    let ready = ready(seen, &predictor, &ingress);
-    let mut found = vec![
+pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
+    let predictor = predictor(inputs);
+    let ingress = ingress(inputs);
+    let ready = ready(inputs, &predictor, &ingress);
+    let mut verdict = vec![
         (Condition::READY, ready, None),
         (Condition::PREDICTOR_READY, predictor, None),
         (Condition::INGRESS_READY, ingress, None),
-        (Condition::STOPPED, stopped(seen), Some("Info")),
+        (Condition::STOPPED, stopped(inputs), Some("Info")),
     ];
-    let canaries = canaries(seen);
-    found.extend(canaries.map(|found| (Condition::CANARY_PREDICTOR_READY, found, Some("Info"))));
-    found.extend(rollout(seen).map(|found| (ROLLOUT_COMPLETE, found, Some("Info"))));
-    found.extend(conflicts(seen).map(|found| (HOST_CONFLICT, found, Some("Warning"))));
-    found.extend(ignored(seen).map(|found| (FIELDS_IGNORED, found, Some("Info"))));
-    let each = found.into_iter();
-    each.map(|(kind, found, severity)| condition(seen, kind, found, severity))
+    let canaries = canaries(inputs);
+    verdict
+        .extend(canaries.map(|verdict| (Condition::CANARY_PREDICTOR_READY, verdict, Some("Info"))));
+    verdict.extend(rollout(inputs).map(|verdict| (ROLLOUT_COMPLETE, verdict, Some("Info"))));
+    verdict.extend(conflicts(inputs).map(|verdict| (HOST_CONFLICT, verdict, Some("Warning"))));
+    verdict.extend(ignored(inputs).map(|verdict| (FIELDS_IGNORED, verdict, Some("Info"))));
+    let each = verdict.into_iter();
+    each.map(|(kind, verdict, severity)| condition(inputs, kind, verdict, severity))
         .collect()
 }
 
-fn condition(seen: &Seen<'_>, kind: &str, found: Finding, severity: Option<&str>) -> Condition {
-    let before = seen
+fn condition(
+    inputs: &StatusInputs<'_>,
+    kind: &str,
+    verdict: Verdict,
+    severity: Option<&str>,
+) -> Condition {
+    let before = inputs
         .before
         .conditions
         .iter()
         .find(|before| before.kind == kind);
-    let same = before.filter(|before| before.status == found.status);
+    let same = before.filter(|before| before.status == verdict.status);
     let since = same.and_then(|before| before.last_transition_time.clone());
     Condition {
         kind: kind.to_owned(),
-        status: found.status,
-        reason: Some(found.reason.to_owned()),
-        message: Some(found.message).filter(|message| !message.is_empty()),
+        status: verdict.status,
+        reason: Some(verdict.reason.to_owned()),
+        message: Some(verdict.message).filter(|message| !message.is_empty()),
         severity: severity.map(str::to_owned),
-        last_transition_time: since.or_else(|| time(seen.now)),
+        last_transition_time: since.or_else(|| time(inputs.now)),
     }
 }
 
-fn finding(status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Finding {
-    Finding {
+fn verdict(status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Verdict {
+    Verdict {
         status,
         reason,
         message: message.into(),
     }
 }
 
-/// The least of both; a spec that cannot be served is never ready, whatever still runs.
-fn ready(seen: &Seen<'_>, predictor: &Finding, ingress: &Finding) -> Finding {
-    if let Err(faults) = seen.valid {
-        let located = faults.list.iter();
-        let located = located.map(|fault| seen.declared.located(&fault.field, &fault.because));
-        return finding(False, "InvalidSpec", located.collect::<Vec<_>>().join("; "));
+/// The worse of both; an invalid spec is never ready, whatever still runs.
+fn ready(inputs: &StatusInputs<'_>, predictor: &Verdict, ingress: &Verdict) -> Verdict {
+    if let Err(errors) = inputs.validation {
+        let located = errors.list.iter();
+        let located = located.map(|error| inputs.declared.located(&error.field, &error.message));
+        return verdict(False, "InvalidSpec", located.collect::<Vec<_>>().join("; "));
     }
     let worst = [False, Unknown].into_iter().find_map(|status| {
         let mut both = [predictor, ingress].into_iter();
-        both.find(|found| found.status == status)
+        both.find(|verdict| verdict.status == status)
     });
     worst.cloned().unwrap_or_else(|| predictor.clone())
 }
 
-fn predictor(seen: &Seen<'_>) -> Finding {
-    if is_stopped(seen) {
-        return finding(False, "Stopped", "the service was told to stop");
+fn predictor(inputs: &StatusInputs<'_>) -> Verdict {
+    if is_stopped(inputs) {
+        return verdict(False, "Stopped", STOPPED);
     }
-    if let Err(because) = seen.applied {
-        return finding(False, "Refused", because);
+    if let Err(message) = inputs.applied {
+        return verdict(False, "Refused", message);
     }
-    let rollout = &seen.history.rollout;
+    let rollout = &inputs.history.rollout;
     let Some(stable) = &rollout.stable else {
-        return finding(Unknown, "NotPlanned", "nothing of it runs yet");
+        return verdict(Unknown, "NotPlanned", "no revision has been created yet");
     };
     let waiting = rollout.candidate.as_ref();
     match waiting.filter(|candidate| candidate.stage == Stage::Waiting) {
         Some(candidate) => {
-            let serves = format!("{} serves", stable.as_str());
-            revision(seen, &candidate.revision, Some(&serves))
+            let serves = format!("{} keeps serving", stable.as_str());
+            revision(inputs, &candidate.revision, Some(&serves))
         }
-        None => revision(seen, stable, None),
+        None => revision(inputs, stable, None),
     }
 }
 
-fn revision(seen: &Seen<'_>, name: &RevisionName, serves: Option<&str>) -> Finding {
+fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>) -> Verdict {
     let also = serves.map_or(String::new(), |serves| format!("; {serves}"));
     let name_text = name.as_str();
-    match seen.state(name) {
-        State::Ready => finding(True, "Ready", ""),
-        State::Standby => {
-            let message = format!("{name_text} sleeps until a request comes");
-            finding(True, "Standby", message)
+    match inputs.state(name) {
+        RevisionState::Ready => verdict(True, "Ready", ""),
+        RevisionState::Standby => {
+            let message = format!("{name_text} is scaled to zero; the next request starts it");
+            verdict(True, "Standby", message)
         }
-        State::Loading => finding(Unknown, "Loading", format!("{name_text} comes up{also}")),
-        State::Failed(reason, message) => {
-            let message = format!("{name_text} does not become ready: {message}{also}");
-            finding(False, reason, message)
+        RevisionState::Loading => {
+            verdict(Unknown, "Loading", format!("{name_text} is starting{also}"))
+        }
+        RevisionState::Failed(reason, message) => {
+            let message = format!("{name_text} failed to start: {message}{also}");
+            verdict(False, reason, message)
         }
     }
 }
 
-fn ingress(seen: &Seen<'_>) -> Finding {
-    let applied = seen.applied.unwrap_or_default();
-    let live = route_is_live(applied, &seen.snapshot.gateways, seen.reports);
-    match (is_stopped(seen), seen.applied, live) {
-        (true, _, _) => finding(False, "Stopped", "the service was told to stop"),
-        (false, Err(because), _) => finding(False, "Refused", because),
-        (false, Ok(_), Ok(())) => finding(True, "Live", ""),
-        (false, Ok(_), Err(because)) => finding(Unknown, "NotLive", because),
+fn ingress(inputs: &StatusInputs<'_>) -> Verdict {
+    let applied = inputs.applied.unwrap_or_default();
+    let live = route_is_live(applied, &inputs.snapshot.gateways, inputs.reports);
+    match (inputs.applied, live) {
+        (_, _) if is_stopped(inputs) => verdict(False, "Stopped", STOPPED),
+        (Err(message), _) => verdict(False, "Refused", message),
+        (Ok(_), Ok(())) => verdict(True, "Live", ""),
+        (Ok(_), Err(message)) => verdict(Unknown, "NotLive", message),
     }
 }
 
-fn is_stopped(seen: &Seen<'_>) -> bool {
-    seen.valid.is_ok_and(|valid| valid.run == Run::Stopped)
+fn is_stopped(inputs: &StatusInputs<'_>) -> bool {
+    inputs
+        .validation
+        .is_ok_and(|validated| validated.is_stopped)
 }
 
-fn stopped(seen: &Seen<'_>) -> Finding {
-    match is_stopped(seen) {
-        true => finding(True, "Stopped", "serving.kserve.io/stop is true"),
-        false => finding(False, "Running", ""),
+fn stopped(inputs: &StatusInputs<'_>) -> Verdict {
+    if is_stopped(inputs) {
+        verdict(True, "Stopped", STOPPED)
+    } else {
+        verdict(False, "Running", "")
     }
 }
 
-fn canaries(seen: &Seen<'_>) -> Option<Finding> {
-    let serving = |valid: &&Validated| valid.run == Run::Serving;
-    seen.valid.ok().filter(serving)?;
-    let canaries = &seen.history.canaries;
+fn canaries(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+    let serving = |validated: &&Validated| !validated.is_stopped;
+    inputs.validation.ok().filter(serving)?;
+    let canaries = &inputs.history.canaries;
     canaries.first()?;
     let lacks: Vec<_> = canaries
         .iter()
-        .filter(|c| !matches!(seen.state(&c.revision), State::Ready | State::Standby))
+        .filter(|c| {
+            !matches!(
+                inputs.state(&c.revision),
+                RevisionState::Ready | RevisionState::Standby
+            )
+        })
         .map(|canary| canary.tag.as_str())
         .collect();
-    Some(match lacks.is_empty() {
-        true => finding(True, "AllCanariesReady", ""),
-        false => finding(
-            False,
-            "CanariesNotReady",
-            format!("not ready: {}", lacks.join(", ")),
-        ),
-    })
+    if lacks.is_empty() {
+        return Some(verdict(True, "AllCanariesReady", ""));
+    }
+    let message = format!("not ready: {}", lacks.join(", "));
+    Some(verdict(False, "CanariesNotReady", message))
 }
 
-fn rollout(seen: &Seen<'_>) -> Option<Finding> {
-    let rollout = &seen.history.rollout;
+fn rollout(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+    let rollout = &inputs.history.rollout;
     rollout.stable.as_ref()?;
     let Some(candidate) = &rollout.candidate else {
-        return Some(finding(True, "RolledOut", ""));
+        return Some(verdict(True, "RolledOut", ""));
     };
     let name = candidate.revision.as_str();
     Some(match &candidate.stage {
-        Stage::Waiting => finding(False, "Waiting", format!("{name} was not ready yet")),
+        Stage::Waiting => verdict(False, "Waiting", format!("{name} is not ready yet")),
         Stage::Shifting(_) => {
             let percent = rollout.percent();
-            finding(
-                False,
-                "InProgress",
-                format!("{name} gets {percent} % of the requests"),
-            )
+            let message = format!("{name} receives {percent} % of the requests");
+            verdict(False, "InProgress", message)
         }
-        Stage::RolledBack(because) => finding(
-            False,
-            "RolledBack",
-            format!("{name} gets no requests any more: {because}"),
-        ),
+        Stage::RolledBack(reason) => {
+            let message = format!("{name} was rolled back: {reason}");
+            verdict(False, "RolledBack", message)
+        }
     })
 }
 
-fn conflicts(seen: &Seen<'_>) -> Option<Finding> {
-    let conflicts = seen.conflicts.iter();
-    let lost: Vec<_> = conflicts
-        .map(|conflict| format!("{} belongs to {}", conflict.host, conflict.holder))
+fn conflicts(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+    let conflicts = inputs.conflicts.iter();
+    let conflicting: Vec<_> = conflicts
+        .map(|conflict| format!("host {} belongs to {}", conflict.host, conflict.holder))
         .collect();
-    (!lost.is_empty()).then(|| finding(True, HOST_CONFLICT, lost.join(", ")))
+    (!conflicting.is_empty()).then(|| verdict(True, HOST_CONFLICT, conflicting.join(", ")))
 }
 
-/// What the manifest's fields do not do, and what those of its pod do not do on this platform.
-fn ignored(seen: &Seen<'_>) -> Option<Finding> {
-    let valid = seen.valid.ok()?;
-    let ignored_fields = valid.ignored_fields.iter();
+/// Fields of the manifest without effect, and fields of its pod without effect on this platform.
+fn ignored(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+    let validated = inputs.validation.ok()?;
+    let ignored_fields = validated.ignored_fields.iter();
     let mut parts: Vec<_> = ignored_fields
-        .map(|note| format!("{} ({})", note.field, note.because))
+        .map(|ignored| format!("{} ({})", ignored.field, ignored.reason))
         .collect();
-    let newest = seen
+    let newest = inputs
         .history
         .rollout
         .newest()
-        .and_then(|name| seen.revision(name));
-    if let Some(without) = newest.map(|revision| &revision.ignored_fields)
-        && !without.is_empty()
+        .and_then(|name| inputs.revision(name));
+    if let Some(ignored) = newest.map(|revision| &revision.ignored_fields)
+        && !ignored.is_empty()
     {
-        parts.push(format!(
-            "{} (no effect on this platform)",
-            without.join(", ")
-        ));
+        let fields = ignored.join(", ");
+        parts.push(format!("{fields} (no effect on this platform)"));
     }
-    (!parts.is_empty()).then(|| finding(True, FIELDS_IGNORED, parts.join(", ")))
+    (!parts.is_empty()).then(|| verdict(True, FIELDS_IGNORED, parts.join(", ")))
 }

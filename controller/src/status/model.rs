@@ -1,103 +1,103 @@
-//! `modelStatus`: what of the model is loaded.
+//! `modelStatus`: the state of the model and its failures.
 
 use weir_cluster::{FailureReason as Failed, RevisionName};
 use weir_crds::inference_service::{
     FailureInfo, FailureReason, ModelCopies, ModelState, ModelStates, ModelStatus, TransitionStatus,
 };
 
-use super::{Seen, State};
+use super::{RevisionState, StatusInputs};
 use crate::rollout::Stage;
 
-pub(super) fn status(seen: &Seen<'_>) -> ModelStatus {
-    let rollout = &seen.history.rollout;
+pub(super) fn status(inputs: &StatusInputs<'_>) -> ModelStatus {
+    let rollout = &inputs.history.rollout;
     let states = rollout.stable.as_ref().map(|stable| ModelStates {
-        active_model_state: state(seen, stable),
-        target_model_state: rollout.newest().map(|newest| state(seen, newest)),
+        active_model_state: state(inputs, stable),
+        target_model_state: rollout.newest().map(|newest| state(inputs, newest)),
     });
     ModelStatus {
-        transition_status: transition(seen),
+        transition_status: transition(inputs),
         states,
-        last_failure_info: failure(seen),
-        copies: Some(copies(seen)),
+        last_failure_info: failure(inputs),
+        copies: Some(copies(inputs)),
     }
 }
 
-/// The state of one revision, for a canary's status.
-pub(super) fn of_revision(seen: &Seen<'_>, revision: &RevisionName) -> ModelStatus {
-    let active = state(seen, revision);
+/// Model status of one revision, for a canary.
+pub(super) fn of_revision(inputs: &StatusInputs<'_>, revision: &RevisionName) -> ModelStatus {
+    let active = state(inputs, revision);
     ModelStatus {
-        transition_status: by_state(&seen.state(revision)),
+        transition_status: by_state(&inputs.state(revision)),
         states: Some(ModelStates {
             active_model_state: active,
             target_model_state: Some(active),
         }),
-        last_failure_info: failure_of(seen, revision),
+        last_failure_info: failure_of(inputs, revision),
         copies: None,
     }
 }
 
-fn transition(seen: &Seen<'_>) -> TransitionStatus {
-    if seen.valid.is_err() || seen.applied.is_err() {
+fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
+    if inputs.validation.is_err() || inputs.applied.is_err() {
         return TransitionStatus::InvalidSpec;
     }
-    let rollout = &seen.history.rollout;
+    let rollout = &inputs.history.rollout;
     match (&rollout.candidate, &rollout.stable) {
-        (Some(candidate), _) => match (&candidate.stage, seen.state(&candidate.revision)) {
-            (Stage::Waiting, State::Failed(_, _)) => TransitionStatus::BlockedByFailedLoad,
+        (Some(candidate), _) => match (&candidate.stage, inputs.state(&candidate.revision)) {
+            (Stage::Waiting, RevisionState::Failed(_, _)) => TransitionStatus::BlockedByFailedLoad,
             (Stage::Waiting | Stage::Shifting(_) | Stage::RolledBack(_), _) => {
                 TransitionStatus::InProgress
             }
         },
-        (None, Some(stable)) => by_state(&seen.state(stable)),
+        (None, Some(stable)) => by_state(&inputs.state(stable)),
         (None, None) => TransitionStatus::InProgress,
     }
 }
 
-fn by_state(state: &State) -> TransitionStatus {
+fn by_state(state: &RevisionState) -> TransitionStatus {
     match state {
-        State::Ready | State::Standby => TransitionStatus::UpToDate,
-        State::Loading => TransitionStatus::InProgress,
-        State::Failed(_, _) => TransitionStatus::BlockedByFailedLoad,
+        RevisionState::Ready | RevisionState::Standby => TransitionStatus::UpToDate,
+        RevisionState::Loading => TransitionStatus::InProgress,
+        RevisionState::Failed(_, _) => TransitionStatus::BlockedByFailedLoad,
     }
 }
 
-fn state(seen: &Seen<'_>, revision: &RevisionName) -> ModelState {
-    match seen.state(revision) {
-        State::Ready => ModelState::Loaded,
-        State::Standby => ModelState::Standby,
-        State::Failed(_, _) => ModelState::FailedToLoad,
-        State::Loading => match seen.revision(revision) {
+fn state(inputs: &StatusInputs<'_>, revision: &RevisionName) -> ModelState {
+    match inputs.state(revision) {
+        RevisionState::Ready => ModelState::Loaded,
+        RevisionState::Standby => ModelState::Standby,
+        RevisionState::Failed(_, _) => ModelState::FailedToLoad,
+        RevisionState::Loading => match inputs.revision(revision) {
             Some(revision) if !revision.replicas.is_empty() => ModelState::Loading,
             Some(_) | None => ModelState::Pending,
         },
     }
 }
 
-fn failure(seen: &Seen<'_>) -> Option<FailureInfo> {
-    if let Err(faults) = seen.valid {
+fn failure(inputs: &StatusInputs<'_>) -> Option<FailureInfo> {
+    if let Err(errors) = inputs.validation {
         return Some(FailureInfo {
-            reason: Some(faults.reason),
-            message: Some(faults.to_string()),
+            reason: Some(errors.reason),
+            message: Some(errors.to_string()),
             ..FailureInfo::default()
         });
     }
-    if let Err(because) = seen.applied {
+    if let Err(message) = inputs.applied {
         return Some(FailureInfo {
             reason: Some(FailureReason::InvalidPredictorSpec),
-            message: Some(because.to_owned()),
+            message: Some(message.to_owned()),
             ..FailureInfo::default()
         });
     }
-    let rollout = &seen.history.rollout;
+    let rollout = &inputs.history.rollout;
     let stable = rollout.stable.as_ref();
     [rollout.newest(), stable]
         .into_iter()
         .flatten()
-        .find_map(|r| failure_of(seen, r))
+        .find_map(|r| failure_of(inputs, r))
 }
 
-fn failure_of(seen: &Seen<'_>, name: &RevisionName) -> Option<FailureInfo> {
-    let revision = seen.revision(name)?;
+fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureInfo> {
+    let revision = inputs.revision(name)?;
     let failure = revision.failure.as_ref()?;
     let failed = revision
         .replicas
@@ -117,12 +117,12 @@ fn failure_of(seen: &Seen<'_>, name: &RevisionName) -> Option<FailureInfo> {
     })
 }
 
-fn copies(seen: &Seen<'_>) -> ModelCopies {
-    let revisions = seen
+fn copies(inputs: &StatusInputs<'_>) -> ModelCopies {
+    let revisions = inputs
         .history
         .rollout
         .revisions()
-        .filter_map(|name| seen.revision(name));
+        .filter_map(|name| inputs.revision(name));
     let replicas: Vec<_> = revisions.flat_map(|revision| &revision.replicas).collect();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let ready = replicas

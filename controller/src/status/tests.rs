@@ -7,13 +7,16 @@ use weir_cluster::{
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
 use super::*;
-use crate::fixtures::{faults, model, platform, service, valid};
-use crate::{Platform, Runtimes, plan, revise, validate};
+use crate::fixtures::{errors, model, platform, service, validated};
+use crate::history::revise;
+use crate::plan::plan;
+use crate::runtimes::Runtimes;
+use crate::validate::{Platform, validate};
 
 /// One service, planned and applied, with what a test puts there.
 struct World {
     declared: Service,
-    valid: Validated,
+    validated: Validated,
     history: History,
     plan: Plan,
     applied: Applied,
@@ -23,16 +26,16 @@ struct World {
 
 impl World {
     fn new(spec: &str) -> Self {
-        let valid = valid(&[], spec);
-        let history = revise(&valid, &History::default(), 0).unwrap();
-        let plan = plan(&valid, &history, 0).unwrap();
+        let validated = validated(&[], spec);
+        let history = revise(&validated, &History::default(), 0).unwrap();
+        let plan = plan(&validated, &history, 0).unwrap();
         let mut ledger = Ledger::new();
         let applied = ledger.apply(plan.desired.clone()).unwrap();
         let mut revisions = BTreeMap::new();
         ledger.refresh(&mut revisions);
         Self {
             declared: service(&[], spec),
-            valid,
+            validated,
             history,
             plan,
             applied,
@@ -76,9 +79,9 @@ impl World {
     }
 
     fn status_after(&self, before: &InferenceServiceStatus, now: u64) -> InferenceServiceStatus {
-        status(&Seen {
+        status(&StatusInputs {
             declared: &self.declared,
-            valid: Ok(&self.valid),
+            validation: Ok(&self.validated),
             history: &self.history,
             plan: Some(&self.plan),
             applied: Ok(Some(self.applied)),
@@ -169,7 +172,7 @@ fn it_stays_ready_at_zero() {
 }
 
 #[test]
-fn a_model_that_does_not_load_says_why() {
+fn a_model_that_fails_to_load_has_its_reason() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| {
         revision.failure = Some(Failure {
@@ -216,19 +219,19 @@ fn time_alone_changes_nothing() {
 }
 
 #[test]
-fn an_invalid_spec_is_said_with_its_place_and_changes_nothing_else() {
+fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
     let mut world = World::new(&model("a", &[]));
     world.gateway(world.applied.routes);
     world.revision(|revision| revision.replicas.push(replica()));
     let before = world.status();
     let spec = model("a", &["minReplicas: -1"]);
-    assert!(!faults(&[], &spec).is_empty());
+    assert!(!errors(&[], &spec).is_empty());
     let declared = service(&[], &spec);
     let platform: Platform = platform();
-    let faults = validate(&declared, &Runtimes::default(), &platform).unwrap_err();
-    let status = status(&Seen {
+    let errors = validate(&declared, &Runtimes::default(), &platform).unwrap_err();
+    let status = status(&StatusInputs {
         declared: &declared,
-        valid: Err(&faults),
+        validation: Err(&errors),
         history: &world.history,
         plan: Some(&world.plan),
         applied: Ok(Some(world.applied)),

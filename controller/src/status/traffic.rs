@@ -1,33 +1,36 @@
-//! Revisions and their shares, for `components` and `canaryStatuses`.
+//! Revisions and their traffic, for `components` and `canaryStatuses`.
 
 use weir_cluster::RevisionName;
 use weir_crds::inference_service::{Address, CanaryStatus, ComponentStatus, Traffic};
 
-use super::{Seen, State, model};
+use super::{RevisionState, StatusInputs, model};
 use crate::plan::tagged_host;
 use crate::validate::{PREVIOUS, Validated};
 
-pub(super) fn predictor(valid: &Validated, seen: &Seen<'_>) -> ComponentStatus {
-    let rollout = &seen.history.rollout;
+pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> ComponentStatus {
+    let rollout = &inputs.history.rollout;
     let name = |revision: &RevisionName| revision.as_str().to_owned();
-    let shown = |revision: &&RevisionName| seen.history.has_loaded(revision);
+    let shown = |revision: &&RevisionName| inputs.history.has_loaded(revision);
     let newest = rollout.newest();
     let stable = rollout.stable.as_ref();
-    let service = &valid.service;
+    let service = &validated.service;
     let inner = format!(
         "http://{}-predictor.{}.svc.cluster.local",
         service.name(),
         service.namespace()
     );
-    let outer = valid.exposure.tag_domain.as_deref();
+    let outer = validated.exposure.tag_domain.as_deref();
     let outer = outer.and_then(|domain| service.predictor_host(domain).ok());
     let url = outer.map(|host| format!("http://{host}"));
     ComponentStatus {
         latest_ready_revision: newest.filter(shown).or(stable.filter(shown)).map(name),
         latest_created_revision: newest.map(name),
-        previous_rolledout_revision: rollout.previous.as_ref().map(|f| name(&f.revision)),
+        previous_rolledout_revision: rollout
+            .previous
+            .as_ref()
+            .map(|previous| name(&previous.revision)),
         latest_rolledout_revision: stable.filter(shown).map(name),
-        traffic: traffic(valid, seen),
+        traffic: traffic(validated, inputs),
         rest_url: url.clone(),
         grpc_url: url.clone(),
         url,
@@ -35,16 +38,16 @@ pub(super) fn predictor(valid: &Validated, seen: &Seen<'_>) -> ComponentStatus {
     }
 }
 
-fn traffic(valid: &Validated, seen: &Seen<'_>) -> Vec<Traffic> {
-    let newest = seen.history.rollout.newest();
-    let shares = seen.plan.iter().flat_map(|plan| &plan.shares);
+fn traffic(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<Traffic> {
+    let newest = inputs.history.rollout.newest();
+    let shares = inputs.plan.iter().flat_map(|plan| &plan.shares);
     let shown = shares.filter(|share| share.percent > 0 || !share.tags.is_empty());
     let each = shown.map(|share| {
-        // A revision may have two; `prev` is the one that people look for.
+        // The status has room for one tag; `prev` is the one that people look for.
         let previous = share.tags.iter().find(|tag| tag.as_str() == PREVIOUS);
         let tag = previous.or(share.tags.first());
-        let domain = valid.exposure.tag_domain.as_deref();
-        let host = tag.and_then(|tag| tagged_host(&valid.service, tag, domain));
+        let domain = validated.exposure.tag_domain.as_deref();
+        let host = tag.and_then(|tag| tagged_host(&validated.service, tag, domain));
         Traffic {
             revision_name: Some(share.revision.as_str().to_owned()),
             latest_revision: Some(newest == Some(&share.revision)),
@@ -56,18 +59,18 @@ fn traffic(valid: &Validated, seen: &Seen<'_>) -> Vec<Traffic> {
     each.collect()
 }
 
-pub(super) fn canaries(valid: &Validated, seen: &Seen<'_>) -> Vec<CanaryStatus> {
-    let pairs = valid.canaries.iter().zip(&seen.history.canaries);
+pub(super) fn canaries(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<CanaryStatus> {
+    let pairs = validated.canaries.iter().zip(&inputs.history.canaries);
     let each = pairs.map(|(canary, of)| {
-        let has_loaded = seen.history.has_loaded(&of.revision);
+        let has_loaded = inputs.history.has_loaded(&of.revision);
         CanaryStatus {
             name: of.tag.as_str().to_owned(),
-            ready: matches!(seen.state(&of.revision), State::Ready | State::Standby),
-            traffic_percent: match has_loaded {
-                true => canary.percent.into(),
-                false => 0,
-            },
-            model_status: Some(model::of_revision(seen, &of.revision)),
+            ready: matches!(
+                inputs.state(&of.revision),
+                RevisionState::Ready | RevisionState::Standby
+            ),
+            traffic_percent: if has_loaded { canary.percent.into() } else { 0 },
+            model_status: Some(model::of_revision(inputs, &of.revision)),
         }
     });
     each.collect()

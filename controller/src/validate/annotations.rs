@@ -1,4 +1,4 @@
-//! What the annotations of the whole service say.
+//! Annotations of the whole service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,23 +6,24 @@ use std::time::Duration;
 use weir_cluster::Tag;
 use weir_crds::InferenceService;
 
-use super::{Found, Run};
-use crate::annotations::{self, Reader};
+use super::error_list::ErrorList;
+use crate::annotations::{self as names, Reader};
 use crate::duration;
 use crate::rollout::{Limits, Step, Strategy};
 
+/// The values of a service's annotations.
 pub(super) struct ServiceAnnotations {
-    pub(super) run: Run,
+    pub(super) is_stopped: bool,
     pub(super) strategy: Strategy,
     pub(super) activation_timeout: Option<Duration>,
     pub(super) max_queue: Option<u32>,
     pub(super) mirror: Option<(Tag, u8)>,
 }
 
-/// The tag that leads to the newest revision.
+/// Tag of the newest revision.
 pub(crate) const LATEST: &str = "latest";
 
-pub(super) fn read(object: &InferenceService, found: &mut Found) -> ServiceAnnotations {
+pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> ServiceAnnotations {
     let layers = [("metadata.annotations", object.metadata.annotations.as_ref())];
     let mut reader = Reader::new(layers);
     let percent = object.spec.predictor.component.canary_traffic_percent;
@@ -30,17 +31,17 @@ pub(super) fn read(object: &InferenceService, found: &mut Found) -> ServiceAnnot
     mode(&mut reader);
     let expected = "PERCENT or TAG=PERCENT, 1 to 100";
     let annotations = ServiceAnnotations {
-        run: run(&mut reader),
+        is_stopped: is_stopped(&mut reader),
         strategy: strategy(&mut reader, percent),
-        activation_timeout: reader.duration(annotations::ACTIVATION_TIMEOUT),
-        max_queue: reader.number(annotations::MAX_QUEUE, 1),
-        mirror: reader.read(annotations::MIRROR, expected, mirror),
+        activation_timeout: reader.duration(names::ACTIVATION_TIMEOUT),
+        max_queue: reader.number(names::MAX_QUEUE, 1),
+        mirror: reader.read(names::MIRROR, expected, mirror),
     };
-    found.list.append(&mut reader.faults);
+    errors.list.append(&mut reader.errors);
     annotations
 }
 
-/// All modes are one here, and ModelMesh is refused elsewhere; but a word that is none is a slip.
+/// Checks the deployment mode. All modes are served alike; ModelMesh is refused elsewhere.
 fn mode(reader: &mut Reader<'_>) {
     const MODES: [&str; 5] = [
         "Standard",
@@ -50,16 +51,16 @@ fn mode(reader: &mut Reader<'_>) {
         "ModelMesh",
     ];
     let expected = "a deployment mode: Standard, RawDeployment, Knative or Serverless";
-    reader.read(annotations::MODE, expected, |text| {
+    reader.read(names::MODE, expected, |text| {
         MODES.contains(&text).then_some(())
     });
 }
 
-/// A share that a person writes holds; the steps go on when it is taken away.
+/// Reads the rollout strategy. `canaryTrafficPercent` wins; automatic steps continue when it is removed.
 fn strategy(reader: &mut Reader<'_>, percent: Option<u8>) -> Strategy {
     let limits = limits(reader);
     let expected = "`manual` or `automatic`";
-    let automatic = reader.read(annotations::ROLLOUT, expected, |text| match text {
+    let automatic = reader.read(names::ROLLOUT, expected, |text| match text {
         "manual" => Some(Strategy::Manual(None)),
         "automatic" => Some(Strategy::Automatic(Arc::new(limits))),
         _ => None,
@@ -70,25 +71,25 @@ fn strategy(reader: &mut Reader<'_>, percent: Option<u8>) -> Strategy {
     }
 }
 
-fn run(reader: &mut Reader<'_>) -> Run {
-    let stop = reader.read(annotations::STOP, "`true` or `false`", |text| match text {
-        "true" => Some(Run::Stopped),
-        "false" => Some(Run::Serving),
+fn is_stopped(reader: &mut Reader<'_>) -> bool {
+    let stop = reader.read(names::STOP, "`true` or `false`", |text| match text {
+        "true" => Some(true),
+        "false" => Some(false),
         _ => None,
     });
-    stop.unwrap_or(Run::Serving)
+    stop.unwrap_or(false)
 }
 
 fn limits(reader: &mut Reader<'_>) -> Limits {
     let default = Limits::default();
     let expected = "steps such as 5,20,50 or 5@1m,50@10m: percents from 1 to 100, growing";
-    let steps = reader.read(annotations::ROLLOUT_STEPS, expected, steps);
+    let steps = reader.read(names::ROLLOUT_STEPS, expected, steps);
     let rate = reader.read(
-        annotations::ROLLOUT_MAX_ERROR_RATE,
+        names::ROLLOUT_MAX_ERROR_RATE,
         "a share such as 0.01 or 1%",
-        annotations::share,
+        names::share,
     );
-    let ratio = reader.positive(annotations::ROLLOUT_MAX_P99_RATIO);
+    let ratio = reader.positive(names::ROLLOUT_MAX_P99_RATIO);
     Limits {
         steps: steps.unwrap_or(default.steps),
         max_error_rate: rate.unwrap_or(default.max_error_rate),
@@ -103,12 +104,15 @@ fn steps(text: &str) -> Option<Vec<Step>> {
 }
 
 fn step(text: &str) -> Option<Step> {
-    let (percent, lasts) = match text.split_once('@') {
-        Some((percent, lasts)) => (percent, duration::parse(lasts)?),
+    let (percent, min_duration) = match text.split_once('@') {
+        Some((percent, duration)) => (percent, duration::parse(duration)?),
         None => (text, Limits::STEP),
     };
     let percent = self::percent(percent)?;
-    Some(Step { percent, lasts })
+    Some(Step {
+        percent,
+        min_duration,
+    })
 }
 
 fn mirror(text: &str) -> Option<(Tag, u8)> {

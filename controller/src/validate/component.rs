@@ -1,4 +1,4 @@
-//! What predictor and canaries have in common: bounds, concurrency, metrics.
+//! Fields that predictor and canaries share: bounds, concurrency, metrics.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,20 +7,24 @@ use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 use weir_crds::MIN_REPLICAS;
 use weir_crds::inference_service::{Component, ScaleMetric};
 
-use super::{Context, Found, right};
+use super::Context;
+use super::error_list::ErrorList;
 use crate::annotations::{self, Reader};
-use crate::{ScaledBy, Scaling, duration};
+use crate::duration;
+use crate::scaling::{ScaledBy, Scaling};
 
-/// Judges the numbers of a component by the definition's rules.
-pub(super) fn check(path: &str, component: &Component, found: &mut Found) {
+/// Checks the numbers of a component by the rules of its definition.
+pub(super) fn check(path: &str, component: &Component, errors: &mut ErrorList) {
     let rules = replicas(component).into_iter().chain(requests(component));
-    for (kept, field, because) in rules {
-        found.check(right(kept), format!("{path}.{field}"), because);
+    for (is_kept, field, message) in rules {
+        if !is_kept {
+            errors.add(format!("{path}.{field}"), message);
+        }
     }
-    logger(path, component, found);
+    logger(path, component, errors);
 }
 
-/// Whether a rule is kept, its field, and what to say if it is not.
+/// Whether a rule is kept, its field, and the message if it is not.
 type Rule = (bool, &'static str, &'static str);
 
 fn replicas(component: &Component) -> [Rule; 4] {
@@ -59,28 +63,29 @@ fn requests(component: &Component) -> [Rule; 4] {
     ]
 }
 
-fn logger(path: &str, component: &Component, found: &mut Found) {
+fn logger(path: &str, component: &Component, errors: &mut ErrorList) {
     let storage = component.logger.as_ref().and_then(|l| l.storage.as_ref());
     if let Some(storage) = storage.map(|storage| &storage.storage) {
         let all = storage.path.is_some() && storage.parameters.is_some() && storage.key.is_some();
-        let field = format!("{path}.logger.storage");
-        found.check(
-            right(all),
-            field,
-            "logger storage needs path, parameters and key",
-        );
+        if !all {
+            let message = "logger storage needs path, parameters and key";
+            errors.add(format!("{path}.logger.storage"), message);
+        }
     }
 }
 
-/// Requests in flight at one replica; 0 and absent are no limit.
+/// Most requests in flight at one replica; 0 and absent are no limit.
 pub(super) fn concurrency(component: &Component) -> Option<NonZeroU32> {
     let limit = component.container_concurrency?;
     NonZeroU32::new(u32::try_from(limit).ok()?)
 }
 
-/// The bounds of a component. Its own fields win over annotations, its own annotations over the
-/// service's.
-pub(super) fn scaling(context: &Context<'_>, component: &Component, found: &mut Found) -> Scaling {
+/// Reads the bounds of a component. Its fields win over annotations, its own annotations over the service's.
+pub(super) fn scaling(
+    context: &Context<'_>,
+    component: &Component,
+    errors: &mut ErrorList,
+) -> Scaling {
     let mut reader = Reader::new([
         ("spec.predictor.annotations", component.annotations.as_ref()),
         (
@@ -93,7 +98,7 @@ pub(super) fn scaling(context: &Context<'_>, component: &Component, found: &mut 
         by: scaled_by(&mut reader),
         initial: either(&mut reader, "initial-scale", "initialScale", 0).unwrap_or(0),
     };
-    found.list.append(&mut reader.faults);
+    errors.list.append(&mut reader.errors);
     scaling
 }
 
@@ -125,8 +130,8 @@ fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
     }
 }
 
-/// A field goes before an annotation, but a least number of 1 may be nothing but the default, which an
-/// API server fills in.
+/// Reads minimum and maximum. A field wins over an annotation, except a minimum of 1, which may be the default that
+/// an API server filled in.
 fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<NonZeroU32>) {
     let min = either(reader, "min-scale", "minScale", 0);
     let max = either(reader, "max-scale", "maxScale", 0);
@@ -138,13 +143,13 @@ fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<NonZer
         (None, None) => 1,
     };
     let max = field(component.max_replicas).filter(|max| *max > 0).or(max);
-    // As KServe: a maximum below the minimum is raised to it. Zero is no maximum.
+    // As in KServe, a maximum below the minimum is raised to it, and zero is no maximum.
     let max = max.filter(|max| *max > 0).map(|max| max.max(min));
     (min, max.and_then(NonZeroU32::new))
 }
 
 fn queue_delay(reader: &mut Reader<'_>) -> Option<Duration> {
-    let expected = "a length of time above 0, such as 500ms";
+    let expected = "a duration above 0, such as 500ms";
     reader.read(annotations::QUEUE_DELAY_TARGET, expected, |text| {
         duration::parse(text).filter(|delay| !delay.is_zero())
     })
@@ -160,9 +165,9 @@ fn economy(reader: &mut Reader<'_>) -> Option<Economy> {
     })
 }
 
-/// Knative's own limits: in less there is nothing to count, and more is never followed.
+/// Reads the averaging window, within Knative's limits.
 fn window(reader: &mut Reader<'_>) -> Option<Duration> {
-    let expected = "a length of time from 6s to 1h";
+    let expected = "a duration from 6s to 1h";
     let fits = |window: &Duration| (6..=3600).contains(&window.as_secs());
     reader.read(&knative("window"), expected, |text| {
         duration::parse(text).filter(fits)
@@ -183,7 +188,8 @@ fn target(reader: &mut Reader<'_>, component: &Component) -> Option<ScaleTarget>
             target.map(ScaleTarget::Concurrency)
         }
         (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map(ScaleTarget::Rps),
-        // Knative's default metric is concurrency. A bare scaleTarget has none, and the ignored_fields say so.
+        // Knative's default metric is concurrency. A bare scaleTarget has none
+        // and is listed as ignored.
         (None, None) if annotated_target.is_some() => target.map(ScaleTarget::Concurrency),
         (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => None,
     }

@@ -1,18 +1,24 @@
-//! What is given and has no effect: some of it is refused, the rest is named.
+//! Fields that Weir does not honour: some are refused, the others are listed as ignored.
 
 use weir_crds::{Effect, InferenceService, unsupported};
 
-use super::{Found, IgnoredField};
-use crate::annotations::{FOR_HPA, KNATIVE, KNATIVE_READ, OF_COMPONENTS, OURS, PREFIX};
+use super::error_list::ErrorList;
+use crate::annotations::{
+    HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, OF_COMPONENTS, PREFIX, WEIR_ANNOTATIONS,
+};
+use crate::field_error::IgnoredField;
 
-pub(super) fn ignored_fields(written: &InferenceService, found: &mut Found) -> Vec<IgnoredField> {
+pub(super) fn ignored_fields(
+    written: &InferenceService,
+    errors: &mut ErrorList,
+) -> Vec<IgnoredField> {
     let mut ignored_fields = Vec::new();
     for given in unsupported(written) {
         match given.effect {
-            Effect::Refused => found.add(given.field, format!("not supported: {}", given.reason)),
+            Effect::Refused => errors.add(given.field, format!("not supported: {}", given.reason)),
             Effect::Ignored => ignored_fields.push(IgnoredField {
                 field: given.field,
-                because: given.reason.to_owned(),
+                reason: given.reason.to_owned(),
             }),
         }
     }
@@ -20,19 +26,19 @@ pub(super) fn ignored_fields(written: &InferenceService, found: &mut Found) -> V
     if component.scale_target.is_some() && component.scale_metric.is_none() {
         ignored_fields.push(IgnoredField {
             field: "spec.predictor.scaleTarget".to_owned(),
-            because: "without scaleMetric, replicas follow queue delay".to_owned(),
+            reason: "without scaleMetric, replicas are scaled by queue delay".to_owned(),
         });
     }
-    annotations(written, found, &mut ignored_fields);
+    annotations(written, errors, &mut ignored_fields);
     ignored_fields
 }
 
-/// Where annotations stand that bound replicas: the service's, and the component's.
+/// Fields with annotations about scaling: the service's and the component's.
 const PATHS: [&str; 2] = ["metadata.annotations", "spec.predictor.annotations"];
 
 fn annotations(
     written: &InferenceService,
-    found: &mut Found,
+    errors: &mut ErrorList,
     ignored_fields: &mut Vec<IgnoredField>,
 ) {
     let maps = [
@@ -43,26 +49,29 @@ fn annotations(
         for name in map.iter().flat_map(|map| map.keys()) {
             let field = format!("{path}[{name}]");
             if name.starts_with(PREFIX) {
-                ours(path, name, field, found);
-            } else if is_unread(name) && !ignored_fields.iter().any(|note| note.field == field) {
-                let because = "replicas follow queue delay".to_owned();
-                ignored_fields.push(IgnoredField { field, because });
+                check_weir(path, name, field, errors);
+            } else if is_unread(name)
+                && !ignored_fields.iter().any(|ignored| ignored.field == field)
+            {
+                let reason = "replicas are scaled by queue delay".to_owned();
+                ignored_fields.push(IgnoredField { field, reason });
             }
         }
     }
 }
 
-/// One of ours that nobody knows is a slip of the pen, as an unknown field is.
-fn ours(path: &str, name: &str, field: String, found: &mut Found) {
-    if !OURS.contains(&name) {
-        found.add(field, format!("unknown; Weir knows {}", OURS.join(", ")));
+/// Refuses unknown annotations of Weir, as unknown fields are, and misplaced ones.
+fn check_weir(path: &str, name: &str, field: String, errors: &mut ErrorList) {
+    if !WEIR_ANNOTATIONS.contains(&name) {
+        let known = WEIR_ANNOTATIONS.join(", ");
+        errors.add(field, format!("unknown annotation; known: {known}"));
     } else if path != PATHS[0] && !OF_COMPONENTS.contains(&name) {
-        found.add(field, format!("it belongs to {}", PATHS[0]));
+        errors.add(field, format!("move it to {}", PATHS[0]));
     }
 }
 
-/// Whether it is about scaling and is not read.
+/// Reports whether an annotation is about scaling and has no effect.
 fn is_unread(name: &str) -> bool {
     let knative = name.strip_prefix(KNATIVE);
-    knative.is_some_and(|name| !KNATIVE_READ.contains(&name)) || FOR_HPA.contains(&name)
+    knative.is_some_and(|name| !KNATIVE_READ.contains(&name)) || HPA_ANNOTATIONS.contains(&name)
 }

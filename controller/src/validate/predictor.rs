@@ -1,20 +1,22 @@
-//! The predictor: which pod it means.
+//! The predictor: its pod and its model.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::{Storage, Workload};
 use weir_crds::inference_service::{Model, Predictor};
 
-use super::{Context, FieldError, Found, Variant, component, right};
-use crate::{Runtime, Scope, pod};
+use super::error_list::ErrorList;
+use super::validated::Variant;
+use super::{Context, component};
+use crate::pod;
+use crate::runtimes::{Runtime, Scope};
 
-/// Where a custom container says which model it wants beside it, as KServe reads it.
+/// Variable of a custom container that names the model to mount, as in KServe.
 const STORAGE_URI: &str = "STORAGE_URI";
 
-/// Variables that a container may not set: they would change which code the runtime loads.
+/// Variables that a container must not set, as they change which code the runtime loads.
 const BLOCKED: [&str; 1] = ["PYTHONPATH"];
 
-/// Schemes that a storage may have; those of KServe that Weir does not fetch are refused by name
-/// elsewhere.
+/// Schemes of storage URIs; those that Weir does not fetch are refused by `weir_crds::unsupported`.
 const SCHEMES: [&str; 13] = [
     "gs://",
     "s3://",
@@ -31,38 +33,38 @@ const SCHEMES: [&str; 13] = [
     "modelscope://",
 ];
 
-/// Reads a predictor with its defaults. None, when there is a fault that leaves no pod.
+/// Reads a predictor with its defaults; `None` after an error that leaves no pod.
 pub(super) fn read(
     context: &Context<'_>,
     path: &str,
     predictor: &Predictor,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Variant> {
-    component::check(path, &predictor.component, found);
-    let scaling = component::scaling(context, &predictor.component, found);
-    let variant = variant(context, path, predictor, found)?;
+    component::check(path, &predictor.component, errors);
+    let scaling = component::scaling(context, &predictor.component, errors);
+    let variant = variant(context, path, predictor, errors)?;
     Some(Variant { scaling, ..variant })
 }
 
-/// Its pod and its models; the bounds are left as they are by default.
+/// Reads pod and model of a predictor; bounds stay at their defaults.
 pub(super) fn variant(
     context: &Context<'_>,
     path: &str,
     predictor: &Predictor,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Variant> {
-    storage_uris(path, predictor, found);
-    variables(path, &predictor.pod, found);
+    storage_uris(path, predictor, errors);
+    variables(path, &predictor.pod, errors);
     let containers = predictor.pod.containers.len();
     match (&predictor.model, predictor.frameworks().count(), containers) {
-        (Some(model), 1, _) => of_model(context, path, predictor, model, found),
-        (None, 0, 1..) => of_containers(context, path, predictor, found),
+        (Some(model), 1, _) => of_model(context, path, predictor, model, errors),
+        (None, 0, 1..) => of_containers(context, path, predictor, errors),
         (_, _, _) => {
             let forms = Predictor::SHORT_FORMS.join(", ");
-            let because = format!(
+            let message = format!(
                 "Exactly one of [{forms}, model, containers] must be specified in predictor"
             );
-            found.add(path, because);
+            errors.add(path, message);
             None
         }
     }
@@ -73,26 +75,26 @@ fn of_model(
     path: &str,
     predictor: &Predictor,
     model: &Model,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Variant> {
     let path = format!("{path}.model");
     let uri = model.framework.storage_uri.as_deref();
     if let Some(uri) = uri {
-        scheme(&format!("{path}.storageUri"), uri, found);
+        scheme(&format!("{path}.storageUri"), uri, errors);
     }
-    env(&path, &model.framework.container, found);
-    let runtime = runtime(context, &path, model, found)?;
+    env(&path, &model.framework.container, errors);
+    let runtime = runtime(context, &path, model, errors)?;
     let metadata = &context.object.metadata;
     let template = pod::of_model(metadata, &runtime.spec.pod, predictor, model);
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
-    made(context, &path, (template, uri), used, found)
+    checked(context, &path, (template, uri), used, errors)
 }
 
 fn runtime<'a>(
     context: &Context<'a>,
     path: &str,
     model: &Model,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<&'a Runtime> {
     let chosen = context.runtimes.choose(context.service.namespace(), model);
     let unserved = match chosen {
@@ -103,8 +105,8 @@ fn runtime<'a>(
         Some(_) => "runtime",
         None => "modelFormat",
     };
-    found.add(format!("{path}.{field}"), unserved.message);
-    found.reason.get_or_insert(unserved.reason);
+    errors.add(format!("{path}.{field}"), unserved.message);
+    errors.reason.get_or_insert(unserved.reason);
     None
 }
 
@@ -112,7 +114,7 @@ fn of_containers(
     context: &Context<'_>,
     path: &str,
     predictor: &Predictor,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Variant> {
     let containers = &predictor.pod.containers;
     let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
@@ -123,32 +125,26 @@ fn of_containers(
         variable.and_then(|variable| variable.value.as_deref())
     });
     if let Some(uri) = wanted {
-        scheme(&format!("{path}.containers"), uri, found);
+        scheme(&format!("{path}.containers"), uri, errors);
     }
     let template = pod::of_containers(&context.object.metadata, predictor);
-    made(context, path, (template, wanted), None, found)
+    checked(context, path, (template, wanted), None, errors)
 }
 
-/// The variant of a pod and the address of a model, unless the pod is none.
-fn made(
+/// The variant of a pod template and a storage URI, unless the template is invalid.
+fn checked(
     context: &Context<'_>,
     path: &str,
     (template, uri): (Result<PodTemplateSpec, String>, Option<&str>),
     runtime: Option<(String, Scope)>,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Variant> {
     let storage = storage(context, uri);
-    let made = template.and_then(|template| {
+    let variant = template.and_then(|template| {
         let variant = Variant::new(context.service, template, storage, runtime);
         variant.map_err(|error| error.to_string())
     });
-    match made {
-        Ok(variant) => Some(variant),
-        Err(because) => {
-            found.add(path, because);
-            None
-        }
-    }
+    variant.map_err(|message| errors.add(path, message)).ok()
 }
 
 fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
@@ -160,52 +156,45 @@ fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
     storage.into_iter().collect()
 }
 
-fn scheme(field: &str, uri: &str, found: &mut Found) {
-    let known = SCHEMES.iter().any(|scheme| uri.starts_with(scheme));
-    let because = format!(
-        "storageUri, must be one of: [{}]. StorageUri [{uri}] is not supported",
-        SCHEMES.join(", ")
-    );
-    found.check(right(known), field, because);
+fn scheme(field: &str, uri: &str, errors: &mut ErrorList) {
+    if !SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
+        let schemes = SCHEMES.join(", ");
+        let message =
+            format!("storageUri, must be one of: [{schemes}]. StorageUri [{uri}] is not supported");
+        errors.add(field, message);
+    }
 }
 
-fn storage_uris(path: &str, predictor: &Predictor, found: &mut Found) {
+fn storage_uris(path: &str, predictor: &Predictor, errors: &mut ErrorList) {
     let mut models = predictor.frameworks();
     let single = models.any(|(_, model)| model.storage_uri.is_some());
-    let both = single && !predictor.storage_uris.is_empty();
-    let because = "storageUris and storageUri exclude each other";
-    found.check(right(!both), format!("{path}.storageUris"), because);
+    if single && !predictor.storage_uris.is_empty() {
+        let message = "storageUris and storageUri exclude each other";
+        errors.add(format!("{path}.storageUris"), message);
+    }
     for (i, uri) in predictor.storage_uris.iter().enumerate() {
         let mount = uri.mount_path.as_deref().unwrap_or(Storage::MOUNT_PATH);
-        let rule = mount.starts_with('/') && !mount.contains("..");
-        let field = format!("{path}.storageUris[{i}].mountPath");
-        found.check(
-            right(rule),
-            field,
-            "mountPath must be absolute and without '..'",
-        );
+        if !mount.starts_with('/') || mount.contains("..") {
+            let field = format!("{path}.storageUris[{i}].mountPath");
+            errors.add(field, "mountPath must be absolute and without '..'");
+        }
     }
 }
 
-fn variables(path: &str, pod: &PodSpec, found: &mut Found) {
+fn variables(path: &str, pod: &PodSpec, errors: &mut ErrorList) {
     for (i, container) in pod.containers.iter().enumerate() {
-        env(&format!("{path}.containers[{i}]"), container, found);
+        env(&format!("{path}.containers[{i}]"), container, errors);
     }
     for (i, container) in pod.init_containers.iter().flatten().enumerate() {
-        env(&format!("{path}.initContainers[{i}]"), container, found);
+        env(&format!("{path}.initContainers[{i}]"), container, errors);
     }
 }
 
-fn env(path: &str, container: &Container, found: &mut Found) {
-    let faults = container
-        .env
-        .iter()
-        .flatten()
-        .enumerate()
-        .filter_map(|(i, variable)| {
-            let is_blocked = BLOCKED.contains(&&*variable.name);
-            let because = format!("the variable {} may not be set", variable.name);
-            is_blocked.then(|| FieldError::new(format!("{path}.env[{i}]"), because))
-        });
-    found.list.extend(faults);
+fn env(path: &str, container: &Container, errors: &mut ErrorList) {
+    for (i, variable) in container.env.iter().flatten().enumerate() {
+        if BLOCKED.contains(&&*variable.name) {
+            let message = format!("the variable {} may not be set", variable.name);
+            errors.add(format!("{path}.env[{i}]"), message);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! How a service is reached: hosts, times, batches, copies.
+//! Exposure of a service: hosts, timeouts, batching, mirroring.
 
 use std::time::Duration;
 
@@ -7,58 +7,59 @@ use weir_crds::inference_service::Component;
 use weir_crds::{BATCH_MAX_LATENCY, BATCH_MAX_SIZE};
 
 use super::annotations::{LATEST, ServiceAnnotations};
-use super::{Context, Exposure, Found, ModelNames, Platform, right};
-use crate::annotations::VISIBILITY;
+use super::error_list::ErrorList;
+use super::validated::Exposure;
+use super::{Context, Platform};
+use crate::annotations::{MIRROR, VISIBILITY};
 
 pub(super) fn read(
     context: &Context<'_>,
     annotations: &ServiceAnnotations,
     platform: &Platform,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Exposure> {
     let component = &context.object.spec.predictor.component;
-    let is_outside = !is_cluster_local(context);
-    let outside = match is_outside {
-        true => hosts_outside(context, platform, found)?,
-        false => Vec::new(),
+    let is_external = !is_cluster_local(context);
+    let external = if is_external {
+        external_hosts(context, platform, errors)?
+    } else {
+        Vec::new()
     };
-    let mut hosts = outside.clone();
+    let mut hosts = external.clone();
     hosts.extend(context.service.inside_hosts().ok()?);
-    mirror_leads_somewhere(context, annotations.mirror.as_ref(), found);
+    check_mirror(context, annotations.mirror.as_ref(), errors);
     Some(Exposure {
-        outside: outside.first().cloned(),
+        external_host: external.first().cloned(),
         hosts,
-        tag_domain: is_outside.then(|| platform.domain.clone()),
-        model: match platform.model_names {
-            ModelNames::Lead => Some(context.service.name().into()),
-            ModelNames::DoNotLead => None,
-        },
+        tag_domain: is_external.then(|| platform.domain.clone()),
+        model: platform
+            .routes_model_names
+            .then(|| context.service.name().into()),
         timeout: timeout(component),
         activation_timeout: annotations
             .activation_timeout
             .unwrap_or(Route::ACTIVATION_TIMEOUT),
         max_queue: annotations.max_queue.unwrap_or(Route::MAX_QUEUE),
-        batching: batching(component, found),
+        batching: batching(component, errors),
         mirror: annotations.mirror.clone(),
     })
 }
 
-/// The service's own host first, then its predictor's.
-fn hosts_outside(
+/// Hosts for external callers: the service's own, then its predictor's.
+fn external_hosts(
     context: &Context<'_>,
     platform: &Platform,
-    found: &mut Found,
+    errors: &mut ErrorList,
 ) -> Option<Vec<Host>> {
     let service = context.service;
     match service.host(&platform.domain) {
         Ok(host) => {
-            // The predictor's is longer, and a convenience: where it is no label any more, the inner
-            // host still leads to the predictor.
+            // The predictor's host may be too long for DNS; its cluster-local host works in any case.
             let predictor = service.predictor_host(&platform.domain).ok();
             Some([Some(host), predictor].into_iter().flatten().collect())
         }
         Err(error) => {
-            found.add("metadata.name", error.to_string());
+            errors.add("metadata.name", error.to_string());
             None
         }
     }
@@ -76,33 +77,39 @@ fn is_cluster_local(context: &Context<'_>) -> bool {
     })
 }
 
-/// Seconds; 0 and absent are no limit of its own.
+/// The request timeout; 0 and absent are no limit.
 fn timeout(component: &Component) -> Option<Duration> {
     let seconds = u64::try_from(component.timeout?).ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-fn batching(component: &Component, found: &mut Found) -> Option<Batching> {
+fn batching(component: &Component, errors: &mut ErrorList) -> Option<Batching> {
     let batcher = component.batcher.as_ref()?;
     let size = batcher.max_batch_size.unwrap_or(BATCH_MAX_SIZE);
     let latency = batcher.max_latency.unwrap_or(BATCH_MAX_LATENCY);
     let path = "spec.predictor.batcher";
-    let because = "a batch has at least 1 item";
-    found.check(right(size >= 1), format!("{path}.maxBatchSize"), because);
-    let because = "maxLatency cannot be less than 0";
-    found.check(right(latency >= 0), format!("{path}.maxLatency"), because);
+    if size < 1 {
+        let field = format!("{path}.maxBatchSize");
+        errors.add(field, "a batch has at least 1 item");
+    }
+    if latency < 0 {
+        let field = format!("{path}.maxLatency");
+        errors.add(field, "maxLatency cannot be less than 0");
+    }
     Some(Batching {
         max_size: u32::try_from(size).ok()?,
         max_latency: Duration::from_millis(u64::try_from(latency).ok()?),
     })
 }
 
-fn mirror_leads_somewhere(context: &Context<'_>, mirror: Option<&(Tag, u8)>, found: &mut Found) {
+/// Checks that mirrored requests go to a known tag.
+fn check_mirror(context: &Context<'_>, mirror: Option<&(Tag, u8)>, errors: &mut ErrorList) {
     let Some((tag, _)) = mirror else { return };
     let canaries = context.object.spec.canary.iter();
     let mut names = canaries.filter_map(|canary| canary.predictor.name.as_deref());
-    let leads = tag.as_str() == LATEST || names.any(|name| name == tag.as_str());
-    let field = format!("metadata.annotations[{}]", crate::annotations::MIRROR);
-    let because = format!("`{tag}` is neither `{LATEST}` nor the name of a canary");
-    found.check(right(leads), field, because);
+    if tag.as_str() != LATEST && !names.any(|name| name == tag.as_str()) {
+        let field = format!("metadata.annotations[{MIRROR}]");
+        let message = format!("`{tag}` is neither `{LATEST}` nor the name of a canary");
+        errors.add(field, message);
+    }
 }

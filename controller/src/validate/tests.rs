@@ -1,19 +1,20 @@
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
+use weir_cluster::{Economy, Host, ScaleTarget, ScalingPolicy};
 use weir_crds::inference_service::FailureReason;
 
-use super::Strategy;
 use super::*;
-use crate::ScaledBy;
-use crate::fixtures::{faults, model, platform, service, valid};
-use crate::rollout::{Limits, Step};
+use crate::fixtures::{errors, model, platform, service, validated};
+use crate::rollout::{Limits, Step, Strategy};
+use crate::runtimes::Runtimes;
+use crate::scaling::ScaledBy;
 
 #[track_caller]
 fn finds(annotations: &[(&str, &str)], spec: &str, expected: &str) {
-    let found = faults(annotations, spec);
+    let found = errors(annotations, spec);
     assert_eq!(found, expected, "\n{found}");
 }
 
@@ -35,14 +36,14 @@ fn rules_of_the_definition_hold_without_it() {
          spec.predictor.timeout: timeout cannot be less than 0",
     );
     let both = model("digits", &["pytorch: {storageUri: pvc://models/x}"]);
-    assert!(faults(&[], &both).contains("Exactly one of [sklearn, "));
-    assert!(faults(&[], "  predictor: {minReplicas: 1}\n").contains("Exactly one of"));
+    assert!(errors(&[], &both).contains("Exactly one of [sklearn, "));
+    assert!(errors(&[], "  predictor: {minReplicas: 1}\n").contains("Exactly one of"));
 }
 
 #[test]
 fn rules_that_the_definition_cannot_say_hold_too() {
     let storage = model("digits", &[]).replace("pvc://", "ftp://");
-    assert!(faults(&[], &storage).contains("StorageUri [ftp://models/digits] is not supported"));
+    assert!(errors(&[], &storage).contains("StorageUri [ftp://models/digits] is not supported"));
     finds(
         &[],
         &format!(
@@ -62,41 +63,41 @@ fn rules_that_the_definition_cannot_say_hold_too() {
             ("weir.dev/activation-timeout", "5"),
         ],
         &model("digits", &[]),
-        "metadata.annotations[weir.dev/activation-timeout]: `5` is not a length of time such as 500ms, 55s or 1m30s\n\
+        "metadata.annotations[weir.dev/activation-timeout]: `5` is not a duration such as 500ms, 55s or 1m30s\n\
          metadata.annotations[weir.dev/max-queue]: `0` is not a whole number from 1",
     );
     assert!(
-        faults(&[("weir.dev/rollouts", "automatic")], &model("digits", &[]))
-            .starts_with("metadata.annotations[weir.dev/rollouts]: unknown; Weir knows ")
+        errors(&[("weir.dev/rollouts", "automatic")], &model("digits", &[]))
+            .starts_with("metadata.annotations[weir.dev/rollouts]: unknown annotation; known: ")
     );
 }
 
 #[test]
-fn what_kserve_has_and_weir_has_not_is_refused_or_noted_by_name() {
+fn unsupported_kserve_fields_are_refused_or_listed_as_ignored() {
     let spec = format!(
         "{}  transformer: {{containers: [{{name: t, image: x}}]}}\n",
         model("a", &[])
     );
-    assert!(faults(&[], &spec).starts_with("spec.transformer: not supported: "));
-    let valid = valid(
+    assert!(errors(&[], &spec).starts_with("spec.transformer: not supported: "));
+    let validated = validated(
         &[],
         &model("digits", &["scaleMetric: cpu", "scaleTarget: 80"]),
     );
-    let fields: Vec<_> = valid
+    let fields: Vec<_> = validated
         .ignored_fields
         .iter()
-        .map(|note| &*note.field)
+        .map(|ignored| &*ignored.field)
         .collect();
     assert_eq!(fields, ["spec.predictor.scaleMetric"]);
-    let bare = crate::fixtures::valid(&[], &model("digits", &["scaleTarget: 80"]));
+    let bare = crate::fixtures::validated(&[], &model("digits", &["scaleTarget: 80"]));
     assert_eq!(bare.ignored_fields[0].field, "spec.predictor.scaleTarget");
     assert_eq!(bare.predictor.scaling.policy.target, None);
 }
 
 #[test]
-fn no_annotation_about_scaling_is_passed_over_in_silence() {
+fn no_annotation_about_scaling_is_ignored_silently() {
     let known = "autoscaling.knative.dev/window";
-    let valid = valid(
+    let validated = validated(
         &[
             (known, "30s"),
             ("autoscaling.knative.dev/class", "kpa"),
@@ -107,10 +108,10 @@ fn no_annotation_about_scaling_is_passed_over_in_silence() {
             &["annotations: {autoscaling.knative.dev/tick: 1s}"],
         ),
     );
-    let fields: Vec<_> = valid
+    let fields: Vec<_> = validated
         .ignored_fields
         .iter()
-        .map(|note| &*note.field)
+        .map(|ignored| &*ignored.field)
         .collect();
     assert_eq!(
         fields,
@@ -123,7 +124,7 @@ fn no_annotation_about_scaling_is_passed_over_in_silence() {
     finds(
         &[("serving.kserve.io/deploymentMode", "Mesh")],
         &model("digits", &["annotations: {weir.dev/max-queue: '3'}"]),
-        "spec.predictor.annotations[weir.dev/max-queue]: it belongs to metadata.annotations\n\
+        "spec.predictor.annotations[weir.dev/max-queue]: move it to metadata.annotations\n\
          metadata.annotations[serving.kserve.io/deploymentMode]: `Mesh` is not a deployment mode: Standard, RawDeployment, Knative or Serverless",
     );
 }
@@ -132,21 +133,21 @@ fn no_annotation_about_scaling_is_passed_over_in_silence() {
 fn a_format_without_a_runtime_has_its_reason() {
     let spec = model("digits", &[]).replace("name: pytorch", "name: pmml, version: '4'");
     let service = service(&[], &spec);
-    let faults = validate(&service, &Runtimes::default(), &platform()).unwrap_err();
-    assert_eq!(faults.reason, FailureReason::NoSupportingRuntime);
+    let errors = validate(&service, &Runtimes::default(), &platform()).unwrap_err();
+    assert_eq!(errors.reason, FailureReason::NoSupportingRuntime);
     assert_eq!(
-        faults.list[0].to_string(),
+        errors.list[0].to_string(),
         "spec.predictor.model.modelFormat: no runtime serves the format pmml version 4"
     );
     assert_eq!(
-        service.located(&faults.list[0].field, "x"),
+        service.located(&errors.list[0].field, "x"),
         "service.yaml:8:7: spec.predictor.model.modelFormat: x"
     );
 }
 
 #[test]
 fn annotations_become_values() {
-    let valid = valid(
+    let validated = validated(
         &[
             ("weir.dev/queue-delay-target", "200ms"),
             ("weir.dev/activation-timeout", "2m"),
@@ -167,20 +168,23 @@ fn annotations_become_values() {
             &["minReplicas: 0", "timeout: 30", "containerConcurrency: 2"],
         ),
     );
-    assert_eq!(valid.exposure.activation_timeout, Duration::from_secs(120));
     assert_eq!(
-        (valid.exposure.max_queue, valid.exposure.timeout),
+        validated.exposure.activation_timeout,
+        Duration::from_secs(120)
+    );
+    assert_eq!(
+        (validated.exposure.max_queue, validated.exposure.timeout),
         (7, Some(Duration::from_secs(30)))
     );
     assert_eq!(
-        valid
+        validated
             .exposure
             .mirror
             .map(|(tag, percent)| (tag.to_string(), percent)),
         Some(("latest".to_owned(), 10))
     );
-    assert_eq!(valid.concurrency.map(NonZeroU32::get), Some(2));
-    let scaling = &valid.predictor.scaling;
+    assert_eq!(validated.concurrency.map(NonZeroU32::get), Some(2));
+    let scaling = &validated.predictor.scaling;
     let policy = ScalingPolicy {
         min: 0,
         max: NonZeroU32::new(4),
@@ -192,14 +196,14 @@ fn annotations_become_values() {
     assert_eq!((scaling.by, scaling.at_creation()), (ScaledBy::Weir, 3));
     let steps = [(10, 5), (50, 60)].map(|(percent, seconds)| Step {
         percent,
-        lasts: Duration::from_secs(seconds),
+        min_duration: Duration::from_secs(seconds),
     });
     let limits = Limits {
         steps: steps.into(),
         max_error_rate: 0.02,
         ..Limits::default()
     };
-    assert_eq!(valid.strategy, Strategy::Automatic(limits.into()));
+    assert_eq!(validated.strategy, Strategy::Automatic(limits.into()));
 }
 
 #[test]
@@ -209,7 +213,7 @@ fn a_target_of_requests_and_one_of_delay_both_hold() {
         "scaleTarget: 4",
         "annotations: {weir.dev/economy: latency}",
     ];
-    let valid = valid(
+    let validated = validated(
         &[
             ("weir.dev/queue-delay-target", "200ms"),
             ("weir.dev/slo-percentile", "95"),
@@ -226,12 +230,12 @@ fn a_target_of_requests_and_one_of_delay_both_hold() {
         window: Duration::from_secs(30),
         ..ScalingPolicy::default()
     };
-    assert_eq!(valid.predictor.scaling.policy, policy);
+    assert_eq!(validated.predictor.scaling.policy, policy);
 }
 
 #[test]
 fn knatives_annotations_become_a_policy() {
-    let valid = valid(
+    let validated = validated(
         &[
             ("autoscaling.knative.dev/min-scale", "2"),
             ("autoscaling.knative.dev/maxScale", "9"),
@@ -266,13 +270,13 @@ fn knatives_annotations_become_a_policy() {
         window: Duration::from_secs(40),
         activation: NonZeroU32::new(3).unwrap(),
     };
-    assert_eq!(valid.predictor.scaling.policy, expected);
+    assert_eq!(validated.predictor.scaling.policy, expected);
 }
 
 #[test]
 fn fields_become_a_policy_and_what_is_not_written_keeps_its_default() {
     let policy = |fields: &[&str]| {
-        valid(&[], &model("digits", fields))
+        validated(&[], &model("digits", fields))
             .predictor
             .scaling
             .policy
@@ -296,8 +300,8 @@ fn fields_become_a_policy_and_what_is_not_written_keeps_its_default() {
 #[test]
 fn targets_that_cannot_be_are_named() {
     let field = |annotation: (&'static str, &'static str)| {
-        let faults = faults(&[annotation], &model("digits", &[]));
-        assert!(faults.contains(annotation.0), "{faults}");
+        let errors = errors(&[annotation], &model("digits", &[]));
+        assert!(errors.contains(annotation.0), "{errors}");
     };
     field(("weir.dev/queue-delay-target", "0s"));
     field(("weir.dev/slo-percentile", "100"));
@@ -312,17 +316,17 @@ fn targets_that_cannot_be_are_named() {
 }
 
 #[test]
-fn a_share_that_a_person_writes_holds_over_steps() {
+fn a_canary_percentage_wins_over_automatic_steps() {
     let spec = model("digits", &["canaryTrafficPercent: 20"]);
-    let valid = valid(&[("weir.dev/rollout", "automatic")], &spec);
-    assert_eq!(valid.strategy, Strategy::Manual(Some(20)));
+    let validated = validated(&[("weir.dev/rollout", "automatic")], &spec);
+    assert_eq!(validated.strategy, Strategy::Manual(Some(20)));
 }
 
 #[test]
-fn hosts_lead_to_a_service_unless_it_is_kept_from_callers_outside() {
-    let open = valid(&[], &model("digits", &[]));
+fn a_service_has_external_hosts_unless_it_is_cluster_local() {
+    let open = validated(&[], &model("digits", &[]));
     assert_eq!(
-        open.exposure.outside.as_ref().map(Host::as_str),
+        open.exposure.external_host.as_ref().map(Host::as_str),
         Some("digits-default.example.com")
     );
     assert_eq!(open.exposure.hosts.len(), 2 + 6);
@@ -335,7 +339,7 @@ fn hosts_lead_to_a_service_unless_it_is_kept_from_callers_outside() {
     Arc::make_mut(&mut service.object).metadata.labels = Some([label].into());
     let closed = validate(&service, &Runtimes::default(), &platform()).unwrap();
     assert_eq!(
-        (closed.exposure.outside, closed.exposure.hosts.len()),
+        (closed.exposure.external_host, closed.exposure.hosts.len()),
         (None, 6)
     );
 }
@@ -351,15 +355,15 @@ fn a_canary_is_written_over_the_predictor() {
         "digits",
         &["minReplicas: 4", "maxReplicas: 9", "labels: {team: a}"],
     );
-    let valid = valid(&[], &format!("{spec}{CANARIES}"));
-    let canary = &valid.canaries[0];
+    let validated = validated(&[], &format!("{spec}{CANARIES}"));
+    let canary = &validated.canaries[0];
     assert_eq!((canary.tag.as_str(), canary.percent), ("blue", 20));
     assert_eq!(&*canary.variant.storage[0].uri, "pvc://models/blue");
     let policy = &canary.variant.scaling.policy;
     assert_eq!((policy.min, policy.max), (1, NonZeroU32::new(9)));
     let labels = |variant: &Variant| variant.template.metadata.clone().and_then(|m| m.labels);
-    assert_eq!(labels(&canary.variant), labels(&valid.predictor));
-    assert_eq!(canary.variant.runtime, valid.predictor.runtime);
+    assert_eq!(labels(&canary.variant), labels(&validated.predictor));
+    assert_eq!(canary.variant.runtime, validated.predictor.runtime);
 }
 
 #[test]
@@ -384,7 +388,7 @@ fn canaries_keep_their_rules() {
         model("digits", &[]),
         CANARIES.replace("blue,", "prev,")
     );
-    assert!(faults(&[], &taken).starts_with("spec.canary[0].predictor.name: `latest` and `prev`"));
+    assert!(errors(&[], &taken).starts_with("spec.canary[0].predictor.name: `latest` and `prev`"));
 }
 
 #[test]
@@ -395,13 +399,13 @@ fn a_custom_container_brings_its_model_by_a_variable() {
       command: [serve]
       env: [{name: STORAGE_URI, value: pvc://models/x}]
 ";
-    let valid = valid(&[], spec);
-    assert_eq!(&*valid.predictor.storage[0].uri, "pvc://models/x");
+    let validated = validated(&[], spec);
+    assert_eq!(&*validated.predictor.storage[0].uri, "pvc://models/x");
     assert_eq!(
-        valid.predictor.storage[0].claims.as_deref(),
+        validated.predictor.storage[0].claims.as_deref(),
         Some(std::path::Path::new("/here"))
     );
-    assert_eq!(valid.predictor.runtime, None);
+    assert_eq!(validated.predictor.runtime, None);
 }
 
 proptest! {
@@ -418,16 +422,16 @@ proptest! {
         ]);
         let bounds = min >= 0 && max >= 0 && (max == 0 || min <= max);
         let right = bounds && concurrency >= 0 && (0..=100).contains(&percent);
-        prop_assert_eq!(faults(&[], &spec).is_empty(), right);
+        prop_assert_eq!(errors(&[], &spec).is_empty(), right);
     }
 
-    /// Whatever an annotation says, it is read or it is a fault that names it.
+    /// Any annotation is read, or refused by an error that names it.
     #[test]
-    fn no_annotation_is_passed_over(name in prop::sample::select(&crate::annotations::OURS[..]), value in "[ -~]{0,12}") {
+    fn every_annotation_is_read_or_refused(name in prop::sample::select(&crate::annotations::WEIR_ANNOTATIONS[..]), value in "[ -~]{0,12}") {
         let mut service = service(&[], &model("digits", &[]));
         Arc::make_mut(&mut service.object).metadata.annotations = Some([(name.to_owned(), value)].into());
-        if let Err(faults) = validate(&service, &Runtimes::default(), &platform()) {
-            prop_assert!(faults.list.iter().all(|fault| fault.field.contains(name)));
+        if let Err(errors) = validate(&service, &Runtimes::default(), &platform()) {
+            prop_assert!(errors.list.iter().all(|error| error.field.contains(name)));
         }
     }
 }

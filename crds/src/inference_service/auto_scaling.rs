@@ -1,4 +1,4 @@
-//! `autoScaling`: metrics and behaviour in the words of HPA and KEDA.
+//! `autoScaling`: metrics and behaviour in HPA and KEDA terms.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -7,76 +7,77 @@ use serde::{Deserialize, Serialize};
 
 use crate::pod;
 
-/// Metrics and behaviour in the words of HPA and KEDA.
+/// Metrics and behaviour in HPA and KEDA terms. Accepted for compatibility and ignored: replicas are scaled by
+/// queue delay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoScaling {
-    /// What is measured; the metric that asks for most replicas decides.
+    /// Metrics to scale on; the one that asks for the most replicas wins. Ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
-    /// Kubernetes' HorizontalPodAutoscalerBehavior.
+    /// Limits on the rate of scaling, a HorizontalPodAutoscalerBehavior of `autoscaling/v2`. Ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::object::<HorizontalPodAutoscalerBehavior>")]
     pub behavior: Option<HorizontalPodAutoscalerBehavior>,
 }
 
-/// One metric; the field that its type names is given.
+/// One metric; `type` says which of the other fields is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// Where the metric comes from.
+    /// Source of the metric: `Resource`, `External` or `PodMetric`.
     #[serde(rename = "type")]
     pub kind: MetricKind,
-    /// A resource of the pods.
+    /// CPU or memory of the pods; set for type `Resource`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceMetricSource>,
-    /// A metric of something outside the cluster.
+    /// Query to a metrics server; set for type `External`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalMetricSource>,
-    /// A metric of the pods' own.
+    /// Metric that the pods export; set for type `PodMetric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub podmetric: Option<PodMetricSource>,
 }
 
-/// Where a metric comes from.
+/// Source of a metric to scale on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MetricKind {
-    /// CPU or memory.
+    /// CPU or memory of the pods.
     Resource,
-    /// Something outside the cluster.
+    /// A query to a metrics server outside the pods.
     External,
-    /// The pods' own metrics.
+    /// A metric that the pods export.
     PodMetric,
 }
 
-/// CPU or memory of the pods.
+/// CPU or memory of the pods, and its target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceMetricSource {
-    /// Which resource.
+    /// The resource: `cpu` or `memory`.
     pub name: ResourceMetric,
-    /// Value to keep.
+    /// Target value of the metric.
     pub target: MetricTarget,
 }
 
-/// A resource that replicas are scaled by.
+/// A resource that replicas are scaled on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceMetric {
-    /// CPU time.
+    /// CPU time of the pods.
     Cpu,
-    /// Memory.
+    /// Memory of the pods.
     Memory,
 }
 
-/// A metric of something outside the cluster.
+/// A query to a metrics server, and its target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricSource {
-    /// Which metric.
+    /// The query and its server.
     pub metric: ExternalMetric,
-    /// How the metrics server knows the caller.
+    /// Credentials for the metrics server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authentication_ref: Option<ExternalAuthentication>,
-    /// Value to keep.
+    /// Target value of the metric.
     pub target: MetricTarget,
 }
 
@@ -84,111 +85,111 @@ pub struct ExternalMetricSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetric {
-    /// Kind of server.
+    /// Kind of metrics server: `prometheus` or `graphite`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<MetricsBackend>,
-    /// Address of the server.
+    /// URL of the metrics server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_address: Option<String>,
-    /// The query.
+    /// Query that yields the metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// Namespace, for servers whose queries have one.
+    /// Namespace of the query, for servers that need one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// Kind of metrics server.
+/// Kind of external metrics server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricsBackend {
-    /// Prometheus.
+    /// A server with the Prometheus API.
     Prometheus,
-    /// Graphite.
+    /// A server with the Graphite API.
     Graphite,
 }
 
-/// How a metrics server knows the caller.
+/// Credentials for a metrics server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalAuthentication {
-    /// What holds the credentials.
+    /// Object that holds the credentials.
     pub authentication_ref: AuthenticationReference,
-    /// `bearer`, `basic` or `tls`.
+    /// Authentication scheme: `bearer`, `basic` or `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_modes: Option<String>,
 }
 
-/// Names what holds the credentials.
+/// Reference to an object with credentials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthenticationReference {
-    /// Its name.
+    /// Name of the referenced object.
     pub name: String,
 }
 
-/// A metric of the pods' own.
+/// A metric that the pods export, and its target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PodMetricSource {
-    /// Which metric.
+    /// The metric and its collector.
     pub metric: PodMetric,
-    /// Value to keep.
+    /// Target value of the metric.
     pub target: MetricTarget,
 }
 
-/// A query to what collects the pods' metrics.
+/// A query to the collector of the pods' metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodMetric {
-    /// Kind of collector.
+    /// Kind of collector; only `opentelemetry`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<PodMetricsBackend>,
-    /// Address of the collector.
+    /// URL of the collector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_address: Option<String>,
-    /// Metrics to collect.
+    /// Names of the metrics to collect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_names: Option<Vec<String>>,
-    /// The query.
+    /// Query that yields the metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// `last_one`, `avg`, `max`, `min`, `rate` or `count`.
+    /// Aggregation over time: `last_one`, `avg`, `max`, `min`, `rate` or `count`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation_over_time: Option<String>,
 }
 
-/// Kind of collector of pods' metrics.
+/// Kind of collector of the pods' metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PodMetricsBackend {
-    /// An OpenTelemetry collector.
+    /// The OpenTelemetry collector, by OTLP.
     OpenTelemetry,
 }
 
-/// Value of a metric to keep.
+/// Target value that scaling keeps a metric at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricTarget {
-    /// Which of the other fields counts.
+    /// How the target is measured; selects one of the other fields.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<TargetKind>,
-    /// The metric itself.
+    /// Target for the metric itself, as a quantity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
-    /// The metric divided by the replicas.
+    /// Target for the metric divided by the number of replicas, as a quantity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_value: Option<Quantity>,
-    /// Percent of what the pods request.
+    /// Target in percent of the resource that the pods request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_utilization: Option<i32>,
 }
 
-/// How a target is meant.
+/// How a target is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TargetKind {
-    /// Percent of what the pods request.
+    /// Percent of the resource that the pods request.
     Utilization,
-    /// The metric itself.
+    /// The value of the metric itself.
     Value,
-    /// The metric divided by the replicas.
+    /// The metric divided by the number of replicas.
     AverageValue,
 }

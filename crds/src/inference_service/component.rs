@@ -1,4 +1,4 @@
-//! What predictor, transformer and explainer have in common.
+//! Fields that predictor, transformer and explainer share.
 
 use std::collections::BTreeMap;
 
@@ -9,83 +9,85 @@ use serde::{Deserialize, Serialize};
 use super::{AutoScaling, Logger, TargetKind};
 use crate::pod;
 
-/// How a component is scaled, split, batched and logged.
+/// Scaling, traffic split, batching and logging of a component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
-    /// Replicas at least; 0 lets it sleep when nobody asks. Default 1.
+    /// Fewest replicas. 0 lets the component scale to zero when idle; the next request starts it again. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Replicas at most; 0 or absent sets no limit of its own.
+    /// Most replicas. Default 0: no limit. A maximum below an explicit minimum is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
-    /// Value of the scale metric to keep.
+    /// Load assumed per replica at most, in the unit of `scaleMetric`. Ignored without `scaleMetric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_target: Option<i32>,
-    /// What replicas are scaled by; absent means queue delay.
+    /// Metric of `scaleTarget`: `concurrency` or `rps` cap the load assumed per replica; `cpu` and `memory` are
+    /// ignored. Default: replicas are scaled by queue delay alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_metric: Option<ScaleMetric>,
-    /// How the scale target is meant.
+    /// How `scaleTarget` is measured, for `cpu` and `memory`. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_metric_type: Option<TargetKind>,
-    /// Metrics and behaviour in the words of HPA and KEDA.
+    /// Metrics and behaviour in HPA and KEDA terms. Ignored: replicas are scaled by queue delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_scaling: Option<Box<AutoScaling>>,
-    /// Requests in flight at one replica; 0 or absent sets no limit of its own.
+    /// Most requests in flight at one replica; further ones wait in the gateway. Default 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_concurrency: Option<i64>,
-    /// Seconds a request may take.
+    /// Longest duration of a request in seconds, queueing included. Default 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<i64>,
-    /// Share of the requests, in percent, that the newest revision gets; the last one rolled out
-    /// gets the rest. Absent gives it all.
+    /// Share of the requests for the newest revision, 0 to 100 percent; the revision rolled out before receives the
+    /// rest. Removing the field promotes the newest revision. Default: it receives all requests once it is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary_traffic_percent: Option<i32>,
-    /// Where requests and responses are logged.
+    /// Logging of requests and responses as CloudEvents. Ignored: requests are served and not logged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logger: Option<Box<Logger>>,
-    /// Batching in front of a runtime that does not batch.
+    /// Batching in the gateway, for runtimes that do not batch themselves. Default: no batching.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batcher: Option<Batcher>,
-    /// Labels of the pods.
+    /// Labels added to the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Annotations of the pods.
+    /// Annotations added to the pods. Those that configure scaling apply to this component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// How pods are replaced: Kubernetes' DeploymentStrategy.
+    /// How pods are replaced, a DeploymentStrategy of `apps/v1`. Ignored: a revision's pods are replaced one by
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::object::<DeploymentStrategy>")]
     pub deployment_strategy: Option<DeploymentStrategy>,
 }
 
-/// What replicas are scaled by.
+/// Metric that `scaleTarget` is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleMetric {
-    /// CPU time used.
+    /// CPU utilization of the pods, in percent.
     Cpu,
-    /// Memory used.
+    /// Memory utilization of the pods, in percent.
     Memory,
-    /// Requests in flight.
+    /// Requests in flight at one replica.
     Concurrency,
-    /// Requests per second.
+    /// Requests per second at one replica.
     Rps,
 }
 
-/// Batching in front of a runtime that does not batch.
+/// Batching in the gateway, for runtimes that do not batch themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Batcher {
-    /// Items in a batch at most. Default 32.
+    /// Most items in a batch. Default 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_batch_size: Option<i32>,
-    /// Milliseconds an item waits for others at most. Default 5000.
+    /// Longest wait of an item for others, in milliseconds. Default 5000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_latency: Option<i32>,
-    /// Seconds a batch may take.
+    /// Longest duration of a batch in seconds. Ignored: the service's timeout applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub timeout: Option<i32>,

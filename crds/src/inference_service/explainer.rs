@@ -1,4 +1,4 @@
-//! The components beside the predictor.
+//! Transformer and explainer, the components beside the predictor.
 
 use std::collections::BTreeMap;
 
@@ -9,73 +9,74 @@ use serde::{Deserialize, Serialize};
 use super::{Component, ModelStorage, StorageUri};
 use crate::{pod, rules};
 
-/// Containers that requests pass before and after the predictor.
+/// Containers that process requests before and after the predictor. Not supported: a service with a transformer is
+/// refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::transformer()))]
 pub struct Transformer {
-    /// Several spans that files are fetched from.
+    /// Files to fetch, each with its mount path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
-    /// The pod: Kubernetes' PodSpec.
+    /// Pod of the transformer, a PodSpec; the container that serves is `kserve-container`.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
     pub pod: Box<PodSpec>,
-    /// How it is scaled, split, batched and logged.
+    /// Scaling, traffic split, batching and logging.
     #[serde(flatten)]
     pub component: Component,
 }
 
-/// What explains a model's answers.
+/// Explanations of the model's answers. Not supported: a service with an explainer is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::explainer()))]
 pub struct Explainer {
-    /// The Adversarial Robustness Toolbox.
+    /// Explainer of the Adversarial Robustness Toolbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub art: Option<Box<Art>>,
-    /// Several spans that files are fetched from.
+    /// Files to fetch, each with its mount path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
-    /// The pod: Kubernetes' PodSpec.
+    /// Pod of the explainer, a PodSpec.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
     pub pod: Box<PodSpec>,
-    /// How it is scaled, split, batched and logged.
+    /// Scaling, traffic split, batching and logging.
     #[serde(flatten)]
     pub component: Component,
 }
 
-/// An explainer of the Adversarial Robustness Toolbox.
+/// Explainer of the Adversarial Robustness Toolbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Art {
-    /// Which explainer.
+    /// Type of explainer; only `SquareAttack`.
     #[serde(rename = "type")]
     pub kind: ArtKind,
-    /// Where its own model is.
+    /// URI of the explainer's own model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_uri: Option<String>,
-    /// Tag of its image.
+    /// Tag of the explainer's image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_version: Option<String>,
-    /// Its settings.
+    /// Settings of the explainer, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<BTreeMap<String, String>>,
-    /// Where its own model is, by a key of the credentials.
+    /// Object store of the explainer's own model, by a key of the storage credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
-    /// Laid over its container. Its name is empty where none is written.
+    /// Fields of the container to change, a Container; they win over the default ones.
     #[serde(flatten, serialize_with = "pod::serialize_container")]
     #[schemars(schema_with = "pod::container_fields")]
     pub container: Box<Container>,
 }
 
-/// An explainer of the Adversarial Robustness Toolbox, by name.
+/// Type of Adversarial Robustness Toolbox explainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ArtKind {
-    /// The square attack.
+    /// The square attack, which perturbs images in squares.
     SquareAttack,
 }

@@ -1,4 +1,4 @@
-//! `logger`: where requests and responses are logged.
+//! `logger`: logging of requests and responses.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 use super::Storage;
 use crate::rules;
 
-/// Where requests and responses are logged.
+/// Logging of requests and responses as CloudEvents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Logger {
-    /// Receiver of the events.
+    /// URL that receives the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What is logged. Default `all`.
+    /// Messages to log: `all`, `request` or `response`. Default `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<LogMode>,
-    /// Request headers that go along.
+    /// Request headers to add to the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_headers: Option<Vec<String>>,
-    /// Annotations of the service that go along.
+    /// Annotations of the service to add to the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_annotations: Option<Vec<String>>,
-    /// Object store that keeps the events.
+    /// Object store for the events, instead of `url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<LoggerStorage>,
-    /// Service that schemas events before they are stored.
+    /// URL of a service that converts events before they are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marshaller_url: Option<String>,
-    /// Events stored together.
+    /// Number of events to store together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<i32>,
-    /// Longest wait for a full batch, as in `5s`.
+    /// Longest wait for a full batch of events, a duration such as `5s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_interval: Option<String>,
 }
 
-/// What is logged.
+/// Messages that a logger logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogMode {
-    /// Requests and responses.
+    /// Requests and responses alike.
     All,
-    /// Requests.
+    /// Requests without their responses.
     Request,
-    /// Responses.
+    /// Responses without their requests.
     Response,
 }
 
-/// Object store that keeps events.
+/// Object store for logged events. `path`, `parameters` and `key` are required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::logger_storage()))]
 pub struct LoggerStorage {
-    /// Where and how.
+    /// Path, parameters and key of the store.
     #[serde(flatten)]
     pub storage: Storage,
     /// ServiceAccount whose secrets hold the credentials.

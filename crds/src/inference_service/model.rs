@@ -1,4 +1,4 @@
-//! The model of a predictor: its format, where it is stored, and what its container changes.
+//! The model of a predictor: format, storage, and changes to the container.
 
 use std::collections::BTreeMap;
 
@@ -8,50 +8,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{pod, rules};
 
-/// A model in any format.
+/// A model in any format that a runtime supports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
-    /// Format of the model; a runtime that supports it is chosen.
+    /// Format of the model. Without `runtime`, the best runtime with this format is chosen.
     pub model_format: ModelFormat,
-    /// ServingRuntime or ClusterServingRuntime to use instead of the one that would be chosen.
+    /// Name of the ServingRuntime or ClusterServingRuntime to use. Default: the best match for the format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// What every format has.
+    /// Fields of every format: storage, protocol, and changes to the container.
     #[serde(flatten)]
     pub framework: Framework,
 }
 
-/// Format of a model.
+/// Format of a model, by which a runtime is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFormat {
-    /// As runtimes name it: `pytorch`, `onnx`, …
+    /// Name of the format, as runtimes declare it: `pytorch`, `onnx`, and so on.
     pub name: String,
-    /// `major`, `major.minor` or `major.minor.patch`.
+    /// Version of the format: `major`, `major.minor` or `major.minor.patch`. Default: any version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// What a model has whatever its format: the whole of the short forms `sklearn:`, `pytorch:`, ….
+/// Fields of every format; the short forms `sklearn:`, `pytorch:` and so on have no others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Framework {
-    /// Where the model is.
+    /// URI of the model, such as `pvc://CLAIM/PATH`, `https://…`, `s3://…` or `gs://…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_uri: Option<String>,
-    /// Tag of the runtime's image.
+    /// Tag of the runtime's image. Default: the tag in the runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_version: Option<String>,
-    /// Protocol that the runtime must speak.
+    /// Inference protocol that the runtime must speak: `v1`, `v2`, `grpc-v1` or `grpc-v2`. Default: any; runtimes
+    /// for `v1` come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<Protocol>,
-    /// Where the model is, by a key of the credentials.
+    /// Object store of the model, by a key of the storage credentials. Not supported: use `storageUri`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
-    /// Decryption of an encrypted model.
+    /// Decryption of an encrypted model. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidential: Option<Confidential>,
-    /// Laid over the runtime's container. Its name is empty where none is written.
+    /// Fields of the runtime's container to change, a Container; arguments are added to the runtime's. Its name is
+    /// empty in memory where none is given.
     #[serde(flatten, serialize_with = "pod::serialize_container")]
     #[schemars(schema_with = "pod::container_fields")]
     pub container: Box<Container>,
@@ -62,42 +64,42 @@ pub struct Framework {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Protocol {
-    /// TensorFlow Serving's REST.
+    /// The v1 REST protocol of TensorFlow Serving.
     #[serde(rename = "v1")]
     V1,
-    /// Open Inference over REST.
+    /// The Open Inference Protocol (v2) over HTTP.
     #[serde(rename = "v2")]
     V2,
-    /// TensorFlow Serving's gRPC.
+    /// The v1 gRPC protocol of TensorFlow Serving.
     #[serde(rename = "grpc-v1")]
     GrpcV1,
-    /// Open Inference over gRPC.
+    /// The Open Inference Protocol (v2) over gRPC.
     #[serde(rename = "grpc-v2")]
     GrpcV2,
 }
 
-/// Something in an object store, by a key of the credentials.
+/// A path in an object store, by a key of the storage credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
-    /// Path below the store's own.
+    /// Path within the object store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What replaces the settings that come with the credentials.
+    /// Settings that override those of the credentials, such as `bucket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<BTreeMap<String, String>>,
-    /// Key in the secret of credentials.
+    /// Key in the secret of storage credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// A model in an object store, by a key of the credentials.
+/// A model in an object store, by a key of the storage credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelStorage {
-    /// Where and how.
+    /// Path, parameters and key of the store.
     #[serde(flatten)]
     pub storage: Storage,
-    /// Path of the model's schema file.
+    /// Path of the model's schema file in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_path: Option<String>,
 }
@@ -106,23 +108,23 @@ pub struct ModelStorage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Confidential {
-    /// Whether the model is encrypted.
+    /// True when the model is encrypted.
     pub enabled: bool,
-    /// Key of the model at the key broker.
+    /// ID of the model's key at the key broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
 }
 
-/// One of several spans that models are fetched from.
+/// A URI to fetch files from, and the directory to mount them in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::storage_uri()))]
 pub struct StorageUri {
-    /// Where it is.
+    /// URI of the files, with the schemes of `storageUri`.
     #[schemars(length(min = 1))]
     pub uri: String,
-    /// Where the container sees it. Default `/mnt/models`.
+    /// Absolute directory in the container. Default `/mnt/models`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 255), extend("default" = crate::MODEL_MOUNT_PATH))]
+    #[schemars(length(max = 255), extend("default" = crate::constants::MODEL_MOUNT_PATH))]
     pub mount_path: Option<String>,
 }

@@ -1,90 +1,80 @@
-//! The predictor: what serves the model.
+//! The predictor, which serves the model.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Component, Framework, Model, StorageUri};
+use crate::constants::SHORT_FORMS;
 use crate::{pod, rules};
 
-/// What serves a model: a model and its format, or containers. The short forms `sklearn:` to
-/// `paddle:` say the format by their name.
+/// The predictor: exactly one of a model in any format, a short form named after its format (`sklearn` to
+/// `paddle`), or containers of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::predictor()))]
 pub struct Predictor {
-    /// Names this variant; its objects are called after it.
+    /// Name of this variant, lower case. Required for canaries, whose tag it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: Option<String>,
-    /// A scikit-learn model.
+    /// A scikit-learn model; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sklearn: Option<Box<Framework>>,
-    /// An XGBoost model.
+    /// An XGBoost model; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xgboost: Option<Box<Framework>>,
-    /// A TensorFlow SavedModel.
+    /// A TensorFlow SavedModel; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensorflow: Option<Box<Framework>>,
-    /// A PyTorch model.
+    /// A PyTorch model; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pytorch: Option<Box<Framework>>,
-    /// A Triton model repository.
+    /// A Triton model repository; short for `model` with this format. Protocol `v2` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triton: Option<Box<Framework>>,
-    /// An ONNX model.
+    /// An ONNX model; short for `model` with this format. Protocol `v2` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub onnx: Option<Box<Framework>>,
-    /// A Hugging Face model.
+    /// A Hugging Face model; short for `model` with this format. Protocol `v2` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huggingface: Option<Box<Framework>>,
-    /// A PMML document.
+    /// A PMML document; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pmml: Option<Box<Framework>>,
-    /// A LightGBM model.
+    /// A LightGBM model; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lightgbm: Option<Box<Framework>>,
-    /// A Paddle model.
+    /// A PaddlePaddle model; short for `model` with this format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paddle: Option<Box<Framework>>,
-    /// A model in any format.
+    /// A model in any format that a runtime supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<Model>>,
-    /// Several spans that the model is fetched from.
+    /// Several URIs to fetch, each with its mount path; excludes `storageUri`. Not supported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,
-    /// ClusterStorageContainer that fetches the model.
+    /// ClusterStorageContainer that fetches the model. Not supported: Weir fetches models itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_container_name: Option<String>,
-    /// Further pods of a model too big for one.
+    /// Additional pods of a model that is too large for one. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_spec: Option<Box<Worker>>,
-    /// The pod: Kubernetes' PodSpec, laid over the runtime's.
+    /// Pod of the predictor, a PodSpec merged over the runtime's.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
     pub pod: Box<PodSpec>,
-    /// How it is scaled, split, batched and logged.
+    /// Scaling, traffic split, batching and logging.
     #[serde(flatten)]
     pub component: Component,
 }
 
 impl Predictor {
-    /// Names of the short forms, as in YAML; each is the name of a model format.
-    pub const SHORT_FORMS: [&'static str; 10] = [
-        "sklearn",
-        "xgboost",
-        "tensorflow",
-        "pytorch",
-        "triton",
-        "onnx",
-        "huggingface",
-        "pmml",
-        "lightgbm",
-        "paddle",
-    ];
+    /// Names of the short forms in YAML; each is the name of a model format.
+    pub const SHORT_FORMS: [&'static str; 10] = SHORT_FORMS;
 
-    /// The short forms in the order of [`Self::SHORT_FORMS`], absent ones too.
+    /// The short forms in the order of [`Self::SHORT_FORMS`], absent ones included.
     #[must_use]
     pub fn short_forms(&self) -> [Option<&Framework>; 10] {
         [
@@ -101,7 +91,7 @@ impl Predictor {
         ]
     }
 
-    /// As [`Self::short_forms`], to change or take.
+    /// The short forms, mutable, in the order of [`Self::SHORT_FORMS`].
     pub fn short_forms_mut(&mut self) -> [&mut Option<Box<Framework>>; 10] {
         [
             &mut self.sklearn,
@@ -117,7 +107,7 @@ impl Predictor {
         ]
     }
 
-    /// Every model given, by the name of its field.
+    /// The given models with the names of their fields.
     pub fn frameworks(&self) -> impl Iterator<Item = (&'static str, &Framework)> {
         let short = Self::SHORT_FORMS.into_iter().zip(self.short_forms());
         let model = self.model.as_ref().map(|model| &model.framework);
@@ -127,19 +117,19 @@ impl Predictor {
     }
 }
 
-/// Further pods of a model too big for one.
+/// Additional pods of a model that is too large for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
-    /// Parts that the model's layers are cut into, one group of pods each.
+    /// Number of stages that the model's layers are divided into, one group of pods each.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub pipeline_parallel_size: Option<i32>,
-    /// GPUs that share each layer.
+    /// Number of GPUs that share each layer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub tensor_parallel_size: Option<i32>,
-    /// The pod: Kubernetes' PodSpec.
+    /// Pod of a worker, a PodSpec.
     #[serde(flatten, serialize_with = "pod::serialize_pod")]
     #[schemars(schema_with = "pod::pod_fields")]
     pub pod: Box<PodSpec>,

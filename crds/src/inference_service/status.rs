@@ -1,4 +1,4 @@
-//! What is known of a service that runs.
+//! Observed state of an InferenceService.
 
 use std::collections::BTreeMap;
 
@@ -6,292 +6,292 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is known of a service that runs.
+/// Observed state of an InferenceService.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InferenceServiceStatus {
-    /// Generation of the service that this status is about.
+    /// `metadata.generation` of the object that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Ready` and what it follows from.
+    /// Conditions: `Ready`, and those it follows from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["type"]
     ))]
     pub conditions: Vec<Condition>,
-    /// What others noted.
+    /// Annotations of the status, which Weir leaves alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Where callers outside the cluster reach it.
+    /// URL for callers outside the cluster; absent for a cluster-local service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where callers inside the cluster reach it.
+    /// URL for callers inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// By component: `predictor`, `transformer`, `explainer`.
+    /// Status by component; Weir fills in `predictor`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, Box<ComponentStatus>>,
-    /// The model of the predictor.
+    /// Status of the predictor's model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_status: Option<ModelStatus>,
-    /// The canaries of `spec.canary`.
+    /// Status of each canary in `spec.canary`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub canary_statuses: Vec<CanaryStatus>,
-    /// `Standard`.
+    /// Deployment mode in KServe's terms; always `Standard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment_mode: Option<String>,
-    /// ServingRuntime in use.
+    /// Name of the ServingRuntime in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving_runtime_name: Option<String>,
-    /// ClusterServingRuntime in use.
+    /// Name of the ClusterServingRuntime in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_serving_runtime_name: Option<String>,
 }
 
-/// One thing that holds, does not hold, or is not known.
+/// A condition of the service, as Kubernetes' own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about: `Ready`, `PredictorReady`, …
+    /// Type of the condition: `Ready`, `PredictorReady`, and so on.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
-    /// Why, in one CamelCase word.
+    /// Machine-readable reason in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, in a sentence.
+    /// Explanation of the status for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Empty is an error; `Warning` and `Info` do not count towards `Ready`.
+    /// Absent for conditions that count towards `Ready`; `Warning` or `Info` for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// Since when.
+    /// Time of the last change of `status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }
 
 impl Condition {
-    /// The model has been loaded and the route is live.
+    /// Condition: the model has been loaded and the route is live.
     pub const READY: &'static str = "Ready";
-    /// The predictor answers.
+    /// Condition: the predictor serves or can scale up from zero.
     pub const PREDICTOR_READY: &'static str = "PredictorReady";
-    /// The transformer answers.
+    /// Condition: the transformer is ready.
     pub const TRANSFORMER_READY: &'static str = "TransformerReady";
-    /// The explainer answers.
+    /// Condition: the explainer is ready.
     pub const EXPLAINER_READY: &'static str = "ExplainerReady";
-    /// Every gateway has the route.
+    /// Condition: every gateway has the route.
     pub const INGRESS_READY: &'static str = "IngressReady";
-    /// Every canary answers.
+    /// Condition: every canary is ready.
     pub const CANARY_PREDICTOR_READY: &'static str = "CanaryPredictorReady";
-    /// The service was told to stop.
+    /// Condition: the annotation `serving.kserve.io/stop` stops the service.
     pub const STOPPED: &'static str = "Stopped";
 }
 
-/// Whether a condition holds.
+/// Status of a condition, as Kubernetes has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds now.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// Not known.
+    /// The status is not known yet.
     Unknown,
 }
 
-/// Where something is reached.
+/// An address of the service inside the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Address {
-    /// Its URL.
+    /// URL that callers inside the cluster use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// What is known of one component.
+/// Observed state of one component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ComponentStatus {
-    /// Newest revision that is ready.
+    /// Newest revision that has been ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_ready_revision: Option<String>,
-    /// Newest revision.
+    /// Newest revision, ready or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_created_revision: Option<String>,
-    /// Revision that had all traffic before the one that has it.
+    /// Revision that had all traffic before the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_rolledout_revision: Option<String>,
     /// Newest revision that has had all traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_rolledout_revision: Option<String>,
-    /// How traffic is split.
+    /// Traffic by revision; the percentages add up to 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<Traffic>,
-    /// Where callers outside the cluster reach it.
+    /// URL for callers outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The same, for REST.
+    /// URL for HTTP callers outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rest_url: Option<String>,
-    /// The same, for gRPC.
+    /// URL for gRPC callers outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_url: Option<String>,
-    /// Where callers inside the cluster reach it.
+    /// URL for callers inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
 }
 
-/// A revision's share of the traffic.
+/// Share of the traffic of one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Traffic {
-    /// The revision.
+    /// Name of the revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision_name: Option<String>,
-    /// Whether it is the newest.
+    /// True for the newest revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_revision: Option<bool>,
-    /// Its share of the requests, in percent.
+    /// Share of the requests in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<i64>,
-    /// `latest` or `prev`, or a canary's name.
+    /// Tag of the revision: `latest`, `prev`, or a canary's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Where the tag is reached.
+    /// URL that leads to this revision alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// What is known of a canary.
+/// Observed state of a canary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryStatus {
-    /// Name of its predictor.
+    /// Name of the canary's predictor.
     pub name: String,
-    /// Whether it answers.
+    /// True when the canary serves or can scale up from zero.
     #[serde(default)]
     pub ready: bool,
-    /// Its share of the requests now, in percent.
+    /// Current share of the requests in percent; 0 until the canary has loaded.
     #[serde(default)]
     pub traffic_percent: i32,
-    /// Its model.
+    /// Status of the canary's model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_status: Option<ModelStatus>,
 }
 
-/// What is known of the model.
+/// Observed state of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModelStatus {
-    /// Whether what answers is what the spec asks for.
+    /// Progress from the active model to the one in the spec.
     pub transition_status: TransitionStatus,
-    /// States of the model that answers and of the one to come.
+    /// States of the active model and of the one in the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<ModelStates>,
-    /// Why loading failed the last time it did.
+    /// Details of the last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure_info: Option<FailureInfo>,
-    /// How many replicas have the model.
+    /// Number of replicas with the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<ModelCopies>,
 }
 
-/// Whether what answers is what the spec asks for.
+/// Progress from the active model to the one in the spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TransitionStatus {
-    /// It is.
+    /// The active model is the one in the spec.
     #[default]
     UpToDate,
-    /// It will be.
+    /// The model in the spec is being rolled out.
     InProgress,
-    /// The new model does not load.
+    /// The model in the spec failed to load.
     BlockedByFailedLoad,
-    /// The spec cannot be served.
+    /// The spec is invalid or was refused.
     InvalidSpec,
-    /// As KServe may have left it.
+    /// An empty value, which KServe may have written.
     #[serde(rename = "")]
     Unset,
 }
 
-/// States of a model in transition.
+/// States of the active model and of the one in the spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModelStates {
-    /// The model that answers.
+    /// State of the model that serves now.
     pub active_model_state: ModelState,
-    /// The model to come.
+    /// State of the model in the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_model_state: Option<ModelState>,
 }
 
-/// State of a model.
+/// State of a model on its replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ModelState {
-    /// Not seen yet.
+    /// No replica has been started yet.
     #[default]
     Pending,
-    /// Sleeping; the first request loads it.
+    /// Scaled to zero; the next request loads the model.
     Standby,
-    /// Being loaded.
+    /// A replica is loading the model.
     Loading,
-    /// Loaded by at least one replica.
+    /// At least one replica has the model.
     Loaded,
-    /// No replica could load it.
+    /// No replica could load the model.
     FailedToLoad,
-    /// As KServe may have left it.
+    /// An empty value, which KServe may have written.
     #[serde(rename = "")]
     Unset,
 }
 
-/// Why loading failed.
+/// Details of a failure to load or serve a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureInfo {
-    /// The pod.
+    /// Name of the failed pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
-    /// Class of the failure.
+    /// Class of the failure, machine-readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// The failure in a sentence.
+    /// Description of the failure for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The revision.
+    /// Name of the failed revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_revision_name: Option<String>,
-    /// When.
+    /// Time of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
-    /// Exit status of the container.
+    /// Exit status of the failed container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 }
 
-/// Class of a failure.
+/// Class of a failure, machine-readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureReason {
     /// The runtime could not load the model.
     ModelLoadFailed,
     /// The runtime does not start or does not answer.
     RuntimeUnhealthy,
-    /// The runtime that was asked for is disabled.
+    /// The named runtime is disabled.
     RuntimeDisabled,
     /// No runtime supports the format, version and protocol.
     NoSupportingRuntime,
-    /// No runtime has the name that was asked for.
+    /// No runtime has the given name.
     RuntimeNotRecognized,
-    /// The spec cannot be served.
+    /// The spec is invalid or was refused.
     InvalidPredictorSpec,
 }
 
-/// How many replicas have the model.
+/// Number of replicas with a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModelCopies {
-    /// Replicas that failed to load it.
+    /// Number of replicas that failed to load the model.
     pub failed_copies: i32,
-    /// Replicas that are ready.
+    /// Number of ready replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_copies: Option<i32>,
 }

@@ -1,4 +1,4 @@
-//! Compares a tree with a schema and makes JSON of it.
+//! Checks a YAML tree against a schema and converts it to JSON.
 
 use serde_json::{Map, Value as Json};
 
@@ -10,11 +10,11 @@ use crate::schema::{Fields, Schema, Schemas};
 use crate::spans::{field_path, item_path};
 use crate::yaml::{Content, Entry, Node, Scalar, Value};
 
-/// The object as its type reads it, without the status.
+/// Converts an object to JSON, without its status.
 ///
 /// # Errors
 ///
-/// Everything that does not fit the schema.
+/// Every violation of the schema.
 pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     let mut check = Check {
         schemas: Schemas::all(),
@@ -40,13 +40,13 @@ pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
 
 struct Check<'schemas> {
     schemas: &'schemas Schemas,
-    /// Objects around the one at hand, outermost first: a misplaced field is often one of theirs.
+    /// Enclosing objects, outermost first: a misplaced field often belongs to one of them.
     around: Vec<(String, &'schemas Fields)>,
     problems: Vec<Found>,
 }
 
 impl<'schemas> Check<'schemas> {
-    /// The value as its type reads it; `null` where it is wrong.
+    /// Converts a value; `null` where it violates the schema.
     fn value(&mut self, path: &str, node: &Node, schema: &'schemas Schema) -> Json {
         let schema = self.schemas.resolve(schema);
         match (schema, &node.content) {
@@ -87,7 +87,7 @@ impl<'schemas> Check<'schemas> {
                 missing.retain(|name| Some(name) != meant.as_ref());
                 continue;
             };
-            // Kubernetes takes a field without a value for one that is not there.
+            // To Kubernetes a field without a value is absent.
             if !entry.value.is_null() {
                 let value = self.value(&field_path(path, &entry.key), &entry.value, schema);
                 object.insert(entry.key.clone(), value);
@@ -101,7 +101,7 @@ impl<'schemas> Check<'schemas> {
         object.into()
     }
 
-    /// The field that was meant, which then is not missing too.
+    /// Reports an unknown field; the suggested field, which is then not reported as missing.
     fn unknown(&mut self, path: &str, entries: &[Entry], entry: &Entry) -> Option<String> {
         let nearest = self.nearest_field(path, entries, &entry.key);
         let problem = Problem::UnknownField {
@@ -154,7 +154,7 @@ impl<'schemas> Check<'schemas> {
         }
     }
 
-    /// A quantity is text to its type, whatever it was written as.
+    /// Converts a quantity, a number or text, to text.
     fn quantity(&mut self, path: &str, node: &Node, scalar: &Scalar) -> Json {
         let text = match scalar.value {
             Value::Integer(number) => number.to_string(),
@@ -181,8 +181,7 @@ impl<'schemas> Check<'schemas> {
         self.problem(node.position, path.to_owned(), problem)
     }
 
-    /// The field that was meant: one of the same name just below or further out, else one of much
-    /// the same name here.
+    /// Suggests a field: one of the same name a level below or further out, else one of similar name here.
     fn nearest_field(&self, path: &str, entries: &[Entry], written: &str) -> Option<String> {
         let (_, fields) = self.around.last()?;
         let has = |entry: &&Entry| {

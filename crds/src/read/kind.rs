@@ -1,12 +1,12 @@
-//! Which kind of object a document is.
+//! The kind of object in a document.
 
 use super::Found;
-use crate::GROUP;
+use crate::constants::GROUP;
 use crate::diagnostic::Problem;
 use crate::nearest::nearest;
 use crate::yaml::{Content, Node};
 
-/// What a document is.
+/// The kind of object in a document.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     InferenceService,
@@ -15,7 +15,7 @@ pub(super) enum Kind {
     Other { kind: String, name: String },
 }
 
-/// The kinds and their versions, for a sentence.
+/// The known kinds and their versions, for an error message.
 const KNOWN: &str = "InferenceService in serving.kserve.io/v1beta1, ServingRuntime and \
                      ClusterServingRuntime in serving.kserve.io/v1alpha1";
 
@@ -25,8 +25,7 @@ const OURS: [&str; 3] = [
     "ClusterServingRuntime",
 ];
 
-/// The other kinds of KServe's group. Passing them over would leave a user waiting for something
-/// that nobody will do.
+/// Other kinds of KServe's group. They are refused, as ignoring them would leave the user waiting.
 const KSERVES: [&str; 9] = [
     "InferenceGraph",
     "TrainedModel",
@@ -40,11 +39,11 @@ const KSERVES: [&str; 9] = [
 ];
 
 impl Kind {
-    /// What a document is.
+    /// Reads the kind of a document.
     ///
     /// # Errors
     ///
-    /// It is no object, or of a kind that it would be wrong to pass over.
+    /// The document is no object, or of a kind that must not be ignored.
     pub(super) fn of(node: &Node) -> Result<Self, Found> {
         if !matches!(node.content, Content::Map(_)) {
             let expected = "a mapping with apiVersion and kind";
@@ -87,7 +86,7 @@ impl Kind {
     }
 }
 
-/// Why a kind that is not ours may not be passed over: it is KServe's, or was meant to be.
+/// The problem with a kind of KServe's that Weir lacks, or with a likely typing error; `None` for a foreign kind.
 fn refusal(api_version: &str, kind: &str) -> Option<Problem> {
     let in_group = api_version.split('/').next() == Some(GROUP);
     if in_group && KSERVES.contains(&kind) {
@@ -102,7 +101,7 @@ fn refusal(api_version: &str, kind: &str) -> Option<Problem> {
     })
 }
 
-/// Whether a document is a list of objects, as `kubectl get -o yaml` prints them.
+/// Reports whether a document is a list of objects, as `kubectl get -o yaml` prints them.
 pub(super) fn is_list(node: &Node) -> bool {
     let text = |field| node.field(field).and_then(Node::text);
     text("apiVersion") == Some("v1") && text("kind") == Some("List")

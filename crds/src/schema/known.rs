@@ -23,22 +23,22 @@ pub(crate) struct Schemas {
 static SCHEMAS: LazyLock<Schemas> = LazyLock::new(Schemas::new);
 
 impl Schemas {
-    /// All there are; made once.
+    /// The schemas of all types; computed once.
     pub(crate) fn all() -> &'static Self {
         &SCHEMAS
     }
 
-    /// A whole InferenceService.
+    /// Schema of an InferenceService object.
     pub(crate) fn inference_service() -> Schema {
         envelope::<InferenceServiceSpec>()
     }
 
-    /// A whole ServingRuntime, or ClusterServingRuntime.
+    /// Schema of a ServingRuntime or ClusterServingRuntime object.
     pub(crate) fn serving_runtime() -> Schema {
         envelope::<ServingRuntimeSpec>()
     }
 
-    /// The schema itself, where one only names it.
+    /// Replaces a name by the schema of that type.
     pub(crate) fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
         match schema {
             Schema::Named(name) => self.by_name.get(name).unwrap_or(&Schema::Any),
@@ -59,14 +59,13 @@ impl Schemas {
             .iter()
             .map(|(name, schema)| (name.clone(), Schema::of(schema)))
             .collect();
-        // Its schema says integer or text; every number and not every text is meant.
+        // The JSON schema allows any integer or text; quantities include fractions and exclude most texts.
         by_name.insert(Quantity::schema_name().into_owned(), Schema::Quantity);
         Self { by_name }
     }
 }
 
-/// `apiVersion`, `kind`, `metadata`, `spec` and `status`. What a file says of the status is the
-/// cluster's own, printed by kubectl, and not looked at.
+/// Schema of an object: `apiVersion`, `kind`, `metadata`, `spec`, and any `status`, as kubectl prints it.
 fn envelope<Spec: JsonSchema>() -> Schema {
     let fields = [
         ("apiVersion", Schema::Text(Vec::new())),
@@ -120,7 +119,7 @@ mod tests {
         }
     }
 
-    /// A schema that the reader does not understand would let everything pass.
+    /// A JSON schema that is not understood would accept everything.
     #[test]
     fn nothing_passes_unread() {
         let anything = |schema: &Schema| match schema {

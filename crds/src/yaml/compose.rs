@@ -1,4 +1,4 @@
-//! From the parser's events to trees.
+//! Builds trees from the parser's events.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag, opt
 use super::{Content, Entry, Node, Scalar};
 use crate::diagnostic::{Position, Problem};
 
-/// Values in one text at most, aliases counted in full: a few lines of aliases of aliases could ask
-/// for billions. A service has some hundred.
+/// Most values in one text, with aliases expanded: nested aliases could expand to billions. A service has a few
+/// hundred.
 const MAX_NODES: usize = 1_000_000;
 
-/// Levels of lists and mappings at most, aliases counted in full, so that walking a tree fits any
-/// stack. A pod's deepest field is at level 20 or so.
+/// Most nested levels, with aliases expanded, so that recursion fits any stack. A pod's deepest field is at level
+/// 20 or so.
 const MAX_DEPTH: usize = 100;
 
-/// A problem and where it is.
+/// A problem and its position.
 pub(crate) type Located = (Position, Problem);
 
-/// The documents of a text. What is wrong with one does not hide the next; an empty one is left out.
+/// The documents of a text, without empty ones. An error in one does not hide errors in the next.
 pub(crate) fn documents(text: &str) -> (Vec<Node>, Vec<Located>) {
     let options = options! { emit_comments: false, emit_unresolved_aliases: true };
     let mut composer = Composer {
@@ -48,7 +48,7 @@ struct Composer<'text> {
     events: Parser<'text, StrInput<'text>>,
     anchors: HashMap<usize, Content>,
     nodes: usize,
-    /// Lists and mappings that are open.
+    /// Number of open lists and mappings.
     depth: usize,
     problems: Vec<Located>,
 }
@@ -106,7 +106,7 @@ impl<'text> Composer<'text> {
             Event::UnresolvedAlias(name) => {
                 Err((position, syntax(format!("no anchor `&{name}` above"))))
             }
-            // The end of a document without a value, or what a newer parser may send.
+            // The end of a document without a value, or an event of a newer parser.
             _ => Ok(Content::Scalar(Scalar::plain(""))),
         }
     }
@@ -146,7 +146,7 @@ impl<'text> Composer<'text> {
         Ok(entries)
     }
 
-    /// JSON has only text for keys; Kubernetes takes `8080:` for `"8080":`.
+    /// Converts a key to text, the only type of JSON keys: `8080:` is `"8080":`.
     fn key(&mut self, node: &Node) -> Option<String> {
         let key = match &node.content {
             Content::Scalar(scalar) => scalar.key(),
@@ -173,7 +173,7 @@ impl<'text> Composer<'text> {
         }
     }
 
-    /// `<<: *anchor`: fields of another mapping, where this one has none.
+    /// Merges `<<: *anchor`: fields of another mapping that this one lacks.
     fn merge(&mut self, entries: &mut Vec<Entry>, node: Node) {
         match node.content {
             Content::Map(others) => {
@@ -195,7 +195,7 @@ impl<'text> Composer<'text> {
         }
     }
 
-    /// A copy of the anchored value, whose own fields stay where they are written.
+    /// Copies the anchored value; its fields keep their positions.
     fn alias(&mut self, id: usize, position: Position) -> Result<Content, Located> {
         let Some(content) = self.anchors.get(&id).cloned() else {
             let sentence = "an alias inside the value that it names";
@@ -206,7 +206,7 @@ impl<'text> Composer<'text> {
         Ok(content)
     }
 
-    /// Refuses what is too much, before it is built.
+    /// Refuses values beyond the limits before they are built.
     fn bound(&mut self, nodes: usize, height: usize, position: Position) -> Result<(), Located> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
@@ -238,7 +238,7 @@ impl<'text> Composer<'text> {
         }
     }
 
-    /// JSON has no infinity.
+    /// Reads an unquoted scalar; JSON has no infinity.
     fn plain(&mut self, text: &str, position: Position) -> Scalar {
         let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
         if matches!(&*word, ".inf" | ".nan") {
@@ -252,13 +252,13 @@ impl<'text> Composer<'text> {
         if let Some(tag) = tag
             && tag.core_suffix() != Some(but)
         {
-            let sentence = format!("the tag `{}` means nothing here", tag.original());
+            let sentence = format!("the tag `{}` is not supported", tag.original());
             self.problems.push((position, syntax(sentence)));
         }
     }
 }
 
-/// Values below this one, and levels of them.
+/// Number and levels of the values below this one.
 fn extent(content: &Content) -> (usize, usize) {
     let below: Vec<_> = match content {
         Content::Scalar(_) => return (0, 0),

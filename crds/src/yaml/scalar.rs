@@ -1,13 +1,13 @@
-//! Scalars: what a word means when it is written without quotes.
+//! Scalars, and the meaning of unquoted words.
 
-/// A scalar and how it was written.
+/// A scalar's value and text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scalar {
     pub(crate) value: Value,
     pub(crate) written: String,
 }
 
-/// What a scalar means. A text is what was written.
+/// The value of a scalar; the value of text is the text itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -18,7 +18,7 @@ pub(crate) enum Value {
 }
 
 impl Scalar {
-    /// A scalar in quotes, or one that is tagged as text.
+    /// A quoted scalar, or one tagged as text.
     pub(crate) fn quoted(written: &str) -> Self {
         Self {
             value: Value::Text,
@@ -26,7 +26,7 @@ impl Scalar {
         }
     }
 
-    /// A scalar without quotes.
+    /// An unquoted scalar, resolved as YAML 1.1.
     pub(crate) fn plain(written: &str) -> Self {
         Self {
             value: resolve(written),
@@ -38,7 +38,7 @@ impl Scalar {
         (self.value == Value::Text).then_some(&*self.written)
     }
 
-    /// The text that JSON has for this as a key; nothing is none.
+    /// The JSON key for this scalar; `None` for null.
     pub(crate) fn key(&self) -> Option<String> {
         match self.value {
             Value::Null => None,
@@ -70,8 +70,7 @@ impl Scalar {
     }
 }
 
-/// YAML 1.1, because kubectl reads that: `yes` and `on` are booleans and 0644 is octal. What kubectl
-/// refuses must not pass here.
+/// Resolves an unquoted word as YAML 1.1, which kubectl reads: `yes` and `on` are booleans and 0644 is octal.
 fn resolve(written: &str) -> Value {
     match written {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -105,10 +104,10 @@ fn integer(written: &str) -> Option<Value> {
     i64::from_str_radix(&digits, radix).ok().map(Value::Integer)
 }
 
-/// Whole numbers below this are exact as floats, so that 1e3 is the integer that JSON makes of it.
+/// Whole numbers below this are exact as floats, so that 1e3 is an integer as in JSON.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// Rust takes `inf`, `nan` and `infinity` for numbers; YAML takes them for words.
+/// Parses a float. `inf`, `nan` and `infinity` are words in YAML, and numbers to Rust.
 fn float(written: &str) -> Option<Value> {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {

@@ -1,0 +1,53 @@
+//! Reading one manifest file.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_crds::{Manifest, read};
+
+/// Largest file that is read, in bytes: an object may have 1.5 MiB in etcd, and a file holds a few.
+const MAX_FILE: u64 = 16 << 20;
+
+/// The manifests of one file. Clones share the text.
+#[derive(Clone, Debug)]
+pub(super) struct ManifestFile {
+    /// The text as read: an equal text is not parsed again.
+    text: Arc<str>,
+    pub(super) manifests: Vec<Manifest>,
+}
+
+impl ManifestFile {
+    /// Reads a file. `before` is its last valid version, returned when the text is the same.
+    ///
+    /// # Errors
+    /// Every error in the file, one sentence each, with its position.
+    pub(super) fn read(file: &Path, before: Option<&Self>) -> Result<Self, Vec<String>> {
+        let name = file.display().to_string();
+        let text = bounded_text(file).map_err(|error| vec![format!("{name}: {error}")])?;
+        if let Some(same) = before.filter(|before| *before.text == *text) {
+            return Ok(same.clone());
+        }
+        if text.trim().is_empty() && before.is_some_and(|before| !before.manifests.is_empty()) {
+            // An editor empties a file before it writes the new text.
+            let problem = "the file is empty; to remove its services, delete it";
+            return Err(vec![format!("{name}: {problem}")]);
+        }
+        match read(&name, &text) {
+            Ok(manifests) => Ok(Self {
+                text: text.into(),
+                manifests,
+            }),
+            Err(diagnostics) => Err(diagnostics.iter().map(ToString::to_string).collect()),
+        }
+    }
+}
+
+fn bounded_text(file: &Path) -> io::Result<String> {
+    if fs::metadata(file)?.len() > MAX_FILE {
+        let message = format!("larger than {MAX_FILE} bytes");
+        return Err(io::Error::other(message));
+    }
+    fs::read_to_string(file)
+}

@@ -1,0 +1,116 @@
+//! A service without errors: every choice made, every default filled in, every text parsed.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use weir_cluster::{Batching, ClusterError, Host, Identity, ServiceName, Storage, Tag, Workload};
+
+use crate::field_error::IgnoredField;
+use crate::rollout::Strategy;
+use crate::runtimes::Scope;
+use crate::scaling::Scaling;
+
+/// A service without errors: every choice made, every default filled in, every text parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Validated {
+    /// Namespace and name of the service.
+    pub service: ServiceName,
+    /// Creation time in seconds since 1970.
+    pub since: u64,
+    /// `metadata.generation` of the validated object.
+    pub generation: Option<i64>,
+    /// True while the annotation `serving.kserve.io/stop` keeps the service from running.
+    pub is_stopped: bool,
+    /// The predictor of the manifest.
+    pub predictor: Variant,
+    /// The canaries of `spec.canary`.
+    pub canaries: Vec<CanaryVariant>,
+    /// How traffic moves to a new revision.
+    pub strategy: Strategy,
+    /// How the service is reached.
+    pub exposure: Exposure,
+    /// Most requests in flight at one replica; `None` is no limit.
+    pub concurrency: Option<NonZeroU32>,
+    /// Fields of the manifest without effect.
+    pub ignored_fields: Vec<IgnoredField>,
+}
+
+/// The pod and models of a predictor or canary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// Template of the pods.
+    pub template: Arc<PodTemplateSpec>,
+    /// Models mounted into the pods.
+    pub storage: Vec<Storage>,
+    /// Hash of template and storage.
+    pub identity: Identity,
+    /// Name and scope of the chosen runtime; `None` where the manifest brings its own containers.
+    pub runtime: Option<(String, Scope)>,
+    /// Bounds and targets of the replicas.
+    pub scaling: Scaling,
+}
+
+/// A canary of the manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CanaryVariant {
+    /// Name of the canary's predictor.
+    pub tag: Tag,
+    /// Share of the requests, 0..=100 percent; all canaries together have at most 100.
+    pub percent: u8,
+    /// Pod and models of the canary.
+    pub variant: Variant,
+}
+
+/// How a service is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exposure {
+    /// Main host for external callers; `None` when the service is cluster-local.
+    pub external_host: Option<Host>,
+    /// All hosts, the external one included.
+    pub hosts: Vec<Host>,
+    /// Domain of the tags' hosts; `None` when the service is cluster-local.
+    pub tag_domain: Option<String>,
+    /// V2 model name that leads to the service.
+    pub model: Option<Arc<str>>,
+    /// Longest duration of a request; `None` is no limit of the service's own.
+    pub timeout: Option<Duration>,
+    /// Longest wait for a revision to scale up from zero.
+    pub activation_timeout: Duration,
+    /// Most requests queued for one revision.
+    pub max_queue: u32,
+    /// Batching in the gateway; `None` without a batcher.
+    pub batching: Option<Batching>,
+    /// Tag that receives mirrored requests, and the share mirrored, 1..=100 percent.
+    pub mirror: Option<(Tag, u8)>,
+}
+
+impl Variant {
+    /// A variant with default bounds.
+    ///
+    /// # Errors
+    /// None in practice: every service name allows a first revision.
+    pub(super) fn new(
+        service: &ServiceName,
+        template: PodTemplateSpec,
+        storage: Vec<Storage>,
+        runtime: Option<(String, Scope)>,
+    ) -> Result<Self, ClusterError> {
+        let workload = Workload {
+            revision: service.revision(1)?,
+            template: Arc::new(template),
+            storage,
+            replicas: 0,
+            concurrency: None,
+            scaling: None,
+        };
+        Ok(Self {
+            identity: workload.identity(),
+            template: workload.template,
+            storage: workload.storage,
+            runtime,
+            scaling: Scaling::default(),
+        })
+    }
+}
