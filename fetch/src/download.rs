@@ -1,4 +1,4 @@
-//! One file from a server, in as many attempts as it needs.
+//! Download of one file, resumed after interruptions.
 
 mod part;
 mod response;
@@ -11,16 +11,17 @@ use tokio::io::AsyncWriteExt;
 
 use self::part::Part;
 use self::response::{Head, Verdict, judge};
+use crate::error::FetchError;
+use crate::limits::Limits;
 use crate::source::Source;
-use crate::{FetchError, Limits};
 
-/// Time to connect, TLS included.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Longest time to connect, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The wait before the second attempt; it doubles with each.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Delay before the second attempt; it doubles with each failure.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
-/// A download to a file.
+/// A download to a file on disk.
 pub(crate) struct Download<'a> {
     source: &'a Source,
     part: Part,
@@ -28,26 +29,26 @@ pub(crate) struct Download<'a> {
     client: Client,
 }
 
-/// Why an attempt ended before its end.
+/// The error that interrupted an attempt.
 enum Interrupted {
-    /// Trying again may help.
+    /// An error that another attempt may avoid.
     Retry(String),
-    /// It will not.
+    /// An error that another attempt would meet again.
     Fatal(FetchError),
 }
 
 impl<'a> Download<'a> {
-    /// A download that goes on with what lies at `path`.
+    /// A download that resumes the partial file at `path`.
     pub(crate) fn new(
         source: &'a Source,
         path: &Path,
         limits: &'a Limits,
     ) -> Result<Self, FetchError> {
-        // Another part of the process may have chosen one; any will do.
+        // Fails when the process has a provider already; any will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Proxies are taken from the environment, as every client of the kind does.
+        // Proxies come from the environment, as for other clients.
         let client = Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(limits.stall)
             .build();
         Ok(Self {
@@ -58,25 +59,27 @@ impl<'a> Download<'a> {
         })
     }
 
-    /// Downloads to the end. Attempts that brought something do not count.
+    /// Downloads the whole file. Only attempts without progress count towards the limit.
     pub(crate) async fn run(&mut self) -> Result<(), FetchError> {
         let mut failures = 0;
         loop {
             let before = self.part.length().await;
-            let because = match self.attempt().await {
+            let reason = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Fatal(error)) => return Err(error),
-                Err(Interrupted::Retry(because)) => because,
+                Err(Interrupted::Retry(reason)) => reason,
             };
-            failures = match self.part.length().await > before {
-                true => 0,
-                false => failures + 1,
-            };
+            let has_progress = self.part.length().await > before;
+            failures = if has_progress { 0 } else { failures + 1 };
             if failures >= self.limits.attempts {
-                return Err(gave_up(self.source, &because));
+                return Err(gave_up(self.source, &reason));
             }
-            tracing::warn!(uri = self.source.shown(), because, "download interrupted");
-            tokio::time::sleep(FIRST_WAIT * (1 << failures.min(6))).await;
+            tracing::warn!(
+                uri = self.source.shown(),
+                reason,
+                "download interrupted; resuming"
+            );
+            tokio::time::sleep(FIRST_BACKOFF * (1 << failures.min(6))).await;
         }
     }
 
@@ -85,16 +88,16 @@ impl<'a> Download<'a> {
         let response = self.request(length).await?;
         let head = Head::of(&response);
         match judge(&head, length) {
-            Verdict::Append => self.receive(response, &head, length).await,
+            Verdict::Append => self.write_body(response, &head, length).await,
             Verdict::Restart => {
                 let begun = self.part.restart(head.validator.as_deref()).await;
                 begun.map_err(Interrupted::Fatal)?;
-                self.receive(response, &head, 0).await
+                self.write_body(response, &head, 0).await
             }
             Verdict::Discard => {
                 self.part.restart(None).await.map_err(Interrupted::Fatal)?;
-                let because = "what was downloaded does not fit any more";
-                Err(Interrupted::Retry(because.to_owned()))
+                let reason = "the file changed on the server during the download";
+                Err(Interrupted::Retry(reason.to_owned()))
             }
             Verdict::Retry => Err(Interrupted::Retry(format!("status {}", head.status))),
             Verdict::Refused => Err(Interrupted::Fatal(FetchError::Refused {
@@ -104,10 +107,10 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// Asks for what is missing, if the server can tell that the rest belongs to what is there.
+    /// Requests the rest of the file if a validator can show that it belongs to the partial file, else the whole.
     async fn request(&self, length: u64) -> Result<Response, Interrupted> {
         let mut request = self.client.get(self.source.url.clone());
-        // Bytes as they are: a server that packs them on the way would break sizes and resuming.
+        // A content encoding would break sizes and resuming.
         request = request.header(header::ACCEPT_ENCODING, "identity");
         let validator = self.part.validator().await.filter(|_| length > 0);
         if let Some(validator) = validator {
@@ -117,7 +120,7 @@ impl<'a> Download<'a> {
         request.send().await.map_err(|error| retry(&error))
     }
 
-    async fn receive(
+    async fn write_body(
         &self,
         mut response: Response,
         head: &Head,
@@ -129,7 +132,7 @@ impl<'a> Download<'a> {
         loop {
             let chunk = response.chunk().await;
             let Ok(Some(bytes)) = &chunk else {
-                // What came before an interruption is kept.
+                // Bytes before an interruption are kept.
                 file.flush().await.map_err(failed)?;
                 chunk.map_err(|error| retry(&error))?;
                 break;
@@ -138,12 +141,11 @@ impl<'a> Download<'a> {
             self.check_size(length)?;
             file.write_all(bytes).await.map_err(failed)?;
         }
-        match head.total.is_none_or(|total| total == length) {
-            true => Ok(()),
-            false => Err(Interrupted::Retry(
-                "the connection was closed early".to_owned(),
-            )),
+        if head.total.is_none_or(|total| total == length) {
+            return Ok(());
         }
+        let reason = "the connection was closed early";
+        Err(Interrupted::Retry(reason.to_owned()))
     }
 
     fn check_size(&self, size: u64) -> Result<(), Interrupted> {
@@ -157,7 +159,7 @@ impl<'a> Download<'a> {
     }
 }
 
-/// The whole chain of causes, without the address: that may hold a secret.
+/// Formats the chain of causes without the outermost error, whose URI may hold a secret.
 fn retry(error: &reqwest::Error) -> Interrupted {
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
@@ -165,15 +167,15 @@ fn retry(error: &reqwest::Error) -> Interrupted {
         text = format!("{text}{}{inner}", if text.is_empty() { "" } else { ": " });
         cause = inner.source();
     }
-    match text.is_empty() && error.is_timeout() {
-        true => Interrupted::Retry("the server sent nothing for too long".to_owned()),
-        false => Interrupted::Retry(text),
+    if text.is_empty() && error.is_timeout() {
+        "timed out waiting for data from the server".clone_into(&mut text);
     }
+    Interrupted::Retry(text)
 }
 
-fn gave_up(source: &Source, because: &str) -> FetchError {
+fn gave_up(source: &Source, reason: &str) -> FetchError {
     FetchError::GaveUp {
         uri: source.shown(),
-        because: because.to_owned(),
+        reason: reason.to_owned(),
     }
 }

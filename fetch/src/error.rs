@@ -1,60 +1,60 @@
-//! Why a model is not there.
+//! Errors of a fetch.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What stopped a fetch. Addresses are shown without their query, which may hold a signature.
+/// An error that ended a fetch. Messages omit the query of a URI, which may hold a signature.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address cannot be fetched by this crate.
-    #[error("{uri}: {because}")]
+    /// A URI that this crate cannot fetch.
+    #[error("{uri}: {reason}")]
     Address {
-        /// As given.
+        /// The URI as given.
         uri: String,
-        /// What is wrong with it.
-        because: String,
+        /// The rule that the URI breaks.
+        reason: String,
     },
-    /// The server refused.
+    /// A response that retrying would not change, such as 404.
     #[error("{uri} answered {status}")]
     Refused {
-        /// The address.
+        /// The URI without its query.
         uri: String,
-        /// Its HTTP status.
+        /// HTTP status of the response.
         status: u16,
     },
-    /// It did not work, again and again.
-    #[error("{uri} could not be downloaded: {because}")]
+    /// Every attempt to download failed.
+    #[error("{uri} could not be downloaded: {reason}")]
     GaveUp {
-        /// The address.
+        /// The URI without its query.
         uri: String,
-        /// What happened last.
-        because: String,
+        /// The error of the last attempt.
+        reason: String,
     },
-    /// A limit is exceeded.
+    /// A limit on size or number was exceeded.
     #[error("{what} exceeds {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The quantity that is too large.
         what: String,
-        /// The limit that it exceeds: bytes, or files.
+        /// The exceeded limit, in bytes or files.
         limit: u64,
     },
-    /// An archive holds what it must not.
-    #[error("the archive holds {entry:?}, {because}")]
+    /// An archive with an entry that is not allowed.
+    #[error("the archive holds {entry:?}, {reason}")]
     Unsafe {
-        /// The name of the entry.
+        /// Name of the entry in the archive.
         entry: String,
-        /// What is wrong with it.
-        because: &'static str,
+        /// The rule that the entry breaks.
+        reason: &'static str,
     },
-    /// An archive cannot be read.
+    /// An archive that cannot be read.
     #[error("the archive cannot be read")]
     Archive(#[source] io::Error),
-    /// A file on this machine.
+    /// An operation on a local file failed.
     #[error("{}", path.display())]
     File {
-        /// Which.
+        /// Path of the local file.
         path: PathBuf,
-        /// What happened.
+        /// The operating system's error.
         source: io::Error,
     },
 }

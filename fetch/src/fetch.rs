@@ -1,34 +1,35 @@
-//! The whole way, and what stands where in between.
+//! A whole fetch: download, unpack, rename.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::download::Download;
+use crate::error::FetchError;
+use crate::limits::Limits;
 use crate::source::{Packing, Source};
 use crate::unpack::unpack;
-use crate::{FetchError, Limits};
 
-/// Where a fetch works: beside its target, so that the last step is a rename on one file system.
+/// Working directory of a fetch, beside its target, so that the last step is a rename within one file system.
 #[derive(Clone, Debug)]
 struct Staging {
     folder: PathBuf,
 }
 
-/// Brings what `uri` names to `target`, a directory that is made. An archive is unpacked into it, another
-/// file lies in it under its own name. A target that is there is taken to be it.
+/// Fetches `uri` into the new directory `target`. An archive is unpacked into it; another file keeps its name in it.
+/// An existing target counts as fetched.
 ///
 /// # Errors
-/// [`FetchError`]; what was downloaded until then is kept for the next attempt.
+/// [`FetchError`]; the partial download is kept for the next attempt.
 ///
 /// # Cancellation
-/// Dropping the future keeps what was downloaded; an unpacking under way runs on and is not used.
+/// Dropping the future keeps the partial download; unpacking under way continues and its result is not used.
 pub async fn fetch(uri: &str, target: &Path, limits: &Limits) -> Result<(), FetchError> {
     let source = Source::parse(uri)?;
     if target.exists() {
         return Ok(());
     }
     let staging = Staging::beside(target);
-    let _turn = staging.take_turn().await?;
+    let _lock = staging.lock().await?;
     if target.exists() {
         return Ok(());
     }
@@ -47,12 +48,12 @@ impl Staging {
         }
     }
 
-    /// Waits until nobody else fetches to the same target; the turn ends with the file.
-    async fn take_turn(&self) -> Result<File, FetchError> {
+    /// Locks the target against other fetches, in other processes too, until the file is dropped.
+    async fn lock(&self) -> Result<File, FetchError> {
         let folder = self.folder.clone();
         blocking(move || {
             fs::create_dir_all(&folder).map_err(FetchError::file(&folder))?;
-            // Beside the folder, which is removed in the end.
+            // Beside the working directory, which is removed at the end.
             let path = folder.with_added_extension("lock");
             let file = File::create(&path).map_err(FetchError::file(&path))?;
             file.lock().map_err(FetchError::file(&path))?;
@@ -80,7 +81,7 @@ impl Staging {
                 fs::rename(part, &file).map_err(FetchError::file(&file))?;
             }
             packing @ (Packing::Zip | Packing::Tar | Packing::TarGz) => {
-                // A broken archive would be as broken when it is resumed.
+                // Resuming the download would not mend a broken archive.
                 unpack(packing, part, &content, limits)
                     .inspect_err(|_| drop(fs::remove_file(part)))?;
             }
@@ -90,7 +91,7 @@ impl Staging {
     }
 }
 
-/// Runs what blocks where it may.
+/// Runs a blocking function on a thread for such.
 async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {

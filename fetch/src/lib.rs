@@ -5,9 +5,8 @@
 //!                              resumes                       bounded                                 atomic
 //! ```
 //!
-//! What stands at the target is whole: whoever sees it may read it. What was downloaded before an
-//! interruption is used by the next attempt, in this process or a later one. Two that fetch to one target
-//! take turns, and the second finds it done.
+//! The target appears complete or not at all. After an interruption the next attempt resumes the download, in this
+//! process or a later one. Concurrent fetches of one target take turns, and the second finds it done.
 
 mod download;
 mod error;

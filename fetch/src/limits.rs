@@ -1,25 +1,25 @@
-//! How much and how long.
+//! Limits of a fetch.
 
 use std::time::Duration;
 
-/// Bounds of one fetch. Servers and archives come from outside.
+/// Limits of one fetch, as servers and archives are not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest download, in bytes.
+    /// Largest download, in bytes.
     pub download: u64,
-    /// The most that an archive may hold, unpacked, in bytes.
+    /// Largest unpacked size of an archive, in bytes.
     pub unpacked: u64,
-    /// The most files and directories that an archive may hold.
+    /// Most files and directories in an archive.
     pub entries: u64,
-    /// The longest that a server may send nothing.
+    /// Longest time without data from the server.
     pub stall: Duration,
-    /// Attempts in a row that may bring nothing new.
+    /// Most attempts in a row without progress.
     pub attempts: u32,
 }
 
 impl Default for Limits {
-    /// 64 GiB, twice that unpacked (weights hardly shrink), a hundred thousand files; a minute of silence
-    /// (a store that assembles an answer needs some seconds); five attempts, half a minute in all.
+    /// 64 GiB, twice that unpacked (weights hardly compress), a hundred thousand files; a minute without data
+    /// (an object store may need some seconds to begin); five attempts, about half a minute in all.
     fn default() -> Self {
         Self {
             download: 64 << 30,

@@ -1,51 +1,51 @@
-//! What an address names.
+//! The URI of a fetch.
 
 use reqwest::Url;
 
-use crate::FetchError;
+use crate::error::FetchError;
 
-/// Whether an address is one that [`fetch`](crate::fetch) takes: `http://` or `https://`.
+/// Reports whether [`fetch`](crate::fetch()) supports a URI: `http://` or `https://`.
 #[must_use]
 pub fn is_remote(uri: &str) -> bool {
     uri.starts_with("http://") || uri.starts_with("https://")
 }
 
-/// Something to download.
+/// A file to download, and how it is packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) url: Url,
     pub(crate) packing: Packing,
-    /// The last part of its path.
+    /// Last segment of the path.
     pub(crate) file_name: String,
 }
 
-/// How it is packed, by the end of its name.
+/// Packing of a file, by the extension of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// `.zip`
+    /// An archive named `.zip`.
     Zip,
-    /// `.tar`
+    /// An archive named `.tar`.
     Tar,
-    /// `.tar.gz`, `.tgz`
+    /// An archive named `.tar.gz` or `.tgz`.
     TarGz,
-    /// Anything else is the model itself.
+    /// Any other file, which is the model itself.
     None,
 }
 
 impl Source {
     pub(crate) fn parse(uri: &str) -> Result<Self, FetchError> {
-        let fault = |because: &str| FetchError::Address {
+        let invalid = |reason: &str| FetchError::Address {
             uri: uri.to_owned(),
-            because: because.to_owned(),
+            reason: reason.to_owned(),
         };
         if !is_remote(uri) {
-            return Err(fault("it is no http:// or https:// address"));
+            return Err(invalid("only http:// and https:// are supported"));
         }
-        let url = Url::parse(uri).map_err(|error| fault(&error.to_string()))?;
+        let url = Url::parse(uri).map_err(|error| invalid(&error.to_string()))?;
         let segments = url.path_segments().into_iter().flatten();
         let file_name = segments.last().unwrap_or_default().to_owned();
         if file_name.is_empty() || file_name.contains('%') {
-            return Err(fault("its path does not end with a plain file name"));
+            return Err(invalid("the path must end with a plain file name"));
         }
         Ok(Self {
             packing: Packing::of(&file_name),
@@ -54,12 +54,12 @@ impl Source {
         })
     }
 
-    /// The address without what may be secret.
+    /// The URI without credentials, query and fragment, for messages.
     pub(crate) fn shown(&self) -> String {
         let mut url = self.url.clone();
         url.set_query(None);
         url.set_fragment(None);
-        // Fails only for addresses that cannot have any.
+        // Fails only for URIs that cannot have credentials.
         let _ = url.set_password(None);
         let _ = url.set_username("");
         url.into()
@@ -69,12 +69,14 @@ impl Source {
 impl Packing {
     fn of(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
-        let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
-        match () {
-            () if ends(&[".zip"]) => Self::Zip,
-            () if ends(&[".tar"]) => Self::Tar,
-            () if ends(&[".tar.gz", ".tgz"]) => Self::TarGz,
-            () => Self::None,
+        if name.ends_with(".zip") {
+            Self::Zip
+        } else if name.ends_with(".tar") {
+            Self::Tar
+        } else if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
+            Self::TarGz
+        } else {
+            Self::None
         }
     }
 }

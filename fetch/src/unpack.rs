@@ -1,5 +1,5 @@
-//! Archives, which are not to be trusted: nothing is written outside the target, links are refused, and
-//! sizes are counted as they are written, not as the archive claims them.
+//! Unpacking of untrusted archives: nothing is written outside the target, links are refused, and sizes are
+//! counted as written, not as the archive states them.
 
 mod entry;
 #[cfg(test)]
@@ -12,18 +12,21 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 use self::entry::{Kind, inside};
+use crate::error::FetchError;
+use crate::limits::Limits;
 use crate::source::Packing;
-use crate::{FetchError, Limits};
 
-/// Writes what is left of the limits.
-struct Budget<'a> {
+/// Writes entries as long as the limits allow.
+struct Unpacker<'a> {
     target: &'a Path,
     limits: &'a Limits,
+    /// Bytes that may still be written.
     bytes: u64,
+    /// Entries that may still be written.
     entries: u64,
 }
 
-/// Unpacks an archive into a directory that exists and is empty.
+/// Unpacks an archive into an existing, empty directory.
 pub(crate) fn unpack(
     packing: Packing,
     archive: &Path,
@@ -31,21 +34,21 @@ pub(crate) fn unpack(
     limits: &Limits,
 ) -> Result<(), FetchError> {
     let file = File::open(archive).map_err(FetchError::file(archive))?;
-    let mut budget = Budget {
+    let mut unpacker = Unpacker {
         target,
         limits,
         bytes: limits.unpacked,
         entries: limits.entries,
     };
     match packing {
-        Packing::Zip => unpack_zip(file, &mut budget),
-        Packing::Tar => unpack_tar(BufReader::new(file), &mut budget),
-        Packing::TarGz => unpack_tar(MultiGzDecoder::new(BufReader::new(file)), &mut budget),
+        Packing::Zip => unpack_zip(file, &mut unpacker),
+        Packing::Tar => unpack_tar(BufReader::new(file), &mut unpacker),
+        Packing::TarGz => unpack_tar(MultiGzDecoder::new(BufReader::new(file)), &mut unpacker),
         Packing::None => Ok(()),
     }
 }
 
-fn unpack_zip(file: File, budget: &mut Budget<'_>) -> Result<(), FetchError> {
+fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError> {
     let broken = |error: zip::result::ZipError| FetchError::Archive(io::Error::other(error));
     let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(broken)?;
     for i in 0..archive.len() {
@@ -56,12 +59,12 @@ fn unpack_zip(file: File, budget: &mut Budget<'_>) -> Result<(), FetchError> {
             (true, false) => Kind::Directory,
             (false, false) => Kind::File,
         };
-        budget.write(&name, kind, &mut entry)?;
+        unpacker.write(&name, kind, &mut entry)?;
     }
     Ok(())
 }
 
-fn unpack_tar(stream: impl Read, budget: &mut Budget<'_>) -> Result<(), FetchError> {
+fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError> {
     let mut archive = tar::Archive::new(stream);
     for entry in archive.entries().map_err(FetchError::Archive)? {
         let mut entry = entry.map_err(FetchError::Archive)?;
@@ -69,20 +72,20 @@ fn unpack_tar(stream: impl Read, budget: &mut Budget<'_>) -> Result<(), FetchErr
         let kind = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => Kind::File,
             tar::EntryType::Directory => Kind::Directory,
-            // Comments on what follows; the library has read what it needs of them.
+            // Metadata of the next entry, which the library has applied already.
             tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => continue,
             _ => Kind::Other,
         };
-        budget.write(&name, kind, &mut entry)?;
+        unpacker.write(&name, kind, &mut entry)?;
     }
     Ok(())
 }
 
-impl Budget<'_> {
+impl Unpacker<'_> {
     fn write(&mut self, name: &str, kind: Kind, data: &mut dyn Read) -> Result<(), FetchError> {
-        let place = inside(name, kind).map_err(|because| FetchError::Unsafe {
+        let place = inside(name, kind).map_err(|reason| FetchError::Unsafe {
             entry: name.to_owned(),
-            because,
+            reason,
         })?;
         let too_many = || too_large("number of files in the archive", self.limits.entries);
         self.entries = self.entries.checked_sub(1).ok_or_else(too_many)?;
@@ -99,7 +102,7 @@ impl Budget<'_> {
             fs::create_dir_all(folder).map_err(FetchError::file(folder))?;
         }
         let mut file = File::create_new(path).map_err(FetchError::file(path))?;
-        // One byte more than may be, to see whether there is one.
+        // One byte beyond the limit shows that it is exceeded.
         let mut bounded = data.take(self.bytes.saturating_add(1));
         let written = io::copy(&mut bounded, &mut file).map_err(FetchError::Archive)?;
         let too_much = || too_large("size of the unpacked archive", self.limits.unpacked);

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use weir_fetch::{FetchError, Limits, fetch};
 
-/// What the server does with one request; without another it serves well.
+/// A fault of the server in one request; requests without one are served well.
 #[derive(Clone, Copy)]
-enum Deed {
+enum Fault {
     /// Sends so many bytes of what is left, and closes.
     Cut(usize),
     /// Answers with this status.
@@ -29,11 +29,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(content: Vec<u8>, deeds: &[Deed]) -> Self {
+    fn start(content: Vec<u8>, faults: &[Fault]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let (seen, mut deeds) = (heads.clone(), VecDeque::from(deeds.to_vec()));
+        let (seen, mut faults) = (heads.clone(), VecDeque::from(faults.to_vec()));
         std::thread::spawn(move || {
             let (mut content, mut tag, mut held) = (content, 1, Vec::new());
             for stream in listener.incoming() {
@@ -42,14 +42,14 @@ impl Server {
                 let start = range(&head, tag);
                 seen.lock().unwrap().push(head);
                 let mut cut = usize::MAX;
-                match deeds.pop_front() {
-                    Some(Deed::Cut(bytes)) => cut = bytes,
-                    Some(Deed::Status(status)) => {
+                match faults.pop_front() {
+                    Some(Fault::Cut(bytes)) => cut = bytes,
+                    Some(Fault::Status(status)) => {
                         let _ = write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
                         continue;
                     }
-                    Some(Deed::Stall) => cut = 0,
-                    Some(Deed::Change) => {
+                    Some(Fault::Stall) => cut = 0,
+                    Some(Fault::Change) => {
                         content.reverse();
                         tag += 1;
                         send(&mut stream, &content, tag, 0, usize::MAX);
@@ -124,7 +124,7 @@ async fn get(server: &Server, limits: &Limits) -> (tempfile::TempDir, Result<Vec
 async fn a_cut_download_goes_on_where_it_was() {
     let server = Server::start(
         content(),
-        &[Deed::Cut(100_000), Deed::Status(503), Deed::Cut(50_000)],
+        &[Fault::Cut(100_000), Fault::Status(503), Fault::Cut(50_000)],
     );
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     assert_eq!(bytes.unwrap(), content());
@@ -135,7 +135,7 @@ async fn a_cut_download_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn a_stalled_download_goes_on() {
-    let server = Server::start(content(), &[Deed::Stall]);
+    let server = Server::start(content(), &[Fault::Stall]);
     let limits = Limits {
         stall: Duration::from_millis(300),
         ..Limits::default()
@@ -146,7 +146,7 @@ async fn a_stalled_download_goes_on() {
 
 #[tokio::test]
 async fn changed_content_is_downloaded_anew() {
-    let server = Server::start(content(), &[Deed::Cut(100_000), Deed::Change]);
+    let server = Server::start(content(), &[Fault::Cut(100_000), Fault::Change]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     let mut changed = content();
     changed.reverse();
@@ -155,7 +155,7 @@ async fn changed_content_is_downloaded_anew() {
 
 #[tokio::test]
 async fn a_refusal_is_not_tried_again() {
-    let server = Server::start(content(), &[Deed::Status(404)]);
+    let server = Server::start(content(), &[Fault::Status(404)]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     let error = bytes.unwrap_err().to_string();
     assert_eq!(error, format!("{} answered 404", server.uri("model.pt")));
@@ -176,7 +176,7 @@ async fn what_is_too_large_is_not_downloaded() {
 
 #[tokio::test]
 async fn a_server_that_never_delivers_is_given_up() {
-    let server = Server::start(content(), &[Deed::Status(500); 2]);
+    let server = Server::start(content(), &[Fault::Status(500); 2]);
     let limits = Limits {
         attempts: 2,
         ..Limits::default()

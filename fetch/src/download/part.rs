@@ -1,13 +1,13 @@
-//! What of a download is there already, on disk.
+//! The partial file of a download.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::fs::{self, File, OpenOptions};
 
-use crate::FetchError;
+use crate::error::FetchError;
 
-/// A file that grows, and beside it what tells its content from another.
+/// A partial file, and beside it the validator of its content.
 pub(super) struct Part {
     path: PathBuf,
     validator: PathBuf,
@@ -25,17 +25,18 @@ impl Part {
         &self.path
     }
 
-    /// Bytes that are there.
+    /// Length of the partial file in bytes.
     pub(super) async fn length(&self) -> u64 {
         fs::metadata(&self.path).await.map_or(0, |meta| meta.len())
     }
 
-    /// What the server has to confirm before the rest is appended; without it, nothing is.
+    /// Validator that the server must confirm before the rest is appended.
     pub(super) async fn validator(&self) -> Option<String> {
         fs::read_to_string(&self.validator).await.ok()
     }
 
-    /// Empties it for a content of this validator. The order keeps old bytes from a new validator.
+    /// Empties the file for content with this validator. The validator is written last, so that it never describes
+    /// old bytes.
     pub(super) async fn restart(&self, validator: Option<&str>) -> Result<(), FetchError> {
         for path in [&self.path, &self.validator] {
             match fs::remove_file(path).await {
@@ -52,7 +53,7 @@ impl Part {
         Ok(())
     }
 
-    /// Opens it to write behind what is there.
+    /// Opens the file for appending.
     pub(super) async fn append(&self) -> Result<File, FetchError> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).open(&self.path).await;

@@ -1,36 +1,36 @@
-//! What a server's answer means for a download that may have a part already.
+//! Interpretation of a response for a partial download.
 
 use reqwest::Response;
 use reqwest::header::{self, HeaderName};
 
-/// What matters of an answer.
+/// The parts of a response that matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// Where the bytes begin, of a partial answer.
+    /// Offset of the first byte of a partial response.
     pub(super) start: Option<u64>,
-    /// The size of the whole.
+    /// Size of the whole file in bytes.
     pub(super) total: Option<u64>,
-    /// What tells this content from another, good for `If-Range`.
+    /// Strong validator of the content, for `If-Range`.
     pub(super) validator: Option<String>,
 }
 
-/// What to do with it.
+/// Consequence of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The bytes go behind what is there.
+    /// Append the body to the partial file.
     Append,
-    /// The bytes are the whole.
+    /// Replace the partial file by the body.
     Restart,
-    /// What is there is useless; ask again for the whole.
+    /// Discard the partial file and request the whole.
     Discard,
-    /// Ask again later.
+    /// Repeat the request after a delay.
     Retry,
-    /// It will not be had.
+    /// Give up, as the server refuses.
     Refused,
 }
 
-/// Judges an answer for a download that has `length` bytes.
+/// Decides on a response for a partial file of `length` bytes.
 pub(super) fn judge(head: &Head, length: u64) -> Verdict {
     match head.status {
         206 if head.start == Some(length) => Verdict::Append,
@@ -50,7 +50,7 @@ impl Head {
             Some((start, total)) => (Some(start), total),
             None => (None, response.content_length()),
         };
-        // A weak tag says that contents mean the same, not that their bytes are equal.
+        // A weak tag does not guarantee equal bytes.
         let tag = text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
         let validator = tag.or_else(|| text(header::LAST_MODIFIED));
         Self {
@@ -62,7 +62,7 @@ impl Head {
     }
 }
 
-/// Reads `bytes START-END/TOTAL`, where the total may be `*`.
+/// Parses `bytes START-END/TOTAL`, where the total may be `*`.
 fn content_range(value: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged() {
+    fn responses_lead_to_verdicts() {
         assert_eq!(verdict(206, Some(7), 7), Verdict::Append);
         assert_eq!(verdict(206, Some(6), 7), Verdict::Discard);
         assert_eq!(verdict(206, None, 7), Verdict::Discard);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read() {
+    fn ranges_are_parsed() {
         assert_eq!(content_range("bytes 5-9/10"), Some((5, Some(10))));
         assert_eq!(content_range("bytes 5-9/*"), Some((5, None)));
         assert_eq!(content_range("bytes */10"), None);

@@ -1,17 +1,17 @@
-//! Where an entry of an archive may be written.
+//! The path to which an archive's entry is written.
 
 use std::path::{Component, Path, PathBuf};
 
-/// What an entry is.
+/// Type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
     Directory,
-    /// A link, a device, a socket: no model needs one.
+    /// A link, device or socket, which no model needs.
     Other,
 }
 
-/// The path below the target, or why there is none.
+/// The path of an entry below the target; the error says why it is not allowed.
 pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
     if kind == Kind::Other {
         return Err("which is neither a file nor a directory");
@@ -26,8 +26,8 @@ pub(super) fn inside(name: &str, kind: Kind) -> Result<PathBuf, &'static str> {
             }
         }
     }
-    match path.as_os_str().is_empty() && kind == Kind::File {
-        true => Err("which has no name"),
-        false => Ok(path),
+    if path.as_os_str().is_empty() && kind == Kind::File {
+        return Err("which has no name");
     }
+    Ok(path)
 }
