@@ -13,7 +13,7 @@ use weir_cluster::{RevisionName, ScalingPolicy, Snapshot};
 
 use crate::{Decision, Decisions};
 
-/// What the metrics are read from when they are scraped.
+/// The metrics' sources, read when they are scraped.
 #[derive(Debug)]
 struct AutoscalerMetrics {
     decisions: watch::Receiver<Arc<Decisions>>,

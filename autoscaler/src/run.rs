@@ -50,7 +50,7 @@ impl Autoscaler {
         }
     }
 
-    /// What was decided last and why, for status, metrics and Events; empty while another process
+    /// The last decisions, for status, metrics and Events; empty while another process
     /// leads.
     #[must_use]
     pub fn decisions(&self) -> watch::Receiver<Arc<Decisions>> {

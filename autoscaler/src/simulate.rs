@@ -14,10 +14,10 @@ pub use arrivals::poisson;
 use self::state::State;
 use crate::{Decision, Memory, Sample, decide};
 
-/// What is simulated, besides the requests that come.
+/// The simulated revision, but for the requests that come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// What a replica does.
+    /// Service times of a replica.
     pub service: Service,
     /// Requests that a replica takes at once.
     pub credits: u32,
@@ -29,7 +29,7 @@ pub struct World {
     pub period: Duration,
 }
 
-/// What a replica does with the requests it has.
+/// Service times of a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Service {
     /// Each takes this long, however many there are.

@@ -1,4 +1,4 @@
-//! What holds of every decision, whatever was before it.
+//! Laws of every decision, whatever was before it.
 
 #[path = "laws/world.rs"]
 mod world;
@@ -119,10 +119,7 @@ proptest! {
         batched in any::<bool>(),
     ) {
         let time = Duration::from_millis(service_ms);
-        let service = match batched {
-            true => Service::Batched { fixed: time, each: time / 4 },
-            false => Service::Each(time),
-        };
+        let service = if batched { Service::Batched { fixed: time, each: time / 4 } } else { Service::Each(time) };
         let world = World {
             service,
             credits,

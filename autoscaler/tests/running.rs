@@ -260,7 +260,7 @@ async fn a_gateway_that_falls_silent_ends_nothing() {
     assert!(platform.desired(&revision) > 0);
     let mut decisions = platform.decisions.clone();
     let is_blind = |decisions: &Arc<Decisions>| decisions[&revision].reason.label() == "Blind";
-    // What is seen is locked, so it must not be kept.
+    // The decisions are locked while they are read, so the guard must not be kept.
     let wait = tokio::time::timeout(DEADLINE, decisions.wait_for(is_blind));
     assert!(wait.await.is_ok());
     reporter.report(60, 0).await;
@@ -328,7 +328,7 @@ async fn starts_are_measured_and_not_cut_short() {
         platform.fake.put(&revision, replica).unwrap();
     };
     put(Phase::Starting);
-    // Who asked gives up meanwhile.
+    // The caller gives up meanwhile.
     reporter.activity.queued = 0;
     reporter.report(40, 0).await;
     assert_eq!(platform.desired(&revision), 1);

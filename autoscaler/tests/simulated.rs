@@ -59,7 +59,7 @@ fn ends_at_zero(run: &Run) -> bool {
     last.is_some_and(|frame| frame.decision.replicas == 0 && frame.ready == 0)
 }
 
-/// What happened, for a failing test.
+/// The changes of a run, for a failing test.
 fn story(run: &Run) -> String {
     let mut last = u32::MAX;
     let mut lines = String::new();
@@ -131,7 +131,7 @@ fn five_hundred_at_zero_are_one_wake_up() {
 
 #[test]
 fn a_long_start_is_not_answered_by_many_replicas() {
-    // What two requests per second need is one replica, however many wait until it is up.
+    // Two requests per second need one replica, however many wait until it is up.
     let world = World {
         cold_start: 120 * SECOND,
         ..world()

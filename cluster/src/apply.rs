@@ -1,4 +1,4 @@
-//! Saying what should run.
+//! The controller's side of a cluster.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{ClusterError, RevisionName, Route, ServiceName, Tagged, Workload};
 
-/// What a controller does.
+/// Makes services run as desired; used by the controller.
 #[async_trait]
 pub trait Apply: Send + Sync {
     /// Makes a service what is desired: revisions that are new start with their `replicas`, revisions
@@ -25,7 +25,7 @@ pub trait Apply: Send + Sync {
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 }
 
-/// A service as it should be. Clones share it.
+/// The desired state of a service. Clones share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     service: ServiceName,
@@ -33,7 +33,7 @@ pub struct Desired {
     route: Option<Arc<Route>>,
 }
 
-/// What became of it.
+/// Result of applying a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The generation of routes that holds the change: once every gateway reports it or a later one,
@@ -66,19 +66,19 @@ impl Desired {
         })
     }
 
-    /// Which service.
+    /// Name of the service.
     #[must_use]
     pub fn service(&self) -> &ServiceName {
         &self.service
     }
 
-    /// Its revisions.
+    /// Revisions of the service.
     #[must_use]
     pub fn workloads(&self) -> &[Workload] {
         &self.workloads
     }
 
-    /// How it is reached.
+    /// Route of the service, if it is reached at all.
     #[must_use]
     pub fn route(&self) -> Option<&Arc<Route>> {
         self.route.as_ref()
@@ -93,11 +93,11 @@ fn check_workload(
     if revision.service() != service {
         return Err(ClusterError::refused(
             revision,
-            format!("it is no revision of {service}"),
+            format!("not a revision of {service}"),
         ));
     }
     if before.iter().any(|w| w.revision == *revision) {
-        return Err(ClusterError::refused(revision, "it stands there twice"));
+        return Err(ClusterError::refused(revision, "listed twice"));
     }
     Ok(())
 }
@@ -110,26 +110,23 @@ fn check_route(
     if route.service != *service {
         return Err(ClusterError::refused(
             service,
-            format!("its route is that of {}", route.service),
+            format!("the route belongs to {}", route.service),
         ));
     }
     let twice = |(i, tagged): (usize, &Tagged)| route.tags[..i].iter().any(|t| t.tag == tagged.tag);
     if route.tags.iter().enumerate().any(twice) {
-        return Err(ClusterError::refused(
-            service,
-            "one of its tags stands twice",
-        ));
+        return Err(ClusterError::refused(service, "a tag is used twice"));
     }
     let percent = route.mirror.as_ref().map_or(100, |mirror| mirror.percent);
     if !(1..=100).contains(&percent) {
-        let because = format!("{percent} % of its requests cannot be mirrored");
+        let because = format!("cannot mirror {percent} % of requests: 1 to 100 are possible");
         return Err(ClusterError::refused(service, because));
     }
     let runs = |name: &&RevisionName| workloads.iter().any(|w| w.revision == **name);
     match route.revisions().find(|name| !runs(name)) {
         Some(name) => Err(ClusterError::refused(
             service,
-            format!("its route leads to {name}, which is not among its revisions"),
+            format!("the route leads to {name}, which is not one of its revisions"),
         )),
         None => Ok(()),
     }

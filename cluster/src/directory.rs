@@ -1,4 +1,4 @@
-//! Reading what runs where.
+//! The state of a cluster, as others read it.
 
 use std::sync::Arc;
 
@@ -6,9 +6,8 @@ use tokio::sync::watch;
 
 use crate::Snapshot;
 
-/// What a gateway reads.
+/// Snapshots of a cluster; read by gateway, controller and autoscaler.
 pub trait Directory: Send + Sync {
-    /// The current state, and every later one. The latest is there at once; states that nobody looked
-    /// at in time are skipped.
+    /// The current state, and every later one. The latest is there at once; a reader that is slow skips states.
     fn watch(&self) -> watch::Receiver<Arc<Snapshot>>;
 }

@@ -1,42 +1,42 @@
-//! Why a cluster does not do what it is asked.
+//! Errors of a cluster.
 
 use std::error::Error;
 
-/// What a caller can act on: correct the input, or try again.
+/// Error of a cluster. A caller can correct the input, or try again.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// A name that cannot be one. Correct it.
+    /// An invalid name: correct it.
     #[error("{what} {value:?}: {because}")]
     Name {
         /// Which kind of name, such as "service name".
         what: &'static str,
         /// The name as given.
         value: String,
-        /// What it breaks.
+        /// The rule that it breaks, a clause.
         because: String,
     },
-    /// No such revision runs here.
-    #[error("no revision {name}; there are: {known}")]
+    /// No such revision exists here.
+    #[error("unknown revision {name}; known revisions: {known}")]
     UnknownRevision {
         /// The one asked for, with its namespace.
         name: String,
-        /// Those there are, or "none".
+        /// Existing revisions, or "none".
         known: String,
     },
-    /// What was asked for can never run here as it is. Correct it.
+    /// A request that can never be fulfilled here: correct it.
     #[error("{subject}: {because}")]
     Refused {
-        /// What it is about, by name.
+        /// Name of what the request is about.
         subject: String,
-        /// What is wrong, a clause.
+        /// The rule that it breaks, a clause.
         because: String,
     },
-    /// The cluster did not do it this time. Try again.
+    /// The cluster did not do it this time: try again.
     #[error("{what} is not available")]
     Unavailable {
-        /// Who did not answer.
+        /// Name of what did not answer.
         what: String,
-        /// Why.
+        /// Cause, as the cluster gave it.
         source: Box<dyn Error + Send + Sync>,
     },
 }

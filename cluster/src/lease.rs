@@ -1,4 +1,4 @@
-//! Being the only one.
+//! Leases: of several processes, one acts.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the parts of the platform tell each other: what should run, what runs where, how busy it is.
+//! What passes between the parts of the platform: desired services, snapshots of what runs, reports of load.
 //!
 //! ```text
 //!   controller ──Apply──►┌─────────┐──Directory: Snapshot──► gateway

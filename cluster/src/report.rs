@@ -1,4 +1,4 @@
-//! How busy a gateway is.
+//! A gateway's report: load, delays and batches of each revision.
 
 mod batches;
 mod buckets;
@@ -65,7 +65,7 @@ impl Report {
 }
 
 impl Activity {
-    /// What happened since an earlier report of the same gateway's run; what is so now (`queued`,
+    /// Activity since an earlier report of the same gateway's run; what is so now (`queued`,
     /// `in_flight`, `credits`, `oldest_us`) stays. Counts that fell, because the gateway began anew, count as new.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

@@ -1,4 +1,4 @@
-//! Reading how busy the gateways are.
+//! The gateways' reports, as others read them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::Report;
 /// The latest report of every gateway that is up, by the gateway's name.
 pub type LatestReports = BTreeMap<Arc<str>, Arc<Report>>;
 
-/// What autoscaler and controller read.
+/// The latest reports of all gateways; read by autoscaler and controller.
 pub trait Reports: Send + Sync {
     /// The latest reports, and every change. Reports count from a gateway's start, so one that was
     /// skipped is contained in the next.

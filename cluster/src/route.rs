@@ -1,4 +1,4 @@
-//! Where a service's requests go.
+//! Routes: how a service is reached, and the revisions that its requests go to.
 
 mod split;
 mod table;
@@ -16,7 +16,7 @@ use crate::{Host, RevisionName, ServiceName, Tag};
 /// How one service is reached, and what its requests may cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Whose it is.
+    /// The service that it leads to.
     pub service: ServiceName,
     /// When the service was made, seconds since 1970: of two that claim a host, the older keeps it.
     pub since: u64,
@@ -56,7 +56,7 @@ pub struct Tagged {
     pub tag: Tag,
     /// The hosts that lead to it.
     pub hosts: Vec<Host>,
-    /// The revision.
+    /// The revision that the name leads to.
     pub revision: RevisionName,
 }
 
@@ -69,10 +69,10 @@ pub struct Batching {
     pub max_latency: Duration,
 }
 
-/// Shadow traffic.
+/// Mirroring of requests to another revision, its answers thrown away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// Who gets the copies.
+    /// The revision that gets the copies.
     pub revision: RevisionName,
     /// Copies per hundred requests, 1..=100.
     pub percent: u8,

@@ -1,10 +1,10 @@
-//! Changing how many replicas a revision has.
+//! The autoscaler's side of a cluster.
 
 use async_trait::async_trait;
 
 use crate::{ClusterError, RevisionName};
 
-/// What an autoscaler does. Nobody else changes the number once a revision exists.
+/// Sets the number of replicas; used by the autoscaler, which alone changes it once a revision exists.
 #[async_trait]
 pub trait Scale: Send + Sync {
     /// Asks for this many replicas. Returns once that is noted, not once they are ready.

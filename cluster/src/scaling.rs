@@ -33,9 +33,9 @@ pub struct ScalingPolicy {
 /// A cap on the load assumed per replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScaleTarget {
-    /// Requests in flight.
+    /// Most requests in flight per replica.
     Concurrency(f64),
-    /// Requests per second.
+    /// Most requests per second per replica.
     Rps(f64),
 }
 

@@ -1,4 +1,4 @@
-//! What runs where, at one moment: all that a gateway has to know.
+//! The state of a cluster at one moment: what runs where, with each revision's scaling policy.
 
 mod changes;
 mod gateway;
@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub generation: u64,
     /// Where requests go. Has a generation of its own, which gateways report back.
     pub routes: Arc<Routes>,
-    /// What runs, or should run, or still ends.
+    /// Revisions that run, should run, or still end.
     pub revisions: Arc<Revisions>,
     /// The gateways that are up, sorted by name: they share each replica's credits.
     pub gateways: Arc<[Gateway]>,

@@ -1,4 +1,4 @@
-//! What a revision is made of.
+//! The parts of a revision.
 
 mod identity;
 mod ports;
@@ -19,7 +19,7 @@ use crate::{RevisionName, ScalingPolicy};
 /// One revision as it should run. Everything but `replicas`, `concurrency` and `scaling` is fixed for its life.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Its name.
+    /// Name of the revision.
     pub revision: RevisionName,
     /// The pod of each replica.
     pub template: Arc<PodTemplateSpec>,
@@ -33,10 +33,10 @@ pub struct Workload {
     pub scaling: Option<Arc<ScalingPolicy>>,
 }
 
-/// A model's files.
+/// The place of a model's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// Where they are, such as `pvc://models/digits`.
+    /// URI of the files, such as `pvc://models/digits`.
     pub uri: Arc<str>,
     /// Where the container expects them: an absolute path.
     pub mount_path: Arc<str>,
@@ -54,7 +54,7 @@ impl Workload {
     /// The name of the container that serves, where a pod has several.
     pub const CONTAINER: &'static str = "kserve-container";
 
-    /// What shapes its pods, in short.
+    /// Hash of what shapes its pods.
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity::of(&self.template, &self.storage)

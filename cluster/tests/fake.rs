@@ -43,7 +43,7 @@ impl World for Memory {
         Box::new(membership)
     }
 
-    fn patience(&self) -> Duration {
+    fn deadline(&self) -> Duration {
         Duration::from_secs(5)
     }
 }

@@ -64,7 +64,7 @@ impl Baseline {
         }
     }
 
-    /// What happened since an earlier baseline, and in what time. What a gateway counted before its first baseline says
+    /// Activity since an earlier baseline, and its time span. What a gateway counted before its first baseline says
     /// nothing about now, unless the gateway is new itself.
     fn since(&self, before: Option<&Self>) -> (Duration, Activity) {
         let before = before.filter(|before| before.started == self.started);

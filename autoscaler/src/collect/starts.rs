@@ -34,7 +34,7 @@ pub(crate) struct StartTimes {
     latest: VecDeque<Duration>,
 }
 
-/// What a start is taken for before one was measured: a model of some hundred megabytes from a local
+/// Time assumed for a start before one was measured: a model of some hundred megabytes from a local
 /// disk.
 const UNMEASURED: Duration = Duration::from_secs(10);
 

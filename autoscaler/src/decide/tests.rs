@@ -32,7 +32,7 @@ const IDLE: Second = Second {
     ended: 0,
 };
 
-/// What 20 requests per second do to replicas that take one at once for 100 ms.
+/// A second with 20 requests, for replicas that take one at once for 100 ms.
 const TWENTY: Second = Second {
     arrivals: 20,
     in_flight: 2,

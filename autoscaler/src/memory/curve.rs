@@ -30,7 +30,7 @@ struct Point {
     weight: f64,
 }
 
-/// What the curve keeps of a sample until the next.
+/// The part of a sample that the curve keeps until the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Observed {
     ready: u32,

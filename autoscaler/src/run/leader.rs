@@ -28,7 +28,7 @@ pub(super) struct Leader<'a> {
     scale_requests: ScaleRequests,
 }
 
-/// What is remembered of one revision between decisions.
+/// State of one revision between decisions.
 #[derive(Default)]
 struct Tracked {
     memory: Memory,
@@ -36,7 +36,7 @@ struct Tracked {
     starts: StartTracker,
 }
 
-/// What the loop waits for.
+/// An event that the loop waits for.
 enum Event {
     Tick,
     Reports,

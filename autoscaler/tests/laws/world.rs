@@ -8,7 +8,7 @@ use weir_autoscaler::{Coverage, Decision, Load, Memory, Replicas, Sample, decide
 use weir_cluster::{Activity, Histogram};
 use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 
-/// What is seen next.
+/// The next sample of a revision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     /// Milliseconds since what was seen before.
@@ -150,10 +150,7 @@ prop_compose! {
         starting_ms in 0..100_000_u64,
     ) -> Op {
         let busy = Op { ms, coverage, arrivals, queued, oldest_ms, in_flight, credits, ended, service_ms, ready, starting_ms };
-        match idle {
-            true => Op { ms, coverage, ready, starting_ms, ..Op::default() },
-            false => busy,
-        }
+        if idle { Op { ms, coverage, ready, starting_ms, ..Op::default() } } else { busy }
     }
 }
 

@@ -117,8 +117,8 @@ fn an_image_without_a_command_is_refused_by_name() {
     fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
     let expected = format!(
-        "{}:7:3: spec.predictor: without Kubernetes the image \"triton:24.01\" cannot be run; give \
-         the container a command\n",
+        "{}:7:3: spec.predictor: cannot run the image \"triton:24.01\" without Kubernetes; give the \
+         container a command\n",
         file.display()
     );
     assert_eq!((code, message), (Some(2), expected));

@@ -1,7 +1,7 @@
-//! The task that owns the cluster: it notes what is asked and what replicas tell, starts and stops them,
+//! The task that owns the cluster: it notes what is asked and what replicas send, starts and stops them,
 //! and publishes what runs. It never waits for a replica.
 
-mod fleet;
+mod supervisor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,117 +12,121 @@ use weir_cluster::{
     ServiceName, Snapshot,
 };
 
-use self::fleet::Fleet;
-use crate::cluster::unavailable;
+use self::supervisor::Supervisor;
+use crate::error::unavailable;
+use crate::launch_spec::LaunchSpec;
 use crate::log::Printer;
 use crate::options::Options;
-use crate::recipe::Recipe;
 use crate::replica::Event;
 
-/// News of replicas that wait for the actor; more wait in the replicas' tasks.
-const NEWS: usize = 64;
+/// Events that wait for the actor, and that it takes in before it publishes; more wait in the replicas' tasks.
+const BATCH: usize = 64;
 
-/// What is asked of the cluster.
+/// A request to the cluster, with where its reply goes.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Request {
     Apply(Box<Desired>, oneshot::Sender<Result<Applied, ClusterError>>),
     Forget(ServiceName, oneshot::Sender<Applied>),
     Scale(RevisionName, u32, oneshot::Sender<Result<(), ClusterError>>),
     Stop(oneshot::Sender<()>),
 }
 
-/// Answers that are sent once what they say can be seen.
-type Answer = Box<dyn FnOnce() + Send>;
+/// Sends a reply, once what it says can be seen in the snapshot.
+type Reply = Box<dyn FnOnce() + Send>;
 
 struct Actor {
     options: Options,
     ledger: Ledger,
-    recipes: BTreeMap<RevisionName, Arc<Recipe>>,
+    specs: BTreeMap<RevisionName, Arc<LaunchSpec>>,
     revisions: Revisions,
-    /// Services of which something was asked or told since the last look.
-    touched: BTreeSet<ServiceName>,
-    fleet: Fleet,
+    /// Services with requests or events since the last publication.
+    changed: BTreeSet<ServiceName>,
+    supervisor: Supervisor,
     gateways: watch::Receiver<Arc<[Gateway]>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
-    /// Set once it is to stop: who waits for that.
+    /// Set once it is to stop: where the replies go when it has.
     stopping: Option<Vec<oneshot::Sender<()>>>,
 }
 
-/// Starts the task. It ends, and its replicas with it, once nobody can ask any more.
+/// Starts the task. It ends, and its replicas with it, once no request can come any more.
 pub(crate) fn spawn(
     options: Options,
     printer: Printer,
-    asks: mpsc::Receiver<Ask>,
+    requests: mpsc::Receiver<Request>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
 ) -> watch::Receiver<Arc<Snapshot>> {
     let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::default()));
-    let (sender, events) = mpsc::channel(NEWS);
+    let (sender, events) = mpsc::channel(BATCH);
     let actor = Actor {
-        fleet: Fleet::new(options.logs(), printer, sender),
+        supervisor: Supervisor::new(options.logs(), printer, sender),
         options,
         ledger: Ledger::new(),
-        recipes: BTreeMap::new(),
+        specs: BTreeMap::new(),
         revisions: Revisions::new(),
-        touched: BTreeSet::new(),
+        changed: BTreeSet::new(),
         gateways,
         snapshots,
         stopping: None,
     };
-    tokio::spawn(actor.run(asks, events));
+    tokio::spawn(actor.run(requests, events));
     receiver
 }
 
 impl Actor {
-    async fn run(mut self, mut asks: mpsc::Receiver<Ask>, mut events: mpsc::Receiver<Event>) {
+    async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<Request>,
+        mut events: mpsc::Receiver<Event>,
+    ) {
         loop {
-            let mut answers: Vec<Answer> = Vec::new();
+            let mut replies: Vec<Reply> = Vec::new();
             tokio::select! {
-                ask = asks.recv() => match ask {
-                    Some(ask) => answers.extend(self.ask(ask)),
+                request = requests.recv() => match request {
+                    Some(request) => replies.extend(self.handle(request)),
                     None => return,
                 },
                 Some(event) = events.recv() => self.note(event),
                 Ok(()) = self.gateways.changed() => {}
             }
-            // What came meanwhile is published with it.
-            for _ in 0..NEWS {
-                match (asks.try_recv(), events.try_recv()) {
+            // What came meanwhile is published together.
+            for _ in 0..BATCH {
+                match (requests.try_recv(), events.try_recv()) {
                     (Err(_), Err(_)) => break,
-                    (ask, event) => {
-                        answers.extend(ask.ok().and_then(|ask| self.ask(ask)));
+                    (request, event) => {
+                        replies.extend(request.ok().and_then(|request| self.handle(request)));
                         event.into_iter().for_each(|event| self.note(event));
                     }
                 }
             }
-            let touched = std::mem::take(&mut self.touched);
-            touched.iter().for_each(|service| self.reconcile(service));
-            self.publish(&touched);
-            answers.into_iter().for_each(|answer| answer());
-            self.tell_stopped();
+            let changed = std::mem::take(&mut self.changed);
+            changed.iter().for_each(|service| self.reconcile(service));
+            self.publish(&changed);
+            replies.into_iter().for_each(|reply| reply());
+            self.reply_stopped();
         }
     }
 
-    /// Does what is asked.
-    fn ask(&mut self, ask: Ask) -> Option<Answer> {
-        match ask {
-            Ask::Apply(desired, answer) => {
+    /// Carries a request out; returns its reply unless that is sent later.
+    fn handle(&mut self, request: Request) -> Option<Reply> {
+        match request {
+            Request::Apply(desired, reply) => {
                 let result = self.apply(*desired);
-                Some(Box::new(move || tell(answer, result)))
+                Some(Box::new(move || send(reply, result)))
             }
-            Ask::Forget(service, answer) => {
-                self.touched.insert(service.clone());
+            Request::Forget(service, reply) => {
+                self.changed.insert(service.clone());
                 let applied = self.ledger.forget(&service);
-                Some(Box::new(move || tell(answer, applied)))
+                Some(Box::new(move || send(reply, applied)))
             }
-            Ask::Scale(revision, replicas, answer) => {
+            Request::Scale(revision, replicas, reply) => {
                 let result = self.scale(&revision, replicas);
-                Some(Box::new(move || tell(answer, result)))
+                Some(Box::new(move || send(reply, result)))
             }
-            Ask::Stop(answer) => {
+            Request::Stop(reply) => {
                 self.ledger = Ledger::new();
                 let all = self.revisions.keys().map(RevisionName::service);
-                self.touched.extend(all.cloned());
-                self.stopping.get_or_insert_default().push(answer);
+                self.changed.extend(all.cloned());
+                self.stopping.get_or_insert_default().push(reply);
                 None
             }
         }
@@ -130,68 +134,68 @@ impl Actor {
 
     fn apply(&mut self, desired: Desired) -> Result<Applied, ClusterError> {
         if self.stopping.is_some() {
-            return Err(unavailable("it is stopping".to_owned()));
+            return Err(unavailable("it is shutting down".to_owned()));
         }
-        let mut recipes = Vec::new();
+        let mut specs = Vec::new();
         for workload in desired.workloads() {
-            let recipe = Recipe::of(workload, &self.options)?;
-            recipes.push((workload.revision.clone(), Arc::new(recipe)));
+            let spec = LaunchSpec::of(workload, &self.options)?;
+            specs.push((workload.revision.clone(), Arc::new(spec)));
         }
-        self.touched.insert(desired.service().clone());
+        self.changed.insert(desired.service().clone());
         let applied = self.ledger.apply(desired)?;
-        self.recipes.extend(recipes);
+        self.specs.extend(specs);
         Ok(applied)
     }
 
     fn scale(&mut self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
         self.ledger.scale(revision, replicas)?;
-        self.touched.insert(revision.service().clone());
+        self.changed.insert(revision.service().clone());
         let most = self
-            .recipes
+            .specs
             .get(revision)
-            .map(|recipe| recipe.ports.max_replicas());
+            .map(|spec| spec.ports.max_replicas());
         if let Some(most) = most.filter(|most| replicas as usize > *most) {
             tracing::warn!(
                 %revision, replicas, most,
-                "the command uses neither $(PORT) nor $(GRPC_PORT), so it has one replica"
+                "only one replica can run: use $(PORT) or $(GRPC_PORT) in the command to run more"
             );
         }
         Ok(())
     }
 
     fn note(&mut self, event: Event) {
-        let (Event::Is(name, _) | Event::Gone(name, _)) = &event;
+        let (Event::Changed(name, _) | Event::Ended(name, _)) = &event;
         let Some(revision) = self.revisions.get_mut(name) else {
             return;
         };
-        self.touched.insert(name.service().clone());
+        self.changed.insert(name.service().clone());
         let revision = Arc::make_mut(revision);
         match event {
-            Event::Is(_, replica) => self.fleet.note(revision, replica),
-            Event::Gone(_, replica) => self.fleet.forget(revision, &replica),
+            Event::Changed(_, replica) => self.supervisor.note(revision, replica),
+            Event::Ended(_, replica) => self.supervisor.forget(revision, &replica),
         }
     }
 
-    /// Brings what runs of one service in line with what is asked.
+    /// Brings what runs of one service in line with what is desired.
     fn reconcile(&mut self, service: &ServiceName) {
         self.ledger.refresh_service(service, &mut self.revisions);
         let all = RevisionName::all_of(service);
         for (name, revision) in self.revisions.range_mut(all.clone()) {
-            if let Some(recipe) = self.recipes.get(name) {
-                follow(recipe, revision, &mut self.fleet);
+            if let Some(spec) = self.specs.get(name) {
+                follow(spec, revision, &mut self.supervisor);
             }
         }
-        // A revision that nobody asks for may have had no replica left to wait for.
+        // A revision that was removed may have had no replica left to wait for.
         self.ledger.refresh_service(service, &mut self.revisions);
-        let recipes = self.recipes.range(all).map(|(name, _)| name.clone());
-        let gone = recipes.filter(|name| !self.revisions.contains_key(name));
+        let specs = self.specs.range(all).map(|(name, _)| name.clone());
+        let gone = specs.filter(|name| !self.revisions.contains_key(name));
         for name in gone.collect::<Vec<_>>() {
-            self.recipes.remove(&name);
+            self.specs.remove(&name);
         }
     }
 
-    /// Publishes what runs, if it is not what was published. Nothing but these services was touched.
-    fn publish(&mut self, touched: &BTreeSet<ServiceName>) {
+    /// Publishes what runs, if it is not what was published. Only these services have changed.
+    fn publish(&mut self, changed: &BTreeSet<ServiceName>) {
         let last = self.snapshots.borrow().clone();
         let gateways = self.gateways.borrow_and_update().clone();
         let routes = self.ledger.routes();
@@ -201,7 +205,7 @@ impl Actor {
             now.eq(last.revisions.range(of(service)))
         };
         let is_known = Arc::ptr_eq(routes, &last.routes) && gateways == last.gateways;
-        if is_known && touched.iter().all(is_same) {
+        if is_known && changed.iter().all(is_same) {
             return;
         }
         self.snapshots.send_replace(Arc::new(Snapshot {
@@ -212,29 +216,28 @@ impl Actor {
         }));
     }
 
-    fn tell_stopped(&mut self) {
+    fn reply_stopped(&mut self) {
         let Some(waiting) = &mut self.stopping else {
             return;
         };
-        if self.fleet.is_empty() {
-            waiting.drain(..).for_each(|answer| tell(answer, ()));
+        if self.supervisor.is_empty() {
+            waiting.drain(..).for_each(|reply| send(reply, ()));
         }
     }
 }
 
-/// Starts and stops what a revision lacks or has too many of. One that is as it should be stays the same
-/// value.
-fn follow(recipe: &Arc<Recipe>, revision: &mut Arc<Revision>, fleet: &mut Fleet) {
+/// Starts and stops replicas of a revision until it has as many as desired. One that has stays the same value.
+fn follow(spec: &Arc<LaunchSpec>, revision: &mut Arc<Revision>, supervisor: &mut Supervisor) {
     let mut next = Revision::clone(revision);
-    next.ready_call = recipe.ready_call();
-    next.ignored_fields.clone_from(&recipe.ignored_fields);
-    fleet.reconcile(&mut next, recipe);
+    next.ready_call = spec.ready_call();
+    next.ignored_fields.clone_from(&spec.ignored_fields);
+    supervisor.reconcile(&mut next, spec);
     if next != **revision {
         *revision = Arc::new(next);
     }
 }
 
-/// Who asked may have left; then nobody is told.
-fn tell<T>(answer: oneshot::Sender<T>, value: T) {
-    let _ = answer.send(value);
+/// Sends a value to whoever waits for it; a caller that has left gets none.
+fn send<T>(reply: oneshot::Sender<T>, value: T) {
+    let _ = reply.send(value);
 }

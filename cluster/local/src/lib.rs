@@ -2,20 +2,22 @@
 //! downloaded to it.
 //!
 //! ```text
-//!   Local (handle) ──Ask──► actor ──starts, stops──► replica task ──► sh ──exec──► the command
+//!   Local (handle) ─Request─► actor ──starts, stops──► replica task ──► sh ──exec──► the command
 //!                             │  ◄──────Event──────────┘   probe, backoff     │
 //!                             ▼                            logs               └─ watcher: kills the
 //!                      watch<Snapshot>                                           group when we die
 //! ```
 //!
-//! What a pod means for a process is decided once, in `recipe`; how a replica lives, in `life`; which
-//! replicas start and stop, in `steps`. These read no clock and touch nothing. The replica's task and
+//! What a pod means for a process is decided once, in `launch_spec`; how a replica lives, in `lifecycle`; which
+//! replicas start and stop, in `reconcile`. These read no clock and touch nothing. The replica's task and
 //! the actor do what they say.
 
 mod actor;
-mod cluster;
+mod error;
 mod expand;
-mod life;
+mod launch_spec;
+mod lifecycle;
+mod local;
 mod log;
 mod names;
 mod options;
@@ -23,12 +25,11 @@ mod ports;
 mod probe;
 mod process;
 mod program;
-mod recipe;
+mod reconcile;
 mod replica;
-mod steps;
 mod storage;
 
-pub use cluster::Local;
+pub use launch_spec::check;
+pub use local::Local;
 pub use options::Options;
 pub use program::is_program;
-pub use recipe::check;

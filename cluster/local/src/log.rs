@@ -1,8 +1,8 @@
-//! What replicas print: to our standard error, each line with the replica's name, and to a file each.
+//! Logs of replicas: to our standard error, each line with the replica's name, and to a file each.
 
+mod last_lines;
 mod lines;
 mod printer;
-mod ring;
 
 use std::fs::File;
 use std::io::Write;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
+use self::last_lines::LastLines;
 use self::lines::Lines;
 pub(crate) use self::printer::Printer;
-use self::ring::Ring;
 
 /// The size at which a file becomes `.1` and another begins: two of them per replica keep a day of
 /// ordinary logs, and a replica that floods fills no disk.
@@ -22,30 +22,30 @@ const MAX_FILE: u64 = 4 << 20;
 
 /// One replica's log; clones share it. It goes on over restarts.
 #[derive(Clone, Debug)]
-pub(crate) struct Log(Arc<Mutex<Inner>>);
+pub(crate) struct Log(Arc<Mutex<LogState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct LogState {
     name: Arc<str>,
     printer: Printer,
     path: PathBuf,
     /// None once writing failed: a full disk must not end a replica.
     file: Option<File>,
     written: u64,
-    last: Ring,
+    last: LastLines,
 }
 
 impl Log {
     /// An empty log in `folder`; one of that name is replaced.
     pub(crate) fn new(folder: &Path, name: Arc<str>, printer: Printer) -> Self {
         let path = folder.join(format!("{name}.log"));
-        Self(Arc::new(Mutex::new(Inner {
+        Self(Arc::new(Mutex::new(LogState {
             file: File::create(&path).ok(),
             name,
             printer,
             path,
             written: 0,
-            last: Ring::default(),
+            last: LastLines::default(),
         })))
     }
 
@@ -53,33 +53,33 @@ impl Log {
     pub(crate) async fn follow(self, stream: impl AsyncRead + Unpin) {
         let mut lines = Lines::new(stream);
         while let Some(line) = lines.next().await {
-            let mut inner = self.0.lock();
-            inner.printer.line(&inner.name, &line);
-            inner.keep(&line);
+            let mut state = self.0.lock();
+            state.printer.line(&state.name, &line);
+            state.keep(&line);
         }
     }
 
-    /// The last lines that were printed in this run, as one; empty if there are none.
-    pub(crate) fn last_words(&self) -> String {
-        self.0.lock().last.words()
+    /// The last lines of this run, joined to one; empty if there are none.
+    pub(crate) fn last_lines(&self) -> String {
+        self.0.lock().last.joined()
     }
 
-    /// Where it is kept.
+    /// Path of its file.
     pub(crate) fn path(&self) -> PathBuf {
         self.0.lock().path.clone()
     }
 
-    /// A new run begins: what was printed before does not explain its end.
-    pub(crate) fn begin(&self) {
+    /// Begins a run: what was printed before does not explain its end.
+    pub(crate) fn begin_run(&self) {
         self.0.lock().last.clear();
     }
 }
 
-impl Inner {
+impl LogState {
     fn keep(&mut self, line: &str) {
         self.last.push(line);
         if self.written >= MAX_FILE {
-            self.turn();
+            self.rotate();
         }
         let Some(file) = &mut self.file else { return };
         match writeln!(file, "{line}") {
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    fn turn(&mut self) {
+    fn rotate(&mut self) {
         self.written = 0;
         let old = self.path.with_extension("log.1");
         self.file = std::fs::rename(&self.path, old)
@@ -111,11 +111,11 @@ mod tests {
     async fn lines_go_to_the_file_and_the_last_ones_are_kept() {
         let (folder, log) = log();
         log.clone().follow(&b"one\n\ntwo\n\n"[..]).await;
-        assert_eq!(log.last_words(), "one | two");
+        assert_eq!(log.last_lines(), "one | two");
         let text = std::fs::read_to_string(folder.path().join("digits-0.log")).unwrap();
         assert_eq!(text, "one\n\ntwo\n\n");
-        log.begin();
-        assert_eq!(log.last_words(), "");
+        log.begin_run();
+        assert_eq!(log.last_lines(), "");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the cluster on this machine has to be told.
+//! Options of the cluster on this machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_fetch::Limits;
 
-/// Set once, at the start.
+/// Options of the cluster, set once at the start.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program that serves where a pod names Weir's own runtime. Without one, such pods are refused.

@@ -1,4 +1,4 @@
-//! On which ports a replica serves.
+//! The ports on which a replica serves.
 
 mod pool;
 
@@ -9,10 +9,10 @@ use weir_cluster::{Address, ContainerPorts, Endpoints};
 
 use crate::expand::mentions;
 use crate::names::{GRPC_PORT, PORT};
-use pool::Lease;
-pub(crate) use pool::Pool;
+use pool::PortLease;
+pub(crate) use pool::PortPool;
 
-/// How the ports of a command are chosen.
+/// The ports that a command serves on, before free ones are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PortPlan {
     /// It serves HTTP on `$(PORT)` and gRPC on `$(GRPC_PORT)`: each replica gets free ones.
@@ -27,9 +27,9 @@ pub(crate) enum PortPlan {
 
 /// The ports of one run, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Leased {
+pub(crate) struct LeasedPorts {
     pub(crate) ports: Ports,
-    _leases: Vec<Lease>,
+    _leases: Vec<PortLease>,
 }
 
 /// The ports of one run of a replica.
@@ -75,7 +75,7 @@ impl PortPlan {
     ///
     /// # Errors
     /// A clause: a fixed one is taken, or none is free.
-    pub(crate) fn assign(self, pool: &Pool) -> Result<Leased, String> {
+    pub(crate) fn assign(self, pool: &PortPool) -> Result<LeasedPorts, String> {
         let (http, grpc) = match self {
             Self::Two => (Some(pool.any()?), Some(pool.any()?)),
             Self::One => (Some(pool.any()?), None),
@@ -86,13 +86,13 @@ impl PortPlan {
                 (this(http)?, this(grpc)?)
             }
         };
-        let port = |lease: &Option<Lease>| lease.as_ref().map(Lease::port);
+        let port = |lease: &Option<PortLease>| lease.as_ref().map(PortLease::port);
         let ports = match self {
             Self::One => Ports::new(port(&http), port(&http)),
             Self::Two | Self::Grpc => Ports::new(port(&http), port(&grpc)),
             Self::Fixed(ContainerPorts { http, grpc }) => Ports::new(http, grpc),
         };
-        Ok(Leased {
+        Ok(LeasedPorts {
             ports,
             _leases: http.into_iter().chain(grpc).collect(),
         })
@@ -104,7 +104,7 @@ impl Ports {
         Self { http, grpc }
     }
 
-    /// Where they are reached.
+    /// Addresses at which they are reached.
     pub(crate) fn endpoints(self) -> Endpoints {
         let here = |port: u16| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         Endpoints {
@@ -124,7 +124,7 @@ fn set(own: &BTreeMap<&str, &str>, name: &str) -> Result<Option<u16>, String> {
         Some(value) => match value.parse() {
             Ok(port) => Ok(Some(port)),
             Err(_) => Err(format!(
-                "its variable {name} is {value:?}, which is no port"
+                "the variable {name} is {value:?}, not a port number"
             )),
         },
         None => Ok(None),
@@ -171,17 +171,17 @@ mod tests {
         assert_eq!(plan(&["serve", "$(PORT)"], &[("PORT", "7")]), Ok(fixed(7)));
         assert_eq!(fixed(1).max_replicas(), 1);
         let error = plan(&["serve"], &[("PORT", "http")]).unwrap_err();
-        assert_eq!(error, "its variable PORT is \"http\", which is no port");
+        assert_eq!(error, "the variable PORT is \"http\", not a port number");
     }
 
     #[test]
     fn a_taken_port_is_named() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let pool = Pool::new();
+        let pool = PortPool::new();
         let error = fixed(port).assign(&pool).unwrap_err();
         assert!(
-            error.starts_with(&format!("port {port} is taken;")),
+            error.starts_with(&format!("port {port} is in use;")),
             "{error}"
         );
         drop(taken);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn free_ports_differ() {
-        let pool = Pool::new();
+        let pool = PortPool::new();
         let two = PortPlan::Two.assign(&pool).unwrap();
         assert_ne!(two.ports.http, two.ports.grpc);
         let one = PortPlan::One.assign(&pool).unwrap();

@@ -1,7 +1,7 @@
-//! How a replica is asked whether it is ready, and whether it lives.
+//! Readiness and liveness probes of replicas.
 
-mod ask;
-mod live;
+mod client;
+mod liveness_probe;
 #[cfg(test)]
 mod tests;
 
@@ -11,144 +11,149 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, Probe as PodProbe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{Address, ContainerPorts, Endpoints};
 
-pub(crate) use live::Liveness;
+pub(crate) use liveness_probe::LivenessProbe;
 
-/// Time for one answer where a pod does not say: Kubernetes' default.
+/// Time for one probe where a pod does not say: Kubernetes' default.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Bad answers in a row that make a ready replica unready, where a pod does not say: Kubernetes' default.
-const PATIENCE: u32 = 3;
+/// Failed probes in a row that make a ready replica unready, where a pod does not say: Kubernetes' default.
+const FAILURE_THRESHOLD: u32 = 3;
 
 /// The V2 ready call.
 const V2_READY: &str = "/v2/health/ready";
 
-/// How a replica is asked.
+/// One kind of probe of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
-    question: Question,
-    door: Door,
+    handler: ProbeHandler,
+    endpoint: EndpointKind,
     pub(crate) timeout: Duration,
-    pub(crate) patience: u32,
+    pub(crate) failure_threshold: u32,
 }
 
-/// Who is asked.
+/// The kind of server that a container runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Server {
-    /// Weir's own runtime.
+pub(crate) enum ServerKind {
+    /// Weir's own runtime, `weir-runtime`.
     Weir,
-    /// Anything else.
+    /// Any server other than ours.
     Foreign,
 }
 
-/// What is asked.
+/// The check that a probe makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Question {
+enum ProbeHandler {
     /// The V2 ready call.
     V2,
     /// The V2 ready call of a foreign server: 404 says that it answers and knows no such call, and more
     /// cannot be found out.
-    V2OrAnything,
+    V2OrNotFound,
     /// GET of this path.
-    Get(String),
+    HttpGet(String),
     /// Whether a connection is accepted.
-    Connect,
+    TcpConnect,
 }
 
-/// Which of a replica's endpoints is asked.
+/// The endpoint of a replica that is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+enum EndpointKind {
     Http,
     Grpc,
 }
 
 impl Probe {
-    /// What the container's readiness probe says, else the V2 ready call. Weir's own runtime is asked
+    /// The container's readiness probe, else the V2 ready call. Weir's own runtime is probed
     /// by V2 whatever the pod says: it knows best.
-    pub(crate) fn of(container: &Container, server: Server) -> Result<Self, String> {
-        let v2 = |question| Self {
-            question,
-            door: Door::Http,
+    pub(crate) fn of(container: &Container, server: ServerKind) -> Result<Self, String> {
+        let v2 = |handler| Self {
+            handler,
+            endpoint: EndpointKind::Http,
             timeout: TIMEOUT,
-            patience: PATIENCE,
+            failure_threshold: FAILURE_THRESHOLD,
         };
         match (server, &container.readiness_probe) {
-            (Server::Weir, _) => Ok(v2(Question::V2)),
-            (Server::Foreign, Some(probe)) => Self::read(probe, container),
-            (Server::Foreign, None) => Ok(v2(Question::V2OrAnything)),
+            (ServerKind::Weir, _) => Ok(v2(ProbeHandler::V2)),
+            (ServerKind::Foreign, Some(probe)) => Self::read(probe, container),
+            (ServerKind::Foreign, None) => Ok(v2(ProbeHandler::V2OrNotFound)),
         }
     }
 
     fn read(probe: &PodProbe, container: &Container) -> Result<Self, String> {
-        let (question, port) = match (&probe.http_get, &probe.tcp_socket) {
-            (Some(get), _) => (Question::get(get.path.as_deref()), &get.port),
-            (None, Some(tcp)) => (Question::Connect, &tcp.port),
+        let (handler, port) = match (&probe.http_get, &probe.tcp_socket) {
+            (Some(get), _) => (ProbeHandler::get(get.path.as_deref()), &get.port),
+            (None, Some(tcp)) => (ProbeHandler::TcpConnect, &tcp.port),
             (None, None) => {
                 return Err(
-                    "of readiness probes, httpGet and tcpSocket can be had without \
-                            Kubernetes, not exec and grpc"
-                        .to_owned(),
+                    "without Kubernetes, readinessProbe must be httpGet or tcpSocket".to_owned(),
                 );
             }
         };
         let timeout = positive(probe.timeout_seconds).map(|s| Duration::from_secs(s.into()));
         Ok(Self {
-            question,
-            door: Door::of(port, container),
+            handler,
+            endpoint: EndpointKind::of(port, container),
             timeout: timeout.unwrap_or(TIMEOUT),
-            patience: positive(probe.failure_threshold).unwrap_or(PATIENCE),
+            failure_threshold: positive(probe.failure_threshold).unwrap_or(FAILURE_THRESHOLD),
         })
     }
 
-    /// Whether anybody who makes the V2 ready call finds out the same.
+    /// Whether the V2 ready call gives the same result.
     pub(crate) fn is_v2(&self) -> bool {
-        match &self.question {
-            Question::V2 => true,
-            Question::V2OrAnything | Question::Connect => false,
-            Question::Get(path) => path == V2_READY && self.door == Door::Http,
+        match &self.handler {
+            ProbeHandler::V2 => true,
+            ProbeHandler::V2OrNotFound | ProbeHandler::TcpConnect => false,
+            ProbeHandler::HttpGet(path) => path == V2_READY && self.endpoint == EndpointKind::Http,
         }
     }
 
-    /// Asks. The error is a clause that says what was answered.
-    pub(crate) async fn ask(&self, endpoints: &Endpoints) -> Result<(), String> {
-        let asking = async {
-            match self.place(endpoints)? {
-                (Some(path), address) => self.judge(path, ask::get(address, path).await?),
-                (None, address) => ask::connect(address).await.map(drop),
+    /// Probes the replica. The error is a clause that says how it failed.
+    pub(crate) async fn run(&self, endpoints: &Endpoints) -> Result<(), String> {
+        let probing = async {
+            match self.target(endpoints)? {
+                (Some(path), address) => self.evaluate(path, client::get(address, path).await?),
+                (None, address) => client::connect(address).await.map(drop),
             }
         };
-        match tokio::time::timeout(self.timeout, asking).await {
+        match tokio::time::timeout(self.timeout, probing).await {
             Ok(answer) => answer,
             Err(_) => Err(format!("no answer within {:?}", self.timeout)),
         }
     }
 
-    /// Where to ask, and for which path. One that serves gRPC only is asked by a connection.
-    fn place<'a>(
+    /// Address to probe, and the path of a GET. A replica that serves gRPC only is probed by a connection.
+    fn target<'a>(
         &'a self,
         endpoints: &'a Endpoints,
     ) -> Result<(Option<&'a str>, &'a Address), String> {
-        let path = match &self.question {
-            Question::V2 | Question::V2OrAnything => Some(V2_READY),
-            Question::Get(path) => Some(path.as_str()),
-            Question::Connect => None,
+        let path = match &self.handler {
+            ProbeHandler::V2 | ProbeHandler::V2OrNotFound => Some(V2_READY),
+            ProbeHandler::HttpGet(path) => Some(path.as_str()),
+            ProbeHandler::TcpConnect => None,
         };
-        match (self.door, &endpoints.http, &endpoints.grpc) {
-            (Door::Http, Some(http), _) | (Door::Grpc, Some(http), None) => Ok((path, http)),
-            (Door::Http, None, Some(grpc)) | (Door::Grpc, _, Some(grpc)) => Ok((None, grpc)),
-            (_, None, None) => Err("it listens nowhere".to_owned()),
+        match (self.endpoint, &endpoints.http, &endpoints.grpc) {
+            (EndpointKind::Http, Some(http), _) | (EndpointKind::Grpc, Some(http), None) => {
+                Ok((path, http))
+            }
+            (EndpointKind::Http, None, Some(grpc)) | (EndpointKind::Grpc, _, Some(grpc)) => {
+                Ok((None, grpc))
+            }
+            (_, None, None) => Err("no port is open to probe".to_owned()),
         }
     }
 
-    fn judge(&self, path: &str, status: http::StatusCode) -> Result<(), String> {
-        let is_ready = match &self.question {
-            Question::V2 | Question::Connect => status.is_success(),
-            Question::V2OrAnything => status.is_success() || status == http::StatusCode::NOT_FOUND,
+    fn evaluate(&self, path: &str, status: http::StatusCode) -> Result<(), String> {
+        let is_ready = match &self.handler {
+            ProbeHandler::V2 | ProbeHandler::TcpConnect => status.is_success(),
+            ProbeHandler::V2OrNotFound => {
+                status.is_success() || status == http::StatusCode::NOT_FOUND
+            }
             // As Kubernetes has it: a redirect is an answer.
-            Question::Get(_) => status.is_success() || status.is_redirection(),
+            ProbeHandler::HttpGet(_) => status.is_success() || status.is_redirection(),
         };
-        match is_ready {
-            true => Ok(()),
-            false => Err(format!("GET {path} answered {}", status.as_u16())),
+        if is_ready {
+            Ok(())
+        } else {
+            Err(format!("GET {path} answered {}", status.as_u16()))
         }
     }
 }
@@ -159,17 +164,18 @@ fn positive(value: Option<i32>) -> Option<u32> {
     number.filter(|number| *number > 0)
 }
 
-impl Question {
+impl ProbeHandler {
     fn get(path: Option<&str>) -> Self {
         let path = path.unwrap_or("/");
-        match path.starts_with('/') {
-            true => Self::Get(path.to_owned()),
-            false => Self::Get(format!("/{path}")),
+        if path.starts_with('/') {
+            Self::HttpGet(path.to_owned())
+        } else {
+            Self::HttpGet(format!("/{path}"))
         }
     }
 }
 
-impl Door {
+impl EndpointKind {
     /// The gRPC one if the probe's port is that of gRPC alone, by name or number.
     fn of(port: &IntOrString, container: &Container) -> Self {
         let number = match port {
@@ -182,9 +188,10 @@ impl Door {
             }
         };
         let ports = ContainerPorts::of(container);
-        match number.is_some() && number == ports.grpc && number != ports.http {
-            true => Self::Grpc,
-            false => Self::Http,
+        if number.is_some() && number == ports.grpc && number != ports.http {
+            Self::Grpc
+        } else {
+            Self::Http
         }
     }
 }

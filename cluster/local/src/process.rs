@@ -29,7 +29,7 @@ pub(crate) struct Process {
     _lifeline: PipeWriter,
 }
 
-/// What a process prints.
+/// Pipes with what a process prints.
 pub(crate) struct Output {
     pub(crate) stdout: ChildStdout,
     pub(crate) stderr: ChildStderr,
@@ -87,7 +87,7 @@ impl Process {
         match tokio::time::timeout(grace, self.wait()).await {
             Ok(_) => Ending::ByItself,
             Err(_) => {
-                // It may be gone by now, which is what is desired.
+                // It may be gone by now, which is as well.
                 let _ = self.child.kill().await;
                 Ending::Killed
             }
@@ -95,12 +95,12 @@ impl Process {
     }
 }
 
-/// How a process ended that was asked to.
+/// How a process ended after SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Within its time.
+    /// It ended within its grace period.
     ByItself,
-    /// Its time was over.
+    /// It was killed after its grace period.
     Killed,
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn find(name: &str, directory: Option<&Path>, search: &str) -> Result
     let mut found = std::env::split_paths(search).map(|folder| folder.join(name));
     found
         .find(|path| is_program(path))
-        .ok_or_else(|| format!("there is no program {name} in PATH"))
+        .ok_or_else(|| format!("program {name} not found in PATH"))
 }
 
 fn check(path: PathBuf) -> Result<PathBuf, String> {
@@ -23,8 +23,8 @@ fn check(path: PathBuf) -> Result<PathBuf, String> {
     let text = path.display();
     Err(match std::fs::metadata(&path) {
         Ok(meta) if meta.is_file() => format!("{text} is not executable"),
-        Ok(_) => format!("{text} is no file"),
-        Err(_) => format!("there is no program {text}"),
+        Ok(_) => format!("{text} is not a file"),
+        Err(_) => format!("no such program: {text}"),
     })
 }
 
@@ -51,9 +51,9 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let error = |name: &str| find(name, None, "/bin").unwrap_err();
-        assert_eq!(error("no-such"), "there is no program no-such in PATH");
-        assert_eq!(error("/no/such"), "there is no program /no/such");
+        assert_eq!(error("no-such"), "program no-such not found in PATH");
+        assert_eq!(error("/no/such"), "no such program: /no/such");
         assert_eq!(error("/etc/passwd"), "/etc/passwd is not executable");
-        assert_eq!(error("/etc/"), "/etc/ is no file");
+        assert_eq!(error("/etc/"), "/etc/ is not a file");
     }
 }

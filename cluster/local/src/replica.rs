@@ -1,5 +1,4 @@
-//! The task of one replica: brings its model, starts its process, asks whether it is ready, starts it
-//! again, ends it.
+//! The task of one replica: fetches its model, starts its process, probes it, starts it again, ends it.
 
 mod models;
 
@@ -12,53 +11,53 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Failure, FailureReason, Replica, RevisionName};
 
-use crate::life::pulse::{Pulse, Sign, Verdict};
-use crate::life::{Answer, Life};
+use crate::launch_spec::LaunchSpec;
+use crate::lifecycle::liveness::{Liveness, Verdict};
+use crate::lifecycle::{Lifecycle, ProbeResult};
 use crate::log::Log;
-use crate::ports::{Leased, Pool};
+use crate::ports::{LeasedPorts, PortPool};
 use crate::process::{self, Ending, Output, Process};
 use crate::program;
-use crate::recipe::Recipe;
 
-/// A start that takes longer is told as a failure, with what the replica answers: most models load
-/// faster, and whoever waits for one that does not wants to know why.
+/// A start that takes longer is reported as a failure, with what the probe answers: most models load
+/// faster, and a person who waits for one that does not wants to know why.
 const SLOW_START: Duration = Duration::from_secs(10);
 
 /// The time for the last lines after a process ended; they are in the pipe already.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// What a replica's task tells.
+/// An event that a replica's task sends.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It is like this now.
-    Is(RevisionName, Replica),
-    /// It ended and will not come back.
-    Gone(RevisionName, Arc<str>),
+    /// The replica has this state now.
+    Changed(RevisionName, Replica),
+    /// The replica ended for good.
+    Ended(RevisionName, Arc<str>),
 }
 
-/// What a replica's task shares with others.
-pub(crate) struct Ties {
-    /// Who wants to know what it does.
+/// Channels and pools that a replica's task shares with the actor.
+pub(crate) struct TaskContext {
+    /// Where its events go.
     pub(crate) events: mpsc::Sender<Event>,
-    /// Cancelled when it is to end.
+    /// Cancelled when the replica is to end.
     pub(crate) stop: CancellationToken,
-    /// Where its ports come from.
-    pub(crate) pool: Pool,
+    /// The pool that its ports come from.
+    pub(crate) pool: PortPool,
 }
 
-/// The task.
+/// The task of one replica.
 pub(crate) struct Task {
     revision: RevisionName,
-    recipe: Arc<Recipe>,
+    spec: Arc<LaunchSpec>,
     events: mpsc::Sender<Event>,
     stop: CancellationToken,
-    pool: Pool,
+    pool: PortPool,
     log: Log,
-    life: Life,
-    pulse: Pulse,
+    lifecycle: Lifecycle,
+    liveness: Liveness,
     began: Instant,
     replica: Replica,
-    told: Option<Replica>,
+    published: Option<Replica>,
 }
 
 /// A run of the process.
@@ -66,8 +65,8 @@ struct Run {
     process: Process,
     printing: AbortOnDropHandle<()>,
     started: Instant,
-    /// Nobody else gets them while it lives.
-    _ports: Leased,
+    /// Held while it runs, so that no other replica gets them.
+    _ports: LeasedPorts,
 }
 
 impl Task {
@@ -75,54 +74,54 @@ impl Task {
     pub(crate) fn new(
         revision: RevisionName,
         replica: Replica,
-        recipe: Arc<Recipe>,
+        spec: Arc<LaunchSpec>,
         log: Log,
-        ties: Ties,
+        context: TaskContext,
     ) -> Self {
-        let Ties { events, stop, pool } = ties;
+        let TaskContext { events, stop, pool } = context;
         Self {
             revision,
-            life: Life::new(recipe.probe.patience),
-            pulse: Pulse::new(recipe.liveness.period, recipe.liveness.probe.patience),
-            recipe,
+            lifecycle: Lifecycle::new(spec.probe.failure_threshold),
+            liveness: Liveness::new(spec.liveness.period, spec.liveness.probe.failure_threshold),
+            spec,
             events,
             stop,
             pool,
             log,
             began: Instant::now(),
             replica,
-            told: None,
+            published: None,
         }
     }
 
-    /// Lives until it is stopped.
+    /// Runs the replica until it is stopped.
     pub(crate) async fn run(mut self) {
         while !self.stop.is_cancelled() {
             if let Some(failure) = self.run_once().await {
                 self.back_off(failure).await;
             }
         }
-        let gone = Event::Gone(self.revision.clone(), self.replica.name.clone());
-        // Without a listener the cluster is gone, and there is nobody to tell.
-        let _ = self.events.send(gone).await;
+        let ended = Event::Ended(self.revision.clone(), self.replica.name.clone());
+        // Without a receiver the cluster is gone, and nothing waits for the event.
+        let _ = self.events.send(ended).await;
     }
 
     /// One run, from its model's files to its end. `None` when it was stopped.
     async fn run_once(&mut self) -> Option<Failure> {
         let stop = self.stop.clone();
-        let recipe = self.recipe.clone();
-        let bringing = models::bring(&recipe.models, &recipe.fetch);
-        if let Err(because) = stop.run_until_cancelled(bringing).await? {
-            return Some(self.cannot_start(FailureReason::StorageFailed, &because));
+        let spec = self.spec.clone();
+        let fetching = models::ensure(&spec.models, &spec.fetch);
+        if let Err(cause) = stop.run_until_cancelled(fetching).await? {
+            return Some(self.cannot_start(FailureReason::StorageFailed, &cause));
         }
         match self.start() {
-            Ok(run) => self.live(run).await,
-            Err(because) => Some(self.cannot_start(FailureReason::NotStarted, &because)),
+            Ok(run) => self.supervise(run).await,
+            Err(cause) => Some(self.cannot_start(FailureReason::NotStarted, &cause)),
         }
     }
 
-    fn cannot_start(&self, reason: FailureReason, because: &str) -> Failure {
-        let message = format!("{} cannot start: {because}", self.replica.name);
+    fn cannot_start(&self, reason: FailureReason, cause: &str) -> Failure {
+        let message = format!("{} cannot start: {cause}", self.replica.name);
         Failure {
             reason,
             message: message.into(),
@@ -130,22 +129,22 @@ impl Task {
     }
 
     fn start(&mut self) -> Result<Run, String> {
-        let leased = self.recipe.ports.assign(&self.pool)?;
+        let leased = self.spec.ports.assign(&self.pool)?;
         self.replica.endpoints = leased.ports.endpoints();
         self.spawn(leased)
     }
 
-    fn spawn(&self, leased: Leased) -> Result<Run, String> {
-        let command = self.recipe.invocation(leased.ports);
-        let directory = self.recipe.directory.as_deref();
+    fn spawn(&self, leased: LeasedPorts) -> Result<Run, String> {
+        let command = self.spec.invocation(leased.ports);
+        let directory = self.spec.directory.as_deref();
         if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-            return Err(format!("there is no directory {}", directory.display()));
+            return Err(format!("no such directory: {}", directory.display()));
         }
         let search = command.env.get("PATH").map_or("", String::as_str);
         let program = program::find(&command.program, directory, search)?;
         let started = Process::start(&program, &command.args, &command.env, directory);
         let (process, output) = started.map_err(|error| error.to_string())?;
-        self.log.begin();
+        self.log.begin_run();
         Ok(Run {
             process,
             printing: AbortOnDropHandle::new(tokio::spawn(print(self.log.clone(), output))),
@@ -154,51 +153,50 @@ impl Task {
         })
     }
 
-    /// Follows a run to its end. The answer is why it ended by itself; `None` when it was stopped.
-    async fn live(&mut self, mut run: Run) -> Option<Failure> {
-        self.life.started();
-        self.pulse.started();
-        self.tell().await;
+    /// Follows a run to its end. Returns the failure if it ended by itself, `None` when it was stopped.
+    async fn supervise(&mut self, mut run: Run) -> Option<Failure> {
+        self.lifecycle.started();
+        self.liveness.started();
+        self.publish().await;
         let stop = self.stop.clone();
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             status = run.process.wait() => return Some(self.ended(run, status).await),
-            because = self.ask_on(run.started) => return Some(self.give_up(run, &because).await),
+            cause = self.probe_until_hung(run.started) => return Some(self.end_hung(run, &cause).await),
         }
         self.end(run.process).await;
         None
     }
 
-    /// Asks whether it is ready, and whether it lives, until it hangs. The answer is a clause that says how
-    /// it does.
-    async fn ask_on(&mut self, started: Instant) -> String {
+    /// Probes readiness and liveness until the replica hangs. Returns the cause, a clause.
+    async fn probe_until_hung(&mut self, started: Instant) -> String {
         let endpoints = self.replica.endpoints.clone();
         loop {
-            let answer = self.recipe.probe.ask(&endpoints).await;
+            let answer = self.spec.probe.run(&endpoints).await;
             self.note(answer, started.elapsed());
-            self.tell().await;
-            if let Some(because) = self.feel_pulse(&endpoints).await {
-                return because;
+            self.publish().await;
+            if let Some(cause) = self.probe_liveness(&endpoints).await {
+                return cause;
             }
-            tokio::time::sleep(self.life.ask_again()).await;
+            tokio::time::sleep(self.lifecycle.next_probe()).await;
         }
     }
 
-    /// Asks whether it lives, if it is time to. Why it does not, if so.
-    async fn feel_pulse(&mut self, endpoints: &Endpoints) -> Option<String> {
-        if !self.pulse.is_due(self.began.elapsed()) {
+    /// Probes liveness if it is time to. Returns the cause, a clause, if the replica hangs.
+    async fn probe_liveness(&mut self, endpoints: &Endpoints) -> Option<String> {
+        if !self.liveness.is_due(self.began.elapsed()) {
             return None;
         }
-        let answer = self.recipe.liveness.probe.ask(endpoints).await;
-        let sign = match answer {
-            Ok(()) => Sign::Life,
-            Err(_) => Sign::Nothing,
+        let answer = self.spec.liveness.probe.run(endpoints).await;
+        let result = match answer {
+            Ok(()) => ProbeResult::Success,
+            Err(_) => ProbeResult::Failure,
         };
-        match self.pulse.answered(sign, self.began.elapsed()) {
+        match self.liveness.probed(result, self.began.elapsed()) {
             Verdict::Alive => None,
             Verdict::Hung(silence) => Some(format!(
-                "gave no sign of life for {:.0} s ({})",
+                "failed its liveness probe for {:.0} s ({})",
                 silence.as_secs_f64(),
                 answer.err().unwrap_or_default()
             )),
@@ -207,16 +205,16 @@ impl Task {
 
     fn note(&mut self, answer: Result<(), String>, age: Duration) {
         let now = self.began.elapsed();
-        let Err(because) = answer else {
-            self.life.answered(Answer::Ready, now);
-            self.pulse.ready(now);
+        let Err(cause) = answer else {
+            self.lifecycle.probed(ProbeResult::Success, now);
+            self.liveness.ready(now);
             self.replica.failure = None;
             return;
         };
-        self.life.answered(Answer::NotReady, now);
-        let phase = self.life.phase();
+        self.lifecycle.probed(ProbeResult::Failure, now);
+        let phase = self.lifecycle.phase();
         if phase != weir_cluster::Phase::Ready && age >= SLOW_START {
-            let message = format!("{} runs and is not ready: {because}", self.replica.name);
+            let message = format!("{} is running but not ready: {cause}", self.replica.name);
             self.replica.failure = Some(Failure {
                 reason: FailureReason::NotReady,
                 message: message.into(),
@@ -242,29 +240,29 @@ impl Task {
         self.exited(&process::describe(status), age)
     }
 
-    /// Ends a run that hangs, as one that is stopped is ended.
-    async fn give_up(&mut self, run: Run, because: &str) -> Failure {
-        let (replica, grace_s) = (&self.replica.name, self.recipe.grace.as_secs_f64());
-        tracing::warn!(%replica, because, grace_s, "replica hangs: it is ended and started again");
-        self.life.hangs();
-        self.tell().await;
+    /// Ends a run that hangs, with the grace period of one that is stopped.
+    async fn end_hung(&mut self, run: Run, cause: &str) -> Failure {
+        let (replica, grace_s) = (&self.replica.name, self.spec.grace.as_secs_f64());
+        tracing::warn!(%replica, cause, grace_s, "replica hangs: restarting it");
+        self.lifecycle.hung();
+        self.publish().await;
         let age = run.started.elapsed();
-        let ending = run.process.end(self.recipe.grace).await;
+        let ending = run.process.end(self.spec.grace).await;
         let _ = tokio::time::timeout(LAST_LINES, run.printing).await;
         let ended = match ending {
             Ending::ByItself => "ended",
             Ending::Killed => "killed",
         };
-        self.exited(&format!("{because} and was {ended}"), age)
+        self.exited(&format!("{cause} and was {ended}"), age)
     }
 
-    /// A run's end, told in a clause, with the last that it said.
+    /// The failure of a run that ended, with the last lines of its log.
     fn exited(&self, clause: &str, age: Duration) -> Failure {
         let (replica, age) = (&self.replica.name, age.as_secs_f64());
         let mut message = format!("{replica} {clause} after {age:.1} s");
-        let words = self.log.last_words();
-        if !words.is_empty() {
-            message = format!("{message}: {words}");
+        let lines = self.log.last_lines();
+        if !lines.is_empty() {
+            message = format!("{message}: {lines}");
         }
         message = format!("{message} (log: {})", self.log.path().display());
         Failure {
@@ -275,40 +273,40 @@ impl Task {
 
     /// Waits for the next start.
     async fn back_off(&mut self, mut failure: Failure) {
-        let wait = self.life.ended(self.began.elapsed());
-        if failure.reason == FailureReason::Exited && self.life.is_crash_loop() {
+        let wait = self.lifecycle.ended(self.began.elapsed());
+        if failure.reason == FailureReason::Exited && self.lifecycle.is_crash_loop() {
             failure.reason = FailureReason::CrashLoopBackOff;
         }
         let (reason, message) = (failure.reason.label(), &failure.message);
-        // Whoever follows the cluster is told by its snapshot.
-        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica waits to start again");
+        // The snapshot has it too.
+        tracing::info!(reason, %message, wait_s = wait.as_secs_f64(), "replica failed: waiting to start it again");
         self.replica.failure = Some(failure);
         self.replica.endpoints = Endpoints::default();
-        self.tell().await;
+        self.publish().await;
         let stop = self.stop.clone();
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
 
-    /// Gateways learn that it leaves; then it has its time to finish.
+    /// Ends a run: takes it out of the snapshot, so that gateways stop using it, then gives it its grace period.
     async fn end(&mut self, mut process: Process) {
-        self.life.stopping();
-        self.tell().await;
-        let early = tokio::time::timeout(self.recipe.notice, process.wait()).await;
-        if early.is_err() && process.end(self.recipe.grace).await == Ending::Killed {
-            let (replica, grace_s) = (&self.replica.name, self.recipe.grace.as_secs_f64());
-            tracing::warn!(%replica, grace_s, "replica did not end in its time and was killed");
+        self.lifecycle.stopping();
+        self.publish().await;
+        let early = tokio::time::timeout(self.spec.pre_stop_delay, process.wait()).await;
+        if early.is_err() && process.end(self.spec.grace).await == Ending::Killed {
+            let (replica, grace_s) = (&self.replica.name, self.spec.grace.as_secs_f64());
+            tracing::warn!(%replica, grace_s, "replica did not stop within its grace period and was killed");
         }
     }
 
-    /// Tells the cluster, unless it knows.
-    async fn tell(&mut self) {
-        self.replica.phase = self.life.phase();
-        self.replica.restarts = self.life.restarts();
-        if self.told.as_ref() != Some(&self.replica) {
-            self.told = Some(self.replica.clone());
-            let is = Event::Is(self.revision.clone(), self.replica.clone());
+    /// Publishes the state of the replica if it has changed.
+    async fn publish(&mut self) {
+        self.replica.phase = self.lifecycle.phase();
+        self.replica.restarts = self.lifecycle.restarts();
+        if self.published.as_ref() != Some(&self.replica) {
+            self.published = Some(self.replica.clone());
+            let changed = Event::Changed(self.revision.clone(), self.replica.clone());
             // As in `run`.
-            let _ = self.events.send(is).await;
+            let _ = self.events.send(changed).await;
         }
     }
 }

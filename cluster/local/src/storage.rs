@@ -1,4 +1,4 @@
-//! Where a model's files lie on this machine.
+//! Places of models on this machine.
 
 #[cfg(test)]
 mod tests;
@@ -8,47 +8,45 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest, Sha256};
 use weir_cluster::{ClusterError, Storage};
 
-/// A storage on this machine.
+/// The files of one model on this machine.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Model {
+pub(crate) struct ModelFiles {
     pub(crate) uri: String,
-    /// Where a container would find it.
+    /// Path at which a container would find them.
     pub(crate) mount_path: String,
-    /// Where it is, or will be once it was downloaded.
+    /// Path on this machine, now or once they are downloaded.
     pub(crate) path: PathBuf,
     pub(crate) origin: Origin,
 }
 
-/// Where a model comes from.
+/// Place that a model comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It is on this machine, or should be.
-    Here,
-    /// It is downloaded before the first replica starts.
-    Elsewhere,
+    /// A path of this machine.
+    Local,
+    /// An address: downloaded before the first replica starts.
+    Remote,
 }
 
-impl Model {
+impl ModelFiles {
     /// Finds a storage: `pvc://NAME/path` is `NAME/path` beside the manifest, `file:///path` is itself,
-    /// `http(s)://` will be in a directory of its own in `models`. Whether it is there is not looked at.
+    /// `http(s)://` will be in a directory of its own in `models`. Nothing is read.
     ///
     /// # Errors
     /// [`ClusterError::Refused`] for other kinds of storage, a path that leaves its claim, and a claim
     /// without a manifest.
     pub(crate) fn of(storage: &Storage, models: &Path) -> Result<Self, ClusterError> {
-        let refused = |because: &str| Err(ClusterError::refused(&storage.uri, because));
+        let refused = |reason: &str| Err(ClusterError::refused(&storage.uri, reason));
         let Some((scheme, rest)) = storage.uri.split_once("://") else {
-            return refused("it is no address such as pvc://NAME/path");
+            return refused("not a storage URI: write one such as pvc://NAME/path");
         };
         let (path, origin) = match scheme {
-            "pvc" => (claim(storage, rest)?, Origin::Here),
-            "file" if Path::new(rest).is_absolute() => (PathBuf::from(rest), Origin::Here),
-            "file" => return refused("the path of a file:// address begins with a third slash"),
-            "http" | "https" => (models.join(hash(&storage.uri)), Origin::Elsewhere),
+            "pvc" => (claim(storage, rest)?, Origin::Local),
+            "file" if Path::new(rest).is_absolute() => (PathBuf::from(rest), Origin::Local),
+            "file" => return refused("not an absolute path: write file:///abs/path"),
+            "http" | "https" => (models.join(hash(&storage.uri)), Origin::Remote),
             _ => {
-                return refused(
-                    "without Kubernetes, models come from pvc://, file:// and http(s)://",
-                );
+                return refused("without Kubernetes, use pvc://, file://, http:// or https://");
             }
         };
         Ok(Self {
@@ -67,17 +65,17 @@ fn hash(uri: &str) -> String {
 }
 
 fn claim(storage: &Storage, rest: &str) -> Result<PathBuf, ClusterError> {
-    let refused = |because: &str| Err(ClusterError::refused(&storage.uri, because));
+    let refused = |reason: &str| Err(ClusterError::refused(&storage.uri, reason));
     let path = Path::new(rest);
     let mut parts = path.components();
     if !matches!(parts.next(), Some(Component::Normal(_))) {
-        return refused("it names no claim");
+        return refused("names no claim: write pvc://NAME/path");
     }
     if !parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-        return refused("its path leaves the claim");
+        return refused("leads out of its claim: remove `..` from the path");
     }
     match &storage.claims {
         Some(claims) => Ok(claims.join(path)),
-        None => refused("claims lie beside a manifest, and there is none"),
+        None => refused("the folder of a claim lies beside a manifest, and there is none"),
     }
 }

@@ -1,57 +1,57 @@
-//! Why a gateway's reports are not to be had.
+//! Errors of a watch of a gateway's reports.
 
 use std::time::Duration;
 
 use weir_cluster::{ClusterError, RevisionName};
 
-/// Why a gateway's reports are not to be had. All but a passing trouble of the network is a mistake of
-/// the gateway, or of whoever answers in its place.
+/// Failure of a watch of a gateway's reports. All but passing trouble of the network is a mistake of
+/// the gateway, or of what answers in its place.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// It cannot be reached.
-    #[error("cannot reach it: {0}")]
-    Unreached(String),
-    /// It answered with an error, or the connection broke.
+    /// No connection could be made.
+    #[error("cannot connect: {0}")]
+    ConnectFailed(String),
+    /// The gateway answered with an error, or the connection broke.
     #[error("{}: {}", .0.code(), .0.message())]
     Broken(Box<tonic::Status>),
-    /// It ended the watch.
-    #[error("it ended the watch")]
+    /// The gateway ended the watch.
+    #[error("the gateway ended the watch")]
     Ended,
-    /// It says nothing.
-    #[error("nothing was heard for {0:?}")]
+    /// No report came in time.
+    #[error("no report for {0:?}")]
     Silent(Duration),
-    /// A report names what is no revision.
-    #[error("its report is wrong")]
+    /// A report has an invalid revision name.
+    #[error("invalid report")]
     Name(#[from] ClusterError),
     /// A report has more of something than can be.
-    #[error("its report has {count} {what}; at most {most} are believed")]
+    #[error("invalid report: {count} {what}, at most {most} are accepted")]
     TooMany {
-        /// Of what.
+        /// The plural of what there is too much of.
         what: &'static str,
-        /// So many.
+        /// How many there are.
         count: usize,
-        /// The most that are believed.
+        /// The most that are accepted.
         most: usize,
     },
     /// A report names a revision twice.
-    #[error("its report names {0} twice")]
-    Twice(RevisionName),
+    #[error("invalid report: {0} is listed twice")]
+    DuplicateRevision(RevisionName),
     /// A number is larger than it can be.
-    #[error("its report of {revision} says {what} {value}; at most {most} are believed")]
+    #[error("invalid report of {revision}: {what} is {value}, at most {most} is accepted")]
     TooLarge {
-        /// Whose number.
+        /// The revision that is reported.
         revision: RevisionName,
-        /// Which number.
+        /// Name of the number.
         what: &'static str,
-        /// What it is.
+        /// Value of the number.
         value: u64,
-        /// The most that is believed.
+        /// The largest that is accepted.
         most: u64,
     },
     /// A histogram has buckets that there are not.
-    #[error("its report of {revision} has a histogram with bucket {last}; the last is {most}")]
+    #[error("invalid report of {revision}: a histogram has bucket {last}, the last is {most}")]
     Bucket {
-        /// Whose histogram.
+        /// The revision that is reported.
         revision: RevisionName,
         /// The last bucket that it fills.
         last: usize,

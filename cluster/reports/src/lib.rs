@@ -2,17 +2,17 @@
 //! and [`RemoteReports`] dials them all.
 //!
 //! ```text
-//!   gateway ──Report──► service (admin port) ══gRPC weir.v1.Reports/Watch══► listener ─┐
-//!   gateway ──Report──► service (admin port) ══════════════════════════════► listener ─┴─► LatestReports
+//!   gateway ──Report──► service (admin port) ══gRPC weir.v1.Reports/Watch══► subscriber ─┐
+//!   gateway ──Report──► service (admin port) ══════════════════════════════► subscriber ─┴─► LatestReports
 //! ```
 //!
-//! `message` is the pure middle: what a report looks like on the wire, and what of it is believed.
+//! `message` is the pure middle: what a report looks like on the wire, and its checks.
 
 mod error;
-mod listener;
 mod message;
 mod remote;
 mod service;
+mod subscriber;
 
 pub use error::RemoteError;
 pub use remote::RemoteReports;

@@ -1,4 +1,4 @@
-//! A report on the wire, and what of it is believed: bounded sizes, bounded numbers, names that are names.
+//! A report on the wire, and its checks: bounded sizes, bounded numbers, valid names.
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +19,11 @@ const MOST_REVISIONS: usize = 10_000;
 /// Batch sizes of one revision: twice the groups of sizes that there are.
 const MOST_SIZES: usize = 256;
 
-/// No count is larger: at 10 000 requests a second it takes 890 years. So the counts of all gateways
+/// Largest count accepted: at 10 000 requests a second it takes 890 years. So the counts of all gateways
 /// and buckets can be added up.
 const MOST_COUNTED: u64 = 1 << 48;
 
-/// As the wire has it.
+/// Encodes a report for the wire.
 pub(crate) fn encode(report: &Report) -> proto::Report {
     let revisions = report.revisions.iter();
     let revision = |(name, activity): (&RevisionName, &Arc<Activity>)| proto::Revision {
@@ -39,7 +39,7 @@ pub(crate) fn encode(report: &Report) -> proto::Report {
     }
 }
 
-/// From the wire.
+/// Decodes and checks a report from the wire.
 ///
 /// # Errors
 /// [`RemoteError`] for what cannot be a report.
@@ -56,7 +56,7 @@ pub(crate) fn decode(message: proto::Report) -> Result<Report, RemoteError> {
         let activity = decode_activity(&name, *revision.activity.unwrap_or_default())?;
         let twice = report.revisions.insert(name.clone(), Arc::new(activity));
         if twice.is_some() {
-            return Err(RemoteError::Twice(name));
+            return Err(RemoteError::DuplicateRevision(name));
         }
     }
     Ok(report)
@@ -188,8 +188,9 @@ fn counted(name: &RevisionName, what: &'static str, value: u64) -> Result<u64, R
 }
 
 fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), RemoteError> {
-    match count <= most {
-        true => Ok(()),
-        false => Err(RemoteError::TooMany { what, count, most }),
+    if count <= most {
+        Ok(())
+    } else {
+        Err(RemoteError::TooMany { what, count, most })
     }
 }

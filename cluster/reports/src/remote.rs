@@ -1,4 +1,4 @@
-//! The reports of all gateways, each watched where it runs.
+//! The reports of gateways in other processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Address, Gateway, LatestReports, Report, Reports};
 
-use crate::listener::{Listener, News};
+use crate::subscriber::{ReportUpdate, Subscriber};
 
-/// News that wait to be taken in, which takes microseconds; more wait in their listeners.
+/// Updates that wait to be taken in, which takes microseconds; more wait in their subscribers.
 const WAITING: usize = 64;
 
 /// The reports of gateways in other processes. Clones share them; with the last clone watching ends.
 ///
-/// A gateway that is not heard for [`Report::SILENT_AFTER`] has no report until it is heard again.
+/// A gateway that sends none for [`Report::SILENT_AFTER`] has no report until it sends one again.
 #[derive(Clone, Debug)]
 pub struct RemoteReports {
     latest: watch::Receiver<Arc<LatestReports>>,
@@ -22,19 +22,19 @@ pub struct RemoteReports {
 }
 
 impl RemoteReports {
-    /// Dials the admin ports of these gateways, and of those that follow them; gateways without one are
-    /// passed over. Must be called within a tokio runtime.
+    /// Subscribes to these gateways, and to those that follow them; gateways without an admin port are
+    /// skipped. Must be called within a tokio runtime.
     #[must_use]
     pub fn follow(gateways: watch::Receiver<Arc<[Gateway]>>) -> Self {
         let (publish, latest) = watch::channel(Arc::default());
-        let (sender, news) = mpsc::channel(WAITING);
-        let dialled = Dialled {
+        let (sender, updates) = mpsc::channel(WAITING);
+        let subscriptions = Subscriptions {
             all: BTreeMap::new(),
             next: 0,
             sender,
             publish,
         };
-        let following = tokio::spawn(dialled.run(gateways, news));
+        let following = tokio::spawn(subscriptions.run(gateways, updates));
         Self {
             latest,
             _following: Arc::new(AbortOnDropHandle::new(following)),
@@ -48,83 +48,85 @@ impl Reports for RemoteReports {
     }
 }
 
-/// The gateways that are dialled, by name.
-struct Dialled {
-    all: BTreeMap<Arc<str>, Line>,
+/// The subscriptions, by the gateway's name.
+struct Subscriptions {
+    all: BTreeMap<Arc<str>, Subscription>,
     next: u64,
-    sender: mpsc::Sender<News>,
+    sender: mpsc::Sender<ReportUpdate>,
     publish: watch::Sender<Arc<LatestReports>>,
 }
 
-struct Line {
-    /// Tells its news from those of one that had the name before.
+struct Subscription {
+    /// Tells its updates from those of a gateway that had the name before.
     number: u64,
     address: Address,
-    _listening: AbortOnDropHandle<()>,
+    _task: AbortOnDropHandle<()>,
 }
 
-impl Dialled {
+impl Subscriptions {
     async fn run(
         mut self,
         mut gateways: watch::Receiver<Arc<[Gateway]>>,
-        mut news: mpsc::Receiver<News>,
+        mut updates: mpsc::Receiver<ReportUpdate>,
     ) {
-        self.meet(&gateways.borrow_and_update().clone());
-        let mut is_told = true;
+        self.set_gateways(&gateways.borrow_and_update().clone());
+        let mut follows = true;
         loop {
             tokio::select! {
-                changed = gateways.changed(), if is_told => match changed {
-                    Ok(()) => self.meet(&gateways.borrow_and_update().clone()),
+                changed = gateways.changed(), if follows => match changed {
+                    Ok(()) => self.set_gateways(&gateways.borrow_and_update().clone()),
                     // Without a cluster, the gateways that were last known stay.
-                    Err(_) => is_told = false,
+                    Err(_) => follows = false,
                 },
-                Some(news) = news.recv() => self.note(news),
+                Some(update) = updates.recv() => self.apply(update),
             }
         }
     }
 
-    /// Dials newcomers and forgets those who left. One that moved is a newcomer.
-    fn meet(&mut self, gateways: &[Gateway]) {
-        let stays = |name: &Arc<str>, line: &Line| {
+    /// Subscribes to new gateways and drops those that left. One that moved is new.
+    fn set_gateways(&mut self, gateways: &[Gateway]) {
+        let stays = |name: &Arc<str>, subscription: &Subscription| {
             let same = gateways.iter().find(|gateway| gateway.name == *name);
-            same.is_some_and(|gateway| gateway.admin.as_ref() == Some(&line.address))
+            same.is_some_and(|gateway| gateway.admin.as_ref() == Some(&subscription.address))
         };
-        self.all.retain(|name, line| stays(name, line));
+        self.all
+            .retain(|name, subscription| stays(name, subscription));
         self.forget_others();
         for gateway in gateways {
             match &gateway.admin {
                 Some(address) if !self.all.contains_key(&gateway.name) => {
-                    let line = self.dial(gateway, address);
-                    self.all.insert(gateway.name.clone(), line);
+                    let subscription = self.subscribe(gateway, address);
+                    self.all.insert(gateway.name.clone(), subscription);
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    fn dial(&mut self, gateway: &Gateway, address: &Address) -> Line {
+    fn subscribe(&mut self, gateway: &Gateway, address: &Address) -> Subscription {
         self.next += 1;
-        let listener = Listener {
+        let subscriber = Subscriber {
             number: self.next,
             gateway: gateway.name.clone(),
             address: address.clone(),
-            news: self.sender.clone(),
+            updates: self.sender.clone(),
         };
-        Line {
+        Subscription {
             number: self.next,
             address: address.clone(),
-            _listening: AbortOnDropHandle::new(tokio::spawn(listener.run())),
+            _task: AbortOnDropHandle::new(tokio::spawn(subscriber.run())),
         }
     }
 
-    /// Takes in what a listener says, unless its gateway has left.
-    fn note(&self, news: News) {
+    /// Takes in an update, unless its gateway has left.
+    fn apply(&self, update: ReportUpdate) {
         let mut all = self.all.iter();
-        let Some((name, _)) = all.find(|(_, line)| line.number == news.number) else {
+        let Some((name, _)) = all.find(|(_, subscription)| subscription.number == update.number)
+        else {
             return;
         };
         self.publish.send_modify(|reports| {
-            put(Arc::make_mut(reports), name, news.report);
+            put(Arc::make_mut(reports), name, update.report);
         });
     }
 

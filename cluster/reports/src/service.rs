@@ -17,26 +17,26 @@ use crate::proto::{self, WatchRequest};
 pub const PATH: &str = "/weir.v1.Reports/";
 
 /// The service, for a server that speaks HTTP/2.
-pub type ReportsService = ReportsServer<Served>;
+pub type ReportsService = ReportsServer<ServedReports>;
 
-/// The largest request: it says nothing yet.
+/// Bytes of the largest request, which is empty so far.
 const MAX_REQUEST: usize = 4096;
 
 /// Serves a watch of these reports: the latest, and every change that the reader is fast enough for. It
 /// ends with them.
 #[must_use]
 pub fn service(reports: watch::Receiver<Arc<Report>>) -> ReportsService {
-    ReportsServer::new(Served { reports }).max_decoding_message_size(MAX_REQUEST)
+    ReportsServer::new(ServedReports { reports }).max_decoding_message_size(MAX_REQUEST)
 }
 
-/// What is served.
+/// The handler of the watch.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedReports {
     reports: watch::Receiver<Arc<Report>>,
 }
 
 #[tonic::async_trait]
-impl Reports for Served {
+impl Reports for ServedReports {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::Report, Status>> + Send>>;
 
     async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {

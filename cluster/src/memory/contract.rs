@@ -1,4 +1,4 @@
-//! What every implementation of the traits does, as a suite that each runs.
+//! The contract of every implementation of the traits, as a suite that each runs.
 //!
 //! ```text
 //! weir_cluster::contract_tests!(world().await);

@@ -1,4 +1,4 @@
-//! A cluster in memory, for tests: nothing runs, but everybody sees what they would see.
+//! A cluster in memory, for tests: nothing runs, but its snapshots look as if it did.
 
 mod state;
 #[cfg(test)]

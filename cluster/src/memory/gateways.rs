@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{Gateway, LatestReports, Report, Reports};
 
-/// Who is there and what each last reported. Clones share it.
+/// The gateways that are up, and the latest report of each. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Gateways {
     members: watch::Sender<Arc<[Gateway]>>,
@@ -21,7 +21,7 @@ pub struct Membership {
 }
 
 impl Gateways {
-    /// None yet.
+    /// A set without gateways.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Gateways {
         }
     }
 
-    /// Those that are there, sorted by name, and every change.
+    /// The gateways that are up, sorted by name, and every change.
     #[must_use]
     pub fn members(&self) -> watch::Receiver<Arc<[Gateway]>> {
         self.members.subscribe()

@@ -18,7 +18,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Nobody holds any.
+    /// Leases that no task holds.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,4 +1,4 @@
-//! What was asked of a cluster, as a value: every implementation without an API server keeps one.
+//! The desired state of a cluster, as a value: every implementation without an API server keeps one.
 
 #[cfg(test)]
 mod tests;
@@ -22,14 +22,14 @@ pub struct Ledger {
 /// Whether a request changed anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// It did.
+    /// The request changed something.
     Changed,
-    /// All was so already.
+    /// Everything was as requested.
     Same,
 }
 
 impl Ledger {
-    /// Nothing is asked for.
+    /// A ledger without services.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -53,7 +53,7 @@ impl Ledger {
         Ok(self.applied())
     }
 
-    /// Removes a service.
+    /// Removes a service with its revisions.
     pub fn forget(&mut self, service: &ServiceName) -> Applied {
         if let Some(gone) = self.services.remove(service) {
             for workload in gone.workloads() {
@@ -145,7 +145,7 @@ impl Ledger {
         match self.workload(&new.revision) {
             Some(old) if old.identity() != new.identity() => Err(ClusterError::refused(
                 &new.revision,
-                "a revision that exists cannot become another one",
+                "an existing revision cannot be changed; make a new one",
             )),
             Some(_) | None => Ok(()),
         }
@@ -180,9 +180,10 @@ impl Ledger {
 
     fn unknown(&self, revision: &RevisionName) -> ClusterError {
         let known: Vec<_> = self.replicas.keys().map(ToString::to_string).collect();
-        let known = match known.is_empty() {
-            true => "none".to_owned(),
-            false => known.join(", "),
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
         };
         ClusterError::UnknownRevision {
             name: revision.to_string(),

@@ -24,18 +24,18 @@ impl Host {
         let host = without_port(authority);
         let host = host.strip_suffix('.').unwrap_or(host);
         if host.is_empty() {
-            return fault("it is empty");
+            return fault("must not be empty");
         }
         if host.len() > MAX_HOST {
-            return fault("it has more than 253 characters");
+            return fault("must have at most 253 characters");
         }
         if !is_ipv6(host) && !host.split('.').all(is_label) {
-            return fault("it is no host name");
+            return fault("not a host name");
         }
         Ok(Self(host.to_ascii_lowercase().into()))
     }
 
-    /// As compared.
+    /// The host in lower case, as it is compared.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

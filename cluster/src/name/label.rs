@@ -5,10 +5,10 @@ use crate::ClusterError;
 /// The longest label of a DNS name (RFC 1035), and the longest name of a Kubernetes Service.
 pub(super) const MAX_LABEL: usize = 63;
 
-/// Which character a label may begin with.
+/// The characters that a label may begin with.
 #[derive(Clone, Copy)]
 pub(super) enum First {
-    /// Kubernetes namespaces: `[a-z0-9]`.
+    /// `[a-z0-9]`, as for Kubernetes namespaces.
     LetterOrDigit,
     /// Names of services, which become names of Kubernetes Services: `[a-z]`.
     Letter,
@@ -28,7 +28,7 @@ pub(super) fn check(
     };
     if value.len() > longest {
         return fault(format!(
-            "it has {} characters, {longest} is the most",
+            "must have at most {longest} characters, has {}",
             value.len()
         ));
     }
@@ -38,7 +38,7 @@ pub(super) fn check(
             First::Letter => "a letter",
         };
         return fault(format!(
-            "it must consist of lower case letters, digits or '-', start with {start} and not end with '-'"
+            "must consist of lower case letters, digits or '-', start with {start} and not end with '-'"
         ));
     }
     Ok(())

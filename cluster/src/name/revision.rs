@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ServiceName;
 use crate::ClusterError;
 
-/// What stands between a service's name and the number.
+/// Text between a service's name and the number.
 const INFIX: &str = "-predictor-";
 
 /// The largest number: five digits, as [`ServiceName::MAX_LENGTH`] assumes.
@@ -22,13 +22,13 @@ pub struct RevisionName {
 }
 
 impl RevisionName {
-    pub(super) fn new(service: &ServiceName, number: u32) -> Result<Self, ClusterError> {
+    fn new(service: &ServiceName, number: u32) -> Result<Self, ClusterError> {
         let full = format!("{}{INFIX}{number:05}", service.name());
         if !(1..=MAX_NUMBER).contains(&number) {
             return Err(ClusterError::name(
                 "revision",
                 &full,
-                "its number must be within 1..=99999",
+                "the number must be 1 to 99999",
             ));
         }
         Ok(Self {
@@ -54,8 +54,13 @@ impl RevisionName {
     /// # Errors
     /// [`ClusterError::Name`] when it is not written as [`Self::as_str`] writes it.
     pub fn parse(namespace: &str, full: &str) -> Result<Self, ClusterError> {
-        let fault =
-            || ClusterError::name("revision", full, "it is not {service}-predictor-{NNNNN}");
+        let fault = || {
+            ClusterError::name(
+                "revision",
+                full,
+                "must look like {service}-predictor-{NNNNN}",
+            )
+        };
         let (name, number) = full.rsplit_once(INFIX).ok_or_else(fault)?;
         let number = number.parse().map_err(|_| fault())?;
         let revision = Self::new(&ServiceName::new(namespace, name)?, number)?;
@@ -66,7 +71,7 @@ impl RevisionName {
         }
     }
 
-    /// Whose it is.
+    /// The service that it is a revision of.
     #[must_use]
     pub fn service(&self) -> &ServiceName {
         &self.service
@@ -82,6 +87,16 @@ impl RevisionName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.full
+    }
+}
+
+impl ServiceName {
+    /// Its revision of this number.
+    ///
+    /// # Errors
+    /// [`ClusterError::Name`] when the number is not within 1..=99999.
+    pub fn revision(&self, number: u32) -> Result<RevisionName, ClusterError> {
+        RevisionName::new(self, number)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::label::{self, First, MAX_LABEL};
-use super::{Host, RevisionName, Tag};
+use super::{Host, Tag};
 use crate::ClusterError;
 
 /// The namespace and name of an InferenceService.
@@ -18,7 +18,7 @@ impl ServiceName {
     /// The longest name: with `-predictor-00001` behind it, it is still a DNS label (63).
     pub const MAX_LENGTH: usize = MAX_LABEL - "-predictor-00001".len();
 
-    /// Reads both.
+    /// Reads a namespace and a name.
     ///
     /// # Errors
     /// [`ClusterError::Name`] when one of them is no DNS label, or the name is longer than
@@ -32,7 +32,7 @@ impl ServiceName {
         })
     }
 
-    /// The namespace.
+    /// Namespace of the InferenceService.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -42,14 +42,6 @@ impl ServiceName {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Its revision of this number.
-    ///
-    /// # Errors
-    /// [`ClusterError::Name`] when the number is not within 1..=99999.
-    pub fn revision(&self, number: u32) -> Result<RevisionName, ClusterError> {
-        RevisionName::new(self, number)
     }
 
     /// The path under which a gateway serves it whatever the host: `/serving/{namespace}/{name}`.

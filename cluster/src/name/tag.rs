@@ -20,7 +20,7 @@ impl Tag {
         Ok(Self(tag.into()))
     }
 
-    /// As written.
+    /// The tag as it is written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

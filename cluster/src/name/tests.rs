@@ -19,7 +19,7 @@ fn service_names_are_labels_that_leave_room_for_a_revision() {
         service(&longest).revision(99_999).unwrap().as_str().len(),
         63
     );
-    refused("default", &"a".repeat(48), "48 characters, 47 is the most");
+    refused("default", &"a".repeat(48), "at most 47 characters, has 48");
     refused("default", "9lives", "start with a letter");
     refused("default", "a-", "not end with '-'");
     refused("default", "Digits", "lower case");
@@ -65,7 +65,7 @@ fn a_service_answers_to_these_hosts() {
 fn a_host_label_longer_than_dns_allows_is_refused() {
     let name = ServiceName::new(&"n".repeat(30), &"a".repeat(40)).unwrap();
     let error = name.host("example.com").unwrap_err().to_string();
-    assert!(error.contains("71 characters, 63 is the most"), "{error}");
+    assert!(error.contains("at most 63 characters, has 71"), "{error}");
 }
 
 #[test]

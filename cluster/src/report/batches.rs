@@ -1,4 +1,4 @@
-//! What batches of each size cost.
+//! Batches that replicas ran, and their times, by size.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,12 +25,12 @@ pub struct BatchTimes {
     pub count: u64,
     /// The rows they held together.
     pub rows: u64,
-    /// What they took together, in microseconds.
+    /// Their times together, in microseconds.
     pub total_us: u64,
 }
 
 impl Batches {
-    /// Counts one batch.
+    /// Counts one batch of `size` rows.
     pub fn record(&mut self, size: u32, took: Duration) {
         let bucket = BUCKETS.lower(BUCKETS.index(u64::from(size)));
         let times = self.by_size.entry(bucket).or_default();
@@ -50,14 +50,14 @@ impl Batches {
         self.by_size.iter().map(|(size, times)| (*size, *times))
     }
 
-    /// Adds another's.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
         for (size, times) in other.iter() {
             self.add(size, times);
         }
     }
 
-    /// What was counted since an earlier state of the same.
+    /// Counts since an earlier state of the same.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |size| earlier.by_size.get(&size).copied().unwrap_or_default();

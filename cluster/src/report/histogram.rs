@@ -33,7 +33,7 @@ impl Histogram {
         &BOUNDS
     }
 
-    /// What another process counted: one number per bucket, and the sum of all durations in
+    /// The counts of another process: one number per bucket, and the sum of all durations in
     /// microseconds. `None` when it does not have [`Self::BUCKETS`] of them.
     #[must_use]
     pub fn from_counts(counts: Vec<u64>, sum_us: u64) -> Option<Self> {
@@ -44,7 +44,7 @@ impl Histogram {
         })
     }
 
-    /// Counts one duration.
+    /// Counts one duration, in whole microseconds.
     pub fn record(&mut self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.filled()[BUCKETS.index(us)] += 1;
@@ -92,7 +92,7 @@ impl Histogram {
         None
     }
 
-    /// Adds another's counts.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if other.counts.is_empty() {
             return;
@@ -103,7 +103,7 @@ impl Histogram {
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
-    /// What was counted since an earlier state of the same histogram.
+    /// Counts since an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
@@ -127,9 +127,10 @@ impl Histogram {
 /// The middle of a bucket; the last one has none, its lower end stands for it.
 fn middle(index: usize) -> Duration {
     let lower = BUCKETS.lower(index);
-    let upper = match index + 1 < BUCKETS.count {
-        true => BUCKETS.lower(index + 1),
-        false => lower + 1,
+    let upper = if index + 1 < BUCKETS.count {
+        BUCKETS.lower(index + 1)
+    } else {
+        lower + 1
     };
     Duration::from_micros(lower + (upper - lower) / 2)
 }

@@ -9,7 +9,7 @@ pub struct Split(Vec<Target>);
 /// A revision and its share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Who.
+    /// The revision that gets the share.
     pub revision: RevisionName,
     /// Its share of the sum of all weights.
     pub weight: u32,
@@ -35,7 +35,7 @@ impl Split {
             if targets[..i].iter().any(|t| t.revision == target.revision) {
                 return Err(ClusterError::refused(
                     &target.revision,
-                    "it stands twice in a split",
+                    "listed twice in the split",
                 ));
             }
         }
@@ -43,7 +43,7 @@ impl Split {
         if sum == 0 || u32::try_from(sum).is_err() {
             return Err(ClusterError::refused(
                 "split",
-                format!("its weights sum to {sum}"),
+                format!("weights sum to {sum}; they must sum to 1 or more, and fit 32 bits"),
             ));
         }
         Ok(Self(targets))

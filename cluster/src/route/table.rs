@@ -1,4 +1,4 @@
-//! The routes of all services, and who wins where two claim one host.
+//! The routes of all services, and the holder of each host that two claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub struct Routes {
 /// A host that a service claims in vain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What is claimed.
+    /// The host that is claimed.
     pub host: Host,
-    /// Who has it.
+    /// The service that has it.
     pub holder: ServiceName,
-    /// Who does not get it.
+    /// The service that does not get it.
     pub loser: ServiceName,
 }
 

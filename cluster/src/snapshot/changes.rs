@@ -1,4 +1,4 @@
-//! What differs between two states, found by what they share.
+//! The differences of two snapshots, found by what they share.
 
 use std::cmp::Ordering;
 use std::collections::btree_map;

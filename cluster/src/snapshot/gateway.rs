@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::Address;
 
-/// One gateway process.
+/// One gateway process of the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
     /// Unique among those that run.
     pub name: Arc<str>,
-    /// Where it takes requests; the others hand over to it there.
+    /// Address for requests; the other gateways hand over to it there.
     pub serving: Address,
-    /// Where it serves metrics and the watch of its reports.
+    /// Address for metrics and the watch of its reports.
     pub admin: Option<Address>,
 }

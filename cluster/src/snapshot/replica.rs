@@ -10,17 +10,17 @@ use std::sync::Arc;
 pub struct Replica {
     /// Unique in its namespace for as long as it lives; a restart keeps it.
     pub name: Arc<str>,
-    /// How far it has come.
+    /// Phase that it is in.
     pub phase: Phase,
-    /// Where it listens, or will; a restart may change it.
+    /// Addresses at which it listens, or will; a restart may change them.
     pub endpoints: Endpoints,
-    /// How often it has been started again.
+    /// Number of starts after the first.
     pub restarts: u32,
-    /// Why it is not, or was not, ready. Cleared when it becomes ready.
+    /// Cause of its not being ready, now or before. Cleared when it becomes ready.
     pub failure: Option<Failure>,
 }
 
-/// How far a replica has come.
+/// Phase in the life of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Not started: it waits for a place, an image or its model's files.
@@ -45,19 +45,19 @@ impl Phase {
     }
 }
 
-/// Where a replica listens. Both may be one address, which then speaks both.
+/// Addresses at which a replica listens. Both may be one address, which then speaks both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
-    /// For HTTP/1.1.
+    /// Address that speaks HTTP/1.1.
     pub http: Option<Address>,
-    /// For gRPC, that is HTTP/2 by prior knowledge.
+    /// Address that speaks gRPC: HTTP/2 by prior knowledge.
     pub grpc: Option<Address>,
 }
 
-/// Where one listens.
+/// Address of a server's socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
-    /// A TCP socket.
+    /// IP address and TCP port.
     Tcp(SocketAddr),
     /// A Unix socket on this machine.
     Unix(Arc<Path>),
@@ -78,7 +78,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why a replica is not ready.
+/// Cause of a replica's not being ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The kind, for machines.
@@ -87,7 +87,7 @@ pub struct Failure {
     pub message: Arc<str>,
 }
 
-/// Kinds of failure.
+/// Kinds of failure of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureReason {
     /// The model's files could not be had.

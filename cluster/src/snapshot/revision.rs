@@ -9,32 +9,32 @@ use crate::{Identity, RevisionName, ScalingPolicy, Workload};
 /// A revision with its replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
-    /// Its name.
+    /// Name of the revision.
     pub name: RevisionName,
-    /// What shapes its replicas, in short: an equal one needs no new revision.
+    /// Hash of what shapes its replicas: an equal one needs no new revision.
     pub identity: Identity,
-    /// How many replicas were asked for.
+    /// Number of replicas that were asked for.
     pub desired: u32,
     /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
     pub concurrency: Option<NonZeroU32>,
     /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
     pub scaling: Option<Arc<ScalingPolicy>>,
-    /// Who may find out that a replica is ready.
+    /// The way in which a replica is found ready.
     pub ready_call: ReadyCall,
     /// Fields of its pod that have no meaning on this platform, for its owner to be told.
     pub ignored_fields: Vec<&'static str>,
     /// Its replicas, those included that are about to be stopped.
     pub replicas: Vec<Replica>,
-    /// What last kept it from being ready. Cleared when a replica becomes ready.
+    /// Last cause of its not being ready. Cleared when a replica becomes ready.
     pub failure: Option<Failure>,
 }
 
-/// Who may find out that a replica is ready.
+/// The way in which a replica is found ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyCall {
-    /// Anybody who asks `GET /v2/health/ready`: a gateway need not wait to be told.
+    /// By `GET /v2/health/ready`, which a gateway may call itself.
     V2,
-    /// Only the platform, by a probe of its own.
+    /// By the platform's own probe only.
     Platform,
 }
 

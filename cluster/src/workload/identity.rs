@@ -32,7 +32,7 @@ impl Identity {
         Self(digits.collect::<String>().into())
     }
 
-    /// The digits.
+    /// The 16 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,13 +1,13 @@
-//! On which ports a container serves.
+//! The ports on which a container serves.
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 
 /// The ports of a container, one per protocol; they may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerPorts {
-    /// For HTTP/1.1.
+    /// Port for HTTP/1.1 requests.
     pub http: Option<u16>,
-    /// For gRPC.
+    /// Port for gRPC traffic.
     pub grpc: Option<u16>,
 }
 
@@ -21,7 +21,7 @@ const GRPC_FLAGS: [&str; 2] = ["grpc-port", "grpc_port"];
 const ANY_FLAG: &str = "port";
 
 impl ContainerPorts {
-    /// What the container declares: ports named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
+    /// The ports that the container declares: those named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
     /// Without declared ports, what flags such as `--http-port` say; else 8080 for both, the protocol
     /// to be told by the first bytes.
     #[must_use]
@@ -34,7 +34,7 @@ impl ContainerPorts {
             })
     }
 
-    /// What `ports` declares.
+    /// The ports that the field `ports` declares.
     #[must_use]
     pub fn declared(container: &Container) -> Option<Self> {
         let ports = container.ports.as_deref().unwrap_or_default();

@@ -14,35 +14,35 @@ const WAITING: usize = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Printer {
     lines: SyncSender<String>,
-    unseen: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Printer {
     pub(crate) fn start() -> io::Result<Self> {
         let (lines, receiver) = sync_channel(WAITING);
-        let unseen = Arc::new(AtomicU64::new(0));
+        let dropped = Arc::new(AtomicU64::new(0));
         let printer = Self {
             lines,
-            unseen: unseen.clone(),
+            dropped: dropped.clone(),
         };
         let thread = std::thread::Builder::new().name("replica-logs".to_owned());
-        thread.spawn(move || print(&receiver, &unseen, io::stderr()))?;
+        thread.spawn(move || print(&receiver, &dropped, io::stderr()))?;
         Ok(printer)
     }
 
     /// Prints a line, at once or soon or, when too many wait, not.
     pub(super) fn line(&self, name: &str, line: &str) {
         if self.lines.try_send(format!("{name} | {line}\n")).is_err() {
-            self.unseen.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-fn print(lines: &Receiver<String>, unseen: &AtomicU64, mut out: impl Write) {
+fn print(lines: &Receiver<String>, dropped: &AtomicU64, mut out: impl Write) {
     for line in lines {
-        // Nobody is left to tell when standard error is closed.
+        // A closed standard error is no reason to stop.
         let _ = out.write_all(line.as_bytes());
-        let lost = unseen.swap(0, Ordering::Relaxed);
+        let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let _ = writeln!(out, "... {lost} lines are in the log files only");
         }
@@ -56,17 +56,17 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted() {
         let (lines, receiver) = sync_channel(1);
-        let unseen = Arc::new(AtomicU64::new(0));
+        let dropped = Arc::new(AtomicU64::new(0));
         let printer = Printer {
             lines,
-            unseen: unseen.clone(),
+            dropped: dropped.clone(),
         };
         for line in ["one", "two", "three"] {
             printer.line("digits-0", line);
         }
         drop(printer);
         let mut out = Vec::new();
-        print(&receiver, &unseen, &mut out);
+        print(&receiver, &dropped, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,

@@ -1,4 +1,4 @@
-//! Which ports are given out.
+//! The pool of ports that replicas get.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -16,51 +16,51 @@ const COUNT: u16 = 12_000;
 
 /// The ports that replicas of this process have. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool(Arc<Mutex<Given>>);
+pub(crate) struct PortPool(Arc<Mutex<PoolState>>);
 
 #[derive(Debug)]
-struct Given {
+struct PoolState {
     ports: BTreeSet<u16>,
     /// Where the search goes on: a port that was just given back is taken last, because what was meant
     /// for its last owner may still be under way.
     next: u16,
 }
 
-/// A port that nobody else gets. Dropped, it is given back.
+/// A port that no other replica gets. Dropped, it is given back.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    pool: Pool,
+pub(crate) struct PortLease {
+    pool: PortPool,
     port: u16,
 }
 
-impl Pool {
-    /// Nothing is given out.
+impl PortPool {
+    /// A pool of which no port is leased.
     pub(crate) fn new() -> Self {
         // Anywhere: another pool on this machine should not look at the same ports in the same order. The
         // standard library seeds its hashers by chance.
-        let chance = RandomState::new().hash_one(FIRST);
-        Self(Arc::new(Mutex::new(Given {
+        let seed = RandomState::new().hash_one(FIRST);
+        Self(Arc::new(Mutex::new(PoolState {
             ports: BTreeSet::new(),
             // Smaller than COUNT.
-            next: (chance % u64::from(COUNT)) as u16,
+            next: (seed % u64::from(COUNT)) as u16,
         })))
     }
 
-    /// A port that nobody has and nobody listens on.
+    /// Leases a port on which nothing listens.
     ///
     /// # Errors
     /// A clause: there is none.
-    pub(crate) fn any(&self) -> Result<Lease, String> {
-        let mut given = self.0.lock();
+    pub(crate) fn any(&self) -> Result<PortLease, String> {
+        let mut state = self.0.lock();
         for _ in 0..COUNT {
-            let port = FIRST + given.next;
-            given.next = (given.next + 1) % COUNT;
-            if !given.ports.contains(&port) && listen(port).is_ok() {
-                given.ports.insert(port);
+            let port = FIRST + state.next;
+            state.next = (state.next + 1) % COUNT;
+            if !state.ports.contains(&port) && listen(port).is_ok() {
+                state.ports.insert(port);
                 return Ok(self.lease(port));
             }
         }
-        Err("there is no free port".to_owned())
+        Err("no free port is left".to_owned())
     }
 
     /// This port, for a command that always serves there: if somebody else had it, they would answer for
@@ -68,15 +68,16 @@ impl Pool {
     ///
     /// # Errors
     /// A clause: it is taken.
-    pub(crate) fn this(&self, port: u16) -> Result<Lease, String> {
-        let taken = || format!("port {port} is taken; a command that uses $(PORT) gets a free one");
-        let mut given = self.0.lock();
-        if given.ports.contains(&port) {
+    pub(crate) fn this(&self, port: u16) -> Result<PortLease, String> {
+        let taken =
+            || format!("port {port} is in use; use $(PORT) in the command to get a free port");
+        let mut state = self.0.lock();
+        if state.ports.contains(&port) {
             return Err(taken());
         }
         match listen(port) {
             Ok(_) => {
-                given.ports.insert(port);
+                state.ports.insert(port);
                 Ok(self.lease(port))
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(taken()),
@@ -84,21 +85,21 @@ impl Pool {
         }
     }
 
-    fn lease(&self, port: u16) -> Lease {
-        Lease {
+    fn lease(&self, port: u16) -> PortLease {
+        PortLease {
             pool: self.clone(),
             port,
         }
     }
 }
 
-impl Lease {
+impl PortLease {
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 }
 
-impl Drop for Lease {
+impl Drop for PortLease {
     fn drop(&mut self) {
         self.pool.0.lock().ports.remove(&self.port);
     }
@@ -114,13 +115,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_gets_a_port_that_another_has() {
-        let pool = Pool::new();
+    fn a_port_is_leased_once() {
+        let pool = PortPool::new();
         let leases: Vec<_> = (0..200).map(|_| pool.clone().any().unwrap()).collect();
-        let ports: BTreeSet<_> = leases.iter().map(Lease::port).collect();
+        let ports: BTreeSet<_> = leases.iter().map(PortLease::port).collect();
         assert_eq!(ports.len(), leases.len());
         let port = leases[7].port();
-        assert!(pool.this(port).unwrap_err().contains("is taken"));
+        assert!(pool.this(port).unwrap_err().contains("is in use"));
         drop(leases);
         assert!(pool.0.lock().ports.is_empty());
         assert_ne!(pool.any().unwrap().port(), port);
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_others_listen_on_is_passed_over() {
-        let pool = Pool::new();
+        let pool = PortPool::new();
         let next = FIRST + pool.0.lock().next;
         // Somebody else may have it, which is the same.
         let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, next));

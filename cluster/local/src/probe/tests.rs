@@ -6,7 +6,11 @@ use super::*;
 fn probe(container: Value) -> Probe {
     let mut container = container;
     container["name"] = "c".into();
-    Probe::of(&serde_json::from_value(container).unwrap(), Server::Foreign).unwrap()
+    Probe::of(
+        &serde_json::from_value(container).unwrap(),
+        ServerKind::Foreign,
+    )
+    .unwrap()
 }
 
 fn endpoints(http: Option<u16>, grpc: Option<u16>) -> Endpoints {
@@ -17,30 +21,33 @@ fn endpoints(http: Option<u16>, grpc: Option<u16>) -> Endpoints {
     }
 }
 
-fn place(probe: &Probe, endpoints: &Endpoints) -> (Option<String>, String) {
-    let (path, address) = probe.place(endpoints).unwrap();
+fn target(probe: &Probe, endpoints: &Endpoints) -> (Option<String>, String) {
+    let (path, address) = probe.target(endpoints).unwrap();
     (path.map(str::to_owned), address.to_string())
 }
 
 #[test]
 fn without_a_probe_the_v2_call_is_made() {
     let probe = probe(json!({}));
-    let asked = place(&probe, &endpoints(Some(1), Some(2)));
-    assert_eq!(asked, (Some(V2_READY.to_owned()), "127.0.0.1:1".to_owned()));
-    let asked = place(&probe, &endpoints(None, Some(2)));
-    assert_eq!(asked, (None, "127.0.0.1:2".to_owned()));
-    assert!(probe.place(&endpoints(None, None)).is_err());
-    assert!(probe.judge(V2_READY, StatusCode::NOT_FOUND).is_ok());
-    let error = probe.judge(V2_READY, StatusCode::SERVICE_UNAVAILABLE);
+    let probed = target(&probe, &endpoints(Some(1), Some(2)));
+    assert_eq!(
+        probed,
+        (Some(V2_READY.to_owned()), "127.0.0.1:1".to_owned())
+    );
+    let probed = target(&probe, &endpoints(None, Some(2)));
+    assert_eq!(probed, (None, "127.0.0.1:2".to_owned()));
+    assert!(probe.target(&endpoints(None, None)).is_err());
+    assert!(probe.evaluate(V2_READY, StatusCode::NOT_FOUND).is_ok());
+    let error = probe.evaluate(V2_READY, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(error.unwrap_err(), "GET /v2/health/ready answered 503");
     assert!(!probe.is_v2());
 }
 
 #[test]
 fn our_runtime_knows_the_call() {
-    let probe = Probe::of(&Container::default(), Server::Weir).unwrap();
+    let probe = Probe::of(&Container::default(), ServerKind::Weir).unwrap();
     assert!(probe.is_v2());
-    assert!(probe.judge(V2_READY, StatusCode::NOT_FOUND).is_err());
+    assert!(probe.evaluate(V2_READY, StatusCode::NOT_FOUND).is_err());
 }
 
 #[test]
@@ -48,14 +55,14 @@ fn a_probe_is_followed() {
     let get = probe(json!({ "readinessProbe": {
         "httpGet": { "path": "healthz", "port": 80 }, "failureThreshold": 5, "timeoutSeconds": 2,
     }}));
-    let asked = place(&get, &endpoints(Some(1), Some(2)));
+    let probed = target(&get, &endpoints(Some(1), Some(2)));
     assert_eq!(
-        asked,
+        probed,
         (Some("/healthz".to_owned()), "127.0.0.1:1".to_owned())
     );
-    assert_eq!((get.patience, get.timeout.as_secs()), (5, 2));
-    assert!(get.judge("/healthz", StatusCode::FOUND).is_ok());
-    assert!(get.judge("/healthz", StatusCode::NOT_FOUND).is_err());
+    assert_eq!((get.failure_threshold, get.timeout.as_secs()), (5, 2));
+    assert!(get.evaluate("/healthz", StatusCode::FOUND).is_ok());
+    assert!(get.evaluate("/healthz", StatusCode::NOT_FOUND).is_err());
     let v2 = json!({ "readinessProbe": { "httpGet": { "path": V2_READY, "port": 80 }}});
     assert!(probe(v2).is_v2());
 
@@ -63,6 +70,6 @@ fn a_probe_is_followed() {
         "ports": [{ "containerPort": 80 }, { "containerPort": 81, "name": "grpc" }],
         "readinessProbe": { "tcpSocket": { "port": "grpc" } },
     }));
-    let asked = place(&connect, &endpoints(Some(1), Some(2)));
-    assert_eq!(asked, (None, "127.0.0.1:2".to_owned()));
+    let probed = target(&connect, &endpoints(Some(1), Some(2)));
+    assert_eq!(probed, (None, "127.0.0.1:2".to_owned()));
 }

@@ -2,22 +2,22 @@
 
 use weir_fetch::{FetchError, Limits, fetch};
 
-use crate::storage::{Model, Origin};
+use crate::storage::{ModelFiles, Origin};
 
-/// Downloads what is to be downloaded and looks for the rest. The error is a sentence. Of several replicas
-/// that want one model, one downloads it and the others wait.
-pub(super) async fn bring(models: &[Model], limits: &Limits) -> Result<(), String> {
+/// Downloads remote models and checks that local ones exist. The error is a sentence. Of several replicas
+/// that need one model, one downloads it and the others wait.
+pub(super) async fn ensure(models: &[ModelFiles], limits: &Limits) -> Result<(), String> {
     for model in models {
         match model.origin {
-            Origin::Here if model.path.exists() => {}
-            Origin::Here => {
+            Origin::Local if model.path.exists() => {}
+            Origin::Local => {
                 return Err(format!(
-                    "there is no {} for {}",
+                    "{} is missing: put the files of {} there",
                     model.path.display(),
                     model.uri
                 ));
             }
-            Origin::Elsewhere => {
+            Origin::Remote => {
                 let fetched = fetch(&model.uri, &model.path, limits).await;
                 fetched.map_err(|error| explain(&error))?;
             }

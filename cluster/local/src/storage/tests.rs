@@ -8,7 +8,7 @@ fn at(uri: &str, claims: Option<&str>) -> Result<PathBuf, String> {
         mount_path: Storage::MOUNT_PATH.into(),
         claims: claims.map(PathBuf::from),
     };
-    let model = Model::of(&storage, Path::new("/state/models"));
+    let model = ModelFiles::of(&storage, Path::new("/state/models"));
     model
         .map(|model| model.path)
         .map_err(|error| error.to_string())
@@ -35,10 +35,10 @@ fn what_cannot_be_found_is_refused_with_its_reason() {
         ("pvc://models/x", "there is none"),
         ("pvc:///x", "names no claim"),
         ("pvc://../x", "names no claim"),
-        ("pvc://a/../../x", "leaves the claim"),
-        ("file://x", "third slash"),
-        ("s3://a/b", "come from pvc://, file:// and http(s)://"),
-        ("models", "no address"),
+        ("pvc://a/../../x", "leads out of its claim"),
+        ("file://x", "file:///abs/path"),
+        ("s3://a/b", "use pvc://, file://, http:// or https://"),
+        ("models", "not a storage URI"),
     ] {
         let claims = (!text.contains("none")).then_some("/d");
         let error = at(uri, claims).unwrap_err();

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::contract::World;
 use weir_cluster::{Apply, Directory, Gateway, Lease, Report, Reports, Scale, contract_tests};
 
-use crate::platform::{PATIENCE, Platform};
+use crate::platform::{DEADLINE, Platform};
 use crate::pods;
 use crate::server::Behaviour;
 
@@ -43,8 +43,8 @@ impl World for Platform {
         Box::new(membership)
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn deadline(&self) -> Duration {
+        DEADLINE
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong is said in one sentence, and stays where it is.
+//! Failures of replicas: each is said in one sentence, and other replicas are not affected.
 
 use std::net::TcpListener;
 
@@ -38,7 +38,7 @@ async fn one_that_hangs_is_never_ready_and_harms_nobody() {
         .serve("fine", pods::template(pods::server(Behaviour::Ready)), 1)
         .await;
     platform.ready(&fine, 1).await;
-    let message = platform.failure(&hangs, "runs and is not ready").await;
+    let message = platform.failure(&hangs, "is running but not ready").await;
     assert!(message.ends_with("no answer within 1s"), "{message}");
     let seen = platform.see(&hangs, "anything", |_| true).await;
     assert_eq!(phases(&seen), [Phase::Starting]);
@@ -76,9 +76,9 @@ async fn one_that_freezes_is_ended_and_started_again() {
     let pod = pods::template(watched(Behaviour::Freezes));
     let name = platform.serve("freezes", pod, 1).await;
     platform.ready(&name, 1).await;
-    let message = platform.failure(&name, "sign of life").await;
+    let message = platform.failure(&name, "liveness probe").await;
     assert!(
-        message.starts_with("freezes-predictor-00001-0 gave no sign of life for "),
+        message.starts_with("freezes-predictor-00001-0 failed its liveness probe for "),
         "{message}"
     );
     assert!(
@@ -97,7 +97,7 @@ async fn one_that_freezes_and_ignores_sigterm_is_killed() {
     let mut pod = pods::template(pod);
     pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(1);
     let name = platform.serve("frozen", pod, 1).await;
-    let message = platform.failure(&name, "sign of life").await;
+    let message = platform.failure(&name, "liveness probe").await;
     assert!(message.contains(" and was killed after "), "{message}");
     let again = |r: &Revision| r.ready().count() == 1 && r.replicas[0].restarts == 1;
     platform.see(&name, "a restart", again).await;
@@ -109,7 +109,7 @@ async fn one_that_lives_but_is_not_ready_for_a_while_is_left_alone() {
     let pod = pods::template(watched(Behaviour::Pauses));
     let name = platform.serve("pauses", pod, 1).await;
     platform.ready(&name, 1).await;
-    // For sixty questions, three seconds: longer than the patience of the liveness probe.
+    // For sixty probes, three seconds: more than the liveness probe allows.
     let unready = |r: &Revision| r.in_phase(Phase::Unready).count() == 1;
     platform.see(&name, "an unready replica", unready).await;
     let seen = platform.ready(&name, 1).await;
@@ -133,7 +133,7 @@ async fn a_missing_program_is_named() {
     let message = platform.failure(&name, "cannot start").await;
     assert_eq!(
         message,
-        "missing-predictor-00001-0 cannot start: there is no program no-such-program in PATH"
+        "missing-predictor-00001-0 cannot start: program no-such-program not found in PATH"
     );
 }
 
@@ -146,7 +146,7 @@ async fn a_taken_port_is_named_until_it_is_free() {
     pod["env"][1]["value"] = json!(port.to_string());
     let name = platform.serve("taken", pods::template(pod), 1).await;
     platform
-        .failure(&name, &format!("port {port} is taken"))
+        .failure(&name, &format!("port {port} is in use"))
         .await;
     drop(taken);
     let seen = platform.ready(&name, 1).await;
@@ -168,8 +168,13 @@ async fn a_missing_model_is_named_until_it_is_there() {
         .apply(pods::desired(workload))
         .await
         .unwrap();
-    let message = platform.failure(&name, "for pvc://models/digits").await;
-    assert!(message.contains("cannot start: there is no /"), "{message}");
+    let message = platform
+        .failure(
+            &name,
+            "is missing: put the files of pvc://models/digits there",
+        )
+        .await;
+    assert!(message.contains("cannot start: /"), "{message}");
     std::fs::create_dir_all(platform.folder.path().join("models/digits")).unwrap();
     platform.ready(&name, 1).await;
 }
@@ -218,7 +223,7 @@ async fn what_cannot_run_here_is_refused_and_leaves_no_trace() {
     assert!(
         error
             .to_string()
-            .contains("the image \"triton:24.01\" cannot be run"),
+            .contains("cannot run the image \"triton:24.01\""),
         "{error}"
     );
     assert!(

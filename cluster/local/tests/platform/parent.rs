@@ -13,7 +13,7 @@ use crate::server::{self, Behaviour};
 /// Set where this binary is to be the parent: the directory for its state.
 const STATE: &str = "WEIR_TEST_PARENT";
 
-/// What the parent prints before the ids of its processes.
+/// Text that the parent prints before the ids of its processes.
 const PROCESSES: &str = "processes: ";
 
 /// Passes at once, unless it is told to be the parent.

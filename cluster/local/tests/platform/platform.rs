@@ -15,7 +15,7 @@ use weir_cluster_local::{Local, Options};
 use crate::pods;
 
 /// Nothing takes so long, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Between two looks at what cannot be waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ impl Platform {
     ) -> Revision {
         let mut snapshots = self.cluster.watch();
         let wait = snapshots.wait_for(|s| s.revision(name).is_some_and(|r| is_so(r)));
-        let seen = tokio::time::timeout(PATIENCE, wait).await;
+        let seen = tokio::time::timeout(DEADLINE, wait).await;
         let seen = seen.map(|s| s.unwrap().revision(name).unwrap().as_ref().clone());
         match seen {
             Ok(revision) => revision,
@@ -126,7 +126,7 @@ pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
-    let seen = tokio::time::timeout(PATIENCE, look).await;
+    let seen = tokio::time::timeout(DEADLINE, look).await;
     assert!(seen.is_ok(), "waited for {what}");
 }
 

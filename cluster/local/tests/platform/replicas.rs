@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use weir_cluster::{Address, Apply, Directory, Phase, Revision};
 
-use crate::platform::{PATIENCE, Platform, is_alive, kill, phases, process_of, wait_until};
+use crate::platform::{DEADLINE, Platform, is_alive, kill, phases, process_of, wait_until};
 use crate::pods;
 use crate::server::Behaviour;
 
@@ -105,7 +105,7 @@ async fn stopping_lets_replicas_finish_and_then_nothing_starts() {
     let pod = pods::template(pods::server(Behaviour::Ready));
     let name = platform.serve("stopped", pod.clone(), 2).await;
     let process = process_of(&platform.ready(&name, 2).await, 0).await;
-    platform.cluster.stop(PATIENCE).await.unwrap();
+    platform.cluster.stop(DEADLINE).await.unwrap();
     assert!(!is_alive(process));
     assert!(platform.cluster.watch().borrow().revisions.is_empty());
     let desired = pods::desired(pods::workload("late", pod, 1));

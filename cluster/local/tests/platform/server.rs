@@ -14,14 +14,14 @@ const LIFETIME: Duration = Duration::from_secs(120);
 /// Where it is asked whether it lives.
 pub(crate) const LIVE: &str = "/alive";
 
-/// What a server does.
+/// Behaviour of a test server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
-    /// Is ready.
+    /// Answers that it is ready.
     Ready,
     /// Takes connections and never answers.
     Hang,
-    /// Answers 503 forever.
+    /// Answers 503 to every request.
     NeverReady,
     /// Is ready for its first three answers, and not for those after.
     Sickens,
@@ -134,6 +134,6 @@ fn write_answer(mut stream: TcpStream, status: u16) {
     let text = format!(
         "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
-    // Who asked may have left.
+    // The caller may have left.
     let _ = stream.write_all(text.as_bytes());
 }

@@ -189,19 +189,19 @@ fn what_cannot_be_is_named() {
     nameless.revisions[0].name = "digits".to_owned();
     assert_eq!(
         refused(nameless),
-        "its report is wrong: revision \"digits\": it is not {service}-predictor-{NNNNN}"
+        "invalid report: revision \"digits\": must look like {service}-predictor-{NNNNN}"
     );
     let mut twice = one(proto::Activity::default());
     twice.revisions.push(twice.revisions[0].clone());
     assert_eq!(
         refused(twice),
-        "its report names default/digits-predictor-00001 twice"
+        "invalid report: default/digits-predictor-00001 is listed twice"
     );
-    let mut crowd = one(proto::Activity::default());
-    crowd.revisions = vec![crowd.revisions[0].clone(); MOST_REVISIONS + 1];
+    let mut many_revisions = one(proto::Activity::default());
+    many_revisions.revisions = vec![many_revisions.revisions[0].clone(); MOST_REVISIONS + 1];
     assert_eq!(
-        refused(crowd),
-        "its report has 10001 revisions; at most 10000 are believed"
+        refused(many_revisions),
+        "invalid report: 10001 revisions, at most 10000 are accepted"
     );
     let many = one(proto::Activity {
         woken: u64::MAX,
@@ -209,8 +209,8 @@ fn what_cannot_be_is_named() {
     });
     assert_eq!(
         refused(many),
-        "its report of default/digits-predictor-00001 says woken 18446744073709551615; at most \
-         281474976710656 are believed"
+        "invalid report of default/digits-predictor-00001: woken is 18446744073709551615, at most \
+         281474976710656 is accepted"
     );
 }
 
@@ -227,8 +227,8 @@ fn histograms_and_batches_are_bounded() {
             ..proto::Activity::default()
         })
     };
-    let about = "its report of default/digits-predictor-00001";
-    let bucket = |last: u64| format!("{about} has a histogram with bucket {last}; the last is 208");
+    let about = "invalid report of default/digits-predictor-00001";
+    let bucket = |last: u64| format!("{about}: a histogram has bucket {last}, the last is 208");
     assert_eq!(refused(histogram(208, vec![1, 1])), bucket(209));
     assert_eq!(refused(histogram(0, vec![0; 210])), bucket(209));
     assert_eq!(
@@ -244,6 +244,6 @@ fn histograms_and_batches_are_bounded() {
     });
     assert_eq!(
         refused(batches),
-        "its report has 257 batch sizes; at most 256 are believed"
+        "invalid report: 257 batch sizes, at most 256 are accepted"
     );
 }

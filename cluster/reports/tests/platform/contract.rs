@@ -8,7 +8,7 @@ use weir_cluster::contract::{World, reports_arrive_and_leave_with_their_gateway}
 use weir_cluster::{Apply, Directory, Fake, Gateway, Lease, Readiness, Report, Reports, Scale};
 use weir_cluster_reports::RemoteReports;
 
-use crate::gateway::{AdminPort, PATIENCE};
+use crate::gateway::{AdminPort, DEADLINE};
 
 /// A cluster in memory whose gateways' reports come over sockets.
 struct Sockets {
@@ -49,8 +49,8 @@ impl World for Sockets {
         Box::new((membership, port))
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn deadline(&self) -> Duration {
+        DEADLINE
     }
 }
 

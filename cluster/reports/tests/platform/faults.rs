@@ -1,4 +1,4 @@
-//! What is heard when gateways fail.
+//! Watches of gateways that fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Report, Reports};
 use weir_cluster_reports::RemoteReports;
 
-use crate::gateway::{AdminPort, PATIENCE, member, report, wait, wait_for};
+use crate::gateway::{AdminPort, DEADLINE, member, report, wait, wait_for};
 
 fn follow(members: &[weir_cluster::Gateway]) -> RemoteReports {
-    // Nobody tells of changes; these stay.
+    // No change follows; these stay.
     RemoteReports::follow(watch::Sender::new(Arc::from(members)).subscribe())
 }
 
@@ -56,7 +56,7 @@ async fn a_watch_that_breaks_is_taken_up_before_the_report_is_dropped() {
     let again = AdminPort::on(listener, report(1, 6));
     let mut latest = reports.watch();
     let seen = latest.wait_for(|latest| latest.get("a").is_none_or(|seen| seen.age_us == 6));
-    let seen = tokio::time::timeout(PATIENCE, seen).await;
+    let seen = tokio::time::timeout(DEADLINE, seen).await;
     assert!(
         seen.unwrap().unwrap().contains_key("a"),
         "never gone in between"
@@ -80,7 +80,7 @@ async fn who_takes_connections_and_says_nothing_has_no_report() {
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = AdminPort::start(report(1, 5)).await;
     let reports = follow(&[member("mute", mute.local_addr().unwrap()), port.member("a")]);
-    let dialled = tokio::time::timeout(PATIENCE, mute.accept()).await;
+    let dialled = tokio::time::timeout(DEADLINE, mute.accept()).await;
     wait_for(&reports, "a", &report(1, 5)).await;
     assert_eq!(reports.watch().borrow().len(), 1);
     drop(dialled);

@@ -1,4 +1,4 @@
-//! What stands for a gateway: an admin port that serves a watch of what the test says.
+//! A stand-in for a gateway: an admin port that serves the reports of a test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weir_cluster_reports::RemoteReports;
 use weir_ops::admin::{Admin, Health};
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A gateway's admin port.
 pub(crate) struct AdminPort {
@@ -61,7 +61,7 @@ impl AdminPort {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        let waited = tokio::time::timeout(DEADLINE, wait).await;
         assert!(waited.is_ok(), "nobody watches");
     }
 
@@ -112,7 +112,7 @@ pub(crate) async fn wait(
 ) {
     let mut latest = reports.watch();
     let wait = latest.wait_for(|latest| is_so(latest));
-    let seen = tokio::time::timeout(PATIENCE, wait).await;
+    let seen = tokio::time::timeout(DEADLINE, wait).await;
     let seen = seen.map(|seen| seen.is_ok());
     assert!(
         matches!(seen, Ok(true)),

@@ -1,4 +1,4 @@
-//! What is heard while all is well.
+//! Watches while all is well.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn watching_ends_with_the_last_clone() {
     let mut latest = clone.watch();
     drop(clone);
     let ended = async { while latest.changed().await.is_ok() {} };
-    tokio::time::timeout(crate::gateway::PATIENCE, ended)
+    tokio::time::timeout(crate::gateway::DEADLINE, ended)
         .await
         .expect("nobody watches any more");
 }

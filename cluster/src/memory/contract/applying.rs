@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use super::world::{World, apply, clean, done, is_gone, ready, revision, see, service, workload};
 use crate::{ClusterError, Desired, ScalingPolicy};
 
-/// What is applied runs: so many replicas, each with its own name and address.
+/// A workload that is applied runs: so many replicas, each with its own name and address.
 pub async fn applying_makes_replicas_run(world: &dyn World) {
     let service = service("runs");
     apply(world, vec![workload(world, &service, 1, 2)]).await;

@@ -9,7 +9,7 @@ use crate::HeldLease;
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 async fn acquire(world: &dyn World, name: &str) -> HeldLease {
-    let held = tokio::time::timeout(world.patience(), world.leases().acquire(name)).await;
+    let held = tokio::time::timeout(world.deadline(), world.leases().acquire(name)).await;
     match held {
         Ok(held) => done(held),
         Err(_) => panic!("waited too long for the lease {name}"),
@@ -24,7 +24,7 @@ pub async fn a_lease_has_one_holder(world: &dyn World) {
     let early = tokio::time::timeout(A_MOMENT, &mut second).await;
     assert!(early.is_err(), "two hold one lease");
     drop(first);
-    let second = tokio::time::timeout(world.patience(), second).await;
+    let second = tokio::time::timeout(world.deadline(), second).await;
     assert!(matches!(second, Ok(Ok(_))), "nobody holds it");
 }
 

@@ -31,7 +31,7 @@ fn report(arrivals: u64) -> Report {
 async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> bool) {
     let mut reports = world.reports().watch();
     let wait = reports.wait_for(|reports| is_so(reports));
-    let seen = tokio::time::timeout(world.patience(), wait).await;
+    let seen = tokio::time::timeout(world.deadline(), wait).await;
     assert!(matches!(seen, Ok(Ok(_))), "waited for {what}");
 }
 

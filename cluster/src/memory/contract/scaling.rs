@@ -68,7 +68,7 @@ pub async fn generations_only_grow(world: &dyn World) {
     clean(world, &service).await;
 }
 
-/// Who starts to watch late has the present at once, without waiting for a change.
+/// A watcher that starts late has the present at once, without waiting for a change.
 pub async fn a_late_watcher_sees_the_present(world: &dyn World) {
     let service = service("present");
     let name = revision(&service, 1);

@@ -14,22 +14,22 @@ use crate::{
 /// An implementation under test.
 #[async_trait]
 pub trait World: Send + Sync {
-    /// Its directory.
+    /// The directory of the implementation.
     fn directory(&self) -> &dyn Directory;
-    /// Its side for controllers.
+    /// The controller's side of the implementation.
     fn apply(&self) -> &dyn Apply;
-    /// Its side for autoscalers.
+    /// The autoscaler's side of the implementation.
     fn scale(&self) -> &dyn Scale;
-    /// Its reports.
+    /// The reports of the implementation.
     fn reports(&self) -> &dyn Reports;
-    /// Its leases.
+    /// The leases of the implementation.
     fn leases(&self) -> &dyn Lease;
     /// A pod whose replicas become ready here, several at once too.
     fn template(&self) -> PodTemplateSpec;
     /// Starts a gateway that serves this report until the answer is dropped.
     async fn join(&self, gateway: Gateway, report: Report) -> Box<dyn Send>;
-    /// How long anything may take here.
-    fn patience(&self) -> Duration;
+    /// Longest time that anything may take here.
+    fn deadline(&self) -> Duration;
 }
 
 /// A service of the suite. Each rule has its own, so that all can share one world.
@@ -80,7 +80,7 @@ pub(super) async fn apply(world: &dyn World, workloads: Vec<Workload>) -> Applie
     done(applied)
 }
 
-/// What came of it; an error ends the test.
+/// The value of a result; an error ends the test.
 pub(super) fn done<T>(result: Result<T, ClusterError>) -> T {
     match result {
         Ok(value) => value,
@@ -96,7 +96,7 @@ pub(super) async fn see(
 ) -> Arc<Snapshot> {
     let mut snapshots = world.directory().watch();
     let wait = snapshots.wait_for(|snapshot| is_so(snapshot));
-    let seen = match tokio::time::timeout(world.patience(), wait).await {
+    let seen = match tokio::time::timeout(world.deadline(), wait).await {
         Ok(Ok(snapshot)) => Some(snapshot.clone()),
         Ok(Err(_)) => panic!("the directory ended while waiting for {what}"),
         Err(_) => None,

@@ -1,4 +1,4 @@
-//! What the cluster in memory remembers.
+//! State of the cluster in memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::{
     Revisions, Snapshot,
 };
 
-/// All there is.
+/// State of the cluster in memory.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) ledger: Ledger,
@@ -63,7 +63,7 @@ impl State {
         Ok(())
     }
 
-    /// The next snapshot, unless all is as it was.
+    /// The next snapshot, unless nothing has changed.
     pub(super) fn changed(&mut self) -> Option<Snapshot> {
         self.ledger.refresh(&mut self.revisions);
         if self.starts == Readiness::Immediate {

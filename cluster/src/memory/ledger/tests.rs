@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Destination, Mirror, Split, Storage, Tag, Tagged};
 
-/// What can be asked of a ledger.
+/// A request to a ledger.
 #[derive(Clone, Debug)]
 enum Ask {
     Apply {
@@ -64,7 +64,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
-/// What a ledger should hold, written the plain way.
+/// The counts that a ledger should hold, written the plain way.
 fn model(counts: &mut BTreeMap<RevisionName, u32>, ask: &Ask) {
     match ask {
         Ask::Apply {
@@ -160,7 +160,7 @@ fn an_unknown_revision_is_answered_with_those_there_are() {
     let error = ledger.scale(&asked, 1).unwrap_err().to_string();
     assert_eq!(
         error,
-        "no revision default/s1-predictor-00001; there are: none"
+        "unknown revision default/s1-predictor-00001; known revisions: none"
     );
     ledger.apply(desired(&service(0), &[1, 2], 0)).unwrap();
     let error = ledger.scale(&asked, 1).unwrap_err().to_string();
@@ -179,10 +179,10 @@ fn what_does_not_fit_together_is_refused() {
         error.to_string()
     };
     let first = workload(&a, 1, 1);
-    assert!(refused(&[workload(&b, 1, 1)], None).contains("no revision of default/s0"));
+    assert!(refused(&[workload(&b, 1, 1)], None).contains("not a revision of default/s0"));
     assert!(refused(&[first.clone(), first.clone()], None).contains("twice"));
     assert!(
-        refused(std::slice::from_ref(&first), route(&a, 2)).contains("not among its revisions")
+        refused(std::slice::from_ref(&first), route(&a, 2)).contains("not one of its revisions")
     );
     let mut odd = route(&a, 1).unwrap();
     odd.mirror = Some(Mirror {
@@ -197,6 +197,6 @@ fn what_does_not_fit_together_is_refused() {
         revision: a.revision(1).unwrap(),
     };
     odd.tags = vec![tagged.clone(), tagged];
-    assert!(refused(std::slice::from_ref(&first), Some(odd)).contains("tags stands twice"));
-    assert!(refused(&[first], route(&b, 1)).contains("its route is that of default/s1"));
+    assert!(refused(std::slice::from_ref(&first), Some(odd)).contains("a tag is used twice"));
+    assert!(refused(&[first], route(&b, 1)).contains("the route belongs to default/s1"));
 }

@@ -1,6 +1,5 @@
-//! The handle that others hold.
+//! The cluster on this machine, as a handle.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use weir_cluster::{
     Leases, Reports, RevisionName, Scale, ServiceName, Snapshot,
 };
 
-use crate::actor::{self, Ask};
+use crate::actor::{self, Request};
+use crate::error::unavailable;
 use crate::log::Printer;
 use crate::options::Options;
 
@@ -22,7 +22,7 @@ const WAITING: usize = 16;
 /// once. [`Local::stop`] lets them finish.
 #[derive(Clone, Debug)]
 pub struct Local {
-    asks: mpsc::Sender<Ask>,
+    requests: mpsc::Sender<Request>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     gateways: Gateways,
     leases: Leases,
@@ -40,11 +40,11 @@ impl Local {
             what: format!("the log directory {}", logs.display()),
             source: error.into(),
         })?;
-        let (asks, receiver) = mpsc::channel(WAITING);
+        let (requests, receiver) = mpsc::channel(WAITING);
         let gateways = Gateways::new();
         let snapshots = actor::spawn(options, printer, receiver, gateways.members());
         Ok(Self {
-            asks,
+            requests,
             snapshots,
             gateways,
             leases: Leases::new(),
@@ -57,27 +57,27 @@ impl Local {
         &self.gateways
     }
 
-    /// Ends every replica as it is ended when it is not desired any more, and waits for that. Nothing can
-    /// be applied afterwards.
+    /// Stops every replica as a scale-down does, and waits until they have ended. Nothing can be applied
+    /// afterwards.
     ///
     /// # Errors
     /// [`ClusterError::Unavailable`] when some still run after `timeout`; they are killed with the last clone.
     pub async fn stop(&self, timeout: Duration) -> Result<(), ClusterError> {
-        let stopped = self.ask(Ask::Stop);
+        let stopped = self.request(Request::Stop);
         match tokio::time::timeout(timeout, stopped).await {
             Ok(stopped) => stopped,
             Err(_) => Err(unavailable(format!("replicas still run after {timeout:?}"))),
         }
     }
 
-    async fn ask<T>(
+    async fn request<T>(
         &self,
-        question: impl FnOnce(oneshot::Sender<T>) -> Ask,
+        make: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, ClusterError> {
-        let gone = || unavailable("the cluster has stopped".to_owned());
-        let (answer, answered) = oneshot::channel();
-        self.asks.send(question(answer)).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())
+        let gone = || unavailable("it has stopped".to_owned());
+        let (reply, replied) = oneshot::channel();
+        self.requests.send(make(reply)).await.map_err(|_| gone())?;
+        replied.await.map_err(|_| gone())
     }
 }
 
@@ -91,12 +91,12 @@ impl Directory for Local {
 impl Apply for Local {
     async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError> {
         let desired = Box::new(desired);
-        self.ask(|answer| Ask::Apply(desired, answer)).await?
+        self.request(|reply| Request::Apply(desired, reply)).await?
     }
 
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
         let service = service.clone();
-        self.ask(|answer| Ask::Forget(service, answer)).await
+        self.request(|reply| Request::Forget(service, reply)).await
     }
 }
 
@@ -104,7 +104,7 @@ impl Apply for Local {
 impl Scale for Local {
     async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
         let revision = revision.clone();
-        self.ask(|answer| Ask::Scale(revision, replicas, answer))
+        self.request(|reply| Request::Scale(revision, replicas, reply))
             .await?
     }
 }
@@ -119,12 +119,5 @@ impl Reports for Local {
 impl Lease for Local {
     async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
         self.leases.acquire(name).await
-    }
-}
-
-pub(crate) fn unavailable(because: String) -> ClusterError {
-    ClusterError::Unavailable {
-        what: "the cluster on this machine".to_owned(),
-        source: io::Error::other(because).into(),
     }
 }

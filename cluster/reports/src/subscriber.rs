@@ -1,4 +1,4 @@
-//! One gateway's watch: dialled, read, dialled again when it breaks.
+//! The subscription to one gateway's reports: connects, reads, connects again when it breaks.
 
 mod backoff;
 
@@ -20,30 +20,30 @@ use backoff::Backoff;
 /// Gateways are near: a connection that takes longer than some retransmissions is none.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What was heard of one gateway.
-pub(crate) struct News {
-    /// The listener's number.
+/// A change of one gateway's report.
+pub(crate) struct ReportUpdate {
+    /// Number of the subscription that it came by.
     pub(crate) number: u64,
-    /// Its report; none while it is silent.
+    /// The gateway's report; none while it is silent.
     pub(crate) report: Option<Arc<Report>>,
 }
 
-/// Listens to one gateway.
-pub(crate) struct Listener {
+/// Subscribes to the reports of one gateway.
+pub(crate) struct Subscriber {
     pub(crate) number: u64,
     pub(crate) gateway: Arc<str>,
     pub(crate) address: Address,
-    pub(crate) news: mpsc::Sender<News>,
+    pub(crate) updates: mpsc::Sender<ReportUpdate>,
 }
 
-/// When a report was made: in which life of the gateway, and at what age.
+/// Time of a report: the start of its gateway, and the gateway's age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Made {
+struct ReportTime {
     started: u64,
     age_us: u64,
 }
 
-impl Made {
+impl ReportTime {
     fn of(report: &Report) -> Self {
         Self {
             started: report.started,
@@ -52,35 +52,35 @@ impl Made {
     }
 }
 
-impl Listener {
-    /// Listens until it is dropped.
+impl Subscriber {
+    /// Runs until it is dropped.
     pub(crate) async fn run(self) {
-        let heard = Notify::new();
+        let received = Notify::new();
         tokio::select! {
-            () = self.listen(&heard) => {}
-            () = self.expire(&heard) => {}
+            () = self.keep_subscribed(&received) => {}
+            () = self.expire(&received) => {}
         }
     }
 
-    async fn listen(&self, heard: &Notify) {
+    async fn keep_subscribed(&self, received: &Notify) {
         let mut backoff = Backoff::default();
         let mut last = None;
         loop {
-            let Err(error) = self.converse(&mut last, heard, &mut backoff).await;
+            let Err(error) = self.subscribe(&mut last, received, &mut backoff).await;
             if backoff.is_first() {
                 let (gateway, address) = (&self.gateway, &self.address);
                 let error = describe(&error);
-                tracing::warn!(%gateway, %address, error, "its reports are not heard; dialling again");
+                tracing::warn!(%gateway, %address, error, "cannot watch a gateway's reports; reconnecting");
             }
             tokio::time::sleep(backoff.next()).await;
         }
     }
 
     /// Hands on each new report until the watch breaks or falls silent.
-    async fn converse(
+    async fn subscribe(
         &self,
-        last: &mut Option<Made>,
-        heard: &Notify,
+        last: &mut Option<ReportTime>,
+        received: &Notify,
         backoff: &mut Backoff,
     ) -> Result<Infallible, RemoteError> {
         let client = ReportsClient::new(in_time(dial(&self.address)).await?);
@@ -97,31 +97,31 @@ impl Listener {
             let message = in_time(next).await?.ok_or(RemoteError::Ended)?;
             let report = message::decode(message)?;
             *backoff = Backoff::default();
-            // A gateway that hangs still says what it said last to everybody who dials.
-            if last.replace(Made::of(&report)) != Some(Made::of(&report)) {
-                heard.notify_one();
-                self.tell(Some(Arc::new(report))).await;
+            // A gateway that hangs still serves its last report to every new connection.
+            if last.replace(ReportTime::of(&report)) != Some(ReportTime::of(&report)) {
+                received.notify_one();
+                self.send(Some(Arc::new(report))).await;
             }
         }
     }
 
-    /// Takes the report back whenever the gateway was not heard for too long.
-    async fn expire(&self, heard: &Notify) {
+    /// Drops the report whenever none came for too long.
+    async fn expire(&self, received: &Notify) {
         loop {
-            heard.notified().await;
-            while timeout(Report::SILENT_AFTER, heard.notified())
+            received.notified().await;
+            while timeout(Report::SILENT_AFTER, received.notified())
                 .await
                 .is_ok()
             {}
-            tracing::warn!(gateway = %self.gateway, "silent: its report is dropped");
-            self.tell(None).await;
+            tracing::warn!(gateway = %self.gateway, "no report from a gateway in time; its last one is ignored until it reports again");
+            self.send(None).await;
         }
     }
 
-    async fn tell(&self, report: Option<Arc<Report>>) {
+    async fn send(&self, report: Option<Arc<Report>>) {
         let number = self.number;
-        // Whom it tells is about to end it otherwise.
-        let _ = self.news.send(News { number, report }).await;
+        // Without a receiver this task is about to be aborted.
+        let _ = self.updates.send(ReportUpdate { number, report }).await;
     }
 }
 
@@ -130,10 +130,10 @@ async fn dial(address: &Address) -> Result<Channel, RemoteError> {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(_) => address.to_string(),
     };
-    let unreached = |error| RemoteError::Unreached(deepest(&error));
-    let endpoint = Endpoint::from_shared(uri).map_err(unreached)?;
+    let connect_failed = |error| RemoteError::ConnectFailed(deepest(&error));
+    let endpoint = Endpoint::from_shared(uri).map_err(connect_failed)?;
     let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true);
-    endpoint.connect().await.map_err(unreached)
+    endpoint.connect().await.map_err(connect_failed)
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
@@ -143,7 +143,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Resul
         .unwrap_or(Err(RemoteError::Silent(silent)))
 }
 
-/// The last cause: what lies between says nothing more than that something failed.
+/// The last cause: those between say only that something failed.
 fn deepest(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

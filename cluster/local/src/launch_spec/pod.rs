@@ -1,18 +1,18 @@
-//! What of a pod a process can have.
+//! The parts of a pod that a process can have.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use crate::probe::Liveness;
+use crate::probe::LivenessProbe;
 
-/// Refuses what would not be the same without a container. What only places, limits or guards a pod is
+/// Refuses what would not be the same without a container. What only listen_flags, limits or guards a pod is
 /// taken, and named by [`ignored_fields`].
 pub(super) fn check(pod: &PodSpec, container: &Container) -> Result<(), String> {
-    let no = |what: &str| Err(format!("{what} cannot be had without Kubernetes"));
+    let no = |what: &str| Err(format!("{what} needs Kubernetes"));
     let others = pod.containers.iter().find(|c| c.name != container.name);
     if let Some(other) = others {
-        return no(&format!("a second container, {},", other.name));
+        return no(&format!("a second container ({})", other.name));
     }
     if let Some(init) = pod.init_containers.iter().flatten().next() {
         return no(&format!("the init container {}", init.name));
@@ -38,7 +38,7 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
         if volume.is_none_or(|volume| volume.empty_dir.is_none()) {
             let path = &mount.mount_path;
             return Err(format!(
-                "the volume {} at {path} cannot be had without Kubernetes; models come by storageUri",
+                "the volume {} at {path} needs Kubernetes; give a model by storageUri",
                 mount.name
             ));
         }
@@ -46,7 +46,7 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
     Ok(())
 }
 
-/// What is set and means nothing to a process, by the fields' names.
+/// Fields that are set and have no effect on a process.
 pub(super) fn ignored_fields(pod: &PodSpec, container: &Container) -> Vec<&'static str> {
     let image = container.image.as_ref().and(container.command.as_ref());
     let fields = [
@@ -54,7 +54,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container) -> Vec<&'stat
         ("resources", container.resources.is_some()),
         (
             "livenessProbe",
-            container.liveness_probe.is_some() && !Liveness::is_declared(container),
+            container.liveness_probe.is_some() && !LivenessProbe::is_declared(container),
         ),
         ("startupProbe", container.startup_probe.is_some()),
         (
@@ -80,7 +80,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container) -> Vec<&'stat
     set.map(|(field, _)| field).collect()
 }
 
-/// The container's variables.
+/// The container's variables, with paths of models on this machine.
 pub(super) fn variables(
     container: &Container,
     relocate: impl Fn(&str) -> String,
@@ -88,7 +88,7 @@ pub(super) fn variables(
     let each = container.env.iter().flatten().map(|variable| {
         if variable.value_from.is_some() {
             return Err(format!(
-                "the variable {} comes from elsewhere in the cluster, and there is none",
+                "the variable {} uses valueFrom, which needs Kubernetes",
                 variable.name
             ));
         }
@@ -98,13 +98,13 @@ pub(super) fn variables(
     each.collect()
 }
 
-/// `preStop.sleep`: the time in which others learn that it ends.
-pub(super) fn notice(container: &Container) -> Option<Duration> {
+/// `preStop.sleep`: time in which gateways learn that the replica ends.
+pub(super) fn pre_stop_delay(container: &Container) -> Option<Duration> {
     let stop = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
     seconds(stop.sleep.as_ref()?.seconds)
 }
 
-/// `terminationGracePeriodSeconds`.
+/// `terminationGracePeriodSeconds`, from SIGTERM to SIGKILL.
 pub(super) fn grace(pod: &PodSpec) -> Option<Duration> {
     seconds(pod.termination_grace_period_seconds?)
 }

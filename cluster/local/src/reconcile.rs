@@ -1,33 +1,33 @@
-//! Which replicas to start and to stop.
+//! The replicas to start and to stop.
 
 use std::sync::Arc;
 
 use weir_cluster::{Phase, Replica};
 
-/// One change.
+/// One change to the replicas of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Start one more.
+pub(crate) enum Action {
+    /// Starts one more replica.
     Start,
-    /// Stop the one of this name.
+    /// Stops the replica of this name.
     Stop(Arc<str>),
 }
 
-/// What leads from these replicas, oldest first, to `desired` of them. The ones that serve least go first,
+/// The actions that lead from these replicas, oldest first, to `desired` of them. The ones that serve least go first,
 /// and of equals the youngest: its caches are the coldest.
-pub(crate) fn steps(desired: usize, replicas: &[Replica]) -> Vec<Step> {
+pub(crate) fn actions(desired: usize, replicas: &[Replica]) -> Vec<Action> {
     let counted = replicas.iter().filter(|replica| replica.phase.is_counted());
     let mut counted: Vec<_> = counted.collect();
     let missing = desired.saturating_sub(counted.len());
     if missing > 0 {
-        return vec![Step::Start; missing];
+        return vec![Action::Start; missing];
     }
     // A stable sort keeps the oldest of equals in front.
     counted.sort_by_key(|replica| rank(replica.phase));
     let surplus = counted.split_off(desired);
     surplus
         .iter()
-        .map(|replica| Step::Stop(replica.name.clone()))
+        .map(|replica| Action::Stop(replica.name.clone()))
         .collect()
 }
 
@@ -75,22 +75,22 @@ mod tests {
     #[test]
     fn the_youngest_of_the_useless_goes_first() {
         let all = replicas(&[Phase::BackOff, Phase::Ready, Phase::BackOff, Phase::Ready]);
-        let stop = |name: &str| Step::Stop(name.into());
-        assert_eq!(steps(3, &all), [stop("r2")]);
-        assert_eq!(steps(1, &all), [stop("r3"), stop("r0"), stop("r2")]);
-        assert_eq!(steps(5, &all), [Step::Start]);
+        let stop = |name: &str| Action::Stop(name.into());
+        assert_eq!(actions(3, &all), [stop("r2")]);
+        assert_eq!(actions(1, &all), [stop("r3"), stop("r0"), stop("r2")]);
+        assert_eq!(actions(5, &all), [Action::Start]);
     }
 
     proptest! {
         #[test]
-        fn the_wanted_number_is_reached(desired in 0usize..8, phases in proptest::collection::vec(phase(), 0..8)) {
+        fn the_desired_number_is_reached(desired in 0usize..8, phases in proptest::collection::vec(phase(), 0..8)) {
             let all = replicas(&phases);
-            let steps = steps(desired, &all);
-            let stopped: Vec<_> = steps.iter().filter_map(|step| match step {
-                Step::Stop(name) => Some(name.clone()),
-                Step::Start => None,
+            let actions = actions(desired, &all);
+            let stopped: Vec<_> = actions.iter().filter_map(|action| match action {
+                Action::Stop(name) => Some(name.clone()),
+                Action::Start => None,
             }).collect();
-            let starts = steps.len() - stopped.len();
+            let starts = actions.len() - stopped.len();
             prop_assert!(starts == 0 || stopped.is_empty());
             let counted: Vec<_> = all.iter().filter(|r| r.phase.is_counted()).collect();
             prop_assert_eq!(counted.len() + starts - stopped.len(), desired);

@@ -9,36 +9,36 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Phase, Replica, Revision};
 
+use crate::launch_spec::LaunchSpec;
 use crate::log::{Log, Printer};
-use crate::ports::Pool;
-use crate::recipe::Recipe;
-use crate::replica::{Event, Task, Ties};
-use crate::steps::{Step, steps};
+use crate::ports::PortPool;
+use crate::reconcile::{Action, actions};
+use crate::replica::{Event, Task, TaskContext};
 
 /// The tasks of all replicas, by the replicas' names. Dropping it kills every replica.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct Supervisor {
     logs: PathBuf,
     printer: Printer,
     events: mpsc::Sender<Event>,
-    pool: Pool,
-    tasks: HashMap<Arc<str>, Running>,
+    pool: PortPool,
+    tasks: HashMap<Arc<str>, RunningTask>,
     started: HashMap<String, u32>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningTask {
     stop: CancellationToken,
     _task: AbortOnDropHandle<()>,
 }
 
-impl Fleet {
+impl Supervisor {
     pub(super) fn new(logs: PathBuf, printer: Printer, events: mpsc::Sender<Event>) -> Self {
         Self {
             logs,
             printer,
             events,
-            pool: Pool::new(),
+            pool: PortPool::new(),
             tasks: HashMap::new(),
             started: HashMap::new(),
         }
@@ -49,18 +49,17 @@ impl Fleet {
     }
 
     /// Starts and stops replicas until there are as many as are desired, or as there can be.
-    pub(super) fn reconcile(&mut self, revision: &mut Revision, recipe: &Arc<Recipe>) {
-        let desired = (revision.desired as usize).min(recipe.ports.max_replicas());
-        for step in steps(desired, &revision.replicas) {
-            match step {
-                Step::Start => self.start(revision, recipe),
-                Step::Stop(name) => self.stop(revision, &name),
+    pub(super) fn reconcile(&mut self, revision: &mut Revision, spec: &Arc<LaunchSpec>) {
+        let desired = (revision.desired as usize).min(spec.ports.max_replicas());
+        for action in actions(desired, &revision.replicas) {
+            match action {
+                Action::Start => self.start(revision, spec),
+                Action::Stop(name) => self.stop(revision, &name),
             }
         }
     }
 
-    /// Notes how a replica is. One that was told to stop is terminating, whatever it said before it heard
-    /// of that.
+    /// Takes in the state of a replica. One that was told to stop is terminating, whatever state it sent before.
     pub(super) fn note(&self, revision: &mut Revision, mut replica: Replica) {
         let running = self.tasks.get(&replica.name);
         if running.is_some_and(|running| running.stop.is_cancelled()) {
@@ -80,13 +79,13 @@ impl Fleet {
         }
     }
 
-    /// Notes that a replica ended for good.
+    /// Removes a replica that ended for good.
     pub(super) fn forget(&mut self, revision: &mut Revision, name: &str) {
         self.tasks.remove(name);
         revision.replicas.retain(|replica| *replica.name != *name);
     }
 
-    fn start(&mut self, revision: &mut Revision, recipe: &Arc<Recipe>) {
+    fn start(&mut self, revision: &mut Revision, spec: &Arc<LaunchSpec>) {
         let replica = Replica {
             name: self.name(revision),
             phase: Phase::Pending,
@@ -95,7 +94,7 @@ impl Fleet {
             failure: None,
         };
         let stop = CancellationToken::new();
-        let ties = Ties {
+        let context = TaskContext {
             events: self.events.clone(),
             stop: stop.clone(),
             pool: self.pool.clone(),
@@ -103,11 +102,11 @@ impl Fleet {
         let task = Task::new(
             revision.name.clone(),
             replica.clone(),
-            recipe.clone(),
+            spec.clone(),
             Log::new(&self.logs, replica.name.clone(), self.printer.clone()),
-            ties,
+            context,
         );
-        let running = Running {
+        let running = RunningTask {
             stop,
             _task: AbortOnDropHandle::new(tokio::spawn(task.run())),
         };
@@ -128,7 +127,7 @@ impl Fleet {
         }
     }
 
-    /// A name that no replica had before in this process; namespaces share a directory of logs.
+    /// Returns a name that no replica had before in this process; namespaces share a directory of logs.
     fn name(&mut self, revision: &Revision) -> Arc<str> {
         let prefix = match revision.name.service().namespace() {
             "default" => revision.name.as_str().to_owned(),

@@ -1,4 +1,4 @@
-//! What a pod means for a process.
+//! The command, environment and probes with which a pod's container runs as a process.
 
 mod command;
 mod pod;
@@ -17,39 +17,39 @@ use weir_fetch::Limits;
 use self::command::Program;
 use crate::options::Options;
 use crate::ports::PortPlan;
-use crate::probe::{Liveness, Probe};
-use crate::storage::Model;
+use crate::probe::{LivenessProbe, Probe};
+use crate::storage::ModelFiles;
 
 /// The time from SIGTERM to SIGKILL where a pod does not say: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// The time from leaving the snapshot to SIGTERM where a pod does not say: gateways in this process hear
 /// of it within a millisecond, and what they send until then should still be taken.
-const NOTICE: Duration = Duration::from_millis(200);
+const PRE_STOP_DELAY: Duration = Duration::from_millis(200);
 
 /// A revision's command, decided but for its ports.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Recipe {
+pub(crate) struct LaunchSpec {
     /// The program and its arguments, not expanded yet.
     words: Vec<String>,
     /// The container's own variables, not expanded yet, in order: later ones may use earlier ones.
     env: Vec<(String, String)>,
-    /// What the command inherits.
+    /// Environment that the command inherits.
     inherited: Arc<BTreeMap<String, String>>,
-    /// Where it runs.
+    /// Its working directory; unset: ours.
     pub(crate) directory: Option<PathBuf>,
-    /// The files it needs.
-    pub(crate) models: Vec<Model>,
-    /// Bounds of downloading them.
+    /// Models that it needs.
+    pub(crate) models: Vec<ModelFiles>,
+    /// Bounds of their downloads.
     pub(crate) fetch: Limits,
     pub(crate) ports: PortPlan,
     pub(crate) probe: Probe,
-    pub(crate) liveness: Liveness,
-    /// Fields of the pod that mean nothing to a process.
+    pub(crate) liveness: LivenessProbe,
+    /// Fields of the pod that have no effect on a process.
     pub(crate) ignored_fields: Vec<&'static str>,
-    /// From leaving the snapshot to SIGTERM.
-    pub(crate) notice: Duration,
-    /// From SIGTERM to SIGKILL.
+    /// Time from leaving the snapshot to SIGTERM.
+    pub(crate) pre_stop_delay: Duration,
+    /// Time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
 }
 
@@ -58,20 +58,20 @@ pub(crate) struct Recipe {
 /// # Errors
 /// [`ClusterError::Refused`] when its pod or its storage needs what a process cannot have.
 pub fn check(workload: &Workload, options: &Options) -> Result<(), ClusterError> {
-    Recipe::of(workload, options).map(drop)
+    LaunchSpec::of(workload, options).map(drop)
 }
 
-impl Recipe {
+impl LaunchSpec {
     /// Reads a workload.
     ///
     /// # Errors
     /// [`ClusterError::Refused`], naming the revision, when its pod needs what a process cannot have.
     pub(crate) fn of(workload: &Workload, options: &Options) -> Result<Self, ClusterError> {
         let revision = &workload.revision;
-        let refused = |because: String| ClusterError::refused(revision, because);
+        let refused = |reason: String| ClusterError::refused(revision, reason);
         let pod = workload.template.spec.as_ref();
         let Some((pod, container)) = pod.zip(workload.container()) else {
-            return Err(refused("its pod has no container".to_owned()));
+            return Err(refused("the pod has no container".to_owned()));
         };
         pod::check(pod, container).map_err(refused)?;
         let models = models(workload, options)?;
@@ -82,7 +82,7 @@ impl Recipe {
         name: &str,
         pod: &PodSpec,
         container: &Container,
-        models: Vec<Model>,
+        models: Vec<ModelFiles>,
         options: &Options,
     ) -> Result<Self, String> {
         let program = Program::of(container, options)?;
@@ -92,9 +92,9 @@ impl Recipe {
         Ok(Self {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
             probe: Probe::of(container, program.server())?,
-            liveness: Liveness::of(container, program.server())?,
+            liveness: LivenessProbe::of(container, program.server())?,
             ignored_fields: pod::ignored_fields(pod, container),
-            notice: pod::notice(container).unwrap_or(NOTICE),
+            pre_stop_delay: pod::pre_stop_delay(container).unwrap_or(PRE_STOP_DELAY),
             grace: pod::grace(pod).unwrap_or(GRACE),
             directory: container
                 .working_dir
@@ -109,17 +109,19 @@ impl Recipe {
         })
     }
 
-    /// Who may find out that a replica is ready.
+    /// The way in which a replica is found ready.
     pub(crate) fn ready_call(&self) -> ReadyCall {
-        match self.probe.is_v2() {
-            true => ReadyCall::V2,
-            false => ReadyCall::Platform,
+        if self.probe.is_v2() {
+            ReadyCall::V2
+        } else {
+            ReadyCall::Platform
         }
     }
 }
 
-fn models(workload: &Workload, options: &Options) -> Result<Vec<Model>, ClusterError> {
+fn models(workload: &Workload, options: &Options) -> Result<Vec<ModelFiles>, ClusterError> {
     let folder = options.models();
     let each = workload.storage.iter();
-    each.map(|storage| Model::of(storage, &folder)).collect()
+    each.map(|storage| ModelFiles::of(storage, &folder))
+        .collect()
 }

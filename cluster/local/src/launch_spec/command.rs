@@ -1,20 +1,20 @@
-//! The words of a command.
+//! The command line of a container.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::Recipe;
+use super::LaunchSpec;
 use crate::expand::expand;
 use crate::names::{GRPC_PORT, PORT, RUNTIME};
 use crate::options::Options;
 use crate::ports::Ports;
-use crate::probe::Server;
-use crate::storage::Model;
+use crate::probe::ServerKind;
+use crate::storage::ModelFiles;
 
 /// Flags of our runtime that say where it listens: here we do.
-const PLACE_FLAGS: [&str; 6] = [
+const LISTEN_FLAGS: [&str; 6] = [
     "http-address",
     "http-port",
     "grpc-address",
@@ -23,7 +23,7 @@ const PLACE_FLAGS: [&str; 6] = [
     "metrics-port",
 ];
 
-/// What runs.
+/// The program that a container runs.
 pub(super) enum Program {
     /// Weir's own runtime, at this path.
     Ours(PathBuf),
@@ -41,7 +41,7 @@ pub(crate) struct Invocation {
 }
 
 impl Program {
-    /// Finds out what a container runs. An image is not run, so a container needs a command, unless it is
+    /// Reads what a container runs. An image is not run, so a container needs a command, unless it is
     /// our runtime.
     pub(super) fn of(container: &Container, options: &Options) -> Result<Self, String> {
         let command = container.command.clone().unwrap_or_default();
@@ -52,18 +52,18 @@ impl Program {
         };
         match (ours, &options.runtime) {
             (true, Some(path)) => Ok(Self::Ours(path.clone())),
-            (true, None) => Err(format!("it needs {RUNTIME}, and no path to it is set")),
+            (true, None) => Err(format!("needs {RUNTIME}, and the path to it is not set")),
             (false, _) if command.is_empty() => Err(format!(
-                "without Kubernetes the image {image:?} cannot be run; give the container a command"
+                "cannot run the image {image:?} without Kubernetes; give the container a command"
             )),
             (false, _) => Ok(Self::Foreign(command)),
         }
     }
 
-    pub(super) fn server(&self) -> Server {
+    pub(super) fn server(&self) -> ServerKind {
         match self {
-            Self::Ours(_) => Server::Weir,
-            Self::Foreign(_) => Server::Foreign,
+            Self::Ours(_) => ServerKind::Weir,
+            Self::Foreign(_) => ServerKind::Foreign,
         }
     }
 
@@ -72,7 +72,7 @@ impl Program {
         &self,
         container: &Container,
         name: &str,
-        models: &[Model],
+        models: &[ModelFiles],
         relocate: impl Fn(&str) -> String,
     ) -> Vec<String> {
         let args = container.args.as_deref().unwrap_or_default();
@@ -86,16 +86,16 @@ impl Program {
                 let given = command.iter().skip(1).chain(args);
                 let given: Vec<_> = given.map(|word| relocate(word)).collect();
                 let mut words = vec![path.display().to_string()];
-                words.extend(without_places(&given));
+                words.extend(without_listen_flags(&given));
                 words.extend(defaults(&given, name, models));
-                words.extend(places());
+                words.extend(listen_flags());
                 words
             }
         }
     }
 }
 
-impl Recipe {
+impl LaunchSpec {
     /// The command on these ports.
     pub(crate) fn invocation(&self, ports: Ports) -> Invocation {
         let mut own = BTreeMap::new();
@@ -117,7 +117,7 @@ impl Recipe {
 }
 
 /// Replaces the paths at which a container would find its models by where they are.
-pub(super) fn relocate(text: &str, models: &[Model]) -> String {
+pub(super) fn relocate(text: &str, models: &[ModelFiles]) -> String {
     models.iter().fold(text.to_owned(), |text, model| {
         replace_path(&text, &model.mount_path, &model.path.display().to_string())
     })
@@ -146,7 +146,7 @@ fn image_name(image: &str) -> &str {
 }
 
 /// The arguments without those that say where to listen, `--flag=value` and `--flag value`.
-fn without_places(args: &[String]) -> Vec<String> {
+fn without_listen_flags(args: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -155,7 +155,7 @@ fn without_places(args: &[String]) -> Vec<String> {
             Some((name, value)) => (name, Some(value)),
             None => (flag, None),
         };
-        match (PLACE_FLAGS.contains(&name), value) {
+        match (LISTEN_FLAGS.contains(&name), value) {
             (true, Some(_)) => {}
             (true, None) => {
                 args.next();
@@ -166,8 +166,8 @@ fn without_places(args: &[String]) -> Vec<String> {
     kept
 }
 
-/// Which model, unless the arguments say so.
-fn defaults(args: &[String], name: &str, models: &[Model]) -> Vec<String> {
+/// Arguments that name the model, unless the given ones do.
+fn defaults(args: &[String], name: &str, models: &[ModelFiles]) -> Vec<String> {
     let given = |flag: &str| {
         let mut rests = args.iter().filter_map(|arg| arg.strip_prefix(flag));
         rests.any(|rest| rest.is_empty() || rest.starts_with('='))
@@ -184,7 +184,7 @@ fn defaults(args: &[String], name: &str, models: &[Model]) -> Vec<String> {
     words
 }
 
-fn places() -> [String; 5] {
+fn listen_flags() -> [String; 5] {
     [
         "--http-address=127.0.0.1".to_owned(),
         "--grpc-address=127.0.0.1".to_owned(),

@@ -1,4 +1,4 @@
-//! How long to wait before a gateway is dialled again.
+//! The wait before a gateway is dialled again.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// `FIRST` doubled so often is more than [`LONGEST`].
 const MAX_DOUBLINGS: u32 = 5;
 
-/// Failures in a row.
+/// Failures in a row of one subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// Whether nothing has failed since it was last heard.
+    /// Whether nothing has failed since it was last received.
     pub(super) fn is_first(self) -> bool {
         self.failures == 0
     }

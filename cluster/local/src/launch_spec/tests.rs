@@ -43,8 +43,8 @@ fn options() -> Options {
 }
 
 fn invocation(pod: Value) -> Invocation {
-    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
-    recipe.invocation(Ports {
+    let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
+    spec.invocation(Ports {
         http: Some(1111),
         grpc: Some(2222),
     })
@@ -52,7 +52,7 @@ fn invocation(pod: Value) -> Invocation {
 
 #[track_caller]
 fn refused(pod: Value, text: &str) {
-    let error = Recipe::of(&workload(pod), &options())
+    let error = LaunchSpec::of(&workload(pod), &options())
         .unwrap_err()
         .to_string();
     assert!(error.contains("default/digits-predictor-00001"), "{error}");
@@ -164,8 +164,8 @@ fn what_needs_a_cluster_is_refused_by_name() {
         ..options()
     };
     let ours = workload(container(json!({ "image": "weir-runtime" })));
-    let error = Recipe::of(&ours, &no_runtime).unwrap_err().to_string();
-    assert!(error.contains("no path to it is set"), "{error}");
+    let error = LaunchSpec::of(&ours, &no_runtime).unwrap_err().to_string();
+    assert!(error.contains("the path to it is not set"), "{error}");
 }
 
 #[test]
@@ -177,9 +177,9 @@ fn what_has_no_effect_is_named() {
         "livenessProbe": { "exec": { "command": ["true"] } },
     }));
     pod["nodeSelector"] = json!({ "gpu": "a100" });
-    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
+    let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
     let named = ["image", "resources", "livenessProbe", "nodeSelector"];
-    assert_eq!(recipe.ignored_fields, named);
+    assert_eq!(spec.ignored_fields, named);
 }
 
 #[test]
@@ -189,21 +189,24 @@ fn times_come_from_the_pod() {
         "lifecycle": { "preStop": { "sleep": { "seconds": 3 } } },
     }));
     pod["terminationGracePeriodSeconds"] = json!(7);
-    let recipe = Recipe::of(&workload(pod), &options()).unwrap();
-    assert_eq!((recipe.notice.as_secs(), recipe.grace.as_secs()), (3, 7));
-    let recipe = Recipe::of(
+    let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
+    assert_eq!(
+        (spec.pre_stop_delay.as_secs(), spec.grace.as_secs()),
+        (3, 7)
+    );
+    let spec = LaunchSpec::of(
         &workload(container(json!({ "command": ["serve"] }))),
         &options(),
     );
-    let recipe = recipe.unwrap();
-    assert_eq!((recipe.notice, recipe.grace), (NOTICE, GRACE));
+    let spec = spec.unwrap();
+    assert_eq!((spec.pre_stop_delay, spec.grace), (PRE_STOP_DELAY, GRACE));
 }
 
 proptest! {
     #[test]
     fn only_whole_paths_are_relocated(before in "[a-z=: ]{0,4}", after in "[-a-z./]{0,4}") {
         let storage = Storage { uri: "file:///x".into(), mount_path: Storage::MOUNT_PATH.into(), claims: None };
-        let models = [Model::of(&storage, std::path::Path::new("")).unwrap()];
+        let models = [ModelFiles::of(&storage, std::path::Path::new("")).unwrap()];
         let text = format!("{before}/mnt/models{after}");
         let begins = !before.ends_with(|c: char| c.is_alphanumeric());
         let whole = begins && (after.is_empty() || after.starts_with('/'));

@@ -7,9 +7,9 @@ const KEPT: usize = 3;
 
 /// The last lines that are not empty.
 #[derive(Debug, Default)]
-pub(super) struct Ring(VecDeque<String>);
+pub(super) struct LastLines(VecDeque<String>);
 
-impl Ring {
+impl LastLines {
     pub(super) fn push(&mut self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -21,12 +21,13 @@ impl Ring {
     }
 
     /// All of them in one line; where some are errors by their level, these alone.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn joined(&self) -> String {
         let lines = self.0.iter().map(|line| without_time(line.trim()));
         let (errors, others): (Vec<_>, Vec<_>) = lines.partition(|line| is_error(line));
-        match errors.is_empty() {
-            true => others.join(" | "),
-            false => errors.join(" | "),
+        if errors.is_empty() {
+            others.join(" | ")
+        } else {
+            errors.join(" | ")
         }
     }
 
@@ -46,26 +47,23 @@ fn without_time(line: &str) -> &str {
         && first
             .chars()
             .all(|c| c.is_ascii_digit() || "TZ-+:.".contains(c));
-    match is_time {
-        true => rest.trim_start(),
-        false => line,
-    }
+    if is_time { rest.trim_start() } else { line }
 }
 
 /// As most logs mark them.
 fn is_error(line: &str) -> bool {
-    let mut words = line.split(|c: char| !c.is_ascii_alphanumeric());
-    words.any(|word| matches!(word, "ERROR" | "FATAL" | "CRITICAL"))
+    let mut joined = line.split(|c: char| !c.is_ascii_alphanumeric());
+    joined.any(|word| matches!(word, "ERROR" | "FATAL" | "CRITICAL"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(lines: &[&str]) -> String {
-        let mut ring = Ring::default();
-        lines.iter().for_each(|line| ring.push(line));
-        ring.words()
+    fn joined(lines: &[&str]) -> String {
+        let mut last_lines = LastLines::default();
+        lines.iter().for_each(|line| last_lines.push(line));
+        last_lines.joined()
     }
 
     #[test]
@@ -74,7 +72,7 @@ mod tests {
             "2026-11-21T18:47:26.007656Z ERROR app: no model",
             "2026-11-21T18:47:26.007820Z  INFO app: ended",
         ];
-        assert_eq!(words(&lines), "ERROR app: no model");
+        assert_eq!(joined(&lines), "ERROR app: no model");
     }
 
     #[test]
@@ -87,7 +85,7 @@ mod tests {
             "Time: 10:00 is late",
         ];
         assert_eq!(
-            words(&lines),
+            joined(&lines),
             "Traceback: | ValueError: 7 | Time: 10:00 is late"
         );
     }

@@ -1,4 +1,4 @@
-//! One question over the network.
+//! The network side of a probe.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) enum Connection {
     Unix(UnixStream),
 }
 
-/// Connects. The error is a clause.
+/// Connects to a replica. The error is a clause.
 pub(super) async fn connect(address: &Address) -> Result<Connection, String> {
     let connection = match address {
         Address::Tcp(address) => TcpStream::connect(address).await.map(Connection::Tcp),
@@ -25,7 +25,7 @@ pub(super) async fn connect(address: &Address) -> Result<Connection, String> {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             format!("nothing listens on {address}")
         }
-        _ => format!("connecting to {address}: {error}"),
+        _ => format!("cannot connect to {address}: {error}"),
     })
 }
 

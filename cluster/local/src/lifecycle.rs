@@ -1,0 +1,151 @@
+//! The lifecycle of a replica: its phase, and when it is started and probed again. A value; time is an argument,
+//! counted from any moment.
+
+pub(crate) mod liveness;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use weir_cluster::Phase;
+
+/// Time between two probes of a replica that is not ready: a model that is loaded should not wait for us.
+const UNREADY_PERIOD: Duration = Duration::from_millis(50);
+
+/// Time between two probes of one that is: a crash is seen at once without them, so they only find hangs.
+const READY_PERIOD: Duration = Duration::from_secs(1);
+
+/// Wait after the first failed run in a row; it doubles with each.
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+
+/// Longest wait: a person who corrects a file or frees memory should see the effect soon.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// A run that was ready for so long was a success: what ended it was no failure to start, and the next
+/// run begins at once.
+const STABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// Failed runs in a row from which on it is a crash loop.
+const CRASH_LOOP: u32 = 2;
+
+/// State of one replica over its runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lifecycle {
+    phase: Phase,
+    starts: u32,
+    /// Runs in a row that were no success.
+    failed_runs: u32,
+    /// Probes in a row that failed while the replica was ready.
+    failed_probes: u32,
+    /// Failed probes in a row that make a ready replica unready.
+    failure_threshold: u32,
+    ready_since: Option<Duration>,
+}
+
+/// Result of one probe of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeResult {
+    Success,
+    Failure,
+}
+
+impl Lifecycle {
+    /// A replica that is not started yet. So many failed probes in a row make it unready once it is ready.
+    pub(crate) fn new(failure_threshold: u32) -> Self {
+        Self {
+            phase: Phase::Pending,
+            starts: 0,
+            failed_runs: 0,
+            failed_probes: 0,
+            failure_threshold: failure_threshold.max(1),
+            ready_since: None,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Number of starts after the first.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.starts.saturating_sub(1)
+    }
+
+    /// Whether it is in a crash loop.
+    pub(crate) fn is_crash_loop(&self) -> bool {
+        self.failed_runs >= CRASH_LOOP
+    }
+
+    /// Notes that a run began.
+    pub(crate) fn started(&mut self) {
+        self.phase = Phase::Starting;
+        self.starts = self.starts.saturating_add(1);
+        self.failed_probes = 0;
+        self.ready_since = None;
+    }
+
+    /// Notes the result of a readiness probe.
+    pub(crate) fn probed(&mut self, result: ProbeResult, now: Duration) {
+        match (result, self.phase) {
+            (ProbeResult::Success, Phase::Starting | Phase::Unready | Phase::Ready) => {
+                self.phase = Phase::Ready;
+                self.failed_probes = 0;
+                self.ready_since.get_or_insert(now);
+            }
+            (ProbeResult::Failure, Phase::Ready) => {
+                self.failed_probes += 1;
+                if self.failed_probes >= self.failure_threshold {
+                    self.phase = Phase::Unready;
+                }
+            }
+            (ProbeResult::Failure, Phase::Starting | Phase::Unready)
+            | (_, Phase::Pending | Phase::BackOff | Phase::Terminating) => {}
+        }
+    }
+
+    /// Notes that its process ended by itself or could not be started. Returns the wait until the next start.
+    pub(crate) fn ended(&mut self, now: Duration) -> Duration {
+        let ready_for = self.ready_since.map(|since| now.saturating_sub(since));
+        self.failed_runs = match ready_for {
+            Some(ready_for) if ready_for >= STABLE_AFTER => 0,
+            Some(_) | None => self.failed_runs.saturating_add(1),
+        };
+        self.ready_since = None;
+        self.phase = Phase::BackOff;
+        backoff(self.failed_runs)
+    }
+
+    /// Notes that it hangs and is about to be ended: no request should go there.
+    pub(crate) fn hung(&mut self) {
+        self.phase = Phase::Unready;
+    }
+
+    /// Notes that it is to be stopped.
+    pub(crate) fn stopping(&mut self) {
+        self.phase = Phase::Terminating;
+    }
+
+    /// Time until the next probe.
+    pub(crate) fn next_probe(&self) -> Duration {
+        match self.phase {
+            Phase::Ready if self.failed_probes == 0 => READY_PERIOD,
+            Phase::Ready
+            | Phase::Pending
+            | Phase::Starting
+            | Phase::Unready
+            | Phase::BackOff
+            | Phase::Terminating => UNREADY_PERIOD,
+        }
+    }
+}
+
+/// The wait after so many failed runs in a row.
+fn backoff(failed_runs: u32) -> Duration {
+    match failed_runs.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(doublings) => {
+            let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+            FIRST_BACKOFF.saturating_mul(factor).min(LONGEST_BACKOFF)
+        }
+    }
+}
