@@ -1,7 +1,7 @@
 //! `weir up`: runs the platform on this machine, in one process.
 
 mod announce;
-mod parts;
+mod components;
 mod ports;
 mod preflight;
 mod progress;
@@ -26,9 +26,9 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::print;
 use crate::state::{self, AdminFile, StateLock};
-use parts::Parts;
+use components::Components;
 #[cfg(test)]
-pub(crate) use parts::registry;
+pub(crate) use components::registry;
 use ports::Ports;
 
 /// File of the state directory that keeps the numbers of revisions.
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     };
     file.write(&state_dir)?;
     print_greeting(&file, declaration.services.len());
-    let exit = Parts::start(files, cluster, &ports, &drain)
+    let exit = Components::start(files, cluster, &ports, &drain)
         .serve(ports, drain)
         .await;
     file.remove(&state_dir);

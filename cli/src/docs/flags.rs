@@ -1,4 +1,4 @@
-//! `docs/flags.md`.
+//! The page `docs/flags.md`.
 
 use std::fmt::Write;
 
@@ -17,13 +17,13 @@ Generated from the programs; `--help` says the same.
     .to_owned();
     let weir = Args::command();
     for command in weir.get_subcommands() {
-        of_weir(&mut page, command);
+        add_weir_command(&mut page, command);
     }
-    of_the_runtime(&mut page, &weir_runtime::args::command());
+    add_runtime(&mut page, &weir_runtime::args::command());
     check("flags.md", &page);
 }
 
-fn of_weir(page: &mut String, command: &Command) {
+fn add_weir_command(page: &mut String, command: &Command) {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default();
@@ -34,7 +34,7 @@ fn of_weir(page: &mut String, command: &Command) {
     }
 }
 
-fn of_the_runtime(page: &mut String, command: &Command) {
+fn add_runtime(page: &mut String, command: &Command) {
     page.push_str(
         "
 ## `weir-runtime`
@@ -72,7 +72,7 @@ fn row(arg: &Arg) -> String {
     let mut value = String::new();
     let mut default = String::new();
     let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    // A switch has default and choices too, but nobody may write them.
+    // clap gives switches a default and choices too, which cannot be written.
     if arg.get_action().takes_values() {
         value = names(arg);
         default = defaults(arg);
@@ -88,7 +88,7 @@ fn row(arg: &Arg) -> String {
     )
 }
 
-/// The flag with its value, then its other names; of what is no flag, the value.
+/// The flag with its value, then its other names; of a positional argument its value.
 fn spellings(arg: &Arg, value: &str) -> String {
     let Some(long) = arg.get_long() else {
         return format!("`{}`", value.trim());

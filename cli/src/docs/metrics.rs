@@ -1,4 +1,4 @@
-//! `docs/metrics.md`.
+//! The page `docs/metrics.md`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,27 +25,27 @@ async fn metrics_are_documented() {
     let mut page = "\
 # Metrics
 
-In Prometheus' text format 0.0.4. Generated from the programs' own output; those beginning `process_` are there on Linux.
+In Prometheus' text format 0.0.4. Generated from the output of the programs. Metrics that begin with `process_` exist on Linux only.
 
 ## `weir up`
 
-`/metrics` on port 9090 (`--admin-port`): what the gateway sees of each revision, what the autoscaler decides on it, how the controller
-does, and the process that holds all three.
+`/metrics` on port 9090 (`--admin-port`): the gateway's metrics of each revision, the autoscaler's decisions, the controller, and the process
+that runs them.
 
 Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Values of `reason`: REASONS.
-`weir status --json` says each as a sentence, with its numbers.
+`weir status --json` has each reason as a sentence with its numbers.
 
 "
     .replace("REASONS", &quoted(ScaleReason::LABELS));
-    page.push_str(&table(&of_weir().await));
+    page.push_str(&table(&weir_metrics().await));
     page.push_str(
         &"
 ## `weir-runtime`
 
 `/metrics` on port 8002 (`--metrics-port`). Names beginning `nv_` are Triton's, with its labels and meaning.
 
-Series of a model carry `model`, `version` and the model's `metric_tags`; those of a GPU carry `gpu_uuid` and appear
-where one is. `nv_inference_first_response_histogram_ms` appears with `--metrics-config
+Series of a model have the labels `model`, `version` and the model's `metric_tags`; those of a GPU have `gpu_uuid` and exist
+if there is a GPU. `nv_inference_first_response_histogram_ms` appears with `--metrics-config
 histogram_latencies=true`.
 
 Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, or the word for the error.
@@ -54,12 +54,12 @@ Values of `reason`: REASONS. Values of `cause`: CAUSES. Values of `code`: `ok`, 
         .replace("REASONS", &quoted(Reason::ALL.map(Reason::label)))
         .replace("CAUSES", &quoted(Refusal::ALL.map(Refusal::label))),
     );
-    page.push_str(&table(&of_the_runtime()));
+    page.push_str(&table(&runtime_metrics()));
     check("metrics.md", &page);
 }
 
 /// Every metric of `weir up`, printed as `/metrics` prints it, with one revision.
-async fn of_weir() -> String {
+async fn weir_metrics() -> String {
     let cluster = Arc::new(Fake::new(Readiness::Manual));
     serve(&cluster).await;
     let (directory, reports) = (cluster.clone(), cluster.clone());
@@ -80,7 +80,7 @@ async fn of_weir() -> String {
     text
 }
 
-/// One service, with one revision that mirrors it.
+/// Applies a service with one revision, which mirrors it.
 async fn serve(cluster: &Fake) {
     let service = ServiceName::new("default", "digits").unwrap();
     let revision = service.revision(1).unwrap();
@@ -101,7 +101,7 @@ async fn serve(cluster: &Fake) {
     cluster.apply(desired).await.unwrap();
 }
 
-/// One of which nothing is asked.
+/// A controller without services.
 fn controller(cluster: &Arc<Fake>) -> Controller {
     let folder = tempfile::tempdir().unwrap();
     let platform = Platform {
@@ -139,8 +139,8 @@ impl Sources for Everything {
     }
 }
 
-/// Every metric of `weir-runtime`.
-fn of_the_runtime() -> String {
+/// Every metric of `weir-runtime`, printed as `/metrics` prints it.
+fn runtime_metrics() -> String {
     let mut registry = registry::with_process_metrics();
     let options = runtime::Options {
         histogram_latencies: true,

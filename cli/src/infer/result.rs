@@ -32,7 +32,7 @@ pub(super) fn text(response: &Response<Bytes>, format: Format) -> String {
     body + &origin(response)
 }
 
-/// `digit INT64 [1]: 7`
+/// A tensor as a line: `digit INT64 [1]: 7`.
 fn tensor(output: &Value) -> String {
     let name = output["name"].as_str().unwrap_or("?");
     let datatype = output["datatype"].as_str().unwrap_or("?");
@@ -47,7 +47,7 @@ fn tensor(output: &Value) -> String {
     format!("{name} {datatype} {shape}: {}{more}", elements.join(" "))
 }
 
-/// `logits:` and below it, of each class, `11.9412  7  seven`
+/// The classes of an output, a line each: `logits:`, then `11.9412  7  seven`.
 fn classes(output: &Value) -> String {
     let name = output["name"].as_str().unwrap_or("?");
     let rows = output["data"].as_array().map_or(&[][..], Vec::as_slice);
@@ -59,7 +59,7 @@ fn classes(output: &Value) -> String {
     format!("{name}:{}", rows.collect::<String>())
 }
 
-/// The elements in order; data may be nested as the shape is.
+/// Appends the elements in order; data may be nested as the shape is.
 fn flatten(data: &Value, into: &mut Vec<String>) {
     match data {
         Value::Array(inner) => inner.iter().for_each(|data| flatten(data, into)),
@@ -70,7 +70,7 @@ fn flatten(data: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// Four places after the point say enough of a score.
+/// A number with four decimal places, which is enough for a score.
 fn short(number: &serde_json::Number) -> String {
     match number.as_f64() {
         Some(value) if number.is_f64() && value.abs() >= 1e-3 => format!("{value:.4}"),

@@ -51,7 +51,7 @@ impl Signature {
 }
 
 impl std::fmt::Display for Tensor {
-    /// `image FP32 [-1, 1, 8, 8]`
+    /// Writes for instance `image FP32 [-1, 1, 8, 8]`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {:?}", self.name, self.datatype, self.shape)
     }

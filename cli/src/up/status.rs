@@ -1,4 +1,4 @@
-//! Makes the `/status` page from the state of the platform's parts.
+//! Makes the `/status` page from the state of the platform's components.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
 
-/// Latest state of each part of the platform.
+/// Latest state of each component of the platform.
 pub(super) struct StatusSources {
     pub(super) declaration: watch::Receiver<Arc<Declaration>>,
     pub(super) statuses: watch::Receiver<Arc<Statuses>>,

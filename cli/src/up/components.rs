@@ -35,8 +35,8 @@ const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for replicas to end: their 30 s of grace, and 5 s for what precedes it.
 const REPLICAS_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// Everything that runs beside the two ports.
-pub(super) struct Parts {
+/// The platform's components, which run beside the two ports.
+pub(super) struct Components {
     cluster: Local,
     gateway: Arc<Gateway>,
     /// Stops everything but the gateway's port, which the drain stops.
@@ -46,7 +46,7 @@ pub(super) struct Parts {
     registry: Arc<Registry>,
 }
 
-impl Parts {
+impl Components {
     /// Starts everything that needs no port.
     pub(super) fn start(files: Files, cluster: Local, ports: &Ports, drain: &Drain) -> Self {
         let stop = CancellationToken::new();
