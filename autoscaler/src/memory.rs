@@ -49,7 +49,7 @@ impl Memory {
         self.curve.observe(sample);
     }
 
-    /// Notes the time if there is work, or if somebody else asked for more replicas.
+    /// Notes the time if there is work, or if more replicas were asked for elsewhere.
     pub(crate) fn note_activity(&mut self, sample: &Sample) {
         let desired = sample.replicas.desired;
         let is_raised = self.last_needed.is_raised_elsewhere(desired);

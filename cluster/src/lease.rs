@@ -24,7 +24,7 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// A lease whose loss `lost` tells, and that ends by dropping `release`.
+    /// A lease whose loss cancels `lost`, and that ends by dropping `release`.
     #[must_use]
     pub fn new(lost: CancellationToken, release: impl Send + Sync + 'static) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl HeldLease {
         }
     }
 
-    /// Waits until somebody else may hold it: whoever acts under the lease stops at once.
+    /// Waits until the lease may be held elsewhere: its holder must stop at once.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }

@@ -10,8 +10,8 @@
 //!
 //! The traits are small and have several implementations: child processes on one machine, Kubernetes,
 //! and, for tests, the in-memory `Fake` (feature `fake`). The suite in `contract` says what they have
-//! in common. Everything watched is a latest value, never a queue: who looks late sees less, and waits
-//! for nobody.
+//! in common. Everything watched is a latest value, never a queue: a slow reader skips states and
+//! holds nothing up.
 
 mod apply;
 mod directory;

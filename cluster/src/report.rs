@@ -15,7 +15,7 @@ pub use histogram::Histogram;
 
 use crate::RevisionName;
 
-/// One gateway's report. All counts begin with the gateway, so a report that nobody saw is contained in
+/// One gateway's report. All counts begin with the gateway, so a report that was skipped is contained in
 /// the next; readers take differences with [`Activity::since`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {

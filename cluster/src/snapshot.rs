@@ -15,7 +15,7 @@ pub use revision::{ReadyCall, Revision};
 use crate::{RevisionName, Routes, ServiceName};
 use changes::Changes;
 
-/// Revisions by name. Clones of one share what did not change, so that who looks at the next sees what
+/// Revisions by name. Clones of one share what did not change, so that a reader of the next finds what
 /// did by the pointers.
 pub type Revisions = BTreeMap<RevisionName, Arc<Revision>>;
 

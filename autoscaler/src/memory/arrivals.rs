@@ -19,7 +19,7 @@ pub(crate) struct Arrivals {
 /// what it should.
 const SHORTEST: usize = 5;
 
-/// A window that holds fewer tells nothing: ten vary by a third.
+/// Fewest arrivals from which a window gives a rate: ten vary by a third.
 const ENOUGH: f64 = 10.0;
 
 impl Arrivals {

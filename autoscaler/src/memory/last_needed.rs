@@ -7,17 +7,17 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LastNeeded {
     times: Vec<Duration>,
-    /// The most replicas that were asked for, by a decision or by somebody else, and are not ended yet.
+    /// The most replicas that were asked for, by a decision or otherwise, and are not ended yet.
     known: u32,
 }
 
 impl LastNeeded {
-    /// Whether more replicas are desired than was decided: somebody else asked for them.
+    /// Whether more replicas are desired than was decided: they were asked for elsewhere.
     pub(crate) fn is_raised_elsewhere(&self, desired: u32) -> bool {
         desired > self.known
     }
 
-    /// Takes in the number of replicas that are desired. Those that somebody else asked for count as needed now:
+    /// Takes in the number of replicas that are desired. Those that were asked for elsewhere count as needed now:
     /// there is a reason for them, and what they did before was not seen.
     pub(crate) fn adopt(&mut self, desired: u32, now: Duration) {
         if self.is_raised_elsewhere(desired) {

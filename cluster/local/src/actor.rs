@@ -85,7 +85,7 @@ impl Actor {
                     Some(request) => replies.extend(self.handle(request)),
                     None => return,
                 },
-                Some(event) = events.recv() => self.note(event),
+                Some(event) = events.recv() => self.handle_event(event),
                 Ok(()) = self.gateways.changed() => {}
             }
             // What came meanwhile is published together.
@@ -94,7 +94,7 @@ impl Actor {
                     (Err(_), Err(_)) => break,
                     (request, event) => {
                         replies.extend(request.ok().and_then(|request| self.handle(request)));
-                        event.into_iter().for_each(|event| self.note(event));
+                        event.into_iter().for_each(|event| self.handle_event(event));
                     }
                 }
             }
@@ -163,7 +163,7 @@ impl Actor {
         Ok(())
     }
 
-    fn note(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         let (Event::Changed(name, _) | Event::Ended(name, _)) = &event;
         let Some(revision) = self.revisions.get_mut(name) else {
             return;
@@ -171,7 +171,7 @@ impl Actor {
         self.changed.insert(name.service().clone());
         let revision = Arc::make_mut(revision);
         match event {
-            Event::Changed(_, replica) => self.supervisor.note(revision, replica),
+            Event::Changed(_, replica) => self.supervisor.update(revision, replica),
             Event::Ended(_, replica) => self.supervisor.forget(revision, &replica),
         }
     }
@@ -188,8 +188,8 @@ impl Actor {
         // A revision that was removed may have had no replica left to wait for.
         self.ledger.refresh_service(service, &mut self.revisions);
         let specs = self.specs.range(all).map(|(name, _)| name.clone());
-        let gone = specs.filter(|name| !self.revisions.contains_key(name));
-        for name in gone.collect::<Vec<_>>() {
+        let removed = specs.filter(|name| !self.revisions.contains_key(name));
+        for name in removed.collect::<Vec<_>>() {
             self.specs.remove(&name);
         }
     }

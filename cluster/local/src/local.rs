@@ -74,10 +74,13 @@ impl Local {
         &self,
         make: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, ClusterError> {
-        let gone = || unavailable("it has stopped".to_owned());
+        let stopped = || unavailable("it has stopped".to_owned());
         let (reply, replied) = oneshot::channel();
-        self.requests.send(make(reply)).await.map_err(|_| gone())?;
-        replied.await.map_err(|_| gone())
+        self.requests
+            .send(make(reply))
+            .await
+            .map_err(|_| stopped())?;
+        replied.await.map_err(|_| stopped())
     }
 }
 

@@ -96,8 +96,8 @@ mod tests {
             prop_assert_eq!(counted.len() + starts - stopped.len(), desired);
             let left = |r: &&&Replica| !stopped.contains(&r.name);
             let worst_kept = counted.iter().filter(left).map(|r| rank(r.phase)).max();
-            for gone in counted.iter().filter(|r| !left(r)) {
-                prop_assert!(worst_kept.is_none_or(|kept| kept <= rank(gone.phase)));
+            for removed in counted.iter().filter(|r| !left(r)) {
+                prop_assert!(worst_kept.is_none_or(|kept| kept <= rank(removed.phase)));
             }
         }
     }

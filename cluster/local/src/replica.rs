@@ -174,7 +174,7 @@ impl Task {
         let endpoints = self.replica.endpoints.clone();
         loop {
             let answer = self.spec.probe.run(&endpoints).await;
-            self.note(answer, started.elapsed());
+            self.record_readiness(answer, started.elapsed());
             self.publish().await;
             if let Some(cause) = self.probe_liveness(&endpoints).await {
                 return cause;
@@ -203,7 +203,7 @@ impl Task {
         }
     }
 
-    fn note(&mut self, answer: Result<(), String>, age: Duration) {
+    fn record_readiness(&mut self, answer: Result<(), String>, age: Duration) {
         let now = self.began.elapsed();
         let Err(cause) = answer else {
             self.lifecycle.probed(ProbeResult::Success, now);

@@ -55,11 +55,11 @@ impl Ledger {
 
     /// Removes a service with its revisions.
     pub fn forget(&mut self, service: &ServiceName) -> Applied {
-        if let Some(gone) = self.services.remove(service) {
-            for workload in gone.workloads() {
+        if let Some(removed) = self.services.remove(service) {
+            for workload in removed.workloads() {
                 self.replicas.remove(&workload.revision);
             }
-            if gone.route().is_some() {
+            if removed.route().is_some() {
                 self.rebuild_routes();
             }
         }
@@ -108,7 +108,7 @@ impl Ledger {
     }
 
     /// Brings what runs in line with what is asked: new revisions appear without replicas, counts are
-    /// set, and a revision that nobody asks for goes as soon as it has no replica left. What is in line
+    /// set, and a revision that was removed goes as soon as it has no replica left. What is in line
     /// stays the same value.
     pub fn refresh(&self, revisions: &mut Revisions) {
         let running = revisions.keys().map(RevisionName::service);
@@ -121,15 +121,15 @@ impl Ledger {
     /// As [`Self::refresh`], for the revisions of one service.
     pub fn refresh_service(&self, service: &ServiceName, revisions: &mut Revisions) {
         let of_service = revisions.range_mut(RevisionName::all_of(service));
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         for (name, revision) in of_service {
             match self.workload(name) {
                 Some(workload) => bring_in_line(revision, workload, self.replicas(name)),
-                None if revision.replicas.is_empty() => gone.push(name.clone()),
+                None if revision.replicas.is_empty() => removed.push(name.clone()),
                 None => end(revision),
             }
         }
-        for name in gone {
+        for name in removed {
             revisions.remove(&name);
         }
         let desired = self.services.get(service);

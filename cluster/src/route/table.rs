@@ -46,7 +46,7 @@ impl Routes {
         self.routes.iter().find(|route| route.service == *service)
     }
 
-    /// The hosts that are claimed in vain, for the losers to be told.
+    /// The hosts that are claimed in vain, for a condition on each loser.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
         let mut holders: HashMap<&Host, &ServiceName> = HashMap::new();

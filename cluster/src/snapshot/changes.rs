@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_another_value_is_told(
+        fn every_other_value_is_listed(
             before in proptest::collection::vec(proptest::option::of(0_u32..3), 6),
             now in proptest::collection::vec(proptest::option::of(0_u32..3), 6),
         ) {
@@ -103,8 +103,8 @@ mod tests {
             let names = before.keys().chain(now.keys());
             let names: std::collections::BTreeSet<_> = names.collect();
             let changed = names.into_iter().filter(|name| before.get(name) != now.get(name));
-            let told: Vec<_> = Changes::new(&now, &before).collect();
-            prop_assert_eq!(told, changed.collect::<Vec<_>>());
+            let listed: Vec<_> = Changes::new(&now, &before).collect();
+            prop_assert_eq!(listed, changed.collect::<Vec<_>>());
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct Revision {
     pub scaling: Option<Arc<ScalingPolicy>>,
     /// The way in which a replica is found ready.
     pub ready_call: ReadyCall,
-    /// Fields of its pod that have no meaning on this platform, for its owner to be told.
+    /// Fields of its pod that have no effect on this platform, for a condition.
     pub ignored_fields: Vec<&'static str>,
     /// Its replicas, those included that are about to be stopped.
     pub replicas: Vec<Replica>,

@@ -23,7 +23,7 @@ const ANY_FLAG: &str = "port";
 impl ContainerPorts {
     /// The ports that the container declares: those named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
     /// Without declared ports, what flags such as `--http-port` say; else 8080 for both, the protocol
-    /// to be told by the first bytes.
+    /// told apart by the first bytes.
     #[must_use]
     pub fn of(container: &Container) -> Self {
         Self::declared(container)

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use weir_cluster::Destination;
 
+use super::bounds;
 use super::world::{CANARY, World, policy, split, tags};
-use super::{Plan, bounds};
 use crate::fixtures::{model, validated};
 use crate::rollout::Transition;
 
@@ -153,14 +153,12 @@ fn a_batcher_reaches_the_gateways_with_defaults_where_it_says_nothing() {
 
 #[test]
 fn the_autoscaler_gets_no_policy_where_others_set_the_replicas() {
-    let mut world = World::default();
-    let policies = |plan: &Plan| {
+    let has_policies = |annotations: &[(&str, &str)]| {
+        let (plan, _) = World::default().pass(&validated(annotations, &model("a", &[])));
         let workloads = plan.desired.workloads().iter();
         workloads.map(|w| w.scaling.is_some()).collect::<Vec<_>>()
     };
-    let (first, _) = world.pass(&validated(&[], &model("a", &[])));
-    assert_eq!(policies(&first), [true]);
+    assert_eq!(has_policies(&[]), [true]);
     let by_others = [("serving.kserve.io/autoscalerClass", "external")];
-    let (second, _) = world.pass(&validated(&by_others, &model("a", &[])));
-    assert_eq!(policies(&second), [false]);
+    assert_eq!(has_policies(&by_others), [false]);
 }

@@ -60,7 +60,7 @@ impl Supervisor {
     }
 
     /// Takes in the state of a replica. One that was told to stop is terminating, whatever state it sent before.
-    pub(super) fn note(&self, revision: &mut Revision, mut replica: Replica) {
+    pub(super) fn update(&self, revision: &mut Revision, mut replica: Replica) {
         let running = self.tasks.get(&replica.name);
         if running.is_some_and(|running| running.stop.is_cancelled()) {
             replica.phase = Phase::Terminating;

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 /// Lines that may wait for a slow terminal; further ones are in the files only.
 const WAITING: usize = 1024;
 
-/// A thread that writes lines to standard error. A terminal that was stopped, or a pipe that nobody
-/// empties, blocks the thread and nobody else: in this process requests are served too. Clones share it;
+/// A thread that writes lines to standard error. A terminal that was stopped, or a pipe that is not
+/// read, blocks the thread and nothing else: in this process requests are served too. Clones share it;
 /// it ends with the last.
 #[derive(Clone, Debug)]
 pub(crate) struct Printer {

@@ -63,7 +63,7 @@ impl PortPool {
         Err("no free port is left".to_owned())
     }
 
-    /// This port, for a command that always serves there: if somebody else had it, they would answer for
+    /// This port, for a command that always serves there: another process that had it would answer for
     /// the replica.
     ///
     /// # Errors

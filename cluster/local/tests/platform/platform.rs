@@ -17,7 +17,7 @@ use crate::pods;
 /// Nothing takes so long, even on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Between two looks at what cannot be waited for.
+/// Time between two looks at what cannot be waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(crate) struct Platform {
@@ -113,13 +113,13 @@ pub(crate) fn kill(process: i32) {
 }
 
 pub(crate) fn is_alive(process: i32) -> bool {
-    // A zombie is dead: nobody may be there to wait for an orphan.
+    // A zombie is dead: an orphan may have no parent that waits for it.
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();
     test_kill_process(Pid::from_raw(process).unwrap()).is_ok() && !state.starts_with('Z')
 }
 
-/// Waits until something is so that nobody tells.
+/// Waits until a condition holds that no event announces.
 pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let look = async {
         while !is_so() {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use super::world::{World, apply, clean, done, is_gone, ready, revision, see, service, workload};
+use super::world::{
+    World, apply, clean, done, is_removed, ready, revision, see, service, workload,
+};
 use crate::{ClusterError, Desired, ScalingPolicy};
 
 /// A workload that is applied runs: so many replicas, each with its own name and address.
@@ -114,7 +116,7 @@ pub async fn a_forgotten_service_leaves(world: &dyn World) {
     clean(world, &service).await;
     done(world.apply().forget(&service).await);
     let snapshot = world.directory().watch().borrow().clone();
-    assert!(!is_gone(&snapshot, &other));
+    assert!(!is_removed(&snapshot, &other));
     clean(world, &other).await;
 }
 

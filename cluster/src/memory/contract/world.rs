@@ -125,11 +125,11 @@ pub(super) async fn ready(world: &dyn World, name: &RevisionName, count: usize) 
 pub(super) async fn clean(world: &dyn World, service: &ServiceName) {
     done(world.apply().forget(service).await);
     let what = format!("nothing left of {service}");
-    see(world, &what, |snapshot| is_gone(snapshot, service)).await;
+    see(world, &what, |snapshot| is_removed(snapshot, service)).await;
 }
 
 /// Whether nothing of a service is left.
-pub(super) fn is_gone(snapshot: &Snapshot, service: &ServiceName) -> bool {
+pub(super) fn is_removed(snapshot: &Snapshot, service: &ServiceName) -> bool {
     let runs = snapshot.revisions.keys().any(|r| r.service() == service);
     !runs && snapshot.routes.of(service).is_none()
 }
