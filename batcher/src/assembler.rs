@@ -29,7 +29,7 @@ pub struct Assembler<T: Item> {
     policy: Policy,
     entries: Slab<Entry<T>>,
     groups: Groups<T::Group>,
-    /// When entries time out, soonest first.
+    /// Timeouts and deadlines of entries, soonest first.
     timeouts: BTreeSet<(Instant, Id)>,
     backlog: Backlog,
     running: Vec<Running>,
@@ -104,7 +104,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// What [`Assembler::next`] would say, without doing it.
+    /// The answer that [`Assembler::next`] would give, without taking a batch.
     pub fn due(&mut self, now: Instant) -> Due {
         let now = self.advance(now);
         match self.ready(now) {
@@ -114,8 +114,8 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// How long what [`Assembler::next`] would form now will take, by what was measured of its group; `None`
-    /// where nothing is due or nothing was measured.
+    /// Time that the batch of [`Assembler::next`] would take, as measured of its group; `None` where nothing
+    /// is due or nothing was measured.
     pub fn expected(&mut self, now: Instant) -> Option<Duration> {
         let now = self.advance(now);
         match self.ready(now) {
@@ -140,7 +140,7 @@ impl<T: Item> Assembler<T> {
         std::mem::take(&mut self.expired)
     }
 
-    /// When [`Assembler::expire`] will take the item out, if it is still queued by then.
+    /// Time at which [`Assembler::expire`] takes the item out, if it is still queued by then.
     #[must_use]
     pub fn expires_at(&self, id: Id) -> Option<Instant> {
         let entry = self.entries.get(id.slot).filter(|entry| entry.id == id)?;
@@ -173,7 +173,7 @@ impl<T: Item> Assembler<T> {
         self.devices = devices;
     }
 
-    /// How long an item of that priority, admitted now, would wait for a device: what runs, and what
+    /// Wait for a device of an item of that priority, admitted now: what runs, and what
     /// is queued on its level and more urgent ones, at the measured pace. An estimate on the low
     /// side: the item may find room in a batch that goes sooner.
     #[must_use]

@@ -130,8 +130,8 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         InlineStart::Started(run)
     }
 
-    /// How long the batch to run now will take, by what was measured; `None` where there is none, or nothing
-    /// was measured.
+    /// Time that the batch to run now will take, as measured; `None` where there is none, or nothing was
+    /// measured.
     #[must_use]
     pub fn expected(&self) -> Option<Duration> {
         let mut state = self.handle.shared.lock();
@@ -155,7 +155,7 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         self.handle.shared.lock().assembler.queued()
     }
 
-    /// How long an item of default priority, submitted now, would wait for a device.
+    /// Wait for a device of an item of default priority, submitted now.
     #[must_use]
     pub fn predicted_wait(&self) -> Duration {
         let state = self.handle.shared.lock();

@@ -1,4 +1,4 @@
-//! How long batches take by their size, measured, and which size is worth running.
+//! The measured time of batches by size, and the size worth running.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub enum SubmitError {
         allowed.as_millis()
     )]
     PredictedWait {
-        /// What the backlog is estimated to take.
+        /// Estimated time of the backlog.
         predicted: Duration,
         /// The least of what the item's timeout, its deadline and the policy leave.
         allowed: Duration,

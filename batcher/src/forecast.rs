@@ -1,4 +1,4 @@
-//! When work that waits will be done.
+//! The forecast of when waiting work will be done.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ pub enum InlineStart<I: Item, O: Send + 'static> {
     Started(InlineRun<I, O>),
     /// Other items are queued too.
     NotAlone {
-        /// How long the batch to run now will take, where that was measured.
+        /// Time that the batch to run now will take, where that was measured.
         expected: Option<Duration>,
     },
     /// A worker has to run it: none is idle, or the batch is not known to be short.
@@ -77,7 +77,7 @@ impl<I: Item, O: Send + 'static> InlineRun<I, O> {
         Some(Work::hand_out(&self.shared, state, batch, now))
     }
 
-    /// How long the next batch of this run will take; `None` where there is none.
+    /// Time that the next batch of this run will take; `None` where there is none.
     #[must_use]
     pub fn expected(&self) -> Option<Duration> {
         let mut state = self.shared.lock();

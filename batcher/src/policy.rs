@@ -8,14 +8,14 @@ use std::time::Duration;
 pub struct Policy {
     /// The largest batch, in rows (`max_batch_size`); 0 counts as 1.
     pub max_weight: usize,
-    /// How long an item may wait for companions while a device is free
+    /// Longest wait of an item for companions while a device is free
     /// (`max_queue_delay_microseconds`). Zero: a free device takes what there is.
     pub delay: Duration,
     /// Batch sizes that go at once, in rows (`preferred_batch_size`). Empty: only a full batch does.
     pub preferred: Vec<usize>,
     /// The order in which answers leave (`preserve_ordering`).
     pub ordering: Ordering,
-    /// How many priority levels there are (`priority_levels`); 0 counts as 1.
+    /// Number of priority levels (`priority_levels`); 0 counts as 1.
     pub levels: u32,
     /// The level of items that name none, or one that does not exist; kept within `1..=levels`.
     pub default_level: u32,
@@ -27,7 +27,7 @@ pub struct Policy {
     /// urgent item overtakes, but only what came less than this before it for each level between
     /// them, and no level starves. Longer is stricter; a year is the longest and is strict priority.
     pub ageing: Duration,
-    /// How many items may be queued in all, whatever the levels allow.
+    /// Most items queued in all, whatever the levels allow.
     pub max_queued: usize,
     /// Refuse items that would wait longer than this for a device.
     pub max_predicted_wait: Option<Duration>,
@@ -46,14 +46,14 @@ pub enum Ordering {
 /// The rules of a priority level's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePolicy {
-    /// What happens to an item whose timeout passes in the queue.
+    /// Effect of a timeout that passes in the queue.
     pub timeout_action: TimeoutAction,
     /// The timeout of items that bring none (`default_timeout_microseconds`).
     pub default_timeout: Option<Duration>,
-    /// Whether an item's own timeout counts: where it is shorter than the default, or where there is
+    /// An item's own timeout counts: where it is shorter than the default, or where there is
     /// no default. (Triton ignores it without a default.)
     pub allow_timeout_override: bool,
-    /// How many items the level may have queued; 0 is as many as [`Policy::max_queued`] allows.
+    /// Most items queued on the level; 0 is as many as [`Policy::max_queued`] allows.
     pub max_queue_size: usize,
 }
 
@@ -129,7 +129,7 @@ impl Policy {
 }
 
 impl QueuePolicy {
-    /// How long an item may wait that asks for `wanted`. Zero, here and there, means no timeout.
+    /// Timeout of an item that asks for `wanted`. Zero, here and there, means no timeout.
     #[must_use]
     pub fn timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
         let default = self.default_timeout.filter(|timeout| !timeout.is_zero());
@@ -139,7 +139,7 @@ impl QueuePolicy {
             .min()
     }
 
-    /// What of `wanted` counts, the default left out.
+    /// The part of `wanted` that counts, without the default.
     pub(crate) fn own_timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
         wanted.filter(|timeout| self.allow_timeout_override && !timeout.is_zero())
     }

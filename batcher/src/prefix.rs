@@ -1,4 +1,4 @@
-//! How many of a queue's first items make the next batch.
+//! The number of a queue's first items that make the next batch.
 
 /// Limits of the next batch.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum QueueDelay {
     Over,
 }
 
-/// How many of the items with these weights, in order, to run now; `None` to wait. The first is
+/// Number of the items with these weights, in order, to run now; `None` to wait. The first is
 /// always among them, so that an item over the limit runs alone instead of never.
 ///
 /// This is Triton's rule: the longest prefix of a preferred size, or else the last one before the

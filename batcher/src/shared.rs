@@ -38,7 +38,7 @@ pub(crate) struct State<I: Item, O: Send + 'static> {
     pub(crate) idle: Vec<usize>,
     /// A woken worker has not taken the lock yet; it will see all that came since.
     pub(crate) wakeup_pending: bool,
-    /// When the sleeping worker with a timeout wakes up.
+    /// Time at which the sleeping worker with a timeout wakes up.
     pub(crate) wakes_at: Option<Instant>,
 }
 
@@ -113,7 +113,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         self.state.lock()
     }
 
-    /// How often the state was locked so far.
+    /// Number of times the state was locked so far.
     #[cfg(test)]
     pub(crate) fn locks(&self) -> usize {
         self.locks.load(SeqCst)
@@ -203,7 +203,7 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
         }
     }
 
-    /// Takes the lock only of a closed queue: closing it looks itself.
+    /// Takes the lock only when the queue is closed: closing it checks too.
     fn notify_if_drained(&self) {
         if self.is_closed() && self.is_drained() {
             self.drained.notify_waiters();

@@ -41,7 +41,7 @@ pub(crate) trait TicketQueue: Send + Sync {
 pub(crate) struct Admission {
     pub(crate) id: Id,
     pub(crate) submitted: Instant,
-    /// When to check whether its time is over.
+    /// Time of the next check whether it has expired.
     pub(crate) expires_at: Option<Instant>,
     pub(crate) deadline: Option<Instant>,
     /// An idle worker is still to be woken for it: by the first poll, or the drop.

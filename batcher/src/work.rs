@@ -111,19 +111,19 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
         &self.group
     }
 
-    /// How long its device is expected to take; zero where nothing is known.
+    /// Time that its device is expected to take; zero where nothing is known.
     #[must_use]
     pub fn expected(&self) -> Duration {
         self.expected
     }
 
-    /// When the batch was formed.
+    /// Time at which the batch was formed.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// When each item was admitted, in their order.
+    /// Time of each item's admission, in their order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Instant> + '_ {
         self.waiting.iter().map(|waiting| waiting.arrived)
     }

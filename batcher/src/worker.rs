@@ -15,7 +15,7 @@ pub struct Worker<I: Item, O: Send + 'static> {
     number: Option<usize>,
 }
 
-/// When to form the batch that is to start on a device at `free_at`, if making it ready takes
+/// Time to form the batch that is to start on a device at `free_at`, if making it ready takes
 /// `prepare`: as late as it can be without the device waiting, so that it holds all that came by then.
 #[must_use]
 pub fn form_at(now: Instant, free_at: Instant, prepare: Duration) -> Instant {
@@ -116,7 +116,7 @@ impl<I: Item, O: Send + 'static> Worker<I, O> {
     }
 }
 
-/// What a worker without a batch does.
+/// The next step of a worker without a batch.
 enum Pause {
     SleepUntil(Instant),
     Sleep,

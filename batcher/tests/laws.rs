@@ -1,4 +1,4 @@
-//! What holds of every queue, whatever is done to it: 21 laws, 10 000 cases each.
+//! Laws that hold of every queue, whatever is done to it: 21 laws, 10 000 cases each.
 
 #[path = "laws/world.rs"]
 mod world;
@@ -118,7 +118,7 @@ proptest! {
             world.now = until - at(0);
             match world.ask() {
                 Next::Run(batch) => world.note(batch),
-                // What was to be run was over, or fell behind.
+                // The item to run was over, or fell behind.
                 Next::WaitUntil(next) => prop_assert!(next > until),
                 Next::Idle => prop_assert!(before > 0),
             }

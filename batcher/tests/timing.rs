@@ -1,4 +1,4 @@
-//! When batches go: Triton's knobs with Triton's meaning.
+//! The timing of batches: Triton's settings with Triton's meaning.
 
 #[path = "support/queue.rs"]
 mod queue;

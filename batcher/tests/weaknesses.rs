@@ -157,8 +157,8 @@ fn w07_shapes_do_not_split_each_others_batches() {
     assert_eq!(queue.run(100).map(|batch| batch.group), Some("a"));
 }
 
-/// Weakness 8. Queues are unbounded unless told, and limited in requests, whatever those cost. Here there is
-/// always a bound, and who would be late is told so at once: by the work before it, not by the count.
+/// Weakness 8. Queues are unbounded by default, and limited in requests, whatever those cost. Here there is
+/// always a bound, and a request that would be late is refused at once: by the work before it, not by the count.
 #[test]
 fn w08_admission_counts_time() {
     let bounded = Policy {
@@ -195,7 +195,7 @@ fn w08_admission_counts_time() {
     };
     let refused = queue.with(Terms::default(), 0);
     assert_eq!(refused, Err(error(allowed, Bound::Policy)));
-    // Who could wait longer than it may has time to ask elsewhere; who could not has none.
+    // A caller that could wait longer than the policy allows has time to try elsewhere; one that could not has none.
     for (timeout, allowed, bound) in [
         (millis(50), millis(20), Bound::Policy),
         (millis(20), millis(20), Bound::Item),

@@ -38,7 +38,7 @@ pub trait Model: Send + Sync {
     /// [`LoadError`] when the device cannot take another.
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError>;
 
-    /// Whether trial runs before readiness make the first requests faster.
+    /// The gain of trial runs before readiness for the first requests.
     fn warm_up(&self) -> WarmUp {
         WarmUp::Helps
     }
@@ -66,7 +66,7 @@ pub trait Instance: Send {
         Affinity::Thread
     }
 
-    /// Whether a batch can be started while the one before is under way.
+    /// The overlap of a batch with the one before.
     fn overlap(&self) -> Overlap {
         Overlap::None
     }
@@ -242,7 +242,7 @@ pub struct Answer {
     pub outputs: Vec<Tensor>,
     /// Response parameters: none, or one per request.
     pub parameters: Vec<Parameters>,
-    /// Where the time went.
+    /// Time of each step.
     pub timing: Timing,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct EngineSpec {
     pub interface: Interface,
     /// The model's version number.
     pub version: u64,
-    /// How requests are batched.
+    /// The policy of its queue.
     pub policy: Policy,
     /// One instance per entry.
     pub devices: Vec<Device>,

@@ -95,8 +95,9 @@ impl Grpc {
             return Ok(());
         };
         for (name, value) in metadata {
-            let matches = pattern.is_match(name.as_str());
-            if let (true, Ok(value)) = (matches, value.to_str()) {
+            if pattern.is_match(name.as_str())
+                && let Ok(value) = value.to_str()
+            {
                 crate::request::forward(&mut request.parameters, name.as_str(), value)?;
             }
         }
@@ -108,7 +109,7 @@ fn decode_version(version: &str) -> Result<String, ServeError> {
     codec::decode_version(version).map_err(|error| ServeError::codec(&error))
 }
 
-/// When the client stops waiting, by its `grpc-timeout` and `weir-timeout`.
+/// The client's deadline, from `grpc-timeout` and `weir-timeout`.
 fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     let received = now();
     let timeout = metadata

@@ -124,11 +124,11 @@ impl Http {
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
         let received = Received { headers, body, at };
         let response = self.call(route, received).await?;
-        match route {
-            // The rest is small, and tritonclient's asyncio client asks for what it cannot unpack.
-            Route::Infer(_) | Route::V1Predict(_) => self.pack(preferred, response).await,
-            _ => Ok(response),
+        // The rest is small, and tritonclient's asyncio client asks for what it cannot unpack.
+        if matches!(route, Route::Infer(_) | Route::V1Predict(_)) {
+            return self.pack(preferred, response).await;
         }
+        Ok(response)
     }
 
     async fn read(
@@ -141,7 +141,7 @@ impl Http {
         };
         let read = body::read(&mut body, self.body_limits(), permit).await;
         if let Err(ServeError::BodyBudgetExhausted { .. }) = read {
-            // Its sender is still sending and shall come to read why.
+            // Its sender is still sending, and is to read the reason.
             body::discard(body, self.body_limits()).await;
         }
         read
@@ -218,14 +218,13 @@ impl Http {
 /// The coding of the body, known before it is read: nothing is decompressed that is refused anyway.
 fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, ServeError> {
     let coding = Coding::of_request(text(headers, header::CONTENT_ENCODING.as_str()));
-    match route {
-        Route::Generate(_) | Route::GenerateStream(_) if coding != Ok(Coding::Identity) => {
-            Err(ServeError::Invalid(
-                "Unsupported content-encoding, only 'identity' is supported.".to_owned(),
-            ))
-        }
-        _ => coding,
+    let generates = matches!(route, Route::Generate(_) | Route::GenerateStream(_));
+    if generates && coding != Ok(Coding::Identity) {
+        return Err(ServeError::Invalid(
+            "Unsupported content-encoding, only 'identity' is supported.".to_owned(),
+        ));
     }
+    coding
 }
 
 async fn off_reactor<T: Send + 'static>(

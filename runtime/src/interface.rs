@@ -11,14 +11,14 @@ use crate::padding::{Padding, variable_axis};
 pub struct Interface {
     /// The model's name, for messages.
     pub model: String,
-    /// What it takes and gives.
+    /// Its inputs and outputs.
     pub signature: Signature,
     /// Padding buckets, if configured.
     pub padding: Option<Padding>,
 }
 
 impl Interface {
-    /// Whether its tensors' first dimension is the batch.
+    /// The batch dimension of its tensors.
     #[must_use]
     pub fn batching(&self) -> Batching {
         match self.signature.max_batch_size {

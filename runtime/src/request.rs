@@ -19,7 +19,7 @@ use crate::shared_memory::SharedMemory;
 /// A request that fits its model.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What the engine runs.
+    /// The request for the engine.
     pub job: Job,
     /// The client's id, to be echoed.
     pub id: String,

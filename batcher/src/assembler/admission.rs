@@ -8,7 +8,7 @@ use crate::forecast::cleared_after;
 use crate::{Bound, Item, SubmitError, Terms, TimeoutAction};
 
 impl<T: Item> Assembler<T> {
-    /// How long an item of that level would wait for a device.
+    /// Wait for a device of an item of that level.
     pub(super) fn wait_on(&self, level: u32, now: Instant) -> Duration {
         let left = |running: &Running| running.until.saturating_duration_since(now);
         let mut busy: Vec<Duration> = self.running.iter().map(left).collect();
@@ -52,7 +52,7 @@ impl<T: Item> Assembler<T> {
         })
     }
 
-    /// How long the item itself can wait at most; `None` for as long as it takes.
+    /// Longest wait that the item itself allows; `None` for any.
     fn own_limit(&self, level: u32, terms: &Terms, now: Instant) -> Option<Duration> {
         let rules = self.policy.queue_policy(level);
         let timeout = match rules.timeout_action {
@@ -63,7 +63,7 @@ impl<T: Item> Assembler<T> {
         [timeout, deadline].into_iter().flatten().min()
     }
 
-    /// How long the policy lets any item of that level wait; `None` for as long as it takes.
+    /// Longest wait that the policy allows an item of that level; `None` for any.
     fn policy_limit(&self, level: u32) -> Option<Duration> {
         let rules = self.policy.queue_policy(level);
         let timeout = match rules.timeout_action {

@@ -8,7 +8,7 @@ use super::{Assembler, Batch, Member, Running, Stage};
 use crate::Item;
 use crate::prefix::{QueueDelay, Rule, batch_prefix};
 
-/// When a free device has a batch to run.
+/// Readiness of a batch for a free device.
 pub(super) enum Ready {
     /// Now, one of the group at that index.
     Batch(usize),
@@ -17,7 +17,7 @@ pub(super) enum Ready {
 }
 
 impl<T: Item> Assembler<T> {
-    /// When a free device should run a batch, and of which group.
+    /// Time and group of the next batch for a free device.
     pub(super) fn ready(&self, now: Instant) -> Ready {
         let Some(first) = self.groups.first() else {
             return Ready::Never;
@@ -51,7 +51,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// How long a group's next batch will take, as far as it was measured; `None` if it never was.
+    /// Time that a group's next batch will take, as measured; `None` if it never was.
     pub(super) fn measured(&self, index: usize, now: Instant) -> Option<Duration> {
         let group = self.groups.get(index);
         let most = group.curve.choose(self.policy.max_weight.min(group.weight));
@@ -98,8 +98,8 @@ impl<T: Item> Assembler<T> {
         count.unwrap_or(1)
     }
 
-    /// Whether there is a batch that need not wait for companions. What to wait for is the best size
-    /// of all, not the best of what is there.
+    /// Whether a batch need not wait for companions: it has the best size of all, not only the best of
+    /// what is there.
     fn is_worth_running(&self, group: &Group<T::Group>) -> bool {
         let limit = group.curve.choose(self.policy.max_weight);
         self.prefix(group, limit, QueueDelay::Running).is_some()
@@ -130,7 +130,7 @@ impl<T: Item> Assembler<T> {
         }
     }
 
-    /// When the oldest item has waited its whole delay.
+    /// Time at which the oldest item has waited its whole delay.
     fn overdue_at(&self, group: &Group<T::Group>) -> Option<Instant> {
         group
             .oldest()

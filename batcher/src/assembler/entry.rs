@@ -47,12 +47,12 @@ pub(super) struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// When its timeout or deadline passes, whatever that does to it.
+    /// Its timeout or deadline, whichever passes first.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// When it is taken out of the queue unanswered.
+    /// Time at which it is taken out of the queue unanswered.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let timeout = match self.action {
             TimeoutAction::Reject => self.timeout,
@@ -61,7 +61,7 @@ impl<T> Entry<T> {
         timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// Why its time is over by `now`, if it is.
+    /// Cause of its expiry, if its time is over by `now`.
     pub(super) fn expiry(&self, now: Instant) -> Option<SubmitError> {
         let passed = |at: Instant| at <= now;
         if self.deadline.is_some_and(passed) {

@@ -165,7 +165,7 @@ impl<G: Clone + Eq + Hash> Groups<G> {
         row.map_or(0, |row| (row * weight as f64) as u64)
     }
 
-    /// What a batch will probably take; zero while nothing was measured.
+    /// Time that a batch will probably take; zero while nothing was measured.
     pub(super) fn expected(&self, index: usize, weight: usize) -> Duration {
         let measured = self.groups[index].curve.time(weight);
         measured.unwrap_or_else(|| Duration::from_nanos(self.cost(index, weight)))

@@ -41,7 +41,7 @@ impl<T: Item> Next<T> {
     }
 }
 
-/// When a free device has something to do, if nothing else comes.
+/// Time at which a free device has a batch to run, if nothing else comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A batch can run at once.
@@ -65,7 +65,7 @@ pub struct Batch<T: Item> {
     pub expected: Duration,
     /// Its items in their order; at least one.
     pub members: Vec<Member<T>>,
-    /// When it was formed.
+    /// Time at which it was formed.
     pub formed: Instant,
 }
 
@@ -76,7 +76,7 @@ pub struct Member<T> {
     pub id: Id,
     /// The item as it was submitted.
     pub item: T,
-    /// When it was admitted.
+    /// Time of its admission.
     pub arrived: Instant,
 }
 

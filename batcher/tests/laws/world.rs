@@ -171,7 +171,7 @@ impl Thing {
         }
     }
 
-    /// When it may not run any more.
+    /// Time from which it may not run.
     pub(crate) fn end(&self) -> Option<Duration> {
         let timeout = match self.action {
             TimeoutAction::Reject => self.timeout,
@@ -282,7 +282,7 @@ impl World {
         self.things.iter().filter(|thing| thing.ends.is_empty())
     }
 
-    /// What ran, in that order.
+    /// Everything that ran, in that order.
     pub(crate) fn ran(&self) -> impl Iterator<Item = &Thing> {
         self.batches
             .iter()

@@ -31,12 +31,12 @@ struct BatchInFlight {
     begun: Instant,
 }
 
-/// When to take the next batch.
+/// The time to take the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Prefetch {
-    /// When the device will be free.
+    /// Time at which the device will be free.
     free_at: Instant,
-    /// How long before that to take the batch.
+    /// Time before that at which to take the batch.
     prepare: Duration,
 }
 
@@ -145,7 +145,7 @@ fn answer(
     } = batch;
     let finished = finish(context, started, rows);
     let ended = now();
-    // What the device spent on the batch before is not this one's.
+    // The device's time on the batch before does not count for this one.
     let elapsed = ended.saturating_duration_since(free_since.map_or(begun, |free| free.max(begun)));
     match finished {
         Ok(answer) => {

@@ -1,4 +1,4 @@
-//! What an instance, its runner and its threads share.
+//! The context that an instance, its runner and its threads share.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::interface::Interface;
 use crate::job::Job;
 use crate::statistics::Statistics;
 
-/// An instance's place in its engine: device, model, statistics and queue.
+/// An instance's part of its engine: device, model, statistics and queue.
 pub(super) struct InstanceContext {
     pub(super) index: usize,
     pub(super) device: Device,

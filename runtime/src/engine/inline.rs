@@ -18,17 +18,17 @@ use crate::job::Job;
 /// An instance that any thread may run, one thread at a time.
 pub(super) type SharedRunner = Arc<Mutex<Runner>>;
 
-/// Where the reactor is one thread, batches that take at most this run on it. A hand-over to another thread and
+/// Longest batch that runs on a reactor of one thread. A hand-over to another thread and
 /// back costs 40 to 90 us, and for so short a time the kernel would not interrupt that other thread
 /// either: its time slices are about 3 ms.
 const SHORT_ON_ONE_THREAD: Duration = Duration::from_millis(2);
 
-/// Where the reactor has several threads. Of these one at a time looks at the sockets, and it may be the one
-/// that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
+/// Longest batch that runs on a reactor of several threads. Of these one at a time polls the sockets, and it may be
+/// the one that runs the batch: so the pause must be as short as what decoding a request of 250 kB takes.
 const SHORT_ON_SEVERAL_THREADS: Duration = Duration::from_micros(250);
 
-/// For a batch that takes at least this, the reactor takes `GATHER_TURNS`: a turn costs a microsecond where it
-/// brings nothing, and clients whom the batch before has answered are asking again meanwhile.
+/// Shortest batch for which the reactor takes `GATHER_TURNS`: a turn costs a microsecond where it brings nothing,
+/// and clients that the batch before has answered send their next requests meanwhile.
 const GATHER_FROM: Duration = Duration::from_micros(100);
 
 /// Of 32 connections in a closed loop, batches held 20 after none, 25 after two, 30 after four and after eight.
@@ -50,7 +50,7 @@ pub(super) async fn run_if_short(
     if batcher.expected().is_none_or(|run| run > limit) {
         return;
     }
-    // It takes up last what it found last: in the second turn those run whom their sockets woke.
+    // The scheduler runs last what it found last: in the second turn it runs the tasks that sockets woke.
     tokio::task::yield_now().await;
     let expected = match batcher.start_inline_if_alone(ticket, limit) {
         InlineStart::Started(run) => return run_one(run, instances),

@@ -19,7 +19,7 @@ use crate::padding::variable_axis;
 pub(crate) struct WarmUpPlan {
     /// From `model_warmup`: must succeed, or the load fails.
     pub samples: Vec<Sample>,
-    /// Whether to run every batch size as well, as far as `budget` goes.
+    /// Runs of every batch size as well, as far as `budget` goes.
     pub sizes: WarmUp,
     /// Time for the sizes of one instance: enough for small models to be measured whole, and never
     /// what a cold start waits for.
@@ -194,14 +194,13 @@ fn zero_part(
     let dims = model_dims(config);
     let axis = variable_axis(dims);
     let batch = (interface.signature.max_batch_size > 0).then_some(rows as i64);
-    let dims = dims
-        .iter()
-        .enumerate()
-        .map(|(i, &dim)| match (dim < 0, Some(i) == axis, length) {
-            (false, ..) => dim,
-            (true, true, Some(length)) => length as i64,
-            (true, ..) => 1,
-        });
+    let dims = dims.iter().enumerate().map(|(i, &dim)| {
+        if dim >= 0 {
+            return dim;
+        }
+        let bucket = length.filter(|_| Some(i) == axis);
+        bucket.map_or(1, |length| length as i64)
+    });
     let shape = Shape::new(&batch.into_iter().chain(dims).collect::<Vec<_>>()).ok()?;
     // An empty string is four zero bytes: its length.
     let size = config.datatype.size().unwrap_or(4);

@@ -76,7 +76,7 @@ impl Calls {
         let timeout = middleware::timeout(&headers);
         // Handed on by its address: handed on itself, it would be held twice.
         let answer = pin!(self.infer_message(headers, body));
-        let answer = middleware::within(timeout, answer).await;
+        let answer = middleware::with_timeout(timeout, answer).await;
         let failure = answer.as_ref().err();
         in_flight.finish(failure.and_then(|status| Code::of_grpc(status.code())));
         answer.unwrap_or_else(Status::into_http)

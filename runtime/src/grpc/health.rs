@@ -16,7 +16,7 @@ use crate::server::Server;
 /// The health service over a server's readiness.
 pub(super) struct Readiness(pub(super) Arc<Server>);
 
-/// How often a watch looks; an orchestrator's own probes are seconds apart.
+/// Interval at which a watch checks readiness; an orchestrator's own probes are seconds apart.
 const WATCH_PERIOD: Duration = Duration::from_millis(200);
 
 #[tonic::async_trait]

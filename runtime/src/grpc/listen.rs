@@ -93,11 +93,11 @@ async fn serve_connection(
             connection.as_mut().connection().graceful_shutdown();
             Some(socket::close(connection, &traffic).await)
         }
-        () = after(options.max_connection_age) => {
+        () = sleep_or_forever(options.max_connection_age) => {
             connection.as_mut().connection().graceful_shutdown();
             tokio::select! {
                 ended = connection => Some(ended),
-                () = after(options.max_connection_age_grace) => None,
+                () = sleep_or_forever(options.max_connection_age_grace) => None,
             }
         }
     };
@@ -106,8 +106,8 @@ async fn serve_connection(
     }
 }
 
-/// Returns after that time; never without one.
-async fn after(time: Option<Duration>) {
+/// Sleeps for that time; for ever without one.
+async fn sleep_or_forever(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,

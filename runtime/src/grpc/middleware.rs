@@ -90,7 +90,7 @@ where
         let held = Arc::clone(&permit);
         let timeout = timeout(request.headers());
         let inner = self.inner.call(BudgetedBody::around(request, held));
-        let answer = within(timeout, async move {
+        let answer = with_timeout(timeout, async move {
             inner.await.map_err(|never| match never {})
         });
         Box::pin(async move {
@@ -109,7 +109,7 @@ pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
 
 /// Ends a call whose client has stopped waiting. tonic would do the same a moment later, but say that
 /// the client had cancelled it.
-pub(super) fn within<T>(
+pub(super) fn with_timeout<T>(
     timeout: Option<Duration>,
     answer: impl Future<Output = Result<T, Status>>,
 ) -> impl Future<Output = Result<T, Status>> {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     async fn status_after(work: Duration, timeout: Option<Duration>) -> Option<tonic::Code> {
-        let answer = within(timeout, async move {
+        let answer = with_timeout(timeout, async move {
             tokio::time::sleep(work).await;
             Ok(())
         });

@@ -21,7 +21,7 @@ const IN_FLIGHT: usize = 128;
 /// The effect of a failed request on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnError {
-    /// It is reported in its place and the stream goes on.
+    /// Its response carries the error, and the stream goes on.
     Report,
     /// The stream ends with the error's status (metadata `triton_grpc_error: true`).
     End,
@@ -82,7 +82,7 @@ impl Grpc {
     }
 }
 
-/// Says that no further response belongs to the same request: here every request has one.
+/// Marks a response as the last of its request: here every request has one.
 fn mark_final(response: &mut proto::ModelInferResponse) {
     let last = codec::encode_parameter(weir_protocol::Parameter::Bool(true));
     let key = "triton_final_response".to_owned();

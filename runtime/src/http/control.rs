@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weir_protocol::rest::{self, Health, ModelMetadata, ServerMetadata};
 
-use super::respond::{CAPACITY, done, json};
+use super::respond::{CAPACITY, empty, json};
 use super::route::{Access, Memory, Route, Target};
 use super::{Http, HttpResult, Received};
 use crate::error::ServeError;
@@ -47,7 +47,7 @@ impl Http {
             Route::RegionRegister(Memory::Cuda, _) => {
                 let refused = self.server.memory().register_cuda();
                 refused
-                    .map(|()| done())
+                    .map(|()| empty())
                     .map_err(|error| ServeError::codec(&error))
             }
             Route::NamedRepository => Err(ServeError::Unimplemented(
@@ -157,13 +157,13 @@ impl Http {
             config: request.config,
             files: request.files,
         };
-        self.server.load(model, options).await.map(|()| done())
+        self.server.load(model, options).await.map(|()| empty())
     }
 
     pub(super) async fn unload(&self, model: &str, received: &Received) -> HttpResult {
         // `unload_dependents` changes nothing: only ensembles depend on models, and there are none.
         rest::decode_unload(&received.body).map_err(|error| ServeError::codec(&error))?;
-        self.server.unload(model).await.map(|()| done())
+        self.server.unload(model).await.map(|()| empty())
     }
 
     fn trace(&self, access: Access, model: Option<&str>, body: &Bytes) -> HttpResult {
@@ -213,7 +213,7 @@ impl Http {
         };
         let registered = self.server.memory().register(region);
         registered
-            .map(|()| done())
+            .map(|()| empty())
             .map_err(|error| ServeError::codec(&error))
     }
 
@@ -224,7 +224,7 @@ impl Http {
             None => memory.unregister_all(),
         };
         unregistered
-            .map(|()| done())
+            .map(|()| empty())
             .map_err(|error| ServeError::codec(&error))
     }
 }

@@ -165,7 +165,7 @@ impl Http {
     }
 }
 
-/// When the client stops waiting, by its `weir-timeout` in ms.
+/// The client's deadline, from `weir-timeout` in milliseconds.
 fn deadline(received: &Received) -> Result<Option<Instant>, ServeError> {
     Ok(match received.headers.get(TIMEOUT) {
         None => None,

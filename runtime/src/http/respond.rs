@@ -31,7 +31,7 @@ pub(super) fn json(body: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// 200 without a body, as Triton answers changes.
-pub(super) fn done() -> Response<Body> {
+pub(super) fn empty() -> Response<Body> {
     Response::new(Body::default())
 }
 

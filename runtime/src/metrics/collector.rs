@@ -20,7 +20,7 @@ type Labels = Vec<(String, String)>;
 pub(super) struct Collector {
     sources: Arc<dyn Sources>,
     options: Options,
-    /// Processor time at the previous scrape, from which the next tells utilization.
+    /// Processor time at the previous scrape, against which the next measures utilization.
     processor: Mutex<Option<host::Processor>>,
 }
 
@@ -145,7 +145,7 @@ impl collector::Collector for Collector {
         self.durations(&mut print, &models)?;
         self.first_response(&mut print, &models)?;
         gauges(&mut print, &models)?;
-        ours(&mut print, &models)?;
+        weir_series(&mut print, &models)?;
         self.pools(&mut print)?;
         self.cpu(&mut print)?;
         self.gpu(&mut print)
@@ -206,7 +206,7 @@ fn gauges(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), E
 }
 
 /// Series that Triton does not have and an autoscaler needs.
-fn ours(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
+fn weir_series(print: &mut Printer<'_, '_>, models: &[LabelledModel]) -> Result<(), Error> {
     let refusals = models.iter().flat_map(|model| {
         let counts = Refusal::ALL.into_iter().zip(model.sample.snapshot.refusals);
         counts.map(|(refusal, count)| (model.with("cause", refusal.label()), count))
@@ -287,7 +287,7 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    /// A counter of ours; its samples end in `_total`, as everybody's but Triton's do.
+    /// A counter of Weir's own; its samples end in `_total`, as is usual outside Triton.
     fn counter(
         &mut self,
         name: &str,

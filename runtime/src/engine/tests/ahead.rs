@@ -28,7 +28,7 @@ struct Slow {
 struct DeviceSide {
     /// The rows of each batch that was started.
     started: Mutex<Sender<usize>>,
-    /// What becomes of each, in their order.
+    /// Result of each, in their order.
     verdicts: Mutex<Receiver<Verdict>>,
     alone: Arc<Mutex<Vec<usize>>>,
 }

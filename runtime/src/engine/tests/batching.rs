@@ -1,4 +1,4 @@
-//! What shares an execution, and when answers leave.
+//! Requests that share an execution, and the order of their answers.
 
 use crate::backend::Device;
 use crate::error::ServeError;

@@ -1,4 +1,4 @@
-//! Models that fail: who is told, and who does not notice.
+//! Models that fail: only the requests at fault are answered with errors.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use weir_batcher::Policy;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source, Tensor};
 
-/// What a run does.
+/// The script of a run.
 pub(crate) type Script = Arc<dyn Fn(&Batch) -> Result<Answer, ModelError> + Send + Sync>;
 
 /// Longer than any test needs on a busy machine.
@@ -169,7 +169,7 @@ pub(crate) struct Blocker {
 }
 
 impl Blocker {
-    /// The blocker, and what a script calls with the rows it has.
+    /// The blocker, and the function that a script calls with its number of rows.
     pub(crate) fn new() -> (Self, impl Fn(usize) + Send + Sync + 'static) {
         let (enter, entered) = sync_channel(64);
         let (open, opened) = sync_channel(64);

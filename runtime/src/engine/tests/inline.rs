@@ -1,4 +1,4 @@
-//! Where batches run: short ones on the thread that brought the request, if the instance allows it.
+//! The thread of a batch: short ones run on the thread that brought the request, if the instance allows it.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::fake::{Fake, Running, add_one, request, values};
 
-/// Where each run was.
+/// The thread of each run.
 type Threads = Arc<Mutex<Vec<ThreadId>>>;
 
 /// An engine whose batches take `time`.
@@ -58,7 +58,7 @@ async fn an_instance_that_is_bound_to_its_thread_stays_there() {
     assert_ne!(ran, thread::current().id());
 }
 
-/// What notes of each run whether a reactor's thread made it: an instance's own thread knows none.
+/// A script that records of each run whether a reactor's thread made it: an instance's own thread has no reactor.
 fn on_reactor(runs: &Arc<Mutex<Vec<bool>>>) -> impl Fn() + Send + Sync + use<> {
     let runs = Arc::clone(runs);
     move || runs.lock().push(Handle::try_current().is_ok())
@@ -111,7 +111,7 @@ async fn turns(count: usize) {
     }
 }
 
-/// Whether so many requests at once, and one more some turns later, run on the reactor in such batches. Not with the first
+/// Checks that so many requests at once, and one more some turns later, run on the reactor in such batches. Not with the first
 /// engine perhaps: on a busy machine a size may look slow when it is measured.
 async fn run_as(time: Duration, at_once: i32, batches: &[usize]) -> bool {
     for _ in 0..50 {

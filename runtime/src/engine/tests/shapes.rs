@@ -1,4 +1,4 @@
-//! Padding and optional inputs: who may share a batch, and what it looks like.
+//! Padding and optional inputs: the requests that share a batch, and its shape.
 
 use std::sync::Arc;
 
