@@ -20,20 +20,22 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use http::Response;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use weir_cluster::Route;
+use tokio_util::task::TaskTracker;
+use weir_cluster::{RevisionName, Route};
 
-use crate::body::BufferedBody;
-use crate::body::DownstreamBody;
+use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
+use crate::context::Context;
 use crate::error::GatewayError;
-use crate::forward::ProxyRequest;
-use crate::gateway::Gateway;
+use crate::forward::{ProxyRequest, forward};
 use crate::queue::{RevisionQueue, Verdict};
 use entry::{BatchEntry, EntryResult};
 use queue::{BatchLimits, BatchQueue, NewEntry};
@@ -47,9 +49,22 @@ pub(crate) struct BatchSettings {
     max_queued: usize,
 }
 
+/// Forms and sends the batches of all revisions.
+pub(crate) struct Batching {
+    context: Arc<Context>,
+    batchers: ArcSwap<HashMap<RevisionName, Arc<Batcher>>>,
+    /// Batches in flight.
+    tasks: TaskTracker,
+}
+
 /// The batch queue of one revision.
-#[derive(Default)]
-pub(crate) struct Batcher(Mutex<BatchQueue<BatchKey, BatchEntry>>);
+struct Batcher {
+    context: Arc<Context>,
+    /// Batches in flight.
+    tasks: TaskTracker,
+    queue: Weak<RevisionQueue>,
+    entries: Mutex<BatchQueue<BatchKey, BatchEntry>>,
+}
 
 impl BatchSettings {
     /// The settings of a route; `None` where it has no batcher.
@@ -72,50 +87,121 @@ impl BatchSettings {
     }
 }
 
-impl Batcher {
-    /// Requests in the queue.
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().len()
+impl Batching {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        Self {
+            context,
+            batchers: ArcSwap::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Waits for the batches in flight.
+    pub(crate) async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The batcher of a revision's queue, created for its first request.
+    fn batcher(&self, queue: &Arc<RevisionQueue>) -> Arc<Batcher> {
+        if let Some(batcher) = self.batchers.load().get(&queue.name)
+            && batcher.is_of(queue)
+        {
+            return Arc::clone(batcher);
+        }
+        let new = Arc::new(Batcher::new(&self.context, &self.tasks, queue));
+        self.batchers.rcu(|batchers| {
+            let live = batchers.iter().filter(|(_, batcher)| batcher.has_queue());
+            let mut next: HashMap<_, _> = live.map(|(k, v)| (k.clone(), Arc::clone(v))).collect();
+            match next.get(&queue.name) {
+                Some(other) if other.is_of(queue) => {}
+                Some(_) | None => {
+                    next.insert(queue.name.clone(), Arc::clone(&new));
+                }
+            }
+            next
+        });
+        self.batchers
+            .load()
+            .get(&queue.name)
+            .map_or(new, Arc::clone)
+    }
+
+    /// Sends a request to a replica, in a batch or alone, and returns its own response.
+    pub(crate) async fn forward(
+        &self,
+        mut request: ProxyRequest,
+        mut buffered: BufferedBody,
+        settings: BatchSettings,
+    ) -> Result<Response<DownstreamBody>, GatewayError> {
+        let queue = Arc::clone(&request.queue);
+        // Where another gateway owns the revision's queue, it also forms the batches.
+        let Some(max_in_flight) = queue.max_batches() else {
+            return forward(&self.context, &request, &mut buffered).await;
+        };
+        let Some(parsed) = ParsedRequest::read(&request, &buffered) else {
+            return forward(&self.context, &request, &mut buffered).await;
+        };
+        queue.count_arrival();
+        request.count_as_arrived();
+        let batcher = self.batcher(&queue);
+        let (reply, mut result) = oneshot::channel();
+        let times = EntryTimes::of(&request);
+        let entry = BatchEntry::new(request, buffered, parsed, reply);
+        let limits = settings.limits(max_in_flight);
+        let ticket = enqueue(entry, &batcher, &queue, &limits, times.queued);
+        let ticket = ticket.inspect_err(|_| queue.count_refused())?;
+        dispatch::dispatch(&batcher, &queue, settings);
+        let result = wait(&batcher, &queue, settings, &mut result, times).await;
+        drop(ticket);
+        respond(&self.context, &queue, result).await
     }
 }
 
-/// Sends a request to a replica, in a batch or alone, and returns its own response.
-pub(crate) async fn forward_batched(
-    gateway: &Arc<Gateway>,
-    mut request: ProxyRequest,
-    mut buffered: BufferedBody,
-    settings: BatchSettings,
-) -> Result<Response<DownstreamBody>, GatewayError> {
-    let queue = Arc::clone(&request.queue);
-    // Where another gateway owns the revision's queue, it also forms the batches.
-    let Some(max_in_flight) = queue.flights() else {
-        return gateway.forward(&request, &mut buffered).await;
-    };
-    let Some(parsed) = ParsedRequest::read(&request, &buffered) else {
-        return gateway.forward(&request, &mut buffered).await;
-    };
-    queue.count_arrival();
-    request.count_as_arrived();
-    let (reply, mut result) = oneshot::channel();
-    let times = EntryTimes::of(&request);
-    let entry = BatchEntry::new(request, buffered, parsed, reply);
-    let ticket = enqueue(entry, &queue, &settings.limits(max_in_flight), times.queued);
-    let ticket = ticket.inspect_err(|_| queue.count_refused())?;
-    dispatch::dispatch(gateway, &queue, settings);
-    let result = wait(gateway, &queue, settings, &mut result, times).await;
-    drop(ticket);
-    respond(gateway, &queue, result).await
+impl Batcher {
+    fn new(context: &Arc<Context>, tasks: &TaskTracker, queue: &Arc<RevisionQueue>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            tasks: tasks.clone(),
+            queue: Arc::downgrade(queue),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// True if it belongs to this queue, and not to a former one of the same revision.
+    fn is_of(&self, queue: &Arc<RevisionQueue>) -> bool {
+        self.queue.as_ptr() == Arc::as_ptr(queue)
+    }
+
+    /// True while its revision's queue is in use.
+    fn has_queue(&self) -> bool {
+        self.queue.strong_count() > 0
+    }
+
+    /// Changes the batch queue, and tells the revision's queue how many requests wait here.
+    fn update<T>(
+        &self,
+        queue: &RevisionQueue,
+        change: impl FnOnce(&mut BatchQueue<BatchKey, BatchEntry>) -> T,
+    ) -> T {
+        let mut entries = self.entries.lock();
+        let changed = change(&mut entries);
+        queue.set_batching(entries.len());
+        changed
+    }
 }
 
 /// A request's entry in the batch queue, removed when this is dropped.
 struct QueueTicket {
+    batcher: Arc<Batcher>,
     queue: Arc<RevisionQueue>,
     ticket: u64,
 }
 
 impl Drop for QueueTicket {
     fn drop(&mut self) {
-        self.queue.batcher.0.lock().remove(self.ticket);
+        self.batcher
+            .update(&self.queue, |batches| batches.remove(self.ticket));
     }
 }
 
@@ -143,6 +229,7 @@ impl EntryTimes {
 /// [`GatewayError::QueueFull`].
 fn enqueue(
     entry: BatchEntry,
+    batcher: &Arc<Batcher>,
     queue: &Arc<RevisionQueue>,
     limits: &BatchLimits,
     at: Instant,
@@ -152,12 +239,12 @@ fn enqueue(
         rows: entry.parsed.rows(),
         item: entry,
     };
-    let mut batches = queue.batcher.0.lock();
-    let admitted = batches.admit(entry, at, limits);
-    let queued = batches.len();
-    drop(batches);
+    let (admitted, queued) = batcher.update(queue, |batches| {
+        (batches.admit(entry, at, limits), batches.len())
+    });
     match admitted {
         Ok(ticket) => Ok(QueueTicket {
+            batcher: Arc::clone(batcher),
             queue: Arc::clone(queue),
             ticket,
         }),
@@ -171,7 +258,7 @@ fn enqueue(
 
 /// Waits until the entry is dispatched. Each waiting request is also the timer of the batch that it would start.
 async fn wait(
-    gateway: &Arc<Gateway>,
+    batcher: &Arc<Batcher>,
     queue: &Arc<RevisionQueue>,
     settings: BatchSettings,
     result: &mut oneshot::Receiver<EntryResult>,
@@ -190,7 +277,7 @@ async fn wait(
             () = until(times.deadline) => return Err(late()),
             () = until(due) => {
                 due = None;
-                dispatch::dispatch(gateway, queue, settings);
+                dispatch::dispatch(batcher, queue, settings);
                 continue;
             }
         };
@@ -201,7 +288,7 @@ async fn wait(
 
 /// Turns an entry's outcome into its response, and counts it.
 async fn respond(
-    gateway: &Arc<Gateway>,
+    context: &Context,
     queue: &Arc<RevisionQueue>,
     result: Result<EntryResult, GatewayError>,
 ) -> Result<Response<DownstreamBody>, GatewayError> {
@@ -211,7 +298,7 @@ async fn respond(
             mut buffered,
             in_flight,
         }) => {
-            let response = gateway.forward(&request, &mut buffered).await;
+            let response = forward(context, &request, &mut buffered).await;
             drop(in_flight);
             let is_refused = matches!(response, Err(GatewayError::QueueFull { .. }));
             if is_refused {

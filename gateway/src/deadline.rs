@@ -1,24 +1,38 @@
-//! How long a request may take, as its sender says it.
+//! A request's deadline: the earliest of what its client asks for and what its route allows.
 
 use std::time::{Duration, Instant};
 
-use crate::error::GatewayError;
+use http::{HeaderMap, HeaderName};
+use weir_protocol::grpc::timeout::parse_timeout;
 
-/// When a request came, and when it has to be done.
+use crate::error::GatewayError;
+use crate::headers::{GRPC_TIMEOUT, TIMEOUT};
+
+/// A request's arrival and deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) arrived: Instant,
-    /// None where nobody is in a hurry.
+    /// `None` without a deadline.
     pub(crate) at: Option<Instant>,
 }
 
 impl Deadline {
-    /// Whenever it may be.
+    /// A request without a deadline.
     pub(crate) fn none(arrived: Instant) -> Self {
         Self { arrived, at: None }
     }
 
-    /// So long after it came, if that is a bound. Of several the earliest counts.
+    /// The deadline that a request's `grpc-timeout` and `weir-timeout` ask for.
+    ///
+    /// # Errors
+    /// [`GatewayError::Header`].
+    pub(crate) fn requested(headers: &HeaderMap, arrived: Instant) -> Result<Self, GatewayError> {
+        let grpc = timeout(headers, &GRPC_TIMEOUT, parse_grpc_timeout)?;
+        let weir = timeout(headers, &TIMEOUT, parse_weir_timeout)?;
+        Ok(Self::none(arrived).within(grpc).within(weir))
+    }
+
+    /// Limits the time since the arrival to `most`, if that is given. The earliest limit counts.
     pub(crate) fn within(self, most: Option<Duration>) -> Self {
         let bound = most.map(|most| self.arrived + most);
         Self {
@@ -27,11 +41,11 @@ impl Deadline {
         }
     }
 
-    /// Whether there is any time left for a request of whose body so many bytes are here.
+    /// Fails once the deadline has passed; `bytes` of the body have arrived.
     ///
     /// # Errors
     /// [`GatewayError::LateBody`].
-    pub(crate) fn check(
+    pub(crate) fn enforce(
         self,
         now: impl FnOnce() -> Instant,
         bytes: usize,
@@ -40,13 +54,14 @@ impl Deadline {
             return Ok(());
         };
         let now = now();
-        match at <= now {
-            true => Err(self.late(now, bytes)),
-            false => Ok(()),
+        if at <= now {
+            Err(self.late(now, bytes))
+        } else {
+            Ok(())
         }
     }
 
-    /// What is told when it passes while the body comes.
+    /// The error of a deadline that passes before the body is complete.
     pub(crate) fn late(self, now: Instant, bytes: usize) -> GatewayError {
         GatewayError::LateBody {
             waited: now.saturating_duration_since(self.arrived),
@@ -55,38 +70,28 @@ impl Deadline {
     }
 }
 
-/// Reads `grpc-timeout`: up to eight digits and a unit of `HMSmun`.
-///
-/// # Errors
-/// [`GatewayError::Header`].
-pub(crate) fn parse_grpc_timeout(text: &str) -> Result<Duration, GatewayError> {
-    let read = || {
-        let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-        let is_number =
-            (1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        let number: u64 = digits.parse().ok().filter(|_| is_number)?;
-        match unit {
-            "H" => Some(Duration::from_secs(number * 3600)),
-            "M" => Some(Duration::from_secs(number * 60)),
-            "S" => Some(Duration::from_secs(number)),
-            "m" => Some(Duration::from_millis(number)),
-            "u" => Some(Duration::from_micros(number)),
-            "n" => Some(Duration::from_nanos(number)),
-            _ => None,
-        }
+fn timeout(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    parse: impl FnOnce(&str) -> Result<Duration, GatewayError>,
+) -> Result<Option<Duration>, GatewayError> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
     };
-    read().ok_or_else(|| GatewayError::Header {
+    // A value that is no text parses as no timeout either.
+    parse(value.to_str().unwrap_or("?")).map(Some)
+}
+
+fn parse_grpc_timeout(text: &str) -> Result<Duration, GatewayError> {
+    parse_timeout(text).map_err(|_| GatewayError::Header {
         name: "grpc-timeout",
         value: text.to_owned(),
         expected: "up to eight digits and a unit",
     })
 }
 
-/// Reads `weir-timeout`: whole milliseconds.
-///
-/// # Errors
-/// [`GatewayError::Header`].
-pub(crate) fn parse_weir_timeout(text: &str) -> Result<Duration, GatewayError> {
+/// Parses whole milliseconds.
+fn parse_weir_timeout(text: &str) -> Result<Duration, GatewayError> {
     let number = text.parse::<u32>().ok();
     let timeout = number.map(|ms| Duration::from_millis(ms.into()));
     timeout.ok_or_else(|| GatewayError::Header {
@@ -96,20 +101,8 @@ pub(crate) fn parse_weir_timeout(text: &str) -> Result<Duration, GatewayError> {
     })
 }
 
-/// The same as `grpc-timeout` has to spell it: the finest unit that eight digits hold, rounded down.
-pub(crate) fn grpc_timeout(left: Duration) -> String {
-    const MOST: u128 = 99_999_999;
-    match (left.as_micros(), left.as_millis()) {
-        (us, _) if us <= MOST => format!("{us}u"),
-        (_, ms) if ms <= MOST => format!("{ms}m"),
-        _ => format!("{}S", u128::from(left.as_secs()).min(MOST)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -132,24 +125,14 @@ mod tests {
         let (arrived, second) = (Instant::now(), Duration::from_secs(1));
         let none = Deadline::none(arrived);
         assert_eq!(none.within(None), none);
-        assert_eq!(none.check(|| panic!("nobody is in a hurry"), 0), Ok(()));
+        assert_eq!(none.enforce(|| panic!("the clock was read"), 0), Ok(()));
         let deadline = none.within(Some(3 * second)).within(None);
         let deadline = deadline.within(Some(2 * second)).within(Some(4 * second));
         assert_eq!(deadline.at, Some(arrived + 2 * second));
-        assert_eq!(deadline.check(|| arrived + second, 7), Ok(()));
-        let late = deadline.check(|| arrived + 2 * second, 7).unwrap_err();
-        let told =
+        assert_eq!(deadline.enforce(|| arrived + second, 7), Ok(()));
+        let late = deadline.enforce(|| arrived + 2 * second, 7).unwrap_err();
+        let message =
             "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
-        assert_eq!(late.to_string(), told);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_left_is_never_written_longer(us in 0_u64..10_000_000_000_000) {
-            let left = Duration::from_micros(us);
-            let read = parse_grpc_timeout(&grpc_timeout(left)).unwrap();
-            prop_assert!(read <= left);
-            prop_assert!(left - read < Duration::from_secs(1));
-        }
+        assert_eq!(late.to_string(), message);
     }
 }

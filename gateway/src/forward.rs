@@ -1,10 +1,75 @@
-//! Sending a request to a replica, or to the gateway that has the queue, and relaying the answer.
+//! Sends a request to a replica, or to the gateway that owns its queue, until one answers; relays the response.
+//!
+//! ```text
+//!   forward ─► admit (queue) ─┬─► attempt: replica ─┬─► relay the response
+//!      ▲                      └─► attempt: gateway ─┘
+//!      └── RetryState: may it be retried? ◄─────────┘ failure
+//! ```
 
-mod mirror;
+mod attempt;
+pub(crate) mod mirror;
 mod relay;
 mod request;
 mod retry;
 pub(crate) mod trusted_headers;
 
-pub(crate) use relay::{End, Relay, learn};
+use http::Response;
+
+use crate::body::{BufferedBody, DownstreamBody};
+use crate::context::Context;
+use crate::error::GatewayError;
+use crate::queue::Admitted;
+use attempt::Attempt;
 pub(crate) use request::ProxyRequest;
+use retry::RetryState;
+
+/// Sends a request until a replica answers or no retry is left, and returns the response. Counts a failure.
+pub(crate) async fn forward(
+    context: &Context,
+    request: &ProxyRequest,
+    buffered: &mut BufferedBody,
+) -> Result<Response<DownstreamBody>, GatewayError> {
+    let mut retries = RetryState::new(request, buffered);
+    let forwarded = forward_with_retries(context, request, buffered, &mut retries).await;
+    forwarded.inspect_err(|error| {
+        // These count as refused, or at the gateway that owns the queue, or are the client's doing.
+        let is_counted_elsewhere = matches!(
+            error,
+            GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_)
+        );
+        if !is_counted_elsewhere && !request.is_batch() {
+            request.queue.count_failed();
+        }
+    })
+}
+
+async fn forward_with_retries(
+    context: &Context,
+    request: &ProxyRequest,
+    buffered: &mut BufferedBody,
+    retries: &mut RetryState<'_>,
+) -> Result<Response<DownstreamBody>, GatewayError> {
+    loop {
+        let admission = request.admission(retries.sequence(), buffered.size());
+        let attempt = match request.queue.admit(admission).await? {
+            Admitted::OtherGateway(owner) => {
+                Box::pin(attempt::try_gateway(context, request, buffered, owner)).await
+            }
+            Admitted::Replica(credit) if retries.must_avoid(&credit) => {
+                retries.decline(credit)?;
+                continue;
+            }
+            Admitted::Replica(mut credit) => {
+                retries.note_sequence(credit.sequence);
+                credit.cover_batch(request.batch_arrivals());
+                attempt::try_replica(request, buffered, credit, retries.may_retry_refusal()).await
+            }
+        };
+        match attempt {
+            Attempt::Answered(response) => return Ok(response),
+            Attempt::Over(error) => return Err(error),
+            Attempt::Failed(failure) => retries.retry_after(failure)?,
+        }
+        context.counters.count_retry();
+    }
+}

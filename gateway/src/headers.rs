@@ -145,8 +145,8 @@ fn server_timing(theirs: Option<&str>, queued: Duration) -> String {
 /// An id for a request that has none.
 pub(crate) fn new_request_id() -> HeaderValue {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
-    let luck = fastrand::u128(..);
-    let id: [u8; 32] = std::array::from_fn(|i| DIGITS[(luck >> (4 * i)) as usize & 15]);
+    let random = fastrand::u128(..);
+    let id: [u8; 32] = std::array::from_fn(|i| DIGITS[(random >> (4 * i)) as usize & 15]);
     // Sixteen kinds of ASCII characters.
     HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("0"))
 }

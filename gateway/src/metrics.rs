@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -12,63 +12,22 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use weir_cluster::{Activity, RevisionName};
 
-use crate::gateway::Gateway;
-use crate::mirror::{MirrorCounts, MirrorOutcome};
+use crate::context::Context;
 use crate::protocol::Protocol;
+use crate::router::mirror::{MirrorCounts, MirrorOutcome};
 
-/// Counts of the port's requests since the gateway started, whatever their outcome.
-#[derive(Debug, Default)]
-pub(crate) struct Requests {
-    http: AtomicU64,
-    grpc: AtomicU64,
-    unrouted: AtomicU64,
-    replays: AtomicU64,
-    batches: AtomicU64,
-    batched: AtomicU64,
+pub(crate) fn register(context: &Arc<Context>, registry: &mut Registry) {
+    let context = Arc::downgrade(context);
+    registry.register_collector(Box::new(Counts { context }));
 }
 
-impl Requests {
-    pub(crate) fn count(&self, protocol: Protocol) {
-        let counter = match protocol {
-            Protocol::Http => &self.http,
-            Protocol::Grpc => &self.grpc,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a request that matches no revision.
-    pub(crate) fn count_unrouted(&self) {
-        self.unrouted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a batch of this many requests.
-    pub(crate) fn count_batch(&self, members: usize) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.batched.fetch_add(members as u64, Ordering::Relaxed);
-    }
-
-    /// Counts a request that is sent again.
-    pub(crate) fn count_replay(&self) {
-        self.replays.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-pub(crate) fn register(gateway: &Arc<Gateway>, registry: &mut Registry) {
-    let gateway = Arc::downgrade(gateway);
-    registry.register_collector(Box::new(Counts { gateway }));
-}
-
-#[derive(Debug)]
 struct Counts {
-    gateway: Weak<Gateway>,
+    context: Weak<Context>,
 }
 
-impl fmt::Debug for Gateway {
+impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.options.name;
-        f.debug_struct("Gateway")
-            .field("name", name)
-            .finish_non_exhaustive()
+        f.debug_struct("Counts").finish_non_exhaustive()
     }
 }
 
@@ -76,17 +35,17 @@ type Rows = Vec<(RevisionName, Arc<Activity>)>;
 
 impl Collector for Counts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(gateway) = self.gateway.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return Ok(());
         };
-        let state = gateway.state.load();
+        let state = context.state.load();
         let queues = state.routes.queues.iter();
         let mut rows: Rows = queues
             .map(|(name, queue)| (name.clone(), queue.activity()))
             .collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
-        port(&mut encoder, &gateway)?;
-        let counts = state.routes.counts.iter();
+        port(&mut encoder, &context)?;
+        let counts = state.routes.mirrors.iter();
         let mut counts: Vec<_> = counts.map(|(name, counts)| (name, &**counts)).collect();
         counts.sort_by_key(|(name, _)| *name);
         mirrored(&mut encoder, &counts)?;
@@ -96,8 +55,8 @@ impl Collector for Counts {
     }
 }
 
-fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fmt::Error> {
-    let requests = &gateway.requests;
+fn port(encoder: &mut DescriptorEncoder<'_>, context: &Context) -> Result<(), fmt::Error> {
+    let requests = &context.counters;
     let name = "weir_gateway_requests";
     let counter = ConstCounter::new(0_u64);
     let mut family = encoder.encode_descriptor(
@@ -140,7 +99,7 @@ fn port(encoder: &mut DescriptorEncoder<'_>, gateway: &Gateway) -> Result<(), fm
     }
     let name = "weir_gateway_buffered";
     let help = "Bytes of request bodies buffered for retries.";
-    let gauge = ConstGauge::new(i64::try_from(gateway.buffers.in_use()).unwrap_or(i64::MAX));
+    let gauge = ConstGauge::new(i64::try_from(context.budget.in_use()).unwrap_or(i64::MAX));
     let bytes = Some(&Unit::Bytes);
     gauge.encode(encoder.encode_descriptor(name, help, bytes, gauge.metric_type())?)
 }

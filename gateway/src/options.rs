@@ -8,7 +8,14 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
 use weir_cluster::ServiceName;
 
-use crate::router::Scope;
+/// Who a gateway serves, which decides whether it may tell names and route by model name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One platform on one machine: names may be told, and models are routed by name.
+    Local,
+    /// A cluster with several tenants, which do not learn of each other's names.
+    Cluster,
+}
 
 /// What a gateway is configured with.
 #[derive(Clone, Debug)]

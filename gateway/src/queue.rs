@@ -1,56 +1,61 @@
-//! One revision's desk in service: requests wait here in their own tasks, and credits are given back
-//! whatever becomes of those that hold them.
+//! One revision's queue: requests wait in their own tasks until their dispatcher grants them a credit, which is
+//! given back whatever becomes of them.
 
-pub(crate) mod concurrency;
+mod concurrency;
 mod credit;
-pub(crate) mod dispatcher;
-pub(crate) mod partition;
+mod dispatcher;
+mod partition;
 mod queue_state;
+pub(crate) mod readiness;
+mod release;
+mod verdict;
 mod waiter;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use weir_cluster::{Activity, Failure, RevisionName};
 
-use crate::batching::Batcher;
 use crate::clock::now;
 use crate::error::GatewayError;
-use crate::queue::dispatcher::{
-    Admission, DispatchRequest, Dispatcher, EndpointSpec, Origin, QueueLimit,
-};
-use crate::queue::partition::GatewaySet;
 use crate::upstream::Upstream;
-pub(crate) use credit::{Credit, Verdict};
-use queue_state::{QueueState, RetryTimer, WaiterHandle, Wakeup, notify};
+pub(crate) use credit::Credit;
+use dispatcher::{Admission, DispatchRequest, Dispatcher};
+pub(crate) use dispatcher::{
+    EndpointId, EndpointSpec, EndpointState, HANDOVER, Origin, QueueLimit,
+};
+pub(crate) use partition::{GatewaySet, Membership};
+use queue_state::{QueueState, WaiterHandle, Wakeup, notify};
+pub(crate) use verdict::{Outcome, Verdict};
 use waiter::Waiter;
 
-/// A revision that this gateway routes to.
+/// The queue of one revision.
 pub(crate) struct RevisionQueue {
     pub(crate) name: RevisionName,
-    /// The value of the response header.
+    /// Value of the response header `weir-revision`.
     pub(crate) header: http::HeaderValue,
     state: Mutex<QueueState>,
-    /// Requests that wait for others to share a batch with.
-    pub(crate) batcher: Batcher,
-    /// Told when a request meets the revision at zero.
+    /// Requests that wait for a batch, of which the dispatcher does not know.
+    batching: AtomicUsize,
+    /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,
 }
 
-/// Whether a revision sleeps, or is no longer asked for.
+/// Scale of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// No replica runs or is asked for.
+    /// It has no replicas, and none are wanted.
     Zero,
-    /// Some do, or will.
+    /// It has replicas, or will.
     Up,
-    /// Nobody routes to it any more. Who has a replica may finish with it.
+    /// It has no route any more. Requests at a replica finish.
     Gone,
 }
 
-/// What is known of a revision from outside.
+/// State of a revision as the cluster reports it.
 pub(crate) struct RevisionState {
     pub(crate) limit: QueueLimit,
     pub(crate) gateways: GatewaySet,
@@ -59,7 +64,7 @@ pub(crate) struct RevisionState {
     pub(crate) failure: Option<Failure>,
 }
 
-/// Who asks for a credit, and how long that may take.
+/// A request for a credit, and how long it may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRequest {
     pub(crate) sequence: Option<u64>,
@@ -68,28 +73,28 @@ pub(crate) struct AdmissionRequest {
     pub(crate) origin: Origin,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
-    /// The longest wait while there is no replica at all.
+    /// Longest wait while no replica takes requests.
     pub(crate) activation: Duration,
 }
 
-/// Whether a request was counted when it came.
+/// How a request counts as an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Not yet.
+    /// It is counted now.
     New,
-    /// It was, before it joined a batch or left one.
+    /// It was counted before it joined a batch or left one.
     Counted,
 }
 
-/// What became of that.
+/// Where an admitted request goes.
 pub(crate) enum Admitted {
-    /// A replica takes it.
+    /// To a replica, with this credit.
     Replica(Credit),
-    /// Another gateway, by its index, has the queue.
+    /// To the gateway of this index, which owns the queue.
     OtherGateway(u32),
 }
 
-/// Nobody waits longer, whatever the deadlines: clients that wait for hours have long forgotten.
+/// Longest wait of a request without a deadline: clients do not wait for hours.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl RevisionQueue {
@@ -106,14 +111,14 @@ impl RevisionQueue {
                 scale: Scale::Up,
                 failure: None,
                 reported: None,
-                retry_timer: RetryTimer::Off,
+                has_retry_timer: false,
             }),
-            batcher: Batcher::default(),
+            batching: AtomicUsize::new(0),
             wake,
         }
     }
 
-    /// Waits for a credit.
+    /// Queues a request until a replica takes it.
     ///
     /// # Errors
     /// A full queue, a deadline that passes, no replica in time.
@@ -123,7 +128,7 @@ impl RevisionQueue {
     ) -> Result<Admitted, GatewayError> {
         match self.enter(&request)? {
             Entered::Admitted(admitted) => Ok(admitted),
-            // Apart, so that those who need not wait do not carry what waiting needs.
+            // Boxed, so that the future of a request that need not wait stays small.
             Entered::Queued(sequence, wakeup) => {
                 Box::pin(self.wait(request, sequence, wakeup)).await
             }
@@ -138,7 +143,7 @@ impl RevisionQueue {
     ) -> Result<Admitted, GatewayError> {
         let mut waiter = Waiter::new(self, sequence, wakeup);
         let last = request.deadline.unwrap_or(request.arrived + LONGEST_WAIT);
-        // From now: who comes back from a lost replica may have been here for long.
+        // From now: a retried request may have arrived long ago.
         let mut check = now() + request.activation;
         loop {
             let wait = tokio::time::timeout_at(last.min(check).into(), waiter.wakeup());
@@ -177,20 +182,20 @@ impl RevisionQueue {
         let arrives = is_new && request.arrival == Arrival::New;
         match (entered, wakeup) {
             (Admission::Granted(granted), _) => {
-                state.arrive(arrives);
+                state.count_arrival(arrives);
                 let credit = state.credit(self, granted, request.arrived, at);
                 Ok(Entered::Admitted(Admitted::Replica(credit)))
             }
             (Admission::Queued(sequence), Some(wakeup)) => {
-                state.arrive(arrives);
-                if state.wakes(is_new) {
-                    self.wake.notify_one();
+                state.count_arrival(arrives);
+                if state.must_wake(is_new) {
+                    self.wake_revision();
                 }
                 Ok(Entered::Queued(sequence, wakeup))
             }
             (Admission::HandOver(owner), _) => Ok(Entered::Admitted(Admitted::OtherGateway(owner))),
             (Admission::Full(limit), _) => {
-                state.arrive(arrives);
+                state.count_arrival(arrives);
                 state.activity.refused += u64::from(arrives);
                 Err(GatewayError::QueueFull {
                     revision: self.name.to_string(),
@@ -202,17 +207,27 @@ impl RevisionQueue {
         }
     }
 
-    /// How much may wait.
+    /// Has the autoscaler start a replica: a report is made at once.
+    fn wake_revision(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Sets the number of requests that wait for a batch.
+    pub(crate) fn set_batching(&self, requests: usize) {
+        self.batching.store(requests, Ordering::Relaxed);
+    }
+
+    /// Limit of queued requests.
     pub(crate) fn limit(&self) -> QueueLimit {
         self.state.lock().dispatcher.limit()
     }
 
-    /// So much may wait from now on.
+    /// Replaces the limit of queued requests; those that wait already stay.
     pub(crate) fn set_limit(&self, limit: QueueLimit) {
         self.state.lock().dispatcher.set_limit(limit);
     }
 
-    /// Takes what is new about the revision.
+    /// Applies a new state of the revision.
     pub(crate) fn update(self: &Arc<Self>, revision_state: RevisionState) {
         let mut state = self.state.lock();
         let RevisionState {
@@ -236,17 +251,17 @@ impl RevisionQueue {
         notify(wakeups);
     }
 
-    /// Before this time it may use no credits: other gateways do still.
+    /// Uses no credits before this time: other gateways still use them.
     pub(crate) fn start(&self, at: Option<Instant>) {
         self.state.lock().dispatcher.start(at);
     }
 
-    /// When credits may be used next that were left to other gateways.
+    /// Time at which credits of another gateway pass to this one next.
     pub(crate) fn next_handover(&self) -> Option<Instant> {
         self.state.lock().dispatcher.next_handover()
     }
 
-    /// Takes a replica's word for how much it takes at once.
+    /// Notes how many requests at once a replica says it takes.
     pub(crate) fn report_capacity(self: &Arc<Self>, upstream: &Arc<Upstream>, capacity: u32) {
         if !upstream.note_capacity(capacity) {
             return;
@@ -262,7 +277,7 @@ impl RevisionQueue {
         notify(wakeups);
     }
 
-    /// The replicas that are known, each with its requests in flight and the most it may have.
+    /// The known replicas, each with its requests in flight and the most that it may have.
     pub(crate) fn replicas(&self) -> Vec<(Arc<Upstream>, u32, u32)> {
         let state = self.state.lock();
         let endpoints = state.dispatcher.endpoints();
@@ -271,21 +286,21 @@ impl RevisionQueue {
             .collect()
     }
 
-    /// Whether a request would be taken or waited for: some replica takes requests, or none has to.
+    /// True if a request would be served: some replica takes requests, or one is started on demand.
     pub(crate) fn is_serving(&self) -> bool {
         let state = self.state.lock();
         state.dispatcher.is_open() || (state.scale == Scale::Zero && state.failure.is_none())
     }
 
-    /// Why no replica became ready, if the platform said so.
+    /// Reason that the platform reports for having no ready replica.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.state.lock().failure.clone()
     }
 
-    /// All that happened, and what is so now.
+    /// Counts since the start, and current numbers.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         let mut state = self.state.lock();
-        let batching = self.batcher.len();
+        let batching = self.batching.load(Ordering::Relaxed);
         let queued = state.dispatcher.queued().requests + batching;
         if queued == 0
             && let Some(reported) = &state.reported
@@ -301,14 +316,14 @@ impl RevisionQueue {
             .map(|oldest| now().saturating_duration_since(oldest.since));
         state.activity.oldest_us = waited.map_or(0, |waited| waited.as_micros() as u64);
         let reported = Arc::new(state.activity.clone());
-        // Who gathers comes and goes without a word to us.
+        // Requests join and leave batches without a change here.
         state.reported = (batching == 0).then(|| Arc::clone(&reported));
         reported
     }
 
-    /// Batches under way with which no replica is idle; `None` where another gateway has the queue.
-    pub(crate) fn flights(&self) -> Option<usize> {
-        // Without a replica the first of a batch is who wakes one.
+    /// Number of batches in flight that keep all replicas busy; `None` where another gateway owns the queue.
+    pub(crate) fn max_batches(&self) -> Option<usize> {
+        // Without a replica one batch is sent, to wake the revision.
         self.state
             .lock()
             .dispatcher
@@ -316,26 +331,26 @@ impl RevisionQueue {
             .map(|open| open.max(1))
     }
 
-    /// Counts a request that joins those that gather.
+    /// Counts the arrival of a request that joins a batch.
     pub(crate) fn count_arrival(&self) {
-        self.state.lock().arrive(true);
+        self.state.lock().count_arrival(true);
     }
 
-    /// Counts one that may not gather, or whose batch was refused.
+    /// Counts a request that was refused by the batch queue, or with its batch.
     pub(crate) fn count_refused(&self) {
         let mut state = self.state.lock();
         state.activity.refused += 1;
         state.reported = None;
     }
 
-    /// Counts the end of one that was in a batch.
+    /// Counts the end of a request that was in a batch.
     pub(crate) fn count_batch_entry(&self, verdict: Verdict) {
         let mut state = self.state.lock();
         state.count(verdict);
         state.reported = None;
     }
 
-    /// Counts a request that failed without a credit.
+    /// Counts a request that failed while it held no credit.
     pub(crate) fn count_failed(&self) {
         let mut state = self.state.lock();
         state.activity.failed += 1;
@@ -358,12 +373,13 @@ impl RevisionQueue {
         })
     }
 
-    /// Why the desk let go of one who waited: its deadline has passed, or nobody will ever be served here.
+    /// The error of a request that was dequeued without a credit.
     fn turned_away(&self, request: &AdmissionRequest, sequence: u64) -> GatewayError {
         let is_over = self.state.lock().is_over();
-        match is_over {
-            true => GatewayError::Gone(self.name.to_string()),
-            false => self.late(request, sequence),
+        if is_over {
+            GatewayError::Gone(self.name.to_string())
+        } else {
+            self.late(request, sequence)
         }
     }
 
@@ -386,8 +402,8 @@ impl RevisionQueue {
     }
 }
 
-/// A service that sets no time at all to wake up still gets this long: less than a probe takes would
-/// only spin.
+/// Shortest time between two checks for a replica, for a service with an activation timeout of zero: a probe takes
+/// longer.
 const MIN_ACTIVATION: Duration = Duration::from_millis(100);
 
 enum Entered {

@@ -1,20 +1,32 @@
-//! Which service a request is for, and which of its revisions.
+//! Finds the service and the revision of a request: by host, path or model, by pin or tag, else by the split.
 
-pub(crate) mod local;
+mod local;
 mod matcher;
+pub(crate) mod mirror;
 mod path;
-pub(crate) mod split;
-
-pub use matcher::Scope;
-pub(crate) use matcher::{RouteMatch, RouteMatcher};
-pub(crate) use path::model_of_path;
+mod split;
+mod table;
 
 use std::sync::Arc;
 
+use http::request::Parts;
+use http::{HeaderName, Response, header};
 use weir_cluster::Route;
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
-use crate::mirror::MirrorTarget;
+use crate::body::{BufferedBody, DownstreamBody};
+use crate::codec::grpc::first_message;
+use crate::error::GatewayError;
+use crate::headers;
+use crate::options::Scope;
+use crate::protocol::Protocol;
 use crate::queue::RevisionQueue;
+use matcher::RouteMatch;
+use mirror::MirrorTarget;
+use path::model_of_path;
+pub(crate) use table::RouteTable;
+
+const V2_SERVICE: &str = "/inference.GRPCInferenceService";
 
 /// The service and revision that a request was routed to.
 pub(crate) struct Target {
@@ -23,5 +35,106 @@ pub(crate) struct Target {
     /// Bytes of the path that the replica does not see.
     pub(crate) prefix: usize,
     /// The revision that gets a copy, if one does.
-    pub(crate) mirror_target: Option<MirrorTarget>,
+    pub(crate) mirror: Option<MirrorTarget>,
+}
+
+/// Result of routing a request.
+pub(crate) enum Routed {
+    Service(Target),
+    /// Answered by the gateway itself, without a replica.
+    Local(Box<Response<DownstreamBody>>),
+}
+
+/// Result of routing a request by its head.
+pub(crate) enum Lookup {
+    Routed(Routed),
+    /// The model's name in its first message decides.
+    ByMessage(NameField),
+}
+
+impl RouteTable {
+    /// Routes a request by its host, path or the model in its path.
+    pub(crate) fn route(&self, protocol: Protocol, parts: &Parts) -> Result<Lookup, GatewayError> {
+        let (host, path) = (host(parts), parts.uri.path());
+        if let Some(found) = self.matcher.by_address(host, path) {
+            return self.to_service(parts, &found);
+        }
+        if self.matcher.scope() == Scope::Local {
+            if let Some(response) = local::answer(self, protocol, &parts.method, path) {
+                return response.map(|response| Lookup::Routed(Routed::Local(Box::new(response))));
+            }
+            if protocol == Protocol::Grpc
+                && let Some((V2_SERVICE, method)) = path.rsplit_once('/')
+                && let Some(field) = NameField::of(method)
+            {
+                return Ok(Lookup::ByMessage(field));
+            }
+            if let Some(model) = model_of_path(path) {
+                let found = self.matcher.by_model(&model);
+                let found = found.ok_or_else(|| self.no_model(&model));
+                return self.to_service(parts, &found?);
+            }
+        }
+        let asked = format!("host {:?}, path {path:?}", host.unwrap_or_default());
+        Err(self.matcher.no_route(asked))
+    }
+
+    /// Routes a gRPC call by the model that its first message names in `field`. `count_unknown` runs if no
+    /// service has that model.
+    pub(crate) fn route_message(
+        &self,
+        parts: &Parts,
+        field: NameField,
+        buffered: &BufferedBody,
+        count_unknown: impl FnOnce(),
+    ) -> Result<Routed, GatewayError> {
+        let encoding = headers::text(&parts.headers, &HeaderName::from_static("grpc-encoding"));
+        let head = buffered.head(PEEK_LIMIT);
+        let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
+        let model = match peek_model_name(field, &message) {
+            Peek::Found(model) => model,
+            Peek::Absent | Peek::Cut | Peek::Malformed => "",
+        };
+        if let Some(found) = self.matcher.by_model(model) {
+            return self.target(parts, &found).map(Routed::Service);
+        }
+        count_unknown();
+        match local::grpc::unknown_model(parts.uri.path(), model) {
+            Some(answer) => answer.map(|response| Routed::Local(Box::new(response))),
+            None => Err(self.no_model(model)),
+        }
+    }
+
+    fn to_service(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Lookup, GatewayError> {
+        let target = self.target(parts, found)?;
+        Ok(Lookup::Routed(Routed::Service(target)))
+    }
+
+    /// Chooses the revision of a request whose service is known.
+    fn target(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Target, GatewayError> {
+        let pin = headers::text(&parts.headers, &headers::REVISION);
+        let tag = headers::text(&parts.headers, &headers::TAG);
+        let next_sample = || self.next_sample(&found.route.service);
+        let name = found.revision(pin, tag, next_sample)?;
+        let queue = self.queues.get(name);
+        let queue = queue.ok_or_else(|| GatewayError::Gone(name.to_string()))?;
+        Ok(Target {
+            queue: Arc::clone(queue),
+            route: Arc::clone(found.route),
+            prefix: found.prefix,
+            mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
+        })
+    }
+
+    fn no_model(&self, model: &str) -> GatewayError {
+        self.matcher.no_route(format!("model {model:?}"))
+    }
+}
+
+/// The host that a request asks for.
+fn host(parts: &Parts) -> Option<&str> {
+    match parts.uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => headers::text(&parts.headers, &header::HOST),
+    }
 }

@@ -10,10 +10,11 @@
 //! Most connections are idle most of the time: an idle HTTP/1.1 connection holds its socket and little else.
 
 mod connection;
+mod exchange;
 mod http1;
 mod http2;
 mod idle;
-pub(crate) mod request_checks;
+mod request_checks;
 mod rewind;
 mod settings;
 mod sniff;
@@ -33,14 +34,14 @@ use tokio_util::task::TaskTracker;
 use weir_ops::socket::{Acceptor, Counted, Stream, Traffic};
 
 use crate::body::DownstreamBody;
-use crate::gateway::Gateway;
+use crate::proxy::Proxy;
 use settings::ServerSettings;
 use streams::{StreamExecutor, WatchedBody};
 
 /// Serves the port until `stop`, then drains its connections.
-pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: CancellationToken) {
+pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, stop: CancellationToken) {
     let connections = TaskTracker::new();
-    let options = &gateway.options;
+    let options = &proxy.context.options;
     let idle = options.body_idle;
     let acceptor = Acceptor::new(listener, options.max_connections, idle, stop.clone());
     let settings = Arc::new(ServerSettings {
@@ -49,30 +50,21 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: TcpListener, stop: Ca
         stop,
     });
     // Boxed: a task's size includes every copy that a move leaves.
-    let serve = |stream| {
-        serve_connection(
-            Arc::clone(&gateway),
-            Box::new(stream),
-            Arc::clone(&settings),
-        )
-    };
+    let serve =
+        |stream| serve_connection(Arc::clone(&proxy), Box::new(stream), Arc::clone(&settings));
     acceptor.spawn_all(&connections, serve).await;
-    gateway.ending.cancel();
+    proxy.context.shutdown.cancel();
     connections.close();
     connections.wait().await;
 }
 
-async fn serve_connection(
-    gateway: Arc<Gateway>,
-    stream: Box<Stream>,
-    settings: Arc<ServerSettings>,
-) {
+async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, settings: Arc<ServerSettings>) {
     let (traffic, peer) = (stream.traffic(), stream.peer());
-    let service = service(Arc::clone(&gateway), Arc::clone(&traffic), peer);
-    let Some(config) = &gateway.options.tls else {
+    let service = service(Arc::clone(&proxy), Arc::clone(&traffic), peer);
+    let Some(config) = &proxy.context.options.tls else {
         return connection::serve(stream, service, &traffic, &settings).await;
     };
-    let timeout = gateway.options.handshake_timeout;
+    let timeout = proxy.context.options.handshake_timeout;
     // Boxed, so that the future of plain connections has no room for TLS.
     let accepted = Box::pin(tls::handshake(*stream, config, timeout, &settings.stop)).await;
     if let Some(stream) = accepted {
@@ -82,7 +74,7 @@ async fn serve_connection(
 
 /// The hyper service that answers one connection's requests.
 fn service(
-    gateway: Arc<Gateway>,
+    proxy: Arc<Proxy>,
     traffic: Arc<Traffic>,
     peer: Option<IpAddr>,
 ) -> impl HttpService<
@@ -92,11 +84,11 @@ fn service(
     Future: Future + Send + Unpin + 'static,
 > {
     service_fn(move |request: Request<Incoming>| {
-        let (gateway, exchange) = (Arc::clone(&gateway), traffic.begin());
+        let (proxy, tracked) = (Arc::clone(&proxy), traffic.begin());
         // Boxed: hyper moves it several times, and keeps its room on an idle connection.
         Box::pin(async move {
-            let response = gateway.answer(request, peer).await;
-            Ok(exchange.track(response.map(WatchedBody)))
+            let response = exchange::respond(&proxy, request, peer).await;
+            Ok(tracked.track(response.map(WatchedBody)))
         })
     })
 }

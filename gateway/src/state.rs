@@ -1,106 +1,81 @@
-//! The world as requests see it: replaced as a whole when something changes.
+//! Routes, queues and peers as requests see them, derived from each state of the cluster.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use tokio::sync::{Notify, watch};
-use weir_cluster::{Phase, Replica, Revision, RevisionName, Route, ServiceName, Snapshot};
+use tokio::sync::Notify;
+use weir_cluster::{Phase, ReadyCall, Replica, Revision, RevisionName, Snapshot};
 
-use crate::mirror::MirrorCounts;
 use crate::options::Options;
-use crate::queue::dispatcher::{EndpointSpec, EndpointState, HANDOVER, QueueLimit};
-use crate::queue::partition::{GatewaySet, Membership};
-use crate::queue::{RevisionQueue, RevisionState, Scale};
-use crate::router::RouteMatcher;
-use crate::router::split;
+use crate::queue::{
+    EndpointSpec, EndpointState, GatewaySet, HANDOVER, Membership, QueueLimit, RevisionQueue,
+    RevisionState, Scale, readiness,
+};
+use crate::router::RouteTable;
 use crate::upstream::Upstream;
 
-/// All that a request needs to find its way.
+/// Routes, queues and peers as requests see them; replaced as a whole.
 pub(crate) struct State {
     pub(crate) routes: Arc<RouteTable>,
-    /// The gateways, in their common order.
+    /// All gateways, in the order that they agree on.
     pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) snapshot: Arc<Snapshot>,
-    /// As in the options.
-    pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
-    /// Told when a request meets a revision at zero.
+    /// Notified when a request arrives for a revision without replicas.
     wake: Arc<Notify>,
     membership: Membership,
-    /// Since when this gateway may use credits.
+    /// Time from which this gateway may use credits.
     credits_from: Option<Instant>,
 }
 
-/// What follows from the routes alone: views share it while routes stay.
-pub(crate) struct RouteTable {
-    pub(crate) matcher: RouteMatcher,
-    pub(crate) queues: HashMap<RevisionName, Arc<RevisionQueue>>,
-    /// Of the revisions that mirror a service.
-    pub(crate) counts: HashMap<RevisionName, Arc<MirrorCounts>>,
-    /// Requests of each service that were split.
-    splits: HashMap<ServiceName, Arc<AtomicU32>>,
-}
-
 impl State {
-    /// Before anything is known.
+    /// The state of a gateway that has received none from the cluster yet.
     pub(crate) fn empty(options: &Options, wake: Arc<Notify>) -> Self {
         let snapshot = Arc::new(Snapshot::default());
         Self {
-            routes: Arc::new(RouteTable {
-                matcher: RouteMatcher::new(&snapshot.routes, options.scope),
-                queues: HashMap::new(),
-                counts: HashMap::new(),
-                splits: HashMap::new(),
-            }),
+            routes: Arc::new(RouteTable::empty(Arc::clone(&snapshot.routes), options)),
             peers: Vec::new(),
             snapshot,
-            declared: options.declared.clone(),
             wake,
             membership: Membership::Unknown,
             credits_from: None,
         }
     }
 
-    /// When credits may be used next that were left to other gateways.
+    /// Time at which credits of another gateway pass to this one next.
     pub(crate) fn next_handover(&self) -> Option<Instant> {
         let queues = self.routes.queues.values();
         queues.filter_map(|queue| queue.next_handover()).min()
     }
 
-    /// The next one. What goes on in both goes on undisturbed.
+    /// The state that follows from `snapshot`. Queues and connections carry over.
     pub(crate) fn next(&self, snapshot: Arc<Snapshot>, options: &Options, now: Instant) -> Self {
         let membership = Membership::of(names(&snapshot), &options.name);
-        let routes = match Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
-            true => Arc::clone(&self.routes),
-            false => Arc::new(self.routes.next(&snapshot, options, &self.wake)),
+        let routes = if Arc::ptr_eq(&snapshot.routes, &self.snapshot.routes) {
+            Arc::clone(&self.routes)
+        } else {
+            Arc::new(self.routes.next(&snapshot.routes, options, &self.wake))
         };
         let gateways = snapshot.gateways.iter();
         let next = Self {
             routes,
             peers: gateways.map(|gateway| self.peer(gateway)).collect(),
-            declared: self.declared.clone(),
             wake: Arc::clone(&self.wake),
-            credits_from: match membership.joins(self.membership) {
-                true => Some(now + HANDOVER),
-                false => self.credits_from,
+            credits_from: if membership.joins(self.membership) {
+                Some(now + HANDOVER)
+            } else {
+                self.credits_from
             },
             membership,
             snapshot,
         };
         next.update(self, options);
-        next.end_others(self, options);
+        next.close_unrouted(self, options);
         next
     }
 
-    /// The luck of the service's next request.
-    pub(crate) fn next_sample(&self, service: &ServiceName) -> u32 {
-        let count = self.routes.splits.get(service);
-        split::sample(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    /// The lines for which something may be new since this view: of a thousand mostly one.
+    /// Queues that may have changed since `before`: of a thousand mostly one.
     pub(crate) fn changed<'a>(
         &'a self,
         before: &'a Self,
@@ -113,7 +88,7 @@ impl State {
         let revisions = now
             .revisions
             .values()
-            .filter(|revision| may_be_proven(revision));
+            .filter(|revision| may_become_ready(revision));
         names.extend(revisions.map(|revision| &revision.name));
         if !Arc::ptr_eq(&self.routes, &before.routes) {
             let queues = self.routes.queues.keys();
@@ -128,7 +103,30 @@ impl State {
             .collect()
     }
 
-    /// Tells the lines what is new for them.
+    /// Probes replicas that were not probed yet. Each probe ends with its replica, or notifies `is_ready` once
+    /// the replica is ready.
+    pub(crate) fn probe_replicas(&self, before: &Self, is_ready: &Arc<Notify>) {
+        for (name, queue) in self.changed(before) {
+            let revision = self.snapshot.revision(name);
+            if let Some(revision) = revision.filter(|one| one.ready_call == ReadyCall::V2) {
+                readiness::probe_replicas(queue, revision, is_ready);
+            }
+        }
+    }
+
+    /// Closes connections to replicas and gateways that were idle for long.
+    pub(crate) fn close_idle_connections(&self, now: Instant) {
+        for queue in self.routes.queues.values() {
+            for (upstream, _, _) in queue.replicas() {
+                upstream.http1_pool.trim(now);
+            }
+        }
+        for peer in &self.peers {
+            peer.http1_pool.trim(now);
+        }
+    }
+
+    /// Updates the queues for which something may have changed.
     fn update(&self, before: &Self, options: &Options) {
         for (name, queue) in self.changed(before) {
             let gateways = GatewaySet::new(names(&self.snapshot), &options.name, name.as_str());
@@ -144,9 +142,8 @@ impl State {
         same.cloned().unwrap_or_else(|| Arc::new(fresh))
     }
 
-    /// Revisions that nobody routes to any more: those who have a replica may finish with it, and those
-    /// who wait for one that will not come are told so.
-    fn end_others(&self, before: &Self, options: &Options) {
+    /// Closes the queues of revisions without a route: requests at a replica finish, queued ones fail.
+    fn close_unrouted(&self, before: &Self, options: &Options) {
         if Arc::ptr_eq(&self.routes, &before.routes) {
             return;
         }
@@ -167,63 +164,13 @@ impl State {
     }
 }
 
-impl RouteTable {
-    /// The ways of other routes.
-    fn next(&self, snapshot: &Snapshot, options: &Options, wake: &Arc<Notify>) -> Self {
-        let mut next = Self {
-            matcher: RouteMatcher::new(&snapshot.routes, options.scope),
-            queues: HashMap::with_capacity(self.queues.len()),
-            counts: HashMap::new(),
-            splits: HashMap::with_capacity(self.splits.len()),
-        };
-        for route in snapshot.routes.as_slice() {
-            let count = self.splits.get(&route.service).cloned().unwrap_or_default();
-            next.splits.insert(route.service.clone(), count);
-            if let Some(mirror) = &route.mirror {
-                let counts = self.counts.get(&mirror.revision).cloned();
-                let name = mirror.revision.clone();
-                next.counts.insert(name, counts.unwrap_or_default());
-            }
-            for name in route.revisions() {
-                if !next.queues.contains_key(name) {
-                    let queue = self.queue(name, limit(route, options), wake);
-                    next.queues.insert(name.clone(), queue);
-                }
-            }
-        }
-        next
-    }
-
-    fn queue(
-        &self,
-        name: &RevisionName,
-        limit: QueueLimit,
-        wake: &Arc<Notify>,
-    ) -> Arc<RevisionQueue> {
-        match self.queues.get(name) {
-            Some(queue) => {
-                queue.set_limit(limit);
-                Arc::clone(queue)
-            }
-            None => Arc::new(RevisionQueue::new(name.clone(), limit, Arc::clone(wake))),
-        }
-    }
-}
-
 /// The gateways' names, sorted.
 fn names(snapshot: &Snapshot) -> impl ExactSizeIterator<Item = &str> + Clone {
     snapshot.gateways.iter().map(|gateway| &*gateway.name)
 }
 
-fn limit(route: &Route, options: &Options) -> QueueLimit {
-    QueueLimit {
-        requests: route.max_queue as usize,
-        bytes: options.queue_bytes,
-    }
-}
-
-/// Whether a replica may be found to be ready before the platform says so.
-fn may_be_proven(revision: &Revision) -> bool {
+/// True if a probe may find a replica ready before the platform does.
+fn may_become_ready(revision: &Revision) -> bool {
     revision.in_phase(Phase::Starting).next().is_some()
 }
 
@@ -264,15 +211,16 @@ fn revision_state(
         limit,
         gateways,
         replicas: alive.map(spec).collect(),
-        scale: match revision.is_at_zero() {
-            true => Scale::Zero,
-            false => Scale::Up,
+        scale: if revision.is_at_zero() {
+            Scale::Zero
+        } else {
+            Scale::Up
         },
         failure: revision.failure.clone(),
     }
 }
 
-/// Whether it may still answer what it has.
+/// True if a replica in this phase may still answer requests that it has.
 fn is_alive(phase: Phase) -> bool {
     match phase {
         Phase::Starting | Phase::Ready | Phase::Unready | Phase::Terminating => true,

@@ -8,33 +8,32 @@ use http::response::Parts;
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 
-use super::BatchSettings;
 use super::entry::BatchEntry;
 use super::in_flight::InFlightBatch;
 use super::request::{ParsedRequest, batch_headers};
 use super::response::{BatchOutcome, BatchResponse, distribute};
-use crate::body::BufferedBody;
-use crate::body::DownstreamBody;
+use super::{BatchSettings, Batcher};
+use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::now;
+use crate::context::Context;
 use crate::error::GatewayError;
-use crate::forward::ProxyRequest;
-use crate::gateway::Gateway;
+use crate::forward::{ProxyRequest, forward};
 use crate::queue::RevisionQueue;
 use crate::upstream::Chunks;
 
 /// Dispatches all batches that are due.
 pub(super) fn dispatch(
-    gateway: &Arc<Gateway>,
+    batcher: &Arc<Batcher>,
     queue: &Arc<RevisionQueue>,
     settings: BatchSettings,
 ) {
     // If another gateway has become the queue's owner, the entries that wait here are still dispatched.
-    let limits = settings.limits(queue.flights().unwrap_or(1));
+    let limits = settings.limits(queue.max_batches().unwrap_or(1));
     loop {
-        let batch = queue.batcher.0.lock().next(&limits, now());
+        let batch = batcher.update(queue, |batches| batches.next(&limits, now()));
         let Some(batch) = batch else { return };
         let in_flight = InFlightBatch {
-            gateway: Arc::clone(gateway),
+            batcher: Arc::clone(batcher),
             queue: Arc::clone(queue),
             settings,
             dispatch,
@@ -48,8 +47,8 @@ fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
     if batch.len() > 1 {
         // Without a tokio runtime the process is ending, and no request waits any more.
         if let Ok(runtime) = Handle::try_current() {
-            let batches = in_flight.gateway.batches.clone();
-            batches.spawn_on(send_batch(batch, in_flight), &runtime);
+            let tasks = in_flight.batcher.tasks.clone();
+            tasks.spawn_on(send_batch(batch, in_flight), &runtime);
         }
     } else if let Some(only) = batch.pop() {
         only.forward_alone(Some(in_flight));
@@ -58,12 +57,12 @@ fn start(mut batch: Vec<BatchEntry>, in_flight: InFlightBatch) {
 
 /// Sends a batch to a replica, and each entry its part of the response; cancelled if all clients disconnect.
 async fn send_batch(mut entries: Vec<BatchEntry>, in_flight: InFlightBatch) {
-    let gateway = Arc::clone(&in_flight.gateway);
-    gateway.requests.count_batch(entries.len());
-    let (request, buffered) = merge(&gateway, &entries);
+    let context = Arc::clone(&in_flight.batcher.context);
+    context.counters.count_batch(entries.len());
+    let (request, buffered) = form_batch(&context, &entries);
     let outcome = tokio::select! {
         biased;
-        outcome = exchange(&gateway, request, buffered) => outcome,
+        outcome = exchange(&context, request, buffered) => outcome,
         () = all_disconnected(&mut entries) => return,
     };
     // The replica is free: the next batch need not wait until the response is split.
@@ -73,25 +72,25 @@ async fn send_batch(mut entries: Vec<BatchEntry>, in_flight: InFlightBatch) {
 
 /// Sends a batch, and reads its response to the end.
 async fn exchange(
-    gateway: &Gateway,
+    context: &Context,
     request: ProxyRequest,
     mut buffered: BufferedBody,
 ) -> Result<BatchOutcome, GatewayError> {
     let protocol = request.protocol;
-    let response = gateway.forward(&request, &mut buffered).await?;
+    let response = forward(context, &request, &mut buffered).await?;
     // The request will not be retried: its memory is released before the response is read.
     drop(buffered);
     let (head, body) = response.into_parts();
-    let response = read(gateway, head, body).await;
+    let response = read(context, head, body).await;
     Ok(response.map_or(BatchOutcome::Broken, |response| {
         BatchOutcome::of(protocol, response)
     }))
 }
 
 /// Reads a response; `None` if it breaks off or exceeds the byte budget.
-async fn read(gateway: &Gateway, head: Parts, mut body: DownstreamBody) -> Option<BatchResponse> {
+async fn read(context: &Context, head: Parts, mut body: DownstreamBody) -> Option<BatchResponse> {
     let (mut chunks, mut trailers) = (Chunks::new(), HeaderMap::new());
-    let permit = gateway.buffers.permit();
+    let permit = context.budget.permit();
     while let Some(frame) = body.frame().await {
         match frame.ok()?.into_data() {
             Ok(data) => {
@@ -114,7 +113,7 @@ async fn read(gateway: &Gateway, head: Parts, mut body: DownstreamBody) -> Optio
 
 /// One request for all entries. Its queue time counts from the last arrival, and its deadline is the latest; an
 /// entry whose own deadline passes before that leaves by itself.
-fn merge(gateway: &Gateway, entries: &[BatchEntry]) -> (ProxyRequest, BufferedBody) {
+fn form_batch(context: &Context, entries: &[BatchEntry]) -> (ProxyRequest, BufferedBody) {
     let parsed: Vec<&ParsedRequest> = entries.iter().map(|entry| &entry.parsed).collect();
     let merged = ParsedRequest::merge(&parsed);
     let first = &entries[0].request;
@@ -131,7 +130,7 @@ fn merge(gateway: &Gateway, entries: &[BatchEntry]) -> (ProxyRequest, BufferedBo
     );
     (
         request,
-        BufferedBody::from_chunks(merged.chunks, &gateway.buffers),
+        BufferedBody::from_chunks(merged.chunks, &context.budget),
     )
 }
 

@@ -14,6 +14,7 @@ use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use crate::clock::{now, until};
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
+use crate::protocol::Protocol;
 use crate::upstream::{Chunks, RequestBody, UploadHandle};
 
 /// How much of a body is buffered before its request is forwarded.
@@ -26,6 +27,33 @@ pub(crate) enum BufferMode {
     FirstMessage,
     /// Nothing: the body is a stream.
     Stream,
+}
+
+/// The V2 protocol's gRPC service, whatever prefix it is served under.
+const V2_SERVICE: &str = "/inference.GRPCInferenceService";
+
+impl BufferMode {
+    /// The mode for a request's path. V2's calls are known to be unary or streams; of others only their
+    /// behaviour tells.
+    pub(crate) fn of(protocol: Protocol, path: &str) -> Self {
+        if protocol == Protocol::Http {
+            return Self::Whole;
+        }
+        let (service, method) = path.rsplit_once('/').unwrap_or_default();
+        match (service.ends_with(V2_SERVICE), method) {
+            (true, "ModelStreamInfer") => Self::Stream,
+            (true, _) => Self::Whole,
+            (false, _) => Self::FirstMessage,
+        }
+    }
+
+    /// The mode where the first message is needed to route the request.
+    pub(crate) fn with_message(self) -> Self {
+        match self {
+            Self::Stream => Self::FirstMessage,
+            Self::Whole | Self::FirstMessage => self,
+        }
+    }
 }
 
 /// Bounds of buffering one body.

@@ -1,4 +1,4 @@
-//! A request's copy on its way to the revision that mirrors the service.
+//! Sends copies of requests to the revision that mirrors their service.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,64 +7,61 @@ use std::time::Duration;
 use http::Response;
 use http_body_util::BodyExt;
 
+use super::forward;
 use super::request::ProxyRequest;
-use crate::body::BufferedBody;
-use crate::body::DownstreamBody;
+use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::now;
 use crate::codec::{self, grpc};
-use crate::gateway::Gateway;
-use crate::mirror::{MirrorOutcome, MirrorPermit, MirrorTarget};
+use crate::context::Context;
 use crate::protocol::Protocol;
 use crate::queue::Verdict;
+use crate::router::mirror::{MirrorOutcome, MirrorPermit, MirrorTarget};
 
-/// The longest that a copy may take, the time that a sleeping revision needs to wake up included: common
-/// clients give up at 60 s, so no user would see an answer that comes later.
+/// Longest time of a copy, a cold start included: common clients give up at 60 s, so no user would see a later
+/// response.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The most of an answer that is read. No common answer is larger, and one that never ends should not keep
+/// Most bytes of a response that are read. No common response is larger, and one that never ends should not occupy
 /// its replica until the deadline.
 const MAX_READ: usize = 64 << 20;
 
-impl Gateway {
-    /// Sends a copy of a request whose body is here. Nobody waits for it.
-    pub(crate) fn mirror(
-        self: &Arc<Self>,
-        mirror_target: MirrorTarget,
-        request: &ProxyRequest,
-        buffered: &BufferedBody,
-    ) {
-        let MirrorTarget { queue, counts } = mirror_target;
-        if !buffered.is_whole() {
-            return counts.count(MirrorOutcome::Streamed);
-        }
-        let permit = self.mirrors.try_acquire(&counts, buffered.size());
-        let buffered = buffered.try_clone(self.buffers.permit());
-        let Some((permit, buffered)) = permit.zip(buffered) else {
-            return counts.count(MirrorOutcome::Dropped);
-        };
-        let latest = now() + LONGEST;
-        let request = request.copied(queue, latest);
-        let sending = Arc::clone(self).send_mirrored(request, buffered, permit);
-        self.mirrors.spawn(counts, sending);
+/// Sends a copy of a request whose body is buffered, in a task of its own.
+pub(crate) fn send(
+    context: &Arc<Context>,
+    target: MirrorTarget,
+    request: &ProxyRequest,
+    buffered: &BufferedBody,
+) {
+    let MirrorTarget { queue, counts } = target;
+    if !buffered.is_whole() {
+        return counts.count(MirrorOutcome::Streamed);
     }
-
-    async fn send_mirrored(
-        self: Arc<Self>,
-        request: ProxyRequest,
-        mut buffered: BufferedBody,
-        permit: MirrorPermit,
-    ) -> MirrorOutcome {
-        let protocol = request.protocol;
-        let outcome = match self.forward(&request, &mut buffered).await {
-            Ok(response) => read(protocol, response).await,
-            Err(_) => MirrorOutcome::Failed,
-        };
-        drop(permit);
-        outcome
-    }
+    let permit = context.mirrors.try_acquire(&counts, buffered.size());
+    let buffered = buffered.try_clone(context.budget.permit());
+    let Some((permit, buffered)) = permit.zip(buffered) else {
+        return counts.count(MirrorOutcome::Dropped);
+    };
+    let request = request.mirrored(queue, now() + LONGEST);
+    let sending = send_copy(Arc::clone(context), request, buffered, permit);
+    context.mirrors.spawn(counts, sending);
 }
 
-/// Reads an answer for nobody. Its deadline is that of its request.
+async fn send_copy(
+    context: Arc<Context>,
+    request: ProxyRequest,
+    mut buffered: BufferedBody,
+    permit: MirrorPermit,
+) -> MirrorOutcome {
+    let protocol = request.protocol;
+    let outcome = match forward(&context, &request, &mut buffered).await {
+        Ok(response) => read(protocol, response).await,
+        Err(_) => MirrorOutcome::Failed,
+    };
+    drop(permit);
+    outcome
+}
+
+/// Reads a response to its end, for its outcome. Its deadline is that of its request.
 async fn read(protocol: Protocol, response: Response<DownstreamBody>) -> MirrorOutcome {
     let mut verdict = codec::verdict(protocol, &response);
     let mut body = response.into_body();
@@ -84,9 +81,9 @@ async fn read(protocol: Protocol, response: Response<DownstreamBody>) -> MirrorO
     }
     match verdict {
         Verdict::Succeeded => MirrorOutcome::Answered,
-        // As where there is no room for it here.
+        // As if no mirror permit were left.
         Verdict::Refused => MirrorOutcome::Dropped,
-        // gRPC without a status is no answer.
+        // A gRPC response without a status is an error.
         Verdict::Failed | Verdict::Open => MirrorOutcome::Failed,
     }
 }

@@ -1,4 +1,4 @@
-//! A replica's answer on its way to the client, piece by piece; its credit is given back at its end.
+//! Relays a replica's response to the client, frame by frame, and gives the credit back at its end.
 
 use std::io;
 use std::pin::Pin;
@@ -12,33 +12,32 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Sleep;
 use weir_protocol::Code;
 
+use super::request::ProxyRequest;
 use crate::body::DownstreamBody;
 use crate::clock::now;
 use crate::codec::grpc;
-use crate::forward::ProxyRequest;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::dispatcher::Outcome;
-use crate::queue::{Credit, Verdict};
+use crate::queue::{Credit, Outcome, Verdict};
 use crate::upstream::ResponseBody;
 use crate::upstream::UploadHandle;
 
-/// A body that passes through.
+/// The body of a relayed response.
 pub(crate) struct Relay {
-    /// Gone once it was read to its end, or given up.
+    /// `None` once it was read to its end, or given up.
     body: Option<ResponseBody>,
     protocol: Protocol,
     deadline: Option<Pin<Box<Sleep>>>,
-    end: Option<End>,
+    end: Option<RelayEnd>,
     /// Keeps a streamed request body alive until the response ends.
     _upload: Option<UploadHandle>,
 }
 
-/// What is to be done at the end.
-pub(crate) enum End {
-    /// A replica answers.
+/// What ends with a response.
+pub(crate) enum RelayEnd {
+    /// The credit of a replica, and the verdict so far.
     Replica { credit: Credit, verdict: Verdict },
-    /// Another gateway answers, and counts.
+    /// Nothing: another gateway counts.
     Gateway,
 }
 
@@ -47,7 +46,7 @@ impl Relay {
         body: ResponseBody,
         request: &ProxyRequest,
         upload: Option<UploadHandle>,
-        end: End,
+        end: RelayEnd,
     ) -> Self {
         let sleep = |at: Instant| Box::pin(tokio::time::sleep_until(at.into()));
         let mut relay = Self {
@@ -82,7 +81,7 @@ impl Relay {
         if deadline.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        let sentence = "deadline exceeded while the replica answered";
+        let sentence = "deadline exceeded while the replica sent its response";
         Poll::Ready(Some(self.break_off(
             Outcome::Abandoned,
             Code::DeadlineExceeded,
@@ -105,7 +104,7 @@ impl Relay {
     }
 
     fn read_trailers(&mut self, trailers: &mut HeaderMap) {
-        let Some(End::Replica { credit, verdict }) = &mut self.end else {
+        let Some(RelayEnd::Replica { credit, verdict }) = &mut self.end else {
             return;
         };
         if let Some(status) = grpc::status(trailers) {
@@ -123,27 +122,27 @@ impl Relay {
     fn finish(&mut self) {
         let at = now();
         match self.end.take() {
-            Some(End::Replica { credit, verdict }) => match verdict {
+            Some(RelayEnd::Replica { credit, verdict }) => match verdict {
                 Verdict::Succeeded | Verdict::Failed => credit.answered(verdict, at),
                 Verdict::Refused => credit.refused(),
-                // gRPC without a status is no answer.
+                // A gRPC response without a status is an error.
                 Verdict::Open => credit.answered(Verdict::Failed, at),
             },
-            Some(End::Gateway) | None => {}
+            Some(RelayEnd::Gateway) | None => {}
         }
         if let Some(body) = self.body.take() {
             body.finish(at);
         }
     }
 
-    /// Over HTTP the client sees its connection break; gRPC can say why.
+    /// Ends a response early: over HTTP the connection breaks; gRPC has trailers for the reason.
     fn break_off(
         &mut self,
         outcome: Outcome,
         code: Code,
         sentence: &str,
     ) -> io::Result<Frame<Bytes>> {
-        if let Some(End::Replica { credit, .. }) = self.end.take() {
+        if let Some(RelayEnd::Replica { credit, .. }) = self.end.take() {
             credit.settle(outcome, Verdict::Failed);
         }
         self.body = None;
@@ -177,7 +176,7 @@ impl Body for Relay {
         match body.poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.pass(frame)))),
             Poll::Ready(Some(Err(error))) => {
-                let sentence = format!("the replica broke off its answer: {error}");
+                let sentence = format!("the replica broke off its response: {error}");
                 Poll::Ready(Some(self.break_off(
                     Outcome::Failed,
                     Code::Unavailable,
@@ -193,12 +192,12 @@ impl Body for Relay {
     }
 }
 
-/// Takes a replica's word for what it can do and how it batches.
+/// Notes the capacity and the batch that a replica reports in its headers.
 pub(crate) fn learn(credit: &Credit, headers: &HeaderMap) {
     if let Some(capacity) = headers::number(headers, &headers::CAPACITY) {
         credit.queue().report_capacity(&credit.upstream, capacity);
     }
-    // Each request of a batch says so: one in as many counts.
+    // Each request of a batch reports it: one in as many counts.
     if let Some((size, took)) = headers::batch(headers)
         && fastrand::u32(..size) == 0
     {

@@ -1,4 +1,4 @@
-//! A request that knows its service, and its form for each replica it is sent to.
+//! A routed request, and what each replica or gateway gets of it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
 use smallvec::SmallVec;
+use weir_protocol::grpc::timeout::format_timeout;
 
 use crate::clock::now;
-use crate::deadline::{Deadline, grpc_timeout};
+use crate::deadline::Deadline;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::dispatcher::Origin;
-use crate::queue::{AdmissionRequest, Arrival, RevisionQueue};
+use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue};
 use crate::router::Target;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
 
-/// A request on its way.
+/// A routed request.
 pub(crate) struct ProxyRequest {
     pub(crate) protocol: Protocol,
     pub(crate) queue: Arc<RevisionQueue>,
@@ -27,20 +27,20 @@ pub(crate) struct ProxyRequest {
     pub(crate) deadline: Option<Instant>,
     pub(super) activation: Duration,
     arrival: Arrival,
-    /// When the others of its batch came, if it is one.
-    pub(super) others: Option<Arc<[Instant]>>,
+    /// Arrival times of the other requests of its batch; `None` if it is no batch.
+    others: Option<Arc<[Instant]>>,
     origin: Origin,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
-    /// For gRPC.
+    /// The `:authority` of a gRPC call.
     authority: Option<Authority>,
-    /// As it came.
+    /// The path that the client asked for.
     whole: PathAndQuery,
-    /// As the replica shall see it.
+    /// The path that the replica gets.
     pub(crate) path: PathAndQuery,
 }
 
-/// What only gateways need.
+/// Headers that only gateways need.
 static FOR_GATEWAYS: [HeaderName; 3] = [headers::HOP, headers::TAG, headers::REVISION];
 
 impl ProxyRequest {
@@ -51,14 +51,15 @@ impl ProxyRequest {
         deadline: Deadline,
     ) -> Self {
         let mut headers = std::mem::take(&mut parts.headers);
-        let origin = match headers.contains_key(headers::HOP) {
-            true => Origin::Gateway,
-            false => Origin::Client,
+        let origin = if headers.contains_key(headers::HOP) {
+            Origin::Gateway
+        } else {
+            Origin::Client
         };
         headers::strip(&mut headers);
         let authority = match protocol {
             Protocol::Http => {
-                settle_host(&parts.uri, &mut headers);
+                set_host(&parts.uri, &mut headers);
                 None
             }
             Protocol::Grpc => {
@@ -70,7 +71,7 @@ impl ProxyRequest {
         let whole = parts.uri.path_and_query().cloned();
         let whole = whole.unwrap_or(PathAndQuery::from_static("/"));
         Self {
-            path: behind(&whole, target.prefix),
+            path: without_prefix(&whole, target.prefix),
             whole,
             authority,
             protocol,
@@ -86,8 +87,8 @@ impl ProxyRequest {
         }
     }
 
-    /// The same for the revision of `queue`, which mirrors the service, done at `latest`.
-    pub(super) fn copied(&self, queue: Arc<RevisionQueue>, latest: Instant) -> Self {
+    /// A copy for the revision of `queue`, which mirrors the service, with the deadline `latest` at most.
+    pub(super) fn mirrored(&self, queue: Arc<RevisionQueue>, latest: Instant) -> Self {
         let mut headers = self.headers.clone();
         headers.insert(headers::MIRROR, HeaderValue::from_static("1"));
         Self {
@@ -110,13 +111,22 @@ impl ProxyRequest {
         }
     }
 
-    /// It was counted before it is sent.
+    /// True if it stands for the requests of a batch.
+    pub(super) fn is_batch(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Arrival times of the other requests of its batch; `None` if it is no batch.
+    pub(super) fn batch_arrivals(&self) -> Option<&[Instant]> {
+        self.others.as_deref()
+    }
+
+    /// Notes that its arrival is counted already.
     pub(crate) fn count_as_arrived(&mut self) {
         self.arrival = Arrival::Counted;
     }
 
-    /// One for a batch that it is of, with the headers and times of that. Whoever gathered it here asks as
-    /// a client does.
+    /// The request of a batch that it belongs to, with these headers and times. The batch counts as a client's.
     pub(crate) fn for_batch(
         &self,
         headers: HeaderMap,
@@ -141,14 +151,14 @@ impl ProxyRequest {
         }
     }
 
-    /// Whom it is for.
+    /// The authority and path, which requests of one batch share.
     pub(crate) fn address(&self) -> String {
         let authority = self.authority.as_ref().map_or("", Authority::as_str);
         format!("{authority}{}", self.path)
     }
 
-    /// What it asks of its revision's desk; `sequence` if it was there before.
-    pub(super) fn ask(&self, sequence: Option<u64>, bytes: usize) -> AdmissionRequest {
+    /// Its request for a credit, with the sequence number that it had before.
+    pub(super) fn admission(&self, sequence: Option<u64>, bytes: usize) -> AdmissionRequest {
         AdmissionRequest {
             sequence,
             arrival: self.arrival,
@@ -160,12 +170,12 @@ impl ProxyRequest {
         }
     }
 
-    /// For a replica.
+    /// The request that a replica gets.
     pub(super) fn to_replica(&self, body: RequestBody) -> UpstreamRequest<'_> {
         self.upstream_request(&self.path, &FOR_GATEWAYS, body)
     }
 
-    /// For the gateway that owns the queue: it finds the same revision again.
+    /// The request that the gateway that owns the queue gets, pinned to the same revision.
     pub(super) fn to_gateway(&self, body: RequestBody) -> UpstreamRequest<'_> {
         let mut upstream_request = self.upstream_request(&self.whole, &[], body);
         upstream_request.with.extend([
@@ -196,19 +206,19 @@ impl ProxyRequest {
         }
     }
 
-    /// How long it has left.
+    /// The header with the time left until the deadline.
     fn left(&self, deadline: Instant, now: Instant) -> Option<(HeaderName, HeaderValue)> {
         let left = deadline.saturating_duration_since(now);
         let (name, text) = match self.protocol {
             Protocol::Http => (headers::TIMEOUT, left.as_millis().to_string()),
-            Protocol::Grpc => (headers::GRPC_TIMEOUT, grpc_timeout(left)),
+            Protocol::Grpc => (headers::GRPC_TIMEOUT, format_timeout(left)),
         };
         Some((name, HeaderValue::try_from(text).ok()?))
     }
 }
 
-/// A target that names its host is the one that counts (RFC 9112, 3.2.2).
-fn settle_host(uri: &Uri, headers: &mut HeaderMap) {
+/// Sets the `Host` header from the request target, which takes precedence (RFC 9112, 3.2.2).
+fn set_host(uri: &Uri, headers: &mut HeaderMap) {
     if uri.authority().is_some() || !headers.contains_key(HOST) {
         let authority = authority(uri, headers);
         if let Ok(host) = HeaderValue::try_from(without_user(&authority)) {
@@ -232,8 +242,8 @@ fn without_user(authority: &Authority) -> &str {
     whole.rsplit_once('@').map_or(whole, |(_, host)| host)
 }
 
-/// What follows the prefix.
-fn behind(whole: &PathAndQuery, prefix: usize) -> PathAndQuery {
+/// The path without its first `prefix` bytes.
+fn without_prefix(whole: &PathAndQuery, prefix: usize) -> PathAndQuery {
     let rest = whole.as_str().get(prefix..).unwrap_or_default();
     let path = match (prefix, rest.starts_with('/')) {
         (0, _) => return whole.clone(),
@@ -250,7 +260,7 @@ mod tests {
     #[test]
     fn a_replica_sees_the_path_behind_the_prefix() {
         let seen = |whole: &'static str, prefix| {
-            behind(&PathAndQuery::from_static(whole), prefix).to_string()
+            without_prefix(&PathAndQuery::from_static(whole), prefix).to_string()
         };
         let whole = "/serving/n/m/v2/models?x=1";
         assert_eq!(seen(whole, 12), "/v2/models?x=1");

@@ -1,24 +1,24 @@
-//! What only another gateway may say of a request: that it was handed over, that it is a copy. Whoever else says
-//! so would be refused where others are handed over, or have a request that counts and is read by nobody.
+//! Headers that only other gateways may set: that a request was handed over, and that it is a copy. A client that set
+//! them would be refused where others are handed over, or have its request counted as a copy.
 //!
-//! Gateways are known by their addresses, so no port of a gateway may be one through which clients pass under
-//! its address.
+//! Gateways are known by their addresses, so no port of a gateway may be one through which clients reach it under a
+//! gateway's address.
 
 use std::net::IpAddr;
 
 use http::HeaderMap;
 use weir_cluster::Address;
 
-use crate::gateway::Gateway;
+use crate::context::Context;
 use crate::headers;
 
-/// Drops what a request from this address may not say of itself.
-pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, gateway: &Gateway) {
+/// Removes the headers that a request from this address is not trusted with.
+pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, context: &Context) {
     let trusted = [headers::HOP, headers::MIRROR];
     if !trusted.iter().any(|name| headers.contains_key(name)) {
         return;
     }
-    let (state, me) = (gateway.state.load(), &gateway.options.name);
+    let (state, me) = (context.state.load(), &context.options.name);
     let others = state.snapshot.gateways.iter();
     let mut others = others.filter(|other| other.name != *me);
     if !others.any(|other| is_at(&other.serving, from)) {
@@ -31,12 +31,12 @@ pub(crate) fn remove_untrusted(headers: &mut HeaderMap, from: Option<IpAddr>, ga
 fn is_at(address: &Address, from: Option<IpAddr>) -> bool {
     match address {
         Address::Tcp(address) => from.is_some_and(|from| same(address.ip(), from)),
-        // Its port is on the network.
+        // A gateway that serves a Unix socket sends from no address of its own.
         Address::Unix(_) => false,
     }
 }
 
-/// A port for both families sees IPv4 addresses as mapped ones.
+/// Compares addresses; a port for both families sees IPv4 addresses as mapped ones.
 fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }

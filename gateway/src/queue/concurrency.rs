@@ -5,19 +5,19 @@ use std::time::Duration;
 /// Where the number comes from: the service's `containerConcurrency`, else what the replica says, else
 /// what its latency tells.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Credits {
+pub(crate) enum ConcurrencyLimit {
     /// `containerConcurrency`.
     Configured(u32),
     /// The replica's header `weir-capacity`.
     Reported(u32),
     /// Found out.
-    Measured(Measured),
+    Measured(MeasuredLimit),
 }
 
 /// A limit that follows latency: it grows while more requests at once do not slow each other down, and
 /// shrinks as soon as they queue inside the replica.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredLimit {
     limit: f64,
     /// The time of a request that finds the replica free, in microseconds; zero before the first.
     base_us: f64,
@@ -44,12 +44,12 @@ const SMOOTHING: f64 = 0.2;
 /// requests wait for each other.
 const AGEING: f64 = 0.001;
 
-impl Credits {
+impl ConcurrencyLimit {
     /// Before anything is known of a replica.
     pub(crate) fn new(configured: Option<u32>) -> Self {
         match configured {
             Some(number) => Self::Configured(number.max(1)),
-            None => Self::Measured(Measured::new()),
+            None => Self::Measured(MeasuredLimit::new()),
         }
     }
 
@@ -80,7 +80,7 @@ impl Credits {
     }
 }
 
-impl Measured {
+impl MeasuredLimit {
     fn new() -> Self {
         Self {
             limit: FIRST,
@@ -115,7 +115,7 @@ mod tests {
 
     /// A replica that works on `width` requests at once and lets the others wait.
     fn settle(width: u32, service: Duration) -> u32 {
-        let mut credits = Credits::new(None);
+        let mut credits = ConcurrencyLimit::new(None);
         for _ in 0..2000 {
             let in_flight = credits.limit();
             let rounds = in_flight.div_ceil(width);
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn what_the_service_says_beats_what_the_replica_says() {
-        let mut credits = Credits::new(Some(3));
+        let mut credits = ConcurrencyLimit::new(Some(3));
         credits.report(8);
         assert_eq!(credits.limit(), 3);
-        let mut credits = Credits::new(None);
+        let mut credits = ConcurrencyLimit::new(None);
         credits.report(8);
         credits.observe(Duration::from_secs(9), 8);
         assert_eq!(credits.limit(), 8);
@@ -149,7 +149,7 @@ mod tests {
         fn there_is_always_a_credit(
             samples in proptest::collection::vec((0_u64..100_000_000, 1_u32..2000), 0..300),
         ) {
-            let mut credits = Credits::new(None);
+            let mut credits = ConcurrencyLimit::new(None);
             for (us, in_flight) in samples {
                 credits.observe(Duration::from_micros(us), in_flight);
                 prop_assert!((1..=1024).contains(&credits.limit()));

@@ -21,8 +21,9 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::queue::partition::{GatewaySet, Ownership};
+use crate::queue::verdict::Outcome;
 use endpoint::Endpoint;
-pub(crate) use endpoint::{EndpointId, EndpointSpec, EndpointState, Outcome};
+pub(crate) use endpoint::{EndpointId, EndpointSpec, EndpointState};
 pub(crate) use handover::HANDOVER;
 use handover::{Allocation, Handover};
 
@@ -158,7 +159,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
             self.next_sequence = self.next_sequence.max(sequence + 1);
             return Admission::Granted(granted);
         }
-        if is_new && !self.has_room(request.bytes) {
+        if is_new && !self.has_capacity(request.bytes) {
             return Admission::Full(self.queued());
         }
         self.next_sequence = self.next_sequence.max(sequence + 1);
@@ -298,7 +299,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.limit = limit;
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_capacity(&self, bytes: usize) -> bool {
         self.waiting.len() < self.limit.requests
             && self.bytes.saturating_add(bytes) <= self.limit.bytes
     }
@@ -337,7 +338,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     /// request longest ago.
     fn grant(&mut self, sequence: u64, now: Instant) -> Option<Granted<R>> {
         let free = |endpoint: &Endpoint<R>| {
-            let is_free = endpoint.is_awake(now) && endpoint.in_flight < self.allowed(endpoint);
+            let is_free = endpoint.is_available(now) && endpoint.in_flight < self.allowed(endpoint);
             is_free.then(|| endpoint.load())
         };
         let endpoints = self.endpoints.iter().enumerate();

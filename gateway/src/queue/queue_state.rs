@@ -1,4 +1,4 @@
-//! What a line keeps under its lock.
+//! A revision queue's state under its lock, and the messages to queued requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,35 +7,32 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use weir_cluster::{Activity, Failure};
 
-use super::credit::{Credit, Verdict};
+use super::credit::Credit;
+use super::verdict::Verdict;
 use super::{RevisionQueue, Scale};
 use crate::queue::dispatcher::{Dequeued, DequeuedList, Dispatcher, Granted};
 use crate::upstream::Upstream;
 
-/// What is known of a revision and what it has, under its lock.
+/// State of a revision queue, under its lock.
 pub(super) struct QueueState {
     pub(super) dispatcher: Dispatcher<Arc<Upstream>, WaiterHandle>,
     pub(super) activity: Activity,
     pub(super) in_flight: u32,
     pub(super) scale: Scale,
     pub(super) failure: Option<Failure>,
-    /// What was last reported; none after a change.
+    /// The last reported activity; `None` after a change.
     pub(super) reported: Option<Arc<Activity>>,
-    /// Whether a task waits for replicas that rest.
-    pub(super) retry_timer: RetryTimer,
+    /// True while a task waits to readmit ejected replicas.
+    pub(super) has_retry_timer: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetryTimer {
-    Off,
-    Set,
-}
-
+/// The dispatcher's end of a queued request.
 pub(super) struct WaiterHandle {
     pub(super) notify: oneshot::Sender<Wakeup>,
     pub(super) since: Instant,
 }
 
+/// What a queued request is granted when it is dequeued.
 pub(super) enum Wakeup {
     Granted(Credit),
     HandOver(u32),
@@ -54,18 +51,19 @@ impl QueueState {
         }
     }
 
-    /// Whether nobody will ever be served here again.
+    /// True if no request will ever be dispatched again.
     pub(super) fn is_over(&self) -> bool {
         self.scale == Scale::Gone && !self.dispatcher.is_open()
     }
 
-    pub(super) fn arrive(&mut self, is_new: bool) {
+    pub(super) fn count_arrival(&mut self, is_new: bool) {
         self.activity.arrivals += u64::from(is_new);
         self.reported = None;
     }
 
-    /// Counts a request that waits at zero; whether it is the first, whom nobody was told of.
-    pub(super) fn wakes(&mut self, is_new: bool) -> bool {
+    /// Counts a request that is queued at a revision without replicas; true if it is the only one, which has to
+    /// wake the revision.
+    pub(super) fn must_wake(&mut self, is_new: bool) -> bool {
         if self.scale == Scale::Zero {
             self.activity.woken += u64::from(is_new);
         }
@@ -100,14 +98,14 @@ impl QueueState {
             }
             Dequeued::HandOver(waiter, owner) => Some((waiter.notify, Wakeup::HandOver(owner))),
             Dequeued::NotOwner(waiter) => Some((waiter.notify, Wakeup::NotOwner)),
-            // Its task sees that nobody will tell it.
+            // Its task sees that the channel is closed.
             Dequeued::Expired(_) => None,
         };
         dequeued.into_iter().filter_map(wakeup).collect()
     }
 }
 
-/// Never under the lock: whoever left meanwhile gives its credit back right here.
+/// Sends wake-ups to queued requests. Not under the lock: a request that has left gives its credit back here.
 pub(super) fn notify(wakeups: Wakeups) {
     for (waiter, wakeup) in wakeups {
         drop(waiter.send(wakeup));

@@ -1,4 +1,4 @@
-//! A place in the queue, given up when it is dropped.
+//! A queued request, which leaves the queue when it is dropped.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Waiter {
         }
     }
 
-    /// What it gets; nothing if it waited too long.
+    /// Waits until it is dequeued; `None` if its deadline passed, or the revision is gone.
     pub(super) async fn wakeup(&mut self) -> Option<Wakeup> {
         (&mut self.wakeup).await.ok()
     }
@@ -33,7 +33,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // A credit that came in this very moment is dropped with the receiver, and so given back.
+        // A credit granted in this moment is dropped with the receiver, and so given back.
         self.queue.leave(self.sequence);
     }
 }

@@ -9,24 +9,15 @@ use std::sync::Arc;
 
 use weir_cluster::{Destination, Host, RevisionName, Route, Routes};
 
+use super::split::choose_by_weight;
 use crate::error::GatewayError;
-use crate::router::split::choose;
+use crate::options::Scope;
 
 /// Hosts or models that a "not found" lists at most: what still fits a screen.
 const LISTED: usize = 20;
 
 /// The path under which a gateway serves services whatever the host.
 const PREFIX: &str = "/serving/";
-
-/// Whether one platform on one machine is served, whose names may be told and whose models can be
-/// asked for by name alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// One machine.
-    Local,
-    /// A cluster with several tenants.
-    Cluster,
-}
 
 /// The routes, ready to be asked. Oldest service first where two claim one name.
 #[derive(Clone, Debug)]
@@ -187,7 +178,7 @@ impl<'a> RouteMatch<'a> {
             (Some(revision), _) => Ok(revision),
             (None, Destination::Split(split)) => match split.targets() {
                 [only] => Ok(&only.revision),
-                _ => Ok(choose(split, sample())),
+                _ => Ok(choose_by_weight(split, sample())),
             },
             (None, Destination::Nowhere(because)) => Err(GatewayError::Nowhere(because.clone())),
         }

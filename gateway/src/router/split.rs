@@ -12,7 +12,7 @@ pub(crate) fn sample(n: u32) -> u32 {
 }
 
 /// The revision whose share of the circle `sample` falls into.
-pub(crate) fn choose(split: &Split, sample: u32) -> &RevisionName {
+pub(crate) fn choose_by_weight(split: &Split, sample: u32) -> &RevisionName {
     let targets = split.targets();
     let mut position = (u64::from(sample) * u64::from(split.total())) >> 32;
     for target in targets {
@@ -53,7 +53,7 @@ mod tests {
             let split = split(&weights);
             let mut counts = vec![0_u32; weights.len()];
             for i in 0..n {
-                let chosen = choose(&split, sample(first.wrapping_add(i)));
+                let chosen = choose_by_weight(&split, sample(first.wrapping_add(i)));
                 counts[chosen.number() as usize - 1] += 1;
             }
             for (count, weight) in counts.iter().zip(&weights) {
@@ -64,14 +64,14 @@ mod tests {
         }
 
         #[test]
-        fn luck_spread_evenly_gives_exact_shares(weights in proptest::collection::vec(0_u32..=50, 1..5)) {
+        fn samples_spread_evenly_give_exact_shares(weights in proptest::collection::vec(0_u32..=50, 1..5)) {
             prop_assume!(weights.iter().sum::<u32>() > 0);
             let split = split(&weights);
             let total = u64::from(split.total());
             let mut counts = vec![0_u32; weights.len()];
             for position in 0..total {
                 let sample = u32::try_from((position << 32).div_ceil(total)).unwrap();
-                counts[choose(&split, sample).number() as usize - 1] += 1;
+                counts[choose_by_weight(&split, sample).number() as usize - 1] += 1;
             }
             prop_assert_eq!(counts, weights);
         }

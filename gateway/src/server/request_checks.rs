@@ -11,7 +11,7 @@ use crate::error::GatewayError;
 ///
 /// # Errors
 /// [`GatewayError::Header`] or [`GatewayError::MethodNotAllowed`].
-pub(crate) fn check(parts: &Parts) -> Result<(), GatewayError> {
+pub(super) fn check(parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
         // The gateway opens no tunnels.
         return Err(GatewayError::MethodNotAllowed);

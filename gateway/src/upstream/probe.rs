@@ -8,12 +8,10 @@ use http::Method;
 use http::header::{HOST, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use tokio::sync::Notify;
-use weir_cluster::{Phase, ReadyCall, Replica};
 
 use crate::clock::now;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::state::State;
 use crate::upstream::{Freshness, RequestBody, Upstream, UpstreamRequest};
 
 /// Interval between probes of a small model: a tenth of what one takes to load.
@@ -31,33 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 const READY: &str = "/v2/health/ready";
 
-/// Starts probes of the replicas that have had none. Each task ends with its replica.
-pub(crate) fn start(state: &State, before: &State, ready: &Arc<Notify>) {
-    for (name, queue) in state.changed(before) {
-        let Some(revision) = state.snapshot.revision(name) else {
-            continue;
-        };
-        if revision.ready_call != ReadyCall::V2 {
-            continue;
-        }
-        for (upstream, _, _) in queue.replicas() {
-            let of = |replica: &&Replica| upstream.is(replica);
-            let replica = revision.replicas.iter().find(of);
-            match replica.map(|replica| replica.phase) {
-                Some(Phase::Starting | Phase::Ready) if upstream.begins_probe() => {
-                    let (queue, reporter) = (Arc::clone(queue), Arc::clone(&upstream));
-                    let report = move |capacity| queue.report_capacity(&reporter, capacity);
-                    tokio::spawn(probe_until_ready(upstream, Arc::clone(ready), report));
-                }
-                Some(_) | None => {}
-            }
-        }
-    }
-}
-
 /// Probes a replica until it is ready, then notifies `ready`; ends early if the replica leaves the cluster. The
 /// concurrency that it reports goes to `report_capacity`.
-async fn probe_until_ready(
+pub(crate) async fn probe_until_ready(
     upstream: Arc<Upstream>,
     ready: Arc<Notify>,
     report_capacity: impl Fn(u32),

@@ -44,12 +44,12 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
     }
 
     /// When the first replica that rests takes requests again.
-    pub(crate) fn next_rested(&self, now: Instant) -> Option<Instant> {
-        let rests = self
+    pub(crate) fn next_readmission(&self, now: Instant) -> Option<Instant> {
+        let ejections = self
             .endpoints
             .iter()
-            .filter_map(|endpoint| endpoint.rest_until);
-        rests.filter(|until| *until > now).min()
+            .filter_map(|endpoint| endpoint.ejected_until);
+        ejections.filter(|until| *until > now).min()
     }
 
     /// The replicas, each with its requests in flight and the most it may have.

@@ -170,7 +170,7 @@ fn a_replica_that_fails_rests_longer_each_time() {
             dispatcher.settle(given, outcome, at);
         }
         let rest = Duration::from_millis(rest);
-        assert_eq!(dispatcher.next_rested(at), Some(at + rest));
+        assert_eq!(dispatcher.next_readmission(at), Some(at + rest));
         let other = granted(dispatcher.enter(request(1), at, || 0));
         assert_eq!(other.replica, 2);
         assert_eq!(
@@ -192,7 +192,7 @@ fn a_replica_that_answers_garbage_rests_for_long_at_once() {
     let first = granted(dispatcher.enter(request(1), now, || 0));
     dispatcher.settle(first.id, Outcome::InvalidResponse, now);
     assert_eq!(
-        dispatcher.next_rested(now),
+        dispatcher.next_readmission(now),
         Some(now + Duration::from_secs(2))
     );
     let again = DispatchRequest {
@@ -359,7 +359,7 @@ impl World {
                 .count();
             assert_eq!(held, endpoint.in_flight as usize, "credits got lost");
             let is_free =
-                endpoint.is_awake(self.now) && endpoint.in_flight < endpoint.credits.limit();
+                endpoint.is_available(self.now) && endpoint.in_flight < endpoint.credits.limit();
             assert!(
                 !is_free || self.waiting.is_empty(),
                 "it waits while a replica is free"

@@ -5,30 +5,29 @@ use weir_protocol::grpc::proto;
 use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
 use weir_protocol::rest::Health;
 
-use super::{EXTENSIONS, NAME, models, ready, state_label};
+use super::{EXTENSIONS, NAME, RouteTable, models, ready, state_label};
 use crate::body::DownstreamBody;
 use crate::codec::grpc::message;
 use crate::error::GatewayError;
-use crate::state::State;
 
 const SERVICE: &str = "/inference.GRPCInferenceService/";
 
 pub(super) fn answer(
-    state: &State,
+    table: &RouteTable,
     path: &str,
 ) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
     let rpc = path.strip_prefix(SERVICE)?;
     let response = match rpc {
         "ServerLive" => message(&proto::ServerLiveResponse { live: true }),
         "ServerReady" => message(&proto::ServerReadyResponse {
-            ready: ready(state) == Health::Up,
+            ready: ready(table) == Health::Up,
         }),
         "ServerMetadata" => message(&proto::ServerMetadataResponse {
             name: NAME.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             extensions: EXTENSIONS.iter().map(|&name| name.to_owned()).collect(),
         }),
-        "RepositoryIndex" => message(&index(state)),
+        "RepositoryIndex" => message(&index(table)),
         "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" | "LogSettings" => {
             return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
         }
@@ -41,7 +40,7 @@ pub(super) fn answer(
 }
 
 /// The answer to a call whose message names no model that leads to a service, where that is no mistake.
-pub(crate) fn unnamed(
+pub(crate) fn unknown_model(
     path: &str,
     model: &str,
 ) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
@@ -55,7 +54,7 @@ pub(crate) fn unnamed(
     }
 }
 
-fn index(state: &State) -> proto::RepositoryIndexResponse {
+fn index(table: &RouteTable) -> proto::RepositoryIndexResponse {
     let entry = |(name, health, reason): (String, Health, Option<String>)| ModelIndex {
         name,
         version: String::new(),
@@ -63,6 +62,6 @@ fn index(state: &State) -> proto::RepositoryIndexResponse {
         reason: reason.unwrap_or_default(),
     };
     proto::RepositoryIndexResponse {
-        models: models(state).into_iter().map(entry).collect(),
+        models: models(table).into_iter().map(entry).collect(),
     }
 }

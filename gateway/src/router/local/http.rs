@@ -4,14 +4,13 @@ use http::{Method, Response};
 use weir_protocol::Code;
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
 
-use super::{EXTENSIONS, NAME, models, ready, state_label};
+use super::{EXTENSIONS, NAME, RouteTable, models, ready, state_label};
 use crate::body::DownstreamBody;
 use crate::codec::http::json;
 use crate::error::GatewayError;
-use crate::state::State;
 
 pub(super) fn answer(
-    state: &State,
+    table: &RouteTable,
     method: &Method,
     path: &str,
 ) -> Option<Result<Response<DownstreamBody>, GatewayError>> {
@@ -19,15 +18,15 @@ pub(super) fn answer(
     let is_read = method == Method::GET || method == Method::HEAD;
     let response = match path {
         "/v2/health/live" if is_read => json(rest::live(Health::Up)),
-        "/v2/health/ready" if is_read => health(ready(state)),
+        "/v2/health/ready" if is_read => health(ready(table)),
         "/v2" if is_read => json(rest::server_metadata(&ServerMetadata {
             name: NAME,
             version: env!("CARGO_PKG_VERSION"),
             extensions: EXTENSIONS,
         })),
-        "/v2/models" | "/v1/models" if is_read => json(rest::model_list(&names(state))),
+        "/v2/models" | "/v1/models" if is_read => json(rest::model_list(&names(table))),
         "/v2/repository/index" if method == Method::POST => {
-            json(rest::repository_index(&index(state)))
+            json(rest::repository_index(&index(table)))
         }
         "/v2/health/live"
         | "/v2/health/ready"
@@ -51,18 +50,18 @@ fn health(health: Health) -> Response<DownstreamBody> {
     response
 }
 
-fn names(state: &State) -> Vec<String> {
-    models(state).into_iter().map(|(name, _, _)| name).collect()
+fn names(table: &RouteTable) -> Vec<String> {
+    models(table).into_iter().map(|(name, _, _)| name).collect()
 }
 
-fn index(state: &State) -> Vec<IndexEntry> {
+fn index(table: &RouteTable) -> Vec<IndexEntry> {
     let entry = |(name, health, reason)| IndexEntry {
         name,
         version: None,
         state: Some(state_label(health)),
         reason,
     };
-    models(state).into_iter().map(entry).collect()
+    models(table).into_iter().map(entry).collect()
 }
 
 /// Loading, shared memory, tracing and logging change one process.

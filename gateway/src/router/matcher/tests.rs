@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use weir_cluster::{Destination, Host, Route, Routes, ServiceName, Split, Tag, Tagged};
 
 use super::*;
-use crate::router::model_of_path;
+use crate::router::path::model_of_path;
 
 fn service(name: &str) -> ServiceName {
     ServiceName::new("default", name).unwrap()

@@ -46,14 +46,14 @@ fn of_two_gateways_one_has_the_only_credit() {
     let is_owner = |entered: &Admission<u32>| matches!(entered, Admission::Granted(_));
     assert_eq!(entered.iter().filter(|e| is_owner(e)).count(), 1);
     let owner = entered.iter().position(is_owner).unwrap();
-    let guest = 1 - owner;
-    assert_eq!(entered[guest], Admission::HandOver(owner as u32));
+    let non_owner = 1 - owner;
+    assert_eq!(entered[non_owner], Admission::HandOver(owner as u32));
     let handed = DispatchRequest {
         origin: Origin::Gateway,
         ..request(1)
     };
     assert_eq!(
-        dispatchers[guest].enter(handed, now, || 0),
+        dispatchers[non_owner].enter(handed, now, || 0),
         Admission::NotOwner
     );
 }

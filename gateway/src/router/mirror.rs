@@ -8,6 +8,7 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -16,9 +17,8 @@ use tokio_util::task::TaskTracker;
 use weir_cluster::RevisionName;
 use weir_ops::byte_budget::ByteBudget;
 
+use super::matcher::RouteMatch;
 use crate::queue::RevisionQueue;
-use crate::router::RouteMatch;
-use crate::state::State;
 pub(crate) use counts::{MirrorCounts, MirrorOutcome, MirrorPermit};
 use decide::{RevisionChoice, is_mirrored};
 
@@ -72,7 +72,7 @@ impl Mirrors {
     }
 
     /// Drops the copies that are still under way, and waits for their tasks.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -81,19 +81,20 @@ impl Mirrors {
 
 /// Where a copy of this request goes, if it gets one; `chosen` is where the request itself goes.
 pub(crate) fn target(
-    state: &State,
+    counts: &HashMap<RevisionName, Arc<MirrorCounts>>,
+    queues: &HashMap<RevisionName, Arc<RevisionQueue>>,
     headers: &HeaderMap,
     found: &RouteMatch<'_>,
     chosen: &RevisionName,
 ) -> Option<MirrorTarget> {
     let mirror = found.route.mirror.as_ref()?;
-    let counts = state.routes.counts.get(&mirror.revision)?;
+    let counts = counts.get(&mirror.revision)?;
     let choice = RevisionChoice::of(headers, found.revision);
     if !is_mirrored(mirror, chosen, choice, || counts.next_sample()) {
         return None;
     }
     Some(MirrorTarget {
-        queue: Arc::clone(state.routes.queues.get(&mirror.revision)?),
+        queue: Arc::clone(queues.get(&mirror.revision)?),
         counts: Arc::clone(counts),
     })
 }

@@ -32,10 +32,10 @@ proptest! {
     }
 
     #[test]
-    fn who_has_the_request_or_was_chosen_by_name_gets_no_copy_and_costs_no_luck(percent in 1_u8..=100) {
-        let no_luck = || -> u32 { panic!("luck was asked for") };
-        prop_assert!(!is_mirrored(&mirror(percent), &revision(2), RevisionChoice::Split, no_luck));
-        prop_assert!(!is_mirrored(&mirror(percent), &revision(1), RevisionChoice::Sender, no_luck));
+    fn a_request_for_the_mirror_or_a_named_revision_gets_no_copy_and_takes_no_sample(percent in 1_u8..=100) {
+        let no_sample = || -> u32 { panic!("a sample was taken") };
+        prop_assert!(!is_mirrored(&mirror(percent), &revision(2), RevisionChoice::Split, no_sample));
+        prop_assert!(!is_mirrored(&mirror(percent), &revision(1), RevisionChoice::Sender, no_sample));
     }
 }
 

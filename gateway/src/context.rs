@@ -1,0 +1,35 @@
+//! What every part of the request path shares.
+
+use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
+use weir_ops::byte_budget::ByteBudget;
+
+use crate::counters::RequestCounters;
+use crate::options::Options;
+use crate::router::mirror::Mirrors;
+use crate::state::State;
+
+/// State and limits that all requests of one gateway share.
+pub(crate) struct Context {
+    pub(crate) options: Options,
+    pub(crate) state: ArcSwap<State>,
+    /// Bytes that all buffered bodies may hold together.
+    pub(crate) budget: ByteBudget,
+    pub(crate) counters: RequestCounters,
+    pub(crate) mirrors: Mirrors,
+    /// Cancelled once no new connections are accepted.
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl Context {
+    pub(crate) fn new(options: Options, state: State) -> Self {
+        Self {
+            state: ArcSwap::from_pointee(state),
+            budget: ByteBudget::new(options.all_buffers),
+            counters: RequestCounters::default(),
+            mirrors: Mirrors::new(options.all_buffers),
+            shutdown: CancellationToken::new(),
+            options,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! One attempt: sends a request to one replica or gateway.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Response, Version};
+
+use super::relay::{Relay, RelayEnd, learn};
+use super::request::ProxyRequest;
+use super::retry::{Failure, InvalidResponse};
+use crate::body::{BufferedBody, DownstreamBody};
+use crate::clock::{now, until};
+use crate::codec;
+use crate::context::Context;
+use crate::error::GatewayError;
+use crate::headers;
+use crate::protocol::Protocol;
+use crate::queue::{Credit, Outcome, Verdict};
+use crate::upstream::{
+    Freshness, RequestBody, ResponseBody, UploadHandle, Upstream, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest,
+};
+
+/// Wait before a request is sent to a gateway again: gateways learn of each other at different moments, and until then
+/// disagree on who owns a queue.
+const DISAGREEMENT: Duration = Duration::from_millis(20);
+
+/// Result of one attempt.
+pub(super) enum Attempt {
+    Answered(Response<DownstreamBody>),
+    /// It may be retried, if [`RetryState`](super::retry::RetryState) allows it.
+    Failed(Failure),
+    /// It must not be retried.
+    Over(GatewayError),
+}
+
+/// Sends a request to the replica of `credit`. A refusal is a failure if it `may_retry_refusal`, else the response.
+pub(super) async fn try_replica(
+    request: &ProxyRequest,
+    buffered: &mut BufferedBody,
+    credit: Credit,
+    may_retry_refusal: bool,
+) -> Attempt {
+    let upstream = Arc::clone(&credit.upstream);
+    let sending = exchange(request.protocol, buffered, &upstream, |body| {
+        request.to_replica(body)
+    });
+    let reply = tokio::select! {
+        biased;
+        reply = sending => reply,
+        () = upstream.lost.cancelled() => Err(UpstreamError::broken("it is gone")),
+        () = until(request.deadline) => {
+            let since = credit.since;
+            credit.settle(Outcome::Abandoned, Verdict::Open);
+            return late(request, &upstream.name, since);
+        }
+    };
+    match reply {
+        Ok(reply) if may_retry_refusal && codec::is_refusal(request.protocol, &reply) => {
+            learn(&credit, reply.headers());
+            credit.settle(Outcome::Refused, Verdict::Open);
+            Attempt::Failed(Failure::Refused)
+        }
+        Ok(reply) => Attempt::Answered(relayed(request, credit, reply, buffered.upload())),
+        Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
+            credit.settle(Outcome::Abandoned, Verdict::Open);
+            upload_failed()
+        }
+        Err(error) if error.kind == UpstreamErrorKind::InvalidResponse => {
+            invalid_response(credit, error.because)
+        }
+        Err(error) => {
+            credit.settle(Outcome::Failed, Verdict::Open);
+            Attempt::Failed(Failure::Lost(upstream.name.clone(), error))
+        }
+    }
+}
+
+/// Sends a request to the gateway of index `owner`, which owns the revision's queue.
+pub(super) async fn try_gateway(
+    context: &Context,
+    request: &ProxyRequest,
+    buffered: &mut BufferedBody,
+    owner: u32,
+) -> Attempt {
+    let peer = context.state.load().peers.get(owner as usize).cloned();
+    let Some(peer) = peer else {
+        tokio::time::sleep(DISAGREEMENT).await;
+        return Attempt::Failed(Failure::Unserved);
+    };
+    let sending = exchange(request.protocol, buffered, &peer, |body| {
+        request.to_gateway(body)
+    });
+    let reply = tokio::select! {
+        biased;
+        reply = sending => reply,
+        () = until(request.deadline) => return late(request, &peer.name, request.arrived),
+    };
+    match reply {
+        Ok(reply) if codec::is_unserved(reply.headers()) => {
+            tokio::time::sleep(DISAGREEMENT).await;
+            Attempt::Failed(Failure::Unserved)
+        }
+        Ok(reply) => {
+            let (mut parts, body) = reply.into_parts();
+            headers::strip(&mut parts.headers);
+            parts.version = Version::HTTP_11;
+            let relay = Relay::new(body, request, buffered.upload(), RelayEnd::Gateway);
+            Attempt::Answered(Response::from_parts(parts, relay.into_body()))
+        }
+        Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
+        Err(error) => {
+            tokio::time::sleep(DISAGREEMENT).await;
+            Attempt::Failed(Failure::Lost(peer.name.clone(), error))
+        }
+    }
+}
+
+fn invalid_response(credit: Credit, because: String) -> Attempt {
+    let invalid = InvalidResponse {
+        replica: credit.upstream.name.clone(),
+        endpoint: credit.endpoint(),
+        because,
+        has_others: credit.has_others(),
+    };
+    credit.settle(Outcome::InvalidResponse, Verdict::Open);
+    Attempt::Failed(Failure::InvalidResponse(invalid))
+}
+
+/// Sends over a pooled connection, and once more over a new one if that was stale; a body that can be sent only once
+/// goes over a new connection.
+async fn exchange<'a>(
+    protocol: Protocol,
+    buffered: &mut BufferedBody,
+    upstream: &Arc<Upstream>,
+    request: impl Fn(RequestBody) -> UpstreamRequest<'a>,
+) -> Result<Response<ResponseBody>, UpstreamError> {
+    let freshness = if buffered.is_whole() {
+        Freshness::Any
+    } else {
+        Freshness::New
+    };
+    let sent = upstream.send(protocol, freshness, || request(buffered.to_request_body()));
+    match (sent.await, freshness) {
+        // Not the replica's fault.
+        (Err(error), _) if buffered.has_upload_failed() => Err(UpstreamError {
+            kind: UpstreamErrorKind::RequestBodyFailed,
+            ..error
+        }),
+        (Err(error), Freshness::Any) if error.kind == UpstreamErrorKind::StaleConnection => {
+            let again = || request(buffered.to_request_body());
+            Box::pin(upstream.send(protocol, Freshness::New, again)).await
+        }
+        (sent, Freshness::Any | Freshness::New) => sent,
+    }
+}
+
+/// The response to relay to the client.
+fn relayed(
+    request: &ProxyRequest,
+    credit: Credit,
+    reply: Response<ResponseBody>,
+    upload: Option<UploadHandle>,
+) -> Response<DownstreamBody> {
+    let verdict = codec::verdict(request.protocol, &reply);
+    let (mut parts, body) = reply.into_parts();
+    headers::strip(&mut parts.headers);
+    for name in [headers::REFUSED, headers::UNSERVED] {
+        parts.headers.remove(name);
+    }
+    parts.version = Version::HTTP_11;
+    let has_trailers = verdict == Verdict::Open;
+    if !has_trailers {
+        learn(&credit, &parts.headers);
+        headers::add_timing(&mut parts.headers, credit.queued);
+    }
+    parts
+        .headers
+        .insert(headers::REVISION, request.queue.header.clone());
+    let end = RelayEnd::Replica { credit, verdict };
+    let relay = Relay::new(body, request, upload, end);
+    Response::from_parts(parts, relay.into_body())
+}
+
+fn upload_failed() -> Attempt {
+    Attempt::Over(GatewayError::Body(
+        "broke off while it was sent on".to_owned(),
+    ))
+}
+
+fn late(request: &ProxyRequest, replica: &Arc<str>, since: Instant) -> Attempt {
+    Attempt::Over(GatewayError::LateAtReplica {
+        revision: request.queue.name.to_string(),
+        replica: Arc::clone(replica),
+        queued: since.saturating_duration_since(request.arrived),
+        waited: now().saturating_duration_since(since),
+    })
+}

@@ -1,0 +1,69 @@
+//! Gives credits back, and passes them on to queued requests.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::RevisionQueue;
+use super::dispatcher::EndpointId;
+use super::queue_state::notify;
+use super::verdict::{Outcome, Verdict};
+use crate::clock::{now, until};
+
+impl RevisionQueue {
+    /// Takes a credit of `requests` requests back, counts their end unless they do so themselves, and dispatches
+    /// queued requests.
+    pub(super) fn release(
+        self: &Arc<Self>,
+        id: EndpointId,
+        outcome: Outcome,
+        verdict: Option<Verdict>,
+        requests: u32,
+        at: Instant,
+    ) {
+        let mut state = self.state.lock();
+        if let Some(verdict) = verdict {
+            state.count(verdict);
+        }
+        if let Outcome::Answered(took) = outcome {
+            (0..requests).for_each(|_| state.activity.service_time.record(took));
+        }
+        state.in_flight = state.in_flight.saturating_sub(requests);
+        let dequeued = state.dispatcher.settle(id, outcome, at);
+        let wakeups = state.wakeups(self, dequeued, at);
+        let needs_timer = !state.has_retry_timer && state.dispatcher.next_readmission(at).is_some();
+        state.has_retry_timer |= needs_timer;
+        drop(state);
+        notify(wakeups);
+        if needs_timer {
+            tokio::spawn(Arc::clone(self).readmit_ejected());
+        }
+    }
+
+    /// Dispatches queued requests each time that an ejected replica is readmitted, until none is ejected.
+    async fn readmit_ejected(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let next = state.dispatcher.next_readmission(now());
+                state.has_retry_timer = next.is_some();
+                next
+            };
+            if next.is_some() {
+                until(next).await;
+            }
+            self.dispatch_queued();
+            if next.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn dispatch_queued(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let at = now();
+        let dequeued = state.dispatcher.serve(at);
+        let wakeups = state.wakeups(self, dequeued, at);
+        drop(state);
+        notify(wakeups);
+    }
+}

@@ -1,0 +1,32 @@
+//! How a request ended: for the counts, and for the replica that had it.
+
+use std::time::Duration;
+
+/// How a request counts once it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It ended without an error of the gateway or the replica.
+    Succeeded,
+    /// It ended with an error of the gateway or the replica.
+    Failed,
+    /// The replica was full and did not work on it.
+    Refused,
+    /// It has not ended yet, or its end is not counted.
+    Open,
+}
+
+/// What an attempt at a replica says about the replica: whether it is ejected, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It answered after this time.
+    Answered(Duration),
+    /// Nothing: the client disconnected, or the deadline passed.
+    Abandoned,
+    /// It refused the request without working on it, or the request was not sent because an earlier attempt failed
+    /// there.
+    Refused,
+    /// It was unreachable, or broke off before it answered.
+    Failed,
+    /// Its response was invalid, which does not pass in a moment.
+    InvalidResponse,
+}

@@ -1,0 +1,90 @@
+//! What follows from the routes: matchers, queues and counters.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::{Notify, watch};
+use weir_cluster::{RevisionName, Route, Routes, ServiceName};
+
+use super::matcher::RouteMatcher;
+use super::mirror::MirrorCounts;
+use super::split;
+use crate::options::Options;
+use crate::queue::{QueueLimit, RevisionQueue};
+
+/// Routes as requests see them. Replaced as a whole; queues and counters carry over.
+pub(crate) struct RouteTable {
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) matcher: RouteMatcher,
+    pub(crate) queues: HashMap<RevisionName, Arc<RevisionQueue>>,
+    /// Counts of each revision that mirrors a service.
+    pub(crate) mirrors: HashMap<RevisionName, Arc<MirrorCounts>>,
+    /// The services that should have a route, where that is known.
+    pub(crate) declared: Option<watch::Receiver<Arc<BTreeSet<ServiceName>>>>,
+    /// Split requests of each service.
+    splits: HashMap<ServiceName, Arc<AtomicU32>>,
+}
+
+impl RouteTable {
+    /// A table without queues.
+    pub(crate) fn empty(routes: Arc<Routes>, options: &Options) -> Self {
+        Self {
+            matcher: RouteMatcher::new(&routes, options.scope),
+            queues: HashMap::new(),
+            mirrors: HashMap::new(),
+            declared: options.declared.clone(),
+            splits: HashMap::new(),
+            routes,
+        }
+    }
+
+    /// The table of other routes.
+    pub(crate) fn next(&self, routes: &Arc<Routes>, options: &Options, wake: &Arc<Notify>) -> Self {
+        let mut next = Self::empty(Arc::clone(routes), options);
+        for route in routes.as_slice() {
+            let count = self.splits.get(&route.service).cloned().unwrap_or_default();
+            next.splits.insert(route.service.clone(), count);
+            if let Some(mirror) = &route.mirror {
+                let counts = self.mirrors.get(&mirror.revision).cloned();
+                let name = mirror.revision.clone();
+                next.mirrors.insert(name, counts.unwrap_or_default());
+            }
+            for name in route.revisions() {
+                if !next.queues.contains_key(name) {
+                    let queue = self.queue(name, limit(route, options), wake);
+                    next.queues.insert(name.clone(), queue);
+                }
+            }
+        }
+        next
+    }
+
+    /// Position of the service's next request in its split sequence, 0..2^32.
+    pub(super) fn next_sample(&self, service: &ServiceName) -> u32 {
+        let count = self.splits.get(service);
+        split::sample(count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn queue(
+        &self,
+        name: &RevisionName,
+        limit: QueueLimit,
+        wake: &Arc<Notify>,
+    ) -> Arc<RevisionQueue> {
+        match self.queues.get(name) {
+            Some(queue) => {
+                queue.set_limit(limit);
+                Arc::clone(queue)
+            }
+            None => Arc::new(RevisionQueue::new(name.clone(), limit, Arc::clone(wake))),
+        }
+    }
+}
+
+fn limit(route: &Route, options: &Options) -> QueueLimit {
+    QueueLimit {
+        requests: route.max_queue as usize,
+        bytes: options.queue_bytes,
+    }
+}

@@ -1,0 +1,45 @@
+//! One request and its response, whatever its connection.
+
+use std::net::IpAddr;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::request_checks;
+use crate::body::{DownstreamBody, discard};
+use crate::clock::now;
+use crate::codec;
+use crate::forward::trusted_headers;
+use crate::headers;
+use crate::protocol::Protocol;
+use crate::proxy::Proxy;
+
+/// Answers one request from this address; every failure becomes a response.
+pub(super) async fn respond(
+    proxy: &Proxy,
+    request: Request<Incoming>,
+    from: Option<IpAddr>,
+) -> Response<DownstreamBody> {
+    let arrived = now();
+    let (mut parts, body) = request.into_parts();
+    trusted_headers::remove_untrusted(&mut parts.headers, from, &proxy.context);
+    let protocol = Protocol::of(&parts.headers);
+    proxy.context.counters.count(protocol);
+    let id = parts.headers.entry(headers::REQUEST_ID);
+    let id = id.or_insert_with(headers::new_request_id);
+    // Differs on every request: indexed, it would only push repeated headers out of HTTP/2's tables.
+    id.set_sensitive(true);
+    let id = id.clone();
+    let mut body = Some(body);
+    let answered = match request_checks::check(&parts) {
+        Ok(()) => proxy.proxy(protocol, &mut parts, &mut body, arrived).await,
+        Err(error) => Err(error),
+    };
+    let mut response = answered.unwrap_or_else(|error| codec::error(protocol, &error));
+    if let Some(unread) = body {
+        // Its client reads the response only after it has sent all, and hyper would close the connection.
+        Box::pin(discard(unread)).await;
+    }
+    response.headers_mut().insert(headers::REQUEST_ID, id);
+    response
+}
