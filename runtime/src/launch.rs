@@ -40,7 +40,7 @@ pub(crate) struct LaunchOptions {
 }
 
 /// A loaded version with its engine.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedModel {
     pub engine: Arc<Engine>,
     pub config: Arc<ModelConfig>,
     /// Duration of loading and warming up.
@@ -51,7 +51,7 @@ pub(crate) struct Loaded {
 
 /// A version in use: it stays open for its holder, however soon it is replaced.
 pub(crate) struct InUse {
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedModel>,
     _token: TaskTrackerToken,
 }
 
@@ -88,7 +88,7 @@ impl Launcher {
         })
     }
 
-    fn start(&self, source: &VersionSource, config: ModelConfig) -> Result<Loaded, LoadError> {
+    fn start(&self, source: &VersionSource, config: ModelConfig) -> Result<LoadedModel, LoadError> {
         let started = now();
         let devices: Vec<Device> = config
             .instance_groups
@@ -114,7 +114,7 @@ impl Launcher {
             interface,
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
-        Ok(Loaded {
+        Ok(LoadedModel {
             _share: self.capacity.share(engine.capacity()),
             engine,
             config: Arc::new(config),
@@ -150,15 +150,15 @@ impl Launcher {
 }
 
 impl Launch for Launcher {
-    type Served = Loaded;
+    type Served = LoadedModel;
 
-    fn launch(&self, source: &VersionSource) -> Result<Loaded, LoadError> {
+    fn launch(&self, source: &VersionSource) -> Result<LoadedModel, LoadError> {
         let config = ModelConfig::clone(&source.config);
         let config = config.place(&self.options.gpus).map_err(refused)?;
         self.start(source, config)
     }
 
-    async fn retire(&self, served: Arc<Loaded>) {
+    async fn retire(&self, served: Arc<LoadedModel>) {
         served.in_use.retire().await;
         served.engine.drain().await;
     }
@@ -174,7 +174,7 @@ impl InUse {
     ///
     /// # Errors
     /// [`Retired`] when it is being retired; by now the repository has its successor, or none.
-    pub(crate) fn take(loaded: Arc<Loaded>) -> Result<Self, Retired> {
+    pub(crate) fn take(loaded: Arc<LoadedModel>) -> Result<Self, Retired> {
         let token = loaded.in_use.acquire()?;
         Ok(Self {
             loaded,
@@ -184,14 +184,14 @@ impl InUse {
 }
 
 impl Deref for InUse {
-    type Target = Loaded;
+    type Target = LoadedModel;
 
-    fn deref(&self) -> &Loaded {
+    fn deref(&self) -> &LoadedModel {
         &self.loaded
     }
 }
 
-impl Loaded {
+impl LoadedModel {
     /// The configuration as clients see it.
     pub(crate) fn proto(&self) -> &proto::ModelConfig {
         &self.config.proto

@@ -9,7 +9,7 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
-use crate::launch::{InUse, Launcher, Loaded};
+use crate::launch::{InUse, Launcher, LoadedModel};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
@@ -274,7 +274,7 @@ impl Server {
 
     /// Every ready version, in order.
     #[must_use]
-    pub(crate) fn serving(&self) -> Vec<ServingVersion<Loaded>> {
+    pub(crate) fn serving(&self) -> Vec<ServingVersion<LoadedModel>> {
         self.repository.serving()
     }
 

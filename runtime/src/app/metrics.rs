@@ -39,7 +39,7 @@ impl fmt::Debug for ServerSources {
 
 impl Sources for ServerSources {
     fn models(&self) -> Vec<ModelSample> {
-        let sample = |version: crate::repository::ServingVersion<crate::launch::Loaded>| {
+        let sample = |version: crate::repository::ServingVersion<crate::launch::LoadedModel>| {
             let tags = &version.served.config.metric_tags;
             ModelSample {
                 name: version.model,

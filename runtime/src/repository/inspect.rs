@@ -109,10 +109,10 @@ impl Inspector<'_> {
         location: &ModelLocation,
         source: ConfigSource,
     ) -> Result<ModelConfig, String> {
-        let source_files = (location.path.as_path(), location.layout);
+        let files = (location.path.as_path(), location.layout);
         let mut config = match source {
-            ConfigSource::Given(json) => config_file::given(name, source_files, &json)?,
-            ConfigSource::File => config_file::read(name, source_files, self.options)?,
+            ConfigSource::Given(json) => config_file::given(name, files, &json)?,
+            ConfigSource::File => config_file::read(name, files, self.options)?,
         };
         match location.naming {
             Naming::Directory => config

@@ -132,7 +132,7 @@ impl TraceSettings {
     }
 
     /// The settings as HTTP shows them: every value a string.
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         json!({
             "trace_level": self.level.names(),
             "trace_rate": self.rate.to_string(),
@@ -144,7 +144,7 @@ impl TraceSettings {
     }
 
     /// The settings as gRPC shows them.
-    pub(crate) fn to_proto(&self) -> proto::TraceSettingResponse {
+    pub(crate) fn to_proto(self) -> proto::TraceSettingResponse {
         let one = |text: String| vec![text];
         let settings = [
             (
