@@ -72,7 +72,7 @@ pub trait Instance: Send {
     }
 
     /// Frees memory that only loading and warm-up needed.
-    fn settle(&mut self) {}
+    fn finish_warm_up(&mut self) {}
 
     /// As [`Instance::run`], without waiting for a device that works by itself. What was started comes
     /// back in the order it was started in, and [`Instance::run`] may be called meanwhile.

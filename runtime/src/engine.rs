@@ -8,9 +8,9 @@
 
 mod ahead;
 mod context;
-mod counting;
 mod inline;
 mod instance;
+mod observer;
 mod runner;
 mod warmup;
 
@@ -121,7 +121,7 @@ impl Engine {
             labels,
             batcher: Batcher::new(
                 policy,
-                Arc::new(counting::Counting(Arc::clone(&statistics))),
+                Arc::new(observer::StatisticsObserver(Arc::clone(&statistics))),
             ),
             statistics,
             threads: Mutex::new(Vec::new()),

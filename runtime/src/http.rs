@@ -66,7 +66,7 @@ struct Received {
 
 type HttpResult = Result<Response<Body>, ServeError>;
 
-/// A body larger than this is packed, unpacked and parsed off the reactor: at some 200 MB/s it
+/// A body larger than this is compressed, decompressed and parsed off the reactor: at some 200 MB/s it
 /// would hold up every other connection for more than a millisecond.
 const LARGE: usize = 256 * 1024;
 
@@ -120,13 +120,13 @@ impl Http {
         // Held until the request is answered: tensors lie in the body's own bytes.
         let permit = Arc::new(self.options.body_budget.permit());
         let body = self.read(unread, &permit).await?;
-        let body = self.unpack(coding, body, &permit).await?;
+        let body = self.decompress(coding, body, &permit).await?;
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
         let received = Received { headers, body, at };
         let response = self.call(route, received).await?;
-        // The rest is small, and tritonclient's asyncio client asks for what it cannot unpack.
+        // The rest is small, and tritonclient's asyncio client asks for what it cannot decompress.
         if matches!(route, Route::Infer(_) | Route::V1Predict(_)) {
-            return self.pack(preferred, response).await;
+            return self.compress(preferred, response).await;
         }
         Ok(response)
     }
@@ -181,7 +181,7 @@ impl Http {
         }
     }
 
-    async fn unpack(
+    async fn decompress(
         &self,
         coding: Coding,
         body: Bytes,
@@ -190,28 +190,28 @@ impl Http {
         let limit = self.options.max_input;
         match coding {
             Coding::Identity => Ok(body),
-            // Small bodies can unpack to large ones: always off the reactor.
+            // Small bodies can decompress to large ones: always off the reactor.
             Coding::Gzip | Coding::Deflate => {
                 let permit = Arc::clone(permit);
-                off_reactor(move || coding.unpack(body, limit, &permit)).await?
+                off_reactor(move || coding.decompress(body, limit, &permit)).await?
             }
         }
     }
 
-    async fn pack(&self, coding: Coding, response: Response<Body>) -> HttpResult {
+    async fn compress(&self, coding: Coding, response: Response<Body>) -> HttpResult {
         if coding == Coding::Identity || http_body::Body::is_end_stream(response.body()) {
             return Ok(response);
         }
         let (mut parts, body) = response.into_parts();
         let bytes = body.into_bytes();
-        let packed = if bytes.len() > LARGE {
-            off_reactor(move || coding.pack(&bytes)).await??
+        let compressed = if bytes.len() > LARGE {
+            off_reactor(move || coding.compress(&bytes)).await??
         } else {
-            coding.pack(&bytes)?
+            coding.compress(&bytes)?
         };
         let name = http::HeaderValue::from_static(coding.name());
         parts.headers.insert(header::CONTENT_ENCODING, name);
-        Ok(Response::from_parts(parts, packed.into()))
+        Ok(Response::from_parts(parts, compressed.into()))
     }
 }
 

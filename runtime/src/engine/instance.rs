@@ -57,7 +57,7 @@ impl InstanceContext {
     ) {
         let made = model.instance(self.device).and_then(|mut instance| {
             warm_up(plan, &self.interface, instance.as_mut(), &self.batcher)?;
-            instance.settle();
+            instance.finish_warm_up();
             Ok(instance)
         });
         // The receiver waits for exactly this message.

@@ -27,7 +27,7 @@ const RESERVED: usize = 1 << 20;
 /// Reads the one message of a call whole, and drops what follows it, as gRPC wants it.
 ///
 /// # Errors
-/// A status, in tonic's words: no message, one that breaks off, is packed, or is larger than the limit.
+/// A status, in tonic's words: no message, one that breaks off, is compressed, or is larger than the limit.
 pub(super) async fn read<M: Message + Default>(
     mut body: Incoming,
     limits: BodyLimits<'_>,

@@ -68,34 +68,34 @@ impl Coding {
         }
     }
 
-    /// Unpacks a body, up to `limit` bytes, holding them in `permit` in place of the packed ones.
+    /// Decompresses a body, up to `limit` bytes, counting them in `permit` in place of the compressed ones.
     ///
     /// # Errors
     /// [`ServeError::Invalid`] for broken data and for bombs, [`ServeError::BodyBudgetExhausted`] while
     /// others hold too much.
-    pub(crate) fn unpack(
+    pub(crate) fn decompress(
         self,
         body: Bytes,
         limit: usize,
         permit: &BudgetPermit,
     ) -> Result<Bytes, ServeError> {
-        let unpacked = match self {
+        let decompressed = match self {
             Self::Identity => return Ok(body),
             Self::Gzip => read_up_to(MultiGzDecoder::new(&body[..]), limit, permit)?,
             Self::Deflate => read_up_to(ZlibDecoder::new(&body[..]), limit, permit)?,
         };
         drop(body);
-        permit.resize(unpacked.len())?;
-        Ok(unpacked)
+        permit.resize(decompressed.len())?;
+        Ok(decompressed)
     }
 
-    /// Packs a body.
+    /// Compresses a body.
     ///
     /// # Errors
     /// [`ServeError::Model`] never in practice: memory does not refuse writes.
-    pub(crate) fn pack(self, body: &[u8]) -> Result<Bytes, ServeError> {
+    pub(crate) fn compress(self, body: &[u8]) -> Result<Bytes, ServeError> {
         let failed = |error: std::io::Error| ServeError::Model(format!("compression: {error}"));
-        let packed = match self {
+        let compressed = match self {
             Self::Identity => Ok(body.to_vec()),
             Self::Gzip => {
                 let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -106,11 +106,11 @@ impl Coding {
                 encoder.write_all(body).and_then(|()| encoder.finish())
             }
         };
-        packed.map(Bytes::from).map_err(failed)
+        compressed.map(Bytes::from).map_err(failed)
     }
 }
 
-/// Bytes unpacked between two checks of the limits: little beside what a body may be, much beside the
+/// Bytes decompressed between two checks of the limits: little beside what a body may be, much beside the
 /// cost of a check.
 const STEP: u64 = 64 * 1024;
 
@@ -119,23 +119,23 @@ fn read_up_to(
     limit: usize,
     permit: &BudgetPermit,
 ) -> Result<Bytes, ServeError> {
-    let packed = permit.bytes();
-    let mut unpacked = Vec::new();
+    let compressed = permit.bytes();
+    let mut decompressed = Vec::new();
     loop {
-        let step = decoder.by_ref().take(STEP).read_to_end(&mut unpacked);
+        let step = decoder.by_ref().take(STEP).read_to_end(&mut decompressed);
         let more = step.map_err(|error| {
             ServeError::Invalid(format!("cannot decompress the request body: {error}"))
         })?;
         if more == 0 {
-            return Ok(unpacked.into());
+            return Ok(decompressed.into());
         }
-        if unpacked.len() > limit {
+        if decompressed.len() > limit {
             return Err(ServeError::Invalid(format!(
                 "decompressed request body exceeds the maximum allowed input size of {limit} bytes. \
                  Use --http-max-input-size to increase the limit."
             )));
         }
-        permit.resize(packed + unpacked.capacity())?;
+        permit.resize(compressed + decompressed.capacity())?;
     }
 }
 
@@ -145,11 +145,11 @@ mod tests {
     use weir_ops::byte_budget::ByteBudget;
 
     #[test]
-    fn unpacked_bytes_count_against_the_budget() {
-        let packed = Coding::Gzip.pack(&vec![7; 1_000_000]).unwrap();
+    fn decompressed_bytes_count_against_the_budget() {
+        let compressed = Coding::Gzip.compress(&vec![7; 1_000_000]).unwrap();
         let body_budget = ByteBudget::new(500_000);
         let permit = body_budget.permit();
-        let refused = Coding::Gzip.unpack(packed, 1_000_000, &permit);
+        let refused = Coding::Gzip.decompress(compressed, 1_000_000, &permit);
         assert_eq!(
             refused,
             Err(ServeError::BodyBudgetExhausted { limit: 500_000 })
@@ -175,28 +175,34 @@ mod tests {
 
     #[test]
     fn members_of_a_gzip_body_are_joined() {
-        let half = |text: &[u8]| Coding::Gzip.pack(text).unwrap();
+        let half = |text: &[u8]| Coding::Gzip.compress(text).unwrap();
         let body = Bytes::from([half(b"{\"a\":"), half(b"1}")].concat());
         let permit = ByteBudget::default().permit();
-        let joined = Coding::Gzip.unpack(body, 100, &permit);
+        let joined = Coding::Gzip.decompress(body, 100, &permit);
         assert_eq!(joined.unwrap(), b"{\"a\":1}"[..]);
     }
 
     #[test]
-    fn what_is_packed_unpacks_and_bombs_do_not() {
+    fn what_is_compressed_decompresses_and_bombs_do_not() {
         let body = Bytes::from(vec![7; 100_000]);
         let permit = ByteBudget::default().permit();
         for coding in [Coding::Identity, Coding::Gzip, Coding::Deflate] {
-            let packed = coding.pack(&body).unwrap();
+            let compressed = coding.compress(&body).unwrap();
             assert_eq!(
-                coding.unpack(packed.clone(), 100_000, &permit).unwrap(),
+                coding
+                    .decompress(compressed.clone(), 100_000, &permit)
+                    .unwrap(),
                 body
             );
             if coding != Coding::Identity {
-                assert!(coding.unpack(packed.clone(), 99_999, &permit).is_err());
                 assert!(
                     coding
-                        .unpack(packed.slice(..packed.len() / 2), 100_000, &permit)
+                        .decompress(compressed.clone(), 99_999, &permit)
+                        .is_err()
+                );
+                assert!(
+                    coding
+                        .decompress(compressed.slice(..compressed.len() / 2), 100_000, &permit)
                         .is_err()
                 );
             }

@@ -58,7 +58,7 @@ impl Instance for TorchInstance {
         }
     }
 
-    fn settle(&mut self) {
+    fn finish_warm_up(&mut self) {
         startup::forget();
     }
 

@@ -8,9 +8,9 @@ use weir_batcher::{Observer, SubmitError};
 use crate::statistics::{Reason, Refusal, Statistics};
 
 /// Puts refusals, expiries and cancellations into a version's statistics.
-pub(super) struct Counting(pub(super) Arc<Statistics>);
+pub(super) struct StatisticsObserver(pub(super) Arc<Statistics>);
 
-impl Observer for Counting {
+impl Observer for StatisticsObserver {
     fn refused(&self, error: &SubmitError) {
         let cause = match error {
             SubmitError::QueueFull => Refusal::QueueFull,
