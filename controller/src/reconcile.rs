@@ -24,6 +24,7 @@ use crate::error::ControllerError;
 use crate::history::{History, revise};
 use crate::plan::{Plan, plan};
 use crate::rollout::{Transition, step};
+use crate::service::Service;
 use crate::source::Source;
 use crate::validate::Validated;
 use deadline::in_time;
@@ -135,10 +136,7 @@ impl Controller {
         {
             return Ok(());
         }
-        let mut state = match self.services.remove(&service.name) {
-            Some(state) => state,
-            None => Box::new(store::load(&*self.source, service).await?),
-        };
+        let mut state = self.take_state(service).await?;
         let before = state.history.clone();
         let made = match declared.validated() {
             Some(validated) => self.make(observed, validated, &mut state).await,
@@ -150,6 +148,17 @@ impl Controller {
         state.settled = is_settled.then(|| inputs(&state));
         self.services.insert(service.name.clone(), state);
         done
+    }
+
+    /// Takes the state of a service out of the map, or loads it for a new service.
+    async fn take_state(
+        &mut self,
+        service: &Service,
+    ) -> Result<Box<ServiceState>, ControllerError> {
+        match self.services.remove(&service.name) {
+            Some(state) => Ok(state),
+            None => Ok(Box::new(store::load(&*self.source, service).await?)),
+        }
     }
 
     /// Decides what should run and applies it.

@@ -35,7 +35,7 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// Replaces the minimum.
+    /// Replaces the minimum number of replicas.
     #[must_use]
     pub fn with_min(&self, min: u32) -> Self {
         let policy = ScalingPolicy {

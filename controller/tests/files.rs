@@ -19,7 +19,7 @@ use weir_cluster::ServiceName;
 use weir_controller::files::Files;
 use weir_controller::{ControllerError, Declaration, Platform, Service, Source};
 
-/// Far more than an edit takes to be noticed.
+/// Deadline for noticing an edit, far more than it takes.
 const SOON: Duration = Duration::from_secs(60);
 
 fn manifest(name: &str, path: &str) -> String {
@@ -74,7 +74,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_folder_declares_what_its_manifests_do() {
+async fn a_directory_declares_the_services_of_its_manifests() {
     let folder = TempDir::new().unwrap();
     write(&folder, "a.yaml", &manifest("a", "a"));
     write(&folder, "b.yml", &manifest("b", "b"));
@@ -150,7 +150,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn a_single_file_is_watched_though_it_is_replaced() {
+async fn a_single_file_stays_watched_when_it_is_replaced() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "one"));
     let files = Files::open(std::slice::from_ref(&file), platform()).unwrap();
@@ -165,7 +165,7 @@ async fn a_single_file_is_watched_though_it_is_replaced() {
 }
 
 #[tokio::test]
-async fn two_services_of_one_name_are_one_sentence() {
+async fn two_services_of_one_name_are_one_problem() {
     let folder = TempDir::new().unwrap();
     let first = write(&folder, "a.yaml", &manifest("a", "one"));
     let second = write(&folder, "b.yaml", &manifest("a", "two"));
@@ -179,7 +179,7 @@ async fn two_services_of_one_name_are_one_sentence() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_is_an_error() {
+async fn an_invalid_manifest_at_the_start_is_an_error() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("none.yaml");
     let error = Files::open(std::slice::from_ref(&missing), platform()).unwrap_err();
@@ -194,7 +194,7 @@ async fn what_is_wrong_at_the_start_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_told_before_anything_runs() {
+async fn invalid_services_are_reported_before_anything_runs() {
     let folder = TempDir::new().unwrap();
     let wrong = manifest("a", "one").replace("    model:\n", "    minReplicas: -1\n    model:\n");
     let file = write(&folder, "a.yaml", &wrong);
@@ -207,7 +207,7 @@ async fn what_cannot_be_served_is_told_before_anything_runs() {
     assert_eq!(errors, [expected]);
 }
 
-/// What people copy can be served.
+/// The examples are valid.
 #[tokio::test]
 async fn examples_are_right() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
@@ -241,7 +241,7 @@ async fn a_link_out_of_the_folder_is_followed_when_its_target_changes() {
 }
 
 #[tokio::test]
-async fn a_mounted_config_map_is_read_again_each_time_that_it_is_replaced() {
+async fn a_mounted_config_map_is_read_again_whenever_it_is_replaced() {
     let (folder, mount) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     // As the kubelet does: a folder for each version, and a link that is replaced as a whole.
     let mounted = |version: &str| {
@@ -268,9 +268,9 @@ async fn a_mounted_config_map_is_read_again_each_time_that_it_is_replaced() {
     assert_eq!(watch.borrow().problems, [""; 0]);
 }
 
-/// Whoever writes a file empties it first, and may be held up before the second step.
+/// An editor empties a file before it writes the new text, and may pause in between.
 #[tokio::test]
-async fn a_file_that_is_empty_takes_no_service_away() {
+async fn an_empty_file_removes_no_service() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "a"));
     let files = Files::open(&[folder.path().to_owned()], platform()).unwrap();

@@ -21,7 +21,7 @@ use weir_controller::{Controller, Platform};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-/// Far more than anything here takes.
+/// Deadline for every wait, far more than it takes.
 const SOON: Duration = Duration::from_secs(60);
 
 /// A folder with one service in it, a controller, a cluster, and a gateway that hears of every route.
@@ -35,7 +35,7 @@ struct World {
     stop: DropGuard,
 }
 
-/// What the gateway says of the revisions.
+/// Activity of the revisions, as the gateway reports it.
 type Work = BTreeMap<RevisionName, Arc<Activity>>;
 
 impl World {
@@ -245,7 +245,7 @@ async fn a_service_lives_from_create_to_delete() {
 }
 
 #[tokio::test]
-async fn a_new_revision_that_never_gets_ready_leaves_the_old_one_serving() {
+async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
     let mut world = World::start(Readiness::Manual, &manifest("a", "minReplicas: 1"));
     world.until_split(&[(1, 100)]).await;
     let one = digits().revision(1).unwrap();
@@ -300,7 +300,7 @@ fn replica(name: &str) -> weir_cluster::Replica {
 }
 
 #[tokio::test]
-async fn it_stays_ready_at_zero_and_a_bound_makes_no_revision() {
+async fn a_service_stays_ready_at_zero_and_a_bound_creates_no_revision() {
     let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: 0"));
@@ -322,7 +322,7 @@ fn automatic(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_automatic_rollout_goes_all_the_way_on_good_evidence() {
+async fn an_automatic_rollout_completes_on_good_evidence() {
     let mut world = World::start(Readiness::Immediate, &automatic("a"));
     world.until_status(is_ready).await;
     world.edit(&automatic("b"));
@@ -331,7 +331,7 @@ async fn an_automatic_rollout_goes_all_the_way_on_good_evidence() {
 }
 
 #[tokio::test]
-async fn an_automatic_rollout_goes_back_on_bad_evidence() {
+async fn an_automatic_rollout_rolls_back_on_bad_evidence() {
     let mut world = World::start(Readiness::Immediate, &automatic("a"));
     world.until_status(is_ready).await;
     world.edit(&automatic("b"));
@@ -351,7 +351,7 @@ async fn an_automatic_rollout_goes_back_on_bad_evidence() {
 }
 
 #[tokio::test]
-async fn an_invalid_edit_is_told_and_what_runs_goes_on() {
+async fn an_invalid_edit_is_reported_and_workloads_keep_running() {
     let mut world = World::start(Readiness::Immediate, &manifest("a", "minReplicas: 1"));
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: -1"));

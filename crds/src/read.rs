@@ -85,11 +85,12 @@ struct Reader<'text> {
 impl Reader<'_> {
     fn document(&mut self, node: &Node) {
         let items = node.field("items").map(|items| &items.content);
-        match (kind::is_list(node), items) {
-            (true, Some(Content::List(items))) => {
-                items.iter().for_each(|item| self.document(item));
-            }
-            (true | false, _) => self.object(node),
+        if let Some(Content::List(items)) = items
+            && kind::is_list(node)
+        {
+            items.iter().for_each(|item| self.document(item));
+        } else {
+            self.object(node);
         }
     }
 

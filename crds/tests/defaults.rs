@@ -26,7 +26,7 @@ fn of_several_forms_none_is_chosen() {
 }
 
 #[test]
-fn a_protocol_that_is_written_stays() {
+fn a_given_protocol_stays() {
     let predictor = with_defaults(service("{triton: {protocolVersion: grpc-v2}}"))
         .spec
         .predictor;
@@ -36,7 +36,7 @@ fn a_protocol_that_is_written_stays() {
 
 /// A limit beside a larger request would make a pod that Kubernetes refuses.
 #[test]
-fn a_resource_that_is_written_gets_nothing_beside_it() {
+fn a_given_resource_gets_no_default_beside_it() {
     let written = "{containers: [{name: server, image: x, resources: {requests: {cpu: 4}}}]}";
     let pod = with_defaults(service(written)).spec.predictor.pod;
     let resources = serde_json::to_value(&pod.containers[0].resources).unwrap();
@@ -65,7 +65,7 @@ fn beside_others_the_serving_container_keeps_its_name() {
 
 /// `transformer-container` is collocated with a model; it serves nothing itself.
 #[test]
-fn a_container_beside_a_model_is_left_alone() {
+fn a_container_beside_a_model_is_unchanged() {
     let written = "{model: {modelFormat: {name: onnx}}, containers: [{name: transformer-container, image: x}]}";
     let given = service(written);
     let pod = with_defaults(given.clone()).spec.predictor.pod;

@@ -1,8 +1,8 @@
-//! What people get wrong, and what they are told: file, line, column, field.
+//! Errors in manifests and their diagnostics: file, line, column, field.
 
 use weir_crds::read;
 
-/// What reading says, a diagnostic a line.
+/// The diagnostics of a text, one a line.
 fn said(text: &str) -> String {
     match read("service.yaml", text) {
         Ok(manifests) => format!("{} objects", manifests.len()),
@@ -32,7 +32,7 @@ fn check(found: &str, expected: &str) {
 }
 
 #[test]
-fn an_unknown_field_is_told_its_nearest() {
+fn an_unknown_field_has_a_suggestion() {
     check(
         &spec(
             "  predictor:
@@ -51,7 +51,7 @@ fn an_unknown_field_is_told_its_nearest() {
 }
 
 #[test]
-fn a_misplaced_field_is_told_its_place() {
+fn a_misplaced_field_has_its_right_path() {
     check(
         &spec(
             "  minReplicas: 0
@@ -103,7 +103,7 @@ fn kubernetes_own_parts_are_checked_too() {
 }
 
 #[test]
-fn a_value_of_another_type_is_told_the_type() {
+fn a_value_of_another_type_names_the_expected_type() {
     check(
         &spec(
             "  predictor:
@@ -177,7 +177,7 @@ fn a_number_must_be_within_its_bounds() {
 }
 
 #[test]
-fn what_is_required_is_missed() {
+fn missing_required_fields_are_reported() {
     check(
         &spec(
             "  predictor:

@@ -1,4 +1,4 @@
-//! What is written is read back the same, and defaults settle.
+//! Objects survive a round trip through YAML, and defaults are stable.
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 

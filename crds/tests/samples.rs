@@ -1,5 +1,5 @@
-//! Manifests as people write them, and beside each what it means: the object with its defaults, and
-//! what of it is not supported. `UPDATE=1 cargo test -p weir-crds --test samples` rewrites that.
+//! Manifests as people write them, and beside each its meaning: the object with its defaults, and its unsupported
+//! fields. `UPDATE=1 cargo test -p weir-crds --test samples` rewrites that.
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
@@ -28,7 +28,7 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What a manifest means.
+/// The meaning of a manifest: defaults filled in, unsupported fields listed.
 fn meaning(manifest: Manifest) -> String {
     let Manifest { object, spans } = manifest;
     let (written, not) = match object {
@@ -78,7 +78,7 @@ fn samples_mean_what_is_beside_them() {
     }
 }
 
-/// What people copy is right, and asks for nothing that Weir does not do.
+/// The examples are valid and need nothing that Weir does not support.
 #[test]
 fn examples_are_good() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");

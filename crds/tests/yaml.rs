@@ -67,7 +67,7 @@ fn scalars_mean_what_they_mean_to_kubectl() {
 }
 
 #[test]
-fn every_field_has_a_place() {
+fn every_field_has_a_position() {
     let spans = manifest(TEXT).spans;
     assert_eq!(spans.file(), "service.yaml");
     for (field, line, column) in [

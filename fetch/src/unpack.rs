@@ -54,10 +54,12 @@ fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError>
     for i in 0..archive.len() {
         let mut entry = archive.by_index(i).map_err(broken)?;
         let name = entry.name().map_err(broken)?.into_owned();
-        let kind = match (entry.is_dir(), entry.is_symlink()) {
-            (_, true) => Kind::Other,
-            (true, false) => Kind::Directory,
-            (false, false) => Kind::File,
+        let kind = if entry.is_symlink() {
+            Kind::Other
+        } else if entry.is_dir() {
+            Kind::Directory
+        } else {
+            Kind::File
         };
         unpacker.write(&name, kind, &mut entry)?;
     }

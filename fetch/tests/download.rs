@@ -121,7 +121,7 @@ async fn get(server: &Server, limits: &Limits) -> (tempfile::TempDir, Result<Vec
 }
 
 #[tokio::test]
-async fn a_cut_download_goes_on_where_it_was() {
+async fn an_interrupted_download_resumes() {
     let server = Server::start(
         content(),
         &[Fault::Cut(100_000), Fault::Status(503), Fault::Cut(50_000)],
@@ -134,7 +134,7 @@ async fn a_cut_download_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_stalled_download_goes_on() {
+async fn a_stalled_download_resumes() {
     let server = Server::start(content(), &[Fault::Stall]);
     let limits = Limits {
         stall: Duration::from_millis(300),
@@ -154,7 +154,7 @@ async fn changed_content_is_downloaded_anew() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_not_tried_again() {
+async fn a_refusal_is_not_retried() {
     let server = Server::start(content(), &[Fault::Status(404)]);
     let (_folder, bytes) = get(&server, &Limits::default()).await;
     let error = bytes.unwrap_err().to_string();
@@ -163,7 +163,7 @@ async fn a_refusal_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_not_downloaded() {
+async fn too_large_a_file_is_not_downloaded() {
     let server = Server::start(content(), &[]);
     let limits = Limits {
         download: 1000,
@@ -175,7 +175,7 @@ async fn what_is_too_large_is_not_downloaded() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_delivers_is_given_up() {
+async fn a_server_that_never_delivers_ends_the_fetch() {
     let server = Server::start(content(), &[Fault::Status(500); 2]);
     let limits = Limits {
         attempts: 2,
@@ -191,7 +191,7 @@ async fn a_server_that_never_delivers_is_given_up() {
 }
 
 #[tokio::test]
-async fn two_that_want_one_model_download_it_once() {
+async fn concurrent_fetches_download_once() {
     let server = Server::start(content(), &[]);
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("model");
@@ -205,7 +205,7 @@ async fn two_that_want_one_model_download_it_once() {
 }
 
 #[tokio::test]
-async fn an_archive_becomes_a_directory() {
+async fn an_archive_is_unpacked() {
     let mut header = tar::Header::new_gnu();
     header.set_size(5);
     let mut builder = tar::Builder::new(Vec::new());

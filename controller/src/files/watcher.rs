@@ -66,12 +66,12 @@ impl Watcher {
     pub(super) fn update(&mut self, manifests: &ManifestSet) {
         for _ in 0..MAX_UPDATES {
             let paths = manifests.all_paths();
-            let wanted: BTreeSet<PathBuf> = paths
+            let needed: BTreeSet<PathBuf> = paths
                 .iter()
                 .flat_map(|path| watched_folders(path))
                 .collect();
-            let new: Vec<_> = wanted.difference(&self.folders).cloned().collect();
-            self.forget(&wanted);
+            let new: Vec<_> = needed.difference(&self.folders).cloned().collect();
+            self.unwatch_others(&needed);
             // The removal of a directory that is gone by now changes the directory above, which is watched.
             new.iter().for_each(|folder| drop(self.watch(folder)));
             if new.is_empty() {
@@ -86,15 +86,15 @@ impl Watcher {
         Ok(())
     }
 
-    fn forget(&mut self, wanted: &BTreeSet<PathBuf>) {
+    fn unwatch_others(&mut self, needed: &BTreeSet<PathBuf>) {
         let watcher = &mut self.watcher;
         self.folders.retain(|folder| {
-            let is_wanted = wanted.contains(folder);
-            if !is_wanted {
+            let is_needed = needed.contains(folder);
+            if !is_needed {
                 // The watch of a removed directory is gone already.
                 let _ = watcher.unwatch(folder);
             }
-            is_wanted
+            is_needed
         });
     }
 

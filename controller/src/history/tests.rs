@@ -28,7 +28,7 @@ fn number(revision: Option<&RevisionName>) -> Option<u32> {
 }
 
 #[test]
-fn a_changed_model_makes_a_revision_and_an_equal_one_is_known_again() {
+fn a_changed_model_creates_a_revision_and_an_equal_one_is_reused() {
     let (a, b) = (
         validated(&[], &model("a", &[])),
         validated(&[], &model("b", &[])),
@@ -51,7 +51,7 @@ fn a_changed_model_makes_a_revision_and_an_equal_one_is_known_again() {
 }
 
 #[test]
-fn what_bounds_and_splits_makes_no_revision() {
+fn bounds_and_splits_create_no_revision() {
     let first = loaded(after(
         &History::default(),
         &validated(&[], &model("a", &[])),
@@ -89,7 +89,7 @@ fn a_stable_revision_that_never_loaded_is_replaced_at_once() {
 }
 
 #[test]
-fn what_was_out_of_service_has_to_load_anew() {
+fn a_revision_out_of_use_has_to_load_again() {
     let (a, b, c) = (
         validated(&[], &model("a", &[])),
         validated(&[], &model("b", &[])),
@@ -105,7 +105,7 @@ fn what_was_out_of_service_has_to_load_anew() {
 }
 
 #[test]
-fn old_revisions_are_forgotten_and_their_numbers_are_not_used_again() {
+fn old_revisions_are_dropped_and_their_numbers_not_reused() {
     let mut history = loaded(after(
         &History::default(),
         &validated(&[], &model("m", &[])),
@@ -139,7 +139,7 @@ fn a_canary_that_becomes_the_predictor_keeps_its_revision() {
 }
 
 #[test]
-fn a_candidate_that_serves_takes_the_place_of_a_stable_revision_that_does_not() {
+fn a_serving_candidate_replaces_a_stable_revision_that_is_down() {
     let canary = |path: &str| validated(&[], &model(path, &["canaryTrafficPercent: 20"]));
     let first = loaded(after(&History::default(), &canary("a")));
     let mut second = loaded(after(&first, &canary("b")));

@@ -13,7 +13,7 @@ use crate::validate::Validated;
 
 /// An edit, a failure, or passing time.
 #[derive(Clone, Debug)]
-enum Happens {
+enum Change {
     Edit {
         path: u8,
         percent: Option<u8>,
@@ -27,10 +27,10 @@ enum Happens {
     Start(u8),
     Fail(u8),
     ScaleDown,
-    Passes(u16),
+    Elapse(u16),
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (
             0..4_u8,
@@ -38,17 +38,17 @@ fn happens() -> impl Strategy<Value = Happens> {
             0..3_u8,
             prop::option::of(0..=100_u8)
         )
-            .prop_map(|(path, percent, min, canary)| Happens::Edit {
+            .prop_map(|(path, percent, min, canary)| Change::Edit {
                 path,
                 percent,
                 min,
                 canary
             }),
-        (0..4_u8, 4..9_u8).prop_map(|(min, max)| Happens::Bound { min, max }),
-        (1..6_u8).prop_map(Happens::Start),
-        (1..6_u8).prop_map(Happens::Fail),
-        Just(Happens::ScaleDown),
-        (0..900_u16).prop_map(Happens::Passes),
+        (0..4_u8, 4..9_u8).prop_map(|(min, max)| Change::Bound { min, max }),
+        (1..6_u8).prop_map(Change::Start),
+        (1..6_u8).prop_map(Change::Fail),
+        Just(Change::ScaleDown),
+        (0..900_u16).prop_map(Change::Elapse),
     ]
 }
 
@@ -83,9 +83,9 @@ impl Manifest {
         )
     }
 
-    fn edit(&mut self, happens: &Happens) {
-        match *happens {
-            Happens::Edit {
+    fn edit(&mut self, change: &Change) {
+        match *change {
+            Change::Edit {
                 path,
                 percent,
                 min,
@@ -94,17 +94,17 @@ impl Manifest {
                 (self.path, self.percent, self.canary) = (path, percent, canary);
                 self.bounds.0 = min;
             }
-            Happens::Bound { min, max } => self.bounds = (min, max),
-            Happens::Start(_) | Happens::Fail(_) | Happens::ScaleDown | Happens::Passes(_) => {}
+            Change::Bound { min, max } => self.bounds = (min, max),
+            Change::Start(_) | Change::Fail(_) | Change::ScaleDown | Change::Elapse(_) => {}
         }
     }
 }
 
 impl World {
-    fn happens(&mut self, happens: &Happens, last: &Plan) {
-        match *happens {
-            Happens::Start(number) => self.start(|other| other == u32::from(number)),
-            Happens::Fail(number) => {
+    fn change(&mut self, change: &Change, last: &Plan) {
+        match *change {
+            Change::Start(number) => self.start(|other| other == u32::from(number)),
+            Change::Fail(number) => {
                 let failing = self
                     .revisions
                     .iter_mut()
@@ -113,17 +113,17 @@ impl World {
                     Arc::make_mut(revision).replicas.clear();
                 }
             }
-            Happens::ScaleDown => {
+            Change::ScaleDown => {
                 self.scale_down(last);
             }
-            Happens::Passes(seconds) => self.now += u64::from(seconds),
-            Happens::Edit { .. } | Happens::Bound { .. } => {}
+            Change::Elapse(seconds) => self.now += u64::from(seconds),
+            Change::Edit { .. } | Change::Bound { .. } => {}
         }
     }
 }
 
 /// One reconciliation: the world before and after, the plan before and now.
-struct Pass<'a> {
+struct Reconciliation<'a> {
     before: &'a World,
     last: &'a Plan,
     after: &'a World,
@@ -131,22 +131,22 @@ struct Pass<'a> {
     plan: &'a Plan,
 }
 
-impl Pass<'_> {
-    fn check(&self, happens: &Happens) {
+impl Reconciliation<'_> {
+    fn check(&self, change: &Change) {
         self.shares_are_whole();
         self.bounds_fit();
         self.a_stable_revision_is_replaced_by_a_ready_one();
         self.a_ready_revision_keeps_running();
-        match happens {
-            Happens::Bound { .. } => {
+        match change {
+            Change::Bound { .. } => {
                 let records = |world: &World| world.history.records.len();
                 assert_eq!(records(self.after), records(self.before));
             }
-            Happens::Edit { .. }
-            | Happens::Start(_)
-            | Happens::Fail(_)
-            | Happens::ScaleDown
-            | Happens::Passes(_) => {}
+            Change::Edit { .. }
+            | Change::Start(_)
+            | Change::Fail(_)
+            | Change::ScaleDown
+            | Change::Elapse(_) => {}
         }
     }
 
@@ -218,18 +218,18 @@ impl Pass<'_> {
 
 proptest! {
     #[test]
-    fn plans_keep_their_laws(all in prop::collection::vec(happens(), 1..30)) {
+    fn plans_keep_their_laws(all in prop::collection::vec(change(), 1..30)) {
         let mut world = World::default();
         let mut manifest = Manifest { path: 0, percent: None, bounds: (1, 4), canary: None };
-        let (mut last, _) = world.pass(&manifest.validated());
-        for happens in &all {
-            manifest.edit(happens);
-            world.happens(happens, &last);
+        let (mut last, _) = world.reconcile(&manifest.validated());
+        for change in &all {
+            manifest.edit(change);
+            world.change(change, &last);
             let before = world.clone();
             let validated = manifest.validated();
-            let (planned, _) = world.pass(&validated);
-            let pass = Pass { before: &before, last: &last, after: &world, validated: &validated, plan: &planned };
-            pass.check(happens);
+            let (planned, _) = world.reconcile(&validated);
+            let reconcile = Reconciliation { before: &before, last: &last, after: &world, validated: &validated, plan: &planned };
+            reconcile.check(change);
             last = planned;
         }
     }

@@ -10,20 +10,20 @@ use crate::fixtures::{model, validated};
 use crate::rollout::Transition;
 
 #[test]
-fn a_canary_by_percent_from_first_to_last() {
+fn a_canary_percentage_from_first_revision_to_promotion() {
     let fields = |percent: &str| model("b", &[percent]);
     let mut world = World::default();
-    let (first, _) = world.pass(&validated(&[], &model("a", &[])));
+    let (first, _) = world.reconcile(&validated(&[], &model("a", &[])));
     assert_eq!(split(&first), [(1, 100)]);
     world.start(|_| true);
     let canary = validated(&[], &fields("canaryTrafficPercent: 20"));
-    let (waiting, _) = world.pass(&canary);
+    let (waiting, _) = world.reconcile(&canary);
     assert_eq!(
         (split(&waiting), waiting.desired.workloads().len()),
         (vec![(1, 100)], 2)
     );
     world.start(|_| true);
-    let (shifted, moved) = world.pass(&canary);
+    let (shifted, moved) = world.reconcile(&canary);
     assert!(matches!(moved, Some(Transition::Shifted(_, 20))));
     assert_eq!(split(&shifted), [(1, 80), (2, 20)]);
     assert_eq!(
@@ -32,9 +32,9 @@ fn a_canary_by_percent_from_first_to_last() {
     );
     let hosts: Vec<_> = shifted.desired.route().unwrap().tags[1].hosts.clone();
     assert_eq!(hosts[0].as_str(), "latest-digits-default.example.com");
-    let (back, _) = world.pass(&validated(&[], &fields("canaryTrafficPercent: 0")));
+    let (back, _) = world.reconcile(&validated(&[], &fields("canaryTrafficPercent: 0")));
     assert_eq!(split(&back), [(1, 100)]);
-    let (promoted, moved) = world.pass(&validated(&[], &model("b", &[])));
+    let (promoted, moved) = world.reconcile(&validated(&[], &model("b", &[])));
     assert!(matches!(moved, Some(Transition::Promoted(_))));
     assert_eq!(split(&promoted), [(2, 100)]);
     assert_eq!(
@@ -44,24 +44,24 @@ fn a_canary_by_percent_from_first_to_last() {
 }
 
 #[test]
-fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
+fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     let mut world = World::default();
     let (a, b) = (
         validated(&[], &model("a", &["minReplicas: 0"])),
         validated(&[], &model("b", &["minReplicas: 0"])),
     );
-    world.pass(&a);
+    world.reconcile(&a);
     let one = a.service.revision(1).unwrap();
     world.ledger.scale(&one, 3).unwrap();
     world.ledger.refresh(&mut world.revisions);
     world.start(|_| true);
-    let (rolling, _) = world.pass(&b);
+    let (rolling, _) = world.reconcile(&b);
     assert_eq!(policy(&rolling, &one).min, 3);
     world.start(|_| true);
-    let (promoted, _) = world.pass(&b);
+    let (promoted, _) = world.reconcile(&b);
     assert_eq!(policy(&promoted, &one).min, 3);
     world.now += bounds::ROLLBACK_WINDOW;
-    let (later, _) = world.pass(&b);
+    let (later, _) = world.reconcile(&b);
     assert_eq!(
         (policy(&later, &one).min, later.desired.workloads().len()),
         (0, 2)
@@ -69,10 +69,10 @@ fn the_revision_before_keeps_its_replicas_for_a_while_and_sleeps_then() {
 }
 
 #[test]
-fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
+fn a_new_revision_starts_with_a_replica_and_may_scale_to_zero_later() {
     let mut world = World::default();
     let sleepy = validated(&[], &model("a", &["minReplicas: 0", "maxReplicas: 4"]));
-    let (first, _) = world.pass(&sleepy);
+    let (first, _) = world.reconcile(&sleepy);
     let one = sleepy.service.revision(1).unwrap();
     assert_eq!(
         (
@@ -82,7 +82,7 @@ fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
         (1, 1)
     );
     world.start(|_| true);
-    let (second, _) = world.pass(&sleepy);
+    let (second, _) = world.reconcile(&sleepy);
     assert_eq!(
         (policy(&second, &one).min, policy(&second, &one).max),
         (0, NonZeroU32::new(4))
@@ -90,28 +90,34 @@ fn a_new_revision_has_a_replica_though_it_may_sleep_later() {
 }
 
 #[test]
-fn a_named_canary_gets_its_share_when_it_has_loaded() {
+fn a_named_canary_receives_its_share_once_loaded() {
     let mut world = World::default();
     let spec = format!("{}{CANARY}", model("a", &["canaryTrafficPercent: 50"]));
-    let (first, _) = world.pass(&validated(&[], &spec));
+    let (first, _) = world.reconcile(&validated(&[], &spec));
     assert_eq!(split(&first), [(1, 100)]);
     world.start(|number| number == 1);
-    assert_eq!(split(&world.pass(&validated(&[], &spec)).0), [(1, 100)]);
+    assert_eq!(
+        split(&world.reconcile(&validated(&[], &spec)).0),
+        [(1, 100)]
+    );
     world.start(|_| true);
-    let (both, _) = world.pass(&validated(&[], &spec));
+    let (both, _) = world.reconcile(&validated(&[], &spec));
     assert_eq!(split(&both), [(1, 70), (2, 30)]);
     assert!(tags(&both).contains(&("blue".to_owned(), 2)));
     let third = validated(&[], &spec.replace("models/a", "models/c"));
-    world.pass(&third);
+    world.reconcile(&third);
     world.start(|_| true);
-    assert_eq!(split(&world.pass(&third).0), [(1, 20), (2, 30), (3, 50)]);
+    assert_eq!(
+        split(&world.reconcile(&third).0),
+        [(1, 20), (2, 30), (3, 50)]
+    );
 }
 
 #[test]
 fn a_stopped_service_has_no_workloads_and_says_so() {
     let mut world = World::default();
     let stop = validated(&[("serving.kserve.io/stop", "true")], &model("a", &[]));
-    let (stopped, _) = world.pass(&stop);
+    let (stopped, _) = world.reconcile(&stop);
     assert!(stopped.desired.workloads().is_empty());
     match &stopped.desired.route().unwrap().destination {
         Destination::Nowhere(sentence) => {
@@ -130,18 +136,18 @@ fn requests_are_mirrored_to_the_revision_without_all_traffic() {
             &model(path, &["canaryTrafficPercent: 0"]),
         )
     };
-    let (first, _) = world.pass(&mirrored("a"));
+    let (first, _) = world.reconcile(&mirrored("a"));
     assert_eq!(first.desired.route().unwrap().mirror, None);
     world.start(|_| true);
-    let (second, _) = world.pass(&mirrored("b"));
+    let (second, _) = world.reconcile(&mirrored("b"));
     let mirror = second.desired.route().unwrap().mirror.clone().unwrap();
     assert_eq!((mirror.revision.number(), mirror.percent), (2, 10));
 }
 
 #[test]
-fn a_batcher_reaches_the_gateways_with_defaults_where_it_says_nothing() {
+fn a_batcher_reaches_the_gateways_with_its_defaults() {
     let batching = |fields: &[&str]| {
-        let (first, _) = World::default().pass(&validated(&[], &model("a", fields)));
+        let (first, _) = World::default().reconcile(&validated(&[], &model("a", fields)));
         let batching = first.desired.route().unwrap().batching;
         batching.map(|batching| (batching.max_size, batching.max_latency.as_millis()))
     };
@@ -154,7 +160,7 @@ fn a_batcher_reaches_the_gateways_with_defaults_where_it_says_nothing() {
 #[test]
 fn the_autoscaler_gets_no_policy_where_others_set_the_replicas() {
     let has_policies = |annotations: &[(&str, &str)]| {
-        let (plan, _) = World::default().pass(&validated(annotations, &model("a", &[])));
+        let (plan, _) = World::default().reconcile(&validated(annotations, &model("a", &[])));
         let workloads = plan.desired.workloads().iter();
         workloads.map(|w| w.scaling.is_some()).collect::<Vec<_>>()
     };

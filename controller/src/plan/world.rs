@@ -13,7 +13,7 @@ use crate::history::{History, revise};
 use crate::rollout::{Sample, Transition, step};
 use crate::validate::Validated;
 
-/// A canary with 30 percent, to stand behind a predictor.
+/// A canary with 30 percent, to append to a predictor.
 pub(super) const CANARY: &str = "  canary:
   - trafficPercent: 30
     predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}
@@ -39,8 +39,8 @@ impl World {
         }
     }
 
-    /// One pass of the controller.
-    pub(super) fn pass(&mut self, validated: &Validated) -> (Plan, Option<Transition>) {
+    /// Reconciles the service once.
+    pub(super) fn reconcile(&mut self, validated: &Validated) -> (Plan, Option<Transition>) {
         let snapshot = self.snapshot();
         let history = self.history.clone().observed(&snapshot);
         let history = revise(validated, &history, self.now).unwrap();
@@ -56,7 +56,7 @@ impl World {
         (planned, moved)
     }
 
-    /// Every replica that is asked for becomes ready, of the revisions with these numbers.
+    /// Makes every desired replica ready, of the revisions with these numbers.
     pub(super) fn start(&mut self, which: impl Fn(u32) -> bool) {
         for (name, revision) in &mut self.revisions {
             if which(name.number()) {
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Sets counts as an autoscaler does: as few as the bounds let it.
+    /// Scales every revision down to its minimum.
     pub(super) fn scale_down(&mut self, planned: &Plan) {
         for workload in planned.desired.workloads() {
             let policy = workload.scaling.as_ref().unwrap();

@@ -38,7 +38,7 @@ fn object() -> ObjectMeta {
 }
 
 #[test]
-fn a_model_is_laid_over_its_runtime() {
+fn a_model_is_merged_over_its_runtime() {
     let predictor: Predictor = serde_json::from_value(json!({
         "nodeSelector": { "zone": "a" },
         "labels": { "team": "red" },
@@ -84,7 +84,7 @@ fn a_model_is_laid_over_its_runtime() {
 }
 
 #[test]
-fn what_no_placeholder_stands_for_is_named() {
+fn an_unknown_placeholder_is_named() {
     let predictor = Predictor::default();
     let model = model(json!({ "args": ["{{.Annotations.size}}"] }));
     let error = of_model(&object(), &runtime(), &predictor, &model).unwrap_err();

@@ -13,7 +13,7 @@ pub(super) struct Inputs {
     service: DeclaredService,
     revisions: Vec<Arc<Revision>>,
     gateways: Arc<[Gateway]>,
-    /// Whether every gateway has the service's route; the error names one that has not.
+    /// `Ok` when every gateway has the route; the error names one that has not.
     live: Result<(), String>,
     conflicts: Vec<Conflict>,
 }

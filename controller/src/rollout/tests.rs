@@ -59,7 +59,7 @@ fn idle() -> Evidence {
 }
 
 #[test]
-fn a_revision_that_never_becomes_ready_gets_nothing() {
+fn a_revision_that_never_becomes_ready_receives_no_traffic() {
     for strategy in [
         Strategy::Manual(None),
         Strategy::Manual(Some(20)),
@@ -77,16 +77,16 @@ fn without_a_share_it_is_promoted_as_soon_as_it_is_ready() {
     let (after, moved) = step(&rollout(Strategy::Manual(None)), &ready, 7);
     assert_eq!(moved, Some(Transition::Promoted(name(2))));
     assert_eq!((after.stable, after.candidate), (Some(name(2)), None));
-    let former = PreviousRevision {
+    let previous = PreviousRevision {
         revision: name(1),
         since: 7,
         kept_replicas: 3,
     };
-    assert_eq!(after.previous, Some(former));
+    assert_eq!(after.previous, Some(previous));
 }
 
 #[test]
-fn a_share_by_hand_holds_until_it_is_changed() {
+fn a_manual_share_holds_until_it_is_changed() {
     let ready = evidence(Sample::default());
     let (mut after, moved) = step(&rollout(Strategy::Manual(Some(20))), &ready, 7);
     assert_eq!(moved, Some(Transition::Shifted(name(2), 20)));
@@ -103,7 +103,7 @@ fn a_share_by_hand_holds_until_it_is_changed() {
 }
 
 #[test]
-fn one_that_sleeps_wakes_before_it_is_promoted() {
+fn a_candidate_at_zero_scales_up_before_it_is_promoted() {
     let (mut asleep, _) = step(
         &rollout(Strategy::Manual(Some(0))),
         &evidence(Sample::default()),
@@ -168,7 +168,7 @@ fn bad_evidence_rolls_it_back_with_a_reason() {
 }
 
 #[test]
-fn a_stable_revision_that_fails_as_often_is_no_reason() {
+fn errors_that_the_stable_revision_has_too_do_not_roll_back() {
     let (first, _) = step(&rollout(automatic()), &evidence(Sample::default()), 100);
     let mut both = evidence(sample(90, 20, 10));
     both.stable = sample(90, 20, 10);

@@ -54,7 +54,7 @@ fn chosen(runtimes: Vec<Runtime>, model: &Model) -> String {
 }
 
 #[test]
-fn the_built_in_runtime_serves_what_weir_does() {
+fn the_built_in_runtime_serves_its_formats() {
     for format in ["pytorch", "torchscript", "triton", "echo"] {
         for protocol in [None, Some("v2"), Some("grpc-v2")] {
             assert_eq!(
@@ -76,7 +76,7 @@ fn a_declared_runtime_replaces_the_built_in_one_of_its_name() {
 }
 
 #[test]
-fn the_best_is_the_namespace_s_own_then_by_priority_then_by_protocol_and_name() {
+fn runtimes_rank_by_namespace_then_priority_then_protocol_then_name() {
     let onnx = model("onnx", Some("v2"), None);
     let low = || with_priority(shared("a", "v2"), 1);
     let high = || with_priority(shared("b", "v2"), 2);
@@ -107,7 +107,7 @@ fn without_a_protocol_kserve_s_default_goes_first_and_any_other_will_do() {
 }
 
 #[test]
-fn a_runtime_of_another_namespace_or_a_disabled_one_is_none() {
+fn runtimes_of_other_namespaces_and_disabled_ones_are_not_chosen() {
     let other = runtime("x", Scope::Namespace("other".to_owned()), "onnx", "v2");
     let mut disabled = shared("off-duty", "v2");
     disabled.spec.disabled = Some(true);
@@ -116,7 +116,7 @@ fn a_runtime_of_another_namespace_or_a_disabled_one_is_none() {
 }
 
 #[test]
-fn a_named_runtime_has_to_be_there_and_fit() {
+fn a_named_runtime_has_to_exist_and_fit() {
     let runtimes = || vec![own("mine")];
     let named = |format: &str, protocol: &str, name: &str| {
         let model = model(format, Some(protocol), Some(name));

@@ -21,7 +21,7 @@ const STOPPED: &str = "stopped by the annotation serving.kserve.io/stop";
 
 /// Status, reason and message of a condition.
 #[derive(Clone)]
-struct Verdict {
+struct Assessment {
     status: ConditionStatus,
     reason: &'static str,
     message: String,
@@ -31,27 +31,30 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
     let predictor = predictor(inputs);
     let ingress = ingress(inputs);
     let ready = ready(inputs, &predictor, &ingress);
-    let mut verdict = vec![
+    let mut conditions = vec![
         (Condition::READY, ready, None),
         (Condition::PREDICTOR_READY, predictor, None),
         (Condition::INGRESS_READY, ingress, None),
         (Condition::STOPPED, stopped(inputs), Some("Info")),
     ];
     let canaries = canaries(inputs);
-    verdict
-        .extend(canaries.map(|verdict| (Condition::CANARY_PREDICTOR_READY, verdict, Some("Info"))));
-    verdict.extend(rollout(inputs).map(|verdict| (ROLLOUT_COMPLETE, verdict, Some("Info"))));
-    verdict.extend(conflicts(inputs).map(|verdict| (HOST_CONFLICT, verdict, Some("Warning"))));
-    verdict.extend(ignored(inputs).map(|verdict| (FIELDS_IGNORED, verdict, Some("Info"))));
-    let each = verdict.into_iter();
-    each.map(|(kind, verdict, severity)| condition(inputs, kind, verdict, severity))
+    conditions.extend(
+        canaries.map(|assessment| (Condition::CANARY_PREDICTOR_READY, assessment, Some("Info"))),
+    );
+    conditions
+        .extend(rollout(inputs).map(|assessment| (ROLLOUT_COMPLETE, assessment, Some("Info"))));
+    conditions
+        .extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
+    conditions.extend(ignored(inputs).map(|assessment| (FIELDS_IGNORED, assessment, Some("Info"))));
+    let each = conditions.into_iter();
+    each.map(|(kind, assessment, severity)| condition(inputs, kind, assessment, severity))
         .collect()
 }
 
 fn condition(
     inputs: &StatusInputs<'_>,
     kind: &str,
-    verdict: Verdict,
+    assessment: Assessment,
     severity: Option<&str>,
 ) -> Condition {
     let before = inputs
@@ -59,20 +62,20 @@ fn condition(
         .conditions
         .iter()
         .find(|before| before.kind == kind);
-    let same = before.filter(|before| before.status == verdict.status);
+    let same = before.filter(|before| before.status == assessment.status);
     let since = same.and_then(|before| before.last_transition_time.clone());
     Condition {
         kind: kind.to_owned(),
-        status: verdict.status,
-        reason: Some(verdict.reason.to_owned()),
-        message: Some(verdict.message).filter(|message| !message.is_empty()),
+        status: assessment.status,
+        reason: Some(assessment.reason.to_owned()),
+        message: Some(assessment.message).filter(|message| !message.is_empty()),
         severity: severity.map(str::to_owned),
         last_transition_time: since.or_else(|| time(inputs.now)),
     }
 }
 
-fn verdict(status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Verdict {
-    Verdict {
+fn assess(status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Assessment {
+    Assessment {
         status,
         reason,
         message: message.into(),
@@ -80,29 +83,29 @@ fn verdict(status: ConditionStatus, reason: &'static str, message: impl Into<Str
 }
 
 /// The worse of both; an invalid spec is never ready, whatever still runs.
-fn ready(inputs: &StatusInputs<'_>, predictor: &Verdict, ingress: &Verdict) -> Verdict {
+fn ready(inputs: &StatusInputs<'_>, predictor: &Assessment, ingress: &Assessment) -> Assessment {
     if let Err(errors) = inputs.validation {
         let located = errors.list.iter();
         let located = located.map(|error| inputs.declared.located(&error.field, &error.message));
-        return verdict(False, "InvalidSpec", located.collect::<Vec<_>>().join("; "));
+        return assess(False, "InvalidSpec", located.collect::<Vec<_>>().join("; "));
     }
     let worst = [False, Unknown].into_iter().find_map(|status| {
         let mut both = [predictor, ingress].into_iter();
-        both.find(|verdict| verdict.status == status)
+        both.find(|assessment| assessment.status == status)
     });
     worst.cloned().unwrap_or_else(|| predictor.clone())
 }
 
-fn predictor(inputs: &StatusInputs<'_>) -> Verdict {
+fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
     if is_stopped(inputs) {
-        return verdict(False, "Stopped", STOPPED);
+        return assess(False, "Stopped", STOPPED);
     }
     if let Err(message) = inputs.applied {
-        return verdict(False, "Refused", message);
+        return assess(False, "Refused", message);
     }
     let rollout = &inputs.history.rollout;
     let Some(stable) = &rollout.stable else {
-        return verdict(Unknown, "NotPlanned", "no revision has been created yet");
+        return assess(Unknown, "NotPlanned", "no revision has been created yet");
     };
     let waiting = rollout.candidate.as_ref();
     match waiting.filter(|candidate| candidate.stage == Stage::Waiting) {
@@ -114,33 +117,33 @@ fn predictor(inputs: &StatusInputs<'_>) -> Verdict {
     }
 }
 
-fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>) -> Verdict {
+fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>) -> Assessment {
     let also = serves.map_or(String::new(), |serves| format!("; {serves}"));
     let name_text = name.as_str();
     match inputs.state(name) {
-        RevisionState::Ready => verdict(True, "Ready", ""),
+        RevisionState::Ready => assess(True, "Ready", ""),
         RevisionState::Standby => {
             let message = format!("{name_text} is scaled to zero; the next request starts it");
-            verdict(True, "Standby", message)
+            assess(True, "Standby", message)
         }
         RevisionState::Loading => {
-            verdict(Unknown, "Loading", format!("{name_text} is starting{also}"))
+            assess(Unknown, "Loading", format!("{name_text} is starting{also}"))
         }
         RevisionState::Failed(reason, message) => {
             let message = format!("{name_text} failed to start: {message}{also}");
-            verdict(False, reason, message)
+            assess(False, reason, message)
         }
     }
 }
 
-fn ingress(inputs: &StatusInputs<'_>) -> Verdict {
+fn ingress(inputs: &StatusInputs<'_>) -> Assessment {
     let applied = inputs.applied.unwrap_or_default();
     let live = route_is_live(applied, &inputs.snapshot.gateways, inputs.reports);
     match (inputs.applied, live) {
-        (_, _) if is_stopped(inputs) => verdict(False, "Stopped", STOPPED),
-        (Err(message), _) => verdict(False, "Refused", message),
-        (Ok(_), Ok(())) => verdict(True, "Live", ""),
-        (Ok(_), Err(message)) => verdict(Unknown, "NotLive", message),
+        (_, _) if is_stopped(inputs) => assess(False, "Stopped", STOPPED),
+        (Err(message), _) => assess(False, "Refused", message),
+        (Ok(_), Ok(())) => assess(True, "Live", ""),
+        (Ok(_), Err(message)) => assess(Unknown, "NotLive", message),
     }
 }
 
@@ -150,15 +153,15 @@ fn is_stopped(inputs: &StatusInputs<'_>) -> bool {
         .is_ok_and(|validated| validated.is_stopped)
 }
 
-fn stopped(inputs: &StatusInputs<'_>) -> Verdict {
+fn stopped(inputs: &StatusInputs<'_>) -> Assessment {
     if is_stopped(inputs) {
-        verdict(True, "Stopped", STOPPED)
+        assess(True, "Stopped", STOPPED)
     } else {
-        verdict(False, "Running", "")
+        assess(False, "Running", "")
     }
 }
 
-fn canaries(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let serving = |validated: &&Validated| !validated.is_stopped;
     inputs.validation.ok().filter(serving)?;
     let canaries = &inputs.history.canaries;
@@ -174,43 +177,43 @@ fn canaries(inputs: &StatusInputs<'_>) -> Option<Verdict> {
         .map(|canary| canary.tag.as_str())
         .collect();
     if lacks.is_empty() {
-        return Some(verdict(True, "AllCanariesReady", ""));
+        return Some(assess(True, "AllCanariesReady", ""));
     }
     let message = format!("not ready: {}", lacks.join(", "));
-    Some(verdict(False, "CanariesNotReady", message))
+    Some(assess(False, "CanariesNotReady", message))
 }
 
-fn rollout(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let rollout = &inputs.history.rollout;
     rollout.stable.as_ref()?;
     let Some(candidate) = &rollout.candidate else {
-        return Some(verdict(True, "RolledOut", ""));
+        return Some(assess(True, "RolledOut", ""));
     };
     let name = candidate.revision.as_str();
     Some(match &candidate.stage {
-        Stage::Waiting => verdict(False, "Waiting", format!("{name} is not ready yet")),
+        Stage::Waiting => assess(False, "Waiting", format!("{name} is not ready yet")),
         Stage::Shifting(_) => {
             let percent = rollout.percent();
             let message = format!("{name} receives {percent} % of the requests");
-            verdict(False, "InProgress", message)
+            assess(False, "InProgress", message)
         }
         Stage::RolledBack(reason) => {
             let message = format!("{name} was rolled back: {reason}");
-            verdict(False, "RolledBack", message)
+            assess(False, "RolledBack", message)
         }
     })
 }
 
-fn conflicts(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let conflicts = inputs.conflicts.iter();
     let conflicting: Vec<_> = conflicts
         .map(|conflict| format!("host {} belongs to {}", conflict.host, conflict.holder))
         .collect();
-    (!conflicting.is_empty()).then(|| verdict(True, HOST_CONFLICT, conflicting.join(", ")))
+    (!conflicting.is_empty()).then(|| assess(True, HOST_CONFLICT, conflicting.join(", ")))
 }
 
 /// Fields of the manifest without effect, and fields of its pod without effect on this platform.
-fn ignored(inputs: &StatusInputs<'_>) -> Option<Verdict> {
+fn ignored(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let validated = inputs.validation.ok()?;
     let ignored_fields = validated.ignored_fields.iter();
     let mut parts: Vec<_> = ignored_fields
@@ -227,5 +230,5 @@ fn ignored(inputs: &StatusInputs<'_>) -> Option<Verdict> {
         let fields = ignored.join(", ");
         parts.push(format!("{fields} (no effect on this platform)"));
     }
-    (!parts.is_empty()).then(|| verdict(True, FIELDS_IGNORED, parts.join(", ")))
+    (!parts.is_empty()).then(|| assess(True, FIELDS_IGNORED, parts.join(", ")))
 }

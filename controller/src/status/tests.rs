@@ -13,7 +13,7 @@ use crate::plan::plan;
 use crate::runtimes::Runtimes;
 use crate::validate::{Platform, validate};
 
-/// One service, planned and applied, with what a test puts there.
+/// A service that has been planned and applied, with the cluster state that a test sets.
 struct World {
     declared: Service,
     validated: Validated,
@@ -118,7 +118,7 @@ fn ready(status: &InferenceServiceStatus) -> (ConditionStatus, &str) {
 }
 
 #[test]
-fn ready_means_loaded_and_reached() {
+fn ready_means_loaded_and_routed() {
     let mut world = World::new(&model("a", &[]));
     assert_eq!(
         ready(&world.status()),
@@ -157,7 +157,7 @@ fn ready_means_loaded_and_reached() {
 }
 
 #[test]
-fn it_stays_ready_at_zero() {
+fn a_service_stays_ready_at_zero() {
     let mut world = World::new(&model("a", &["minReplicas: 0"]));
     world.gateway(world.applied.routes);
     world.revision(|revision| revision.replicas.push(replica()));

@@ -24,7 +24,7 @@ pub(super) fn check(path: &str, component: &Component, errors: &mut ErrorList) {
     logger(path, component, errors);
 }
 
-/// Whether a rule is kept, its field, and the message if it is not.
+/// A rule: true if kept, its field, and the message if it is broken.
 type Rule = (bool, &'static str, &'static str);
 
 fn replicas(component: &Component) -> [Rule; 4] {

@@ -41,7 +41,7 @@ fn rules_of_the_definition_hold_without_it() {
 }
 
 #[test]
-fn rules_that_the_definition_cannot_say_hold_too() {
+fn rules_beyond_the_definition_hold_too() {
     let storage = model("digits", &[]).replace("pvc://", "ftp://");
     assert!(errors(&[], &storage).contains("StorageUri [ftp://models/digits] is not supported"));
     finds(
@@ -130,7 +130,7 @@ fn no_annotation_about_scaling_is_ignored_silently() {
 }
 
 #[test]
-fn a_format_without_a_runtime_has_its_reason() {
+fn a_format_without_a_runtime_sets_the_failure_reason() {
     let spec = model("digits", &[]).replace("name: pytorch", "name: pmml, version: '4'");
     let service = service(&[], &spec);
     let errors = validate(&service, &Runtimes::default(), &platform()).unwrap_err();
@@ -207,7 +207,7 @@ fn annotations_become_values() {
 }
 
 #[test]
-fn a_target_of_requests_and_one_of_delay_both_hold() {
+fn targets_for_load_and_delay_hold_together() {
     let component = [
         "scaleMetric: concurrency",
         "scaleTarget: 4",
@@ -274,7 +274,7 @@ fn knatives_annotations_become_a_policy() {
 }
 
 #[test]
-fn fields_become_a_policy_and_what_is_not_written_keeps_its_default() {
+fn fields_become_a_policy_and_omitted_ones_keep_their_defaults() {
     let policy = |fields: &[&str]| {
         validated(&[], &model("digits", fields))
             .predictor
@@ -298,7 +298,7 @@ fn fields_become_a_policy_and_what_is_not_written_keeps_its_default() {
 }
 
 #[test]
-fn targets_that_cannot_be_are_named() {
+fn invalid_targets_are_named() {
     let field = |annotation: (&'static str, &'static str)| {
         let errors = errors(&[annotation], &model("digits", &[]));
         assert!(errors.contains(annotation.0), "{errors}");
@@ -350,7 +350,7 @@ const CANARIES: &str = "  canary:
 ";
 
 #[test]
-fn a_canary_is_written_over_the_predictor() {
+fn a_canary_is_merged_over_the_predictor() {
     let spec = model(
         "digits",
         &["minReplicas: 4", "maxReplicas: 9", "labels: {team: a}"],
@@ -392,7 +392,7 @@ fn canaries_keep_their_rules() {
 }
 
 #[test]
-fn a_custom_container_brings_its_model_by_a_variable() {
+fn a_custom_container_names_its_model_in_a_variable() {
     let spec = "  predictor:
     containers:
     - name: server

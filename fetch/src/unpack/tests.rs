@@ -78,7 +78,7 @@ fn archives_are_unpacked() {
 }
 
 #[test]
-fn nothing_leaves_the_directory() {
+fn no_entry_leaves_the_directory() {
     let world = World::new();
     let limits = Limits::default();
     for name in ["../x", "/x", "a/../../x"] {
@@ -120,7 +120,7 @@ fn limits_hold_whatever_the_archive_says() {
 }
 
 #[test]
-fn what_is_broken_is_said_so() {
+fn broken_archives_are_errors() {
     for packing in [Packing::Zip, Packing::TarGz] {
         let error = World::new().unpack(packing, b"<html>", &Limits::default());
         assert_eq!(error.unwrap_err(), "the archive cannot be read");
