@@ -184,14 +184,9 @@ spec:
 }
 
 fn is_ready(status: &InferenceServiceStatus) -> bool {
-    condition(status, Condition::READY).is_some_and(|c| c.status == ConditionStatus::True)
-}
-
-fn condition<'a>(status: &'a InferenceServiceStatus, kind: &str) -> Option<&'a Condition> {
     status
-        .conditions
-        .iter()
-        .find(|condition| condition.kind == kind)
+        .condition(Condition::READY)
+        .is_some_and(|c| c.status == ConditionStatus::True)
 }
 
 #[tokio::test]
@@ -264,11 +259,12 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
     };
     world.cluster.fail(&two, failure).unwrap();
     let status = world.until_status(|status| {
-        let ready = condition(status, Condition::READY);
+        let ready = status.condition(Condition::READY);
         ready.is_some_and(|ready| ready.reason.as_deref() == Some("CrashLoopBackOff"))
     });
     let status = status.await;
-    let message = condition(&status, Condition::READY)
+    let message = status
+        .condition(Condition::READY)
         .unwrap()
         .message
         .clone()
@@ -309,7 +305,9 @@ async fn a_service_stays_ready_at_zero_and_a_bound_creates_no_revision() {
     assert!(timeout(SOON, bounded).await.is_ok());
     world.cluster.scale(&one, 0).await.unwrap();
     let status = world.until_status(|status| {
-        condition(status, Condition::READY).is_some_and(|c| c.reason.as_deref() == Some("Standby"))
+        status
+            .condition(Condition::READY)
+            .is_some_and(|c| c.reason.as_deref() == Some("Standby"))
     });
     assert!(is_ready(&status.await));
     assert_eq!(world.cluster.snapshot().revisions.len(), 1);
@@ -338,13 +336,13 @@ async fn an_automatic_rollout_rolls_back_on_bad_evidence() {
     world.until_split(&[(1, 90), (2, 10)]).await;
     world.serve_until_split(30, &[(1, 100)]).await;
     let status = world.until_status(|status| {
-        let complete = condition(status, "RolloutComplete");
+        let complete = status.condition("RolloutComplete");
         let is_back = complete.is_some_and(|c| c.reason.as_deref() == Some("RolledBack"));
         // Once the gateway has the route that leads back.
         is_back && is_ready(status)
     });
     let status = status.await;
-    let complete = condition(&status, "RolloutComplete").unwrap();
+    let complete = status.condition("RolloutComplete").unwrap();
     let message = complete.message.as_deref().unwrap();
     let begin = "digits-predictor-00002 was rolled back: 30.0 % of its requests failed";
     assert!(message.starts_with(begin), "{message}");
@@ -356,11 +354,13 @@ async fn an_invalid_edit_is_reported_and_workloads_keep_running() {
     world.until_status(is_ready).await;
     world.edit(&manifest("a", "minReplicas: -1"));
     let status = world.until_status(|status| {
-        condition(status, Condition::READY)
+        status
+            .condition(Condition::READY)
             .is_some_and(|c| c.reason.as_deref() == Some("InvalidSpec"))
     });
     let status = status.await;
-    let message = condition(&status, Condition::READY)
+    let message = status
+        .condition(Condition::READY)
         .unwrap()
         .message
         .clone()

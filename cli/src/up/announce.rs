@@ -10,10 +10,9 @@ use weir_cluster::ServiceName;
 use weir_controller::files::Statuses;
 use weir_controller::{Declaration, Service};
 use weir_crds::InferenceServiceStatus;
-use weir_crds::inference_service::ConditionStatus;
+use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::ports::Ports;
-use super::status::ready;
 use crate::output::print;
 
 /// Shortest time between two prints, so that announcements are read together.
@@ -69,7 +68,8 @@ pub(super) async fn run(
 }
 
 fn is_ready(status: &InferenceServiceStatus) -> bool {
-    ready(status).is_some_and(|ready| ready.status == ConditionStatus::True)
+    let ready = status.condition(Condition::READY);
+    ready.is_some_and(|ready| ready.status == ConditionStatus::True)
 }
 
 /// Host by which the service is reached from outside, if it has one.

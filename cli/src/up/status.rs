@@ -10,7 +10,6 @@ use weir_cluster::{
 };
 use weir_controller::Declaration;
 use weir_controller::files::Statuses;
-use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
@@ -43,7 +42,7 @@ impl StatusSources {
     fn service(&self, service: &ServiceName) -> ServiceRow {
         let statuses = self.statuses.borrow().clone();
         let status = statuses.get(service).map(|status| &**status);
-        let ready = status.and_then(ready);
+        let ready = status.and_then(|status| status.condition(Condition::READY));
         let snapshot = self.snapshots.borrow().clone();
         let revisions = snapshot.revisions_of(service);
         let route = snapshot.routes.of(service).map(|route| &**route);
@@ -81,12 +80,6 @@ impl StatusSources {
             scaled: decisions.get(&revision.name).map(ToString::to_string),
         }
     }
-}
-
-/// The condition `Ready` of a service's status.
-pub(super) fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
-    let mut conditions = status.conditions.iter();
-    conditions.find(|condition| condition.kind == Condition::READY)
 }
 
 fn status_of(condition: &Condition) -> &'static str {

@@ -13,9 +13,8 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weir_crds::InferenceServiceStatus;
-use weir_crds::inference_service::ConditionStatus;
+use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::publish::ready;
 use crate::declaration::Declaration;
 
 /// Metrics of the control loop. Clones share them.
@@ -46,7 +45,7 @@ impl ReadyCounts {
     pub(super) fn of<'a>(statuses: impl Iterator<Item = &'a InferenceServiceStatus>) -> Self {
         let mut services = Self::default();
         for status in statuses {
-            let count = match ready(status).map(|ready| ready.status) {
+            let count = match status.condition(Condition::READY).map(|ready| ready.status) {
                 Some(ConditionStatus::True) => &mut services.ready,
                 Some(ConditionStatus::False) => &mut services.unready,
                 Some(ConditionStatus::Unknown) | None => &mut services.unknown,
@@ -141,7 +140,6 @@ fn whole(
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text;
-    use weir_crds::inference_service::Condition;
 
     use super::*;
 

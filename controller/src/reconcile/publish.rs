@@ -83,8 +83,8 @@ pub(super) async fn transition(
 }
 
 fn readiness(before: &InferenceServiceStatus, next: &InferenceServiceStatus) -> Option<Event> {
-    let now = ready(next)?;
-    let was = ready(before);
+    let now = next.condition(Condition::READY)?;
+    let was = before.condition(Condition::READY);
     if was.is_some_and(|was| was.status == now.status && was.message == now.message) {
         return None;
     }
@@ -114,10 +114,4 @@ fn subject(ready: &Condition) -> Subject {
     } else {
         Subject::Service
     }
-}
-
-/// Finds the condition `Ready` of a status.
-pub(super) fn ready(status: &InferenceServiceStatus) -> Option<&Condition> {
-    let mut conditions = status.conditions.iter();
-    conditions.find(|condition| condition.kind == Condition::READY)
 }

@@ -57,11 +57,7 @@ fn condition(
     assessment: Assessment,
     severity: Option<&str>,
 ) -> Condition {
-    let before = inputs
-        .before
-        .conditions
-        .iter()
-        .find(|before| before.kind == kind);
+    let before = inputs.before.condition(kind);
     let same = before.filter(|before| before.status == assessment.status);
     let since = same.and_then(|before| before.last_transition_time.clone());
     Condition {

@@ -105,11 +105,7 @@ fn replica() -> Replica {
 }
 
 fn found<'a>(status: &'a InferenceServiceStatus, kind: &str) -> &'a Condition {
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.kind == kind)
-        .unwrap()
+    status.condition(kind).unwrap()
 }
 
 fn ready(status: &InferenceServiceStatus) -> (ConditionStatus, &str) {

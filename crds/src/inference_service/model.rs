@@ -36,7 +36,7 @@ pub struct ModelFormat {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Framework {
-    /// URI of the model, such as `pvc://CLAIM/PATH`, `https://…`, `s3://…` or `gs://…`.
+    /// URI of the model, such as `pvc://CLAIM/PATH` or `https://HOST/MODEL.zip`; archives are unpacked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_uri: Option<String>,
     /// Tag of the runtime's image. Default: the tag in the runtime.

@@ -72,6 +72,14 @@ pub struct Condition {
     pub last_transition_time: Option<Time>,
 }
 
+impl InferenceServiceStatus {
+    /// Finds a condition by its type, such as [`Condition::READY`].
+    #[must_use]
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.kind == kind)
+    }
+}
+
 impl Condition {
     /// Condition: the model has been loaded and the route is live.
     pub const READY: &'static str = "Ready";
