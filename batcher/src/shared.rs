@@ -211,8 +211,9 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
     }
 
     fn is_drained(&self) -> bool {
-        let queued = self.lock().assembler.queued();
-        self.is_closed() && queued == 0 && self.unanswered.load(SeqCst) == 0
+        // All three at one moment: an item may come between them, and the queue close.
+        let state = self.lock();
+        self.is_closed() && state.assembler.queued() == 0 && self.unanswered.load(SeqCst) == 0
     }
 }
 
