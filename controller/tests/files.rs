@@ -142,7 +142,7 @@ async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     assert!(removed.services.contains_key(&named("b")));
 }
 
-/// As editors do it: another file takes its name.
+/// Replaces a file as editors do: another file is renamed over it.
 fn replace(file: &Path, text: &str) {
     let other = file.with_extension("new");
     fs::write(&other, text).unwrap();

@@ -306,7 +306,7 @@ data:
         "
 5:3: a key must be a word, not a list
 6:13: `.inf` is a number that JSON does not have
-7:19: the tag `!secret` means nothing here",
+7:19: the tag `!secret` is not supported",
     );
     check(&said("a: *missing\n"), "1:4: no anchor `&missing` above");
 }
