@@ -97,8 +97,8 @@ impl Framing {
                 *self = Self::Ended;
                 Ok(())
             }
-            Self::Length(left) => Err(format!("it closed {left} bytes before the end")),
-            Self::Chunked(_) => Err("it closed before the last chunk".to_owned()),
+            Self::Length(left) => Err(format!("it closed the connection {left} bytes before the end")),
+            Self::Chunked(_) => Err("it closed the connection before the last chunk".to_owned()),
         }
     }
 }
@@ -156,7 +156,7 @@ fn chunk_size(input: &mut BytesMut) -> Result<Option<u64>, String> {
             Ok(Some(size))
         }
         Ok(httparse::Status::Partial) if input.len() < MAX_SIZE_LINE => Ok(None),
-        Ok(httparse::Status::Partial) | Err(_) => Err("a chunk has no valid size".to_owned()),
+        Ok(httparse::Status::Partial) | Err(_) => Err("a chunk's size is invalid".to_owned()),
     }
 }
 
@@ -167,7 +167,7 @@ fn take_trailers(input: &mut BytesMut) -> Result<Decoded, String> {
         Ok(httparse::Status::Partial) if input.len() < MAX_TRAILERS => {
             return Ok(Decoded::Incomplete);
         }
-        Ok(httparse::Status::Partial) => return Err("its trailers have no end".to_owned()),
+        Ok(httparse::Status::Partial) => return Err(format!("its trailers exceed {} KiB", MAX_TRAILERS >> 10)),
         Err(error) => return Err(format!("its trailers are malformed: {error}")),
     };
     let mut map = HeaderMap::with_capacity(lines.len());

@@ -75,7 +75,7 @@ pub(super) fn read_head(
         let bytes = input.split_to(parsed.length).freeze();
         match parsed.status {
             StatusCode::SWITCHING_PROTOCOLS => {
-                return Err("it switched protocols unasked".to_owned());
+                return Err("it switched protocols without an upgrade request".to_owned());
             }
             status if status.is_informational() => {}
             _ => return parsed.head(&bytes, method).map(Some),
@@ -100,11 +100,11 @@ fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err("its head has no end".to_owned()),
+        Ok(httparse::Status::Partial) => return Err(format!("its head exceeds {} KiB", MAX_HEAD >> 10)),
         Err(httparse::Error::TooManyHeaders) => {
             return Err(format!("its head has more than {MAX_LINES} lines"));
         }
-        Err(error) => return Err(format!("it answered with no HTTP: {error}")),
+        Err(error) => return Err(format!("its response is not HTTP: {error}")),
     };
     let status = response
         .code
@@ -117,7 +117,7 @@ fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
     };
     Ok(Some(ParsedHead {
         length,
-        status: status.ok_or("its status is no number")?,
+        status: status.ok_or("its status is not a number")?,
         version: response.version.unwrap_or(0),
         lines: response.headers.iter().filter_map(line).collect(),
     }))
@@ -171,7 +171,7 @@ fn framing(
     let first = first?;
     for other in lengths {
         if other? != first {
-            return Err("it announced two lengths".to_owned());
+            return Err("it sent two different content-lengths".to_owned());
         }
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(first));
@@ -203,7 +203,7 @@ fn is_ambiguous(headers: &HeaderMap, version: u8) -> bool {
 
 /// Parses `content-length`: digits alone, or a list of equal numbers.
 fn length(value: &HeaderValue) -> Result<u64, String> {
-    let invalid = || format!("it announced the length {value:?}");
+    let invalid = || format!("it sent the content-length {value:?}");
     let mut found = None;
     for number in value.to_str().map_err(|_| invalid())?.split(',') {
         let number = number.trim();
