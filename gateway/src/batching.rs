@@ -53,14 +53,14 @@ pub(crate) struct BatchSettings {
 pub(crate) struct Batching {
     context: Arc<Context>,
     batchers: ArcSwap<HashMap<RevisionName, Arc<Batcher>>>,
-    /// Batches in flight.
+    /// Tasks of all batches in flight.
     tasks: TaskTracker,
 }
 
 /// The batch queue of one revision.
 struct Batcher {
     context: Arc<Context>,
-    /// Batches in flight.
+    /// Tasks of all batches in flight.
     tasks: TaskTracker,
     queue: Weak<RevisionQueue>,
     entries: Mutex<BatchQueue<BatchKey, BatchEntry>>,

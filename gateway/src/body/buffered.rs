@@ -181,7 +181,7 @@ impl BufferedBody {
     }
 
     /// The body to send upstream. One that still arrives can be taken only once.
-    pub(crate) fn to_request_body(&mut self) -> RequestBody {
+    pub(crate) fn take_request_body(&mut self) -> RequestBody {
         match self.rest.take() {
             Some(rest) => {
                 let upload = self.upload.insert(UploadHandle::default()).clone();

@@ -140,7 +140,9 @@ async fn exchange<'a>(
     } else {
         Freshness::New
     };
-    let sent = upstream.send(protocol, freshness, || request(buffered.to_request_body()));
+    let sent = upstream.send(protocol, freshness, || {
+        request(buffered.take_request_body())
+    });
     match (sent.await, freshness) {
         // Not the replica's fault.
         (Err(error), _) if buffered.has_upload_failed() => Err(UpstreamError {
@@ -148,7 +150,7 @@ async fn exchange<'a>(
             ..error
         }),
         (Err(error), Freshness::Any) if error.kind == UpstreamErrorKind::StaleConnection => {
-            let again = || request(buffered.to_request_body());
+            let again = || request(buffered.take_request_body());
             Box::pin(upstream.send(protocol, Freshness::New, again)).await
         }
         (sent, Freshness::Any | Freshness::New) => sent,

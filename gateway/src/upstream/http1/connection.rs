@@ -82,7 +82,9 @@ impl UpstreamConnection {
                 }
                 None => match (self.poll_input(context), &unwritten) {
                     (Poll::Ready(Ok(0)), None) => {
-                        return Poll::Ready(Err(failed("it closed the connection without a response".to_owned())));
+                        return Poll::Ready(Err(failed(
+                            "it closed the connection without a response".to_owned(),
+                        )));
                     }
                     (Poll::Ready(Ok(0)) | Poll::Pending, Some(error)) => {
                         return Poll::Ready(Err(failed(format!("sending failed: {error}"))));

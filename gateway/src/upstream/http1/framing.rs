@@ -97,7 +97,9 @@ impl Framing {
                 *self = Self::Ended;
                 Ok(())
             }
-            Self::Length(left) => Err(format!("it closed the connection {left} bytes before the end")),
+            Self::Length(left) => Err(format!(
+                "it closed the connection {left} bytes before the end"
+            )),
             Self::Chunked(_) => Err("it closed the connection before the last chunk".to_owned()),
         }
     }
@@ -167,7 +169,9 @@ fn take_trailers(input: &mut BytesMut) -> Result<Decoded, String> {
         Ok(httparse::Status::Partial) if input.len() < MAX_TRAILERS => {
             return Ok(Decoded::Incomplete);
         }
-        Ok(httparse::Status::Partial) => return Err(format!("its trailers exceed {} KiB", MAX_TRAILERS >> 10)),
+        Ok(httparse::Status::Partial) => {
+            return Err(format!("its trailers exceed {} KiB", MAX_TRAILERS >> 10));
+        }
         Err(error) => return Err(format!("its trailers are malformed: {error}")),
     };
     let mut map = HeaderMap::with_capacity(lines.len());

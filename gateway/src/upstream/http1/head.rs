@@ -100,7 +100,9 @@ fn parse(input: &[u8]) -> Result<Option<ParsedHead>, String> {
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(format!("its head exceeds {} KiB", MAX_HEAD >> 10)),
+        Ok(httparse::Status::Partial) => {
+            return Err(format!("its head exceeds {} KiB", MAX_HEAD >> 10));
+        }
         Err(httparse::Error::TooManyHeaders) => {
             return Err(format!("its head has more than {MAX_LINES} lines"));
         }
