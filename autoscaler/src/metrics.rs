@@ -106,7 +106,7 @@ fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), f
         ),
         (
             "weir_autoscaler_queue_delay",
-            "How long they waited when last decided: the policy's quantile (p99 by default), or who still waits.",
+            "Queue delay at the last decision: the policy's quantile (p99 by default), or the wait of the oldest queued request if that is longer.",
             |row| row.decision.terms.queue_delay,
         ),
     ];

@@ -76,7 +76,7 @@ impl ScaleOutcome {
             Ok(()) => {}
             // The revision was removed in between.
             Err(ClusterError::UnknownRevision { .. }) => {
-                tracing::debug!(%revision, "removed before it was scaled")
+                tracing::debug!(%revision, "removed before it was scaled");
             }
             Err(
                 error @ (ClusterError::Unavailable { .. }
