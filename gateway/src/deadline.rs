@@ -90,7 +90,6 @@ fn parse_grpc_timeout(text: &str) -> Result<Duration, GatewayError> {
     })
 }
 
-/// Parses whole milliseconds.
 fn parse_weir_timeout(text: &str) -> Result<Duration, GatewayError> {
     let number = text.parse::<u32>().ok();
     let timeout = number.map(|ms| Duration::from_millis(ms.into()));

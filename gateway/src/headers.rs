@@ -13,7 +13,7 @@ pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("weir-timeout");
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
-/// On a copy of a request, whose answer nobody reads.
+/// Marks a copy of a request, whose response is discarded.
 pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
 /// On a refusal of a gateway that did nothing with the request.
 pub(crate) const UNSERVED: HeaderName = HeaderName::from_static("weir-unserved");
@@ -70,10 +70,10 @@ fn may_belong_to_connection(name: &HeaderName) -> bool {
         )
 }
 
-/// The headers that its sender means for this connection, on whatever lines it says so.
+/// The headers that `Connection` headers name.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
-    let lines = headers.get_all(CONNECTION).iter();
-    let options = lines.flat_map(|line| line.to_str().unwrap_or_default().split(','));
+    let values = headers.get_all(CONNECTION).iter();
+    let options = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
     let names = options.filter_map(|name| HeaderName::try_from(name.trim()).ok());
     // What a request is routed and framed by belongs to no connection, whatever its sender says.
     names.filter(|name| name != HOST).collect()

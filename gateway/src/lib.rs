@@ -1,14 +1,14 @@
 //! The data plane: one port that takes every request of every service and brings it to a replica.
 //!
 //! ```text
-//!   HTTP/1.1 ─┐                                                     ┌─► replica (HTTP/1.1, pooled)
-//!   HTTP/2   ─┼─► route ─► split ─► desk (queue, credits) ─► send ──┤
-//!   gRPC     ─┘                       ▲ wake, probe                 └─► replica (HTTP/2)
+//!   HTTP/1.1 ─┐                                                          ┌─► replica (HTTP/1.1, pooled)
+//!   HTTP/2   ─┼─► server ─► proxy: route ─► buffer ─► queue ─► forward ──┤
+//!   gRPC     ─┘                                        ▲ wake, probe     └─► replica (HTTP/2)
 //! ```
 //!
-//! Bodies are bytes here: only `batching` looks into them, where a route asks for it. `route`, `split`,
-//! `desk`, `credits`, `shares`, `deadline` and `mirror::decide` are values without clock, luck or IO; what
-//! surrounds them is thin.
+//! `proxy` is the whole life of a request. Arrows run one way: server → proxy → {router, body, queue, forward, batching} →
+//! upstream. Bodies are opaque bytes: only `batching` parses them, where a route asks for it. `router::matcher`,
+//! `router::split`, `router::mirror::decide`, `queue::dispatcher` and `deadline` are values without clock or IO.
 
 mod batching;
 mod body;
@@ -33,6 +33,5 @@ mod server;
 mod state;
 mod upstream;
 
-pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use options::{Options, Scope};

@@ -97,7 +97,7 @@ def test_list_of_models(platform):
     ],
 )
 def test_what_only_one_runtime_can_do(asking, method, arguments):
-    assert "is for one runtime: send it to a service" in error_of(asking, method, *arguments)
+    assert "needs one service: use its host" in error_of(asking, method, *arguments)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ fn an_invalid_response_is_retried_and_one_of_all_is_an_error() {
     let places = [
         (
             500,
-            "gave no valid answer: tried 2 times, last replica echo-",
+            "returned no valid response: tried 2 times, last replica echo-",
         ),
         (14, "did not answer: tried 4 times, last replica echo-"),
     ];
@@ -201,7 +201,7 @@ fn an_answer_that_breaks_off_is_no_answer_and_costs_no_credit() {
         let broken = runtime.block_on(grpc.infer(&[])).unwrap();
         assert_eq!(broken.status, 14, "{broken:?}");
         assert!(
-            broken.text.starts_with("the replica broke off its answer"),
+            broken.text.starts_with("the replica broke off its response"),
             "{broken:?}"
         );
     }

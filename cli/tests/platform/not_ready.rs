@@ -115,7 +115,7 @@ fn who_waits_for_a_service_that_is_deleted_is_reported_so() {
     fixture.delete();
     let second = runtime.block_on(second).unwrap().unwrap();
     assert_eq!(second.status, 503, "{second:?}");
-    let gone = "revision default/echo-predictor-00001 is gone";
+    let gone = "revision default/echo-predictor-00001 was removed";
     assert!(second.text.contains(gone), "{second:?}");
     // The other has a replica, which ends once it is answered.
     fs::write(gate(&fixture.shared), "").unwrap();

@@ -19,7 +19,7 @@ use crate::router::Target;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
 
-/// A routed request.
+/// A request that was routed to a revision.
 pub(crate) struct ProxyRequest {
     pub(crate) protocol: Protocol,
     pub(crate) queue: Arc<RevisionQueue>,

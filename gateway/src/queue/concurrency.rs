@@ -1,16 +1,16 @@
-//! How many requests a replica may have at once.
+//! Number of requests that a replica may have at once.
 
 use std::time::Duration;
 
-/// Where the number comes from: the service's `containerConcurrency`, else what the replica says, else
-/// what its latency tells.
+/// Limit of a replica's concurrent requests: the service's `containerConcurrency`, else what the replica reports, else
+/// what its latency shows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ConcurrencyLimit {
-    /// `containerConcurrency`.
+    /// The service's `containerConcurrency`, in requests.
     Configured(u32),
     /// The replica's header `weir-capacity`.
     Reported(u32),
-    /// Found out.
+    /// Measured from the latency of responses.
     Measured(MeasuredLimit),
 }
 

@@ -1,13 +1,13 @@
-//! One revision's requests and the places that its replicas have for them, as a value.
+//! Dispatches one revision's requests to its replicas: a value without clock, locks or IO.
 //!
 //! ```text
-//!   enter ──► a credit at once │ a place in the queue │ refused │ hand over to another gateway
-//!   settle, update, report, serve ──► turns: those who wait and now get something
-//!   leave ──► a place in the queue becomes free
+//!   enter ──► granted a credit │ queued │ refused │ handed over to another gateway
+//!   settle, update, report, serve ──► dequeued: queued requests that are granted something
+//!   leave ──► a queued request is removed
 //! ```
 //!
 //! A request binds to a replica only when one has a credit for it, so none waits behind a slow one while
-//! another is free. First come, first served; who comes back because a replica was lost keeps its place.
+//! another is free. First come, first served; a retried request keeps its sequence number.
 
 mod endpoint;
 mod handover;
@@ -27,80 +27,75 @@ pub(crate) use endpoint::{EndpointId, EndpointSpec, EndpointState};
 pub(crate) use handover::HANDOVER;
 use handover::{Allocation, Handover};
 
-/// How much may wait.
+/// Limit of a queue, or what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLimit {
-    /// Requests.
     pub(crate) requests: usize,
-    /// Bytes of their bodies together.
+    /// Bytes of the requests' bodies together.
     pub(crate) bytes: usize,
 }
 
 /// A request that wants a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DispatchRequest {
-    /// Its place in the order, if it had one before.
+    /// Sequence number of a retried request.
     pub(crate) sequence: Option<u64>,
     /// Bytes of its body.
     pub(crate) bytes: usize,
-    /// After this it needs no answer any more.
+    /// Time after which it is not dispatched any more.
     pub(crate) deadline: Option<Instant>,
-    /// Whether another gateway handed it over.
+    /// Sender of the request: a client or a gateway.
     pub(crate) origin: Origin,
 }
 
-/// Who brought a request.
+/// Sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A client.
     Client,
-    /// Another gateway, which holds this one to be the owner of the queue.
+    /// Another gateway, which takes this one for the owner of the queue.
     Gateway,
 }
 
-/// What a request gets when it comes.
+/// Result of entering the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission<R> {
-    /// A credit.
     Granted(Granted<R>),
-    /// A place in the queue.
+    /// It waits, with this sequence number.
     Queued(u64),
-    /// Another gateway, by its index, has the queue.
+    /// The gateway of this index owns the queue.
     HandOver(u32),
-    /// Another gateway has the queue, but this request was handed over already.
+    /// Another gateway owns the queue, but the request was handed over already.
     NotOwner,
-    /// So many wait, with so many bytes, that it may not.
+    /// The queue is full, with these requests.
     Full(QueueLimit),
 }
 
-/// Permission to have one more request at a replica. Must be settled.
+/// A credit for one request at a replica, which must be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted<R> {
-    /// To settle it with.
+    /// Endpoint to settle the credit with.
     pub(crate) id: EndpointId,
-    /// The request's place in the order.
+    /// The request's sequence number.
     pub(crate) sequence: u64,
-    /// The replica.
     pub(crate) replica: R,
 }
 
-/// What one who waited gets.
+/// What a queued request is granted when it is dequeued.
 #[derive(Debug)]
 pub(crate) enum Dequeued<R, W> {
-    /// A credit.
     Granted(W, Granted<R>),
-    /// Another gateway, by its index, has the queue now.
+    /// The gateway of this index owns the queue now.
     HandOver(W, u32),
-    /// The same, but the request was handed over already.
+    /// Another gateway owns the queue, but the request was handed over already.
     NotOwner(W),
     /// Nothing: its deadline has passed.
     Expired(W),
 }
 
-/// Mostly one credit is given back and one taken.
+/// Dequeued requests; mostly one credit is given back and one granted.
 pub(crate) type DequeuedList<R, W> = SmallVec<[Dequeued<R, W>; 1]>;
 
-/// The queue and the replicas of one revision. `R` is a replica, `W` who waits.
+/// The queue and the replicas of one revision. `R` is a replica, `W` a queued request.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<R, W> {
     limit: QueueLimit,
@@ -123,7 +118,7 @@ struct Queued<W> {
 }
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
-    /// Without replicas.
+    /// A dispatcher without replicas yet.
     pub(crate) fn new(limit: QueueLimit) -> Self {
         Self {
             limit,
@@ -138,7 +133,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
     }
 
-    /// Takes a request in. `waiter` is asked for only if it has to wait.
+    /// Grants a request a credit, or queues it: `waiter` is called only then.
     pub(crate) fn enter(
         &mut self,
         request: DispatchRequest,
@@ -174,20 +169,20 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         Admission::Queued(sequence)
     }
 
-    /// Gives up a place in the queue. Nothing happens if it is no longer taken.
+    /// Removes a request from the queue, if it is still there.
     pub(crate) fn leave(&mut self, sequence: u64) {
         if let Some(waiter) = self.waiting.remove(&sequence) {
             self.bytes -= waiter.bytes;
         }
     }
 
-    /// Sends away all who wait.
+    /// Drops all queued requests.
     pub(crate) fn dismiss(&mut self) {
         self.bytes = 0;
         self.waiting.clear();
     }
 
-    /// Takes a credit back and says what became of the request.
+    /// Takes a credit back, with the outcome of its attempt.
     pub(crate) fn settle(
         &mut self,
         id: EndpointId,
@@ -200,7 +195,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
-    /// Notes how many requests at once a replica says it takes.
+    /// Notes how many requests at once a replica reports to take.
     pub(crate) fn report(
         &mut self,
         id: EndpointId,
@@ -215,18 +210,17 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
-    /// Before this time it may use no credits.
+    /// Uses no credits before this time.
     pub(crate) fn start(&mut self, at: Option<Instant>) {
         self.handover.start(at);
     }
 
-    /// When credits may be used next that were left to other gateways.
+    /// Time at which credits of another gateway pass to this one next.
     pub(crate) fn next_handover(&self) -> Option<Instant> {
         self.handover.next_end()
     }
 
-    /// Brings the replicas in line with what there is. Returns those that are gone, too: what they had is
-    /// lost.
+    /// Replaces limits and replicas. Also returns the removed replicas, whose requests are lost.
     pub(crate) fn update(
         &mut self,
         limit: QueueLimit,
@@ -256,7 +250,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         (lost, self.serve(now))
     }
 
-    /// Gives credits to those who wait, as long as there are any.
+    /// Grants credits to queued requests, in their order.
     pub(crate) fn serve(&mut self, now: Instant) -> DequeuedList<R, W> {
         self.handover.pass(now);
         let mut dequeued = DequeuedList::new();
@@ -275,12 +269,13 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         while let Some((sequence, waiter)) = self.waiting.first_key_value() {
             let sequence = *sequence;
             let is_late = waiter.deadline.is_some_and(|deadline| deadline <= now);
-            let granted = match is_late {
-                true => None,
-                false => match self.grant(sequence, now) {
+            let granted = if is_late {
+                None
+            } else {
+                match self.grant(sequence, now) {
                     Some(granted) => Some(granted),
                     None => break,
-                },
+                }
             };
             let Some((_, waiter)) = self.waiting.pop_first() else {
                 break;
@@ -294,7 +289,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         dequeued
     }
 
-    /// So much may wait from now on; what waits already goes on waiting.
+    /// Replaces the limit; queued requests stay.
     pub(crate) fn set_limit(&mut self, limit: QueueLimit) {
         self.limit = limit;
     }
@@ -312,13 +307,13 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.allocation().ownership
     }
 
-    /// What open replicas take at once, all together; none without any.
+    /// Requests at once of all open replicas together; `None` without one.
     fn limits(&self) -> Option<u32> {
         let limits = self.open().map(|endpoint| endpoint.credits.limit());
         limits.reduce(u32::saturating_add)
     }
 
-    /// The same when only one of them was open: others may have met it alone.
+    /// Smallest limit of an open replica: other gateways may know only that one.
     fn least(&self) -> Option<u32> {
         self.open().map(|endpoint| endpoint.credits.limit()).min()
     }
@@ -334,8 +329,7 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         allowed.min(self.handover.allowed(limit, offset))
     }
 
-    /// A credit of the replica that has the least to do for its size, the one first that had the last
-    /// request longest ago.
+    /// Grants a credit of the least loaded replica; of several, the one that got a request longest ago.
     fn grant(&mut self, sequence: u64, now: Instant) -> Option<Granted<R>> {
         let free = |endpoint: &Endpoint<R>| {
             let is_free = endpoint.is_available(now) && endpoint.in_flight < self.allowed(endpoint);

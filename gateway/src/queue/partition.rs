@@ -69,7 +69,7 @@ pub(crate) enum Ownership {
 }
 
 impl GatewaySet {
-    /// One gateway alone.
+    /// The set of a gateway that is the only one.
     pub(crate) const ALONE: Self = Self {
         of: 1,
         me: Some(0),

@@ -1,5 +1,4 @@
-//! Calls to the server as a whole, where one machine's services are served under one address: the
-//! gateway answers for all of them.
+//! Answers calls to the server as a whole, where all services of one machine are served under one address.
 
 pub(super) mod grpc;
 mod http;
@@ -15,7 +14,7 @@ use crate::body::DownstreamBody;
 use crate::error::GatewayError;
 use crate::protocol::Protocol;
 
-/// What it calls itself.
+/// Server name in the metadata.
 const NAME: &str = "weir";
 
 /// What can be asked for here: what is asked of one model goes to its runtime, and ours does all of this.
@@ -30,7 +29,7 @@ const EXTENSIONS: &[&str] = &[
     "statistics",
 ];
 
-/// The answer, or the refusal of a call that only one runtime can answer; `None` for every other call.
+/// Answers a call to the server as a whole, or refuses one that needs one service; `None` for other calls.
 pub(crate) fn answer(
     table: &RouteTable,
     protocol: Protocol,
@@ -43,8 +42,7 @@ pub(crate) fn answer(
     }
 }
 
-/// Whether requests to this service would be answered: each revision that has a share has a replica, or
-/// sleeps and can be woken.
+/// Health of a service: up if each revision with a weight has a replica, or can start one on demand.
 fn health(table: &RouteTable, route: &Route) -> Health {
     let is_serving = match &route.destination {
         Destination::Nowhere(_) => false,
@@ -56,7 +54,7 @@ fn health(table: &RouteTable, route: &Route) -> Health {
     health_if(is_serving)
 }
 
-/// The models that can be asked for by name, with their services' health and why it is bad.
+/// The models that are routed by name, with their services' health and its reason if it is down.
 fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
     let routes = table.routes.as_slice().iter();
     let named = routes.filter_map(|route| Some((route.model.as_deref()?, route)));
@@ -81,15 +79,14 @@ fn reason(table: &RouteTable, route: &Route) -> Option<String> {
     failures.next().map(|failure| failure.message.to_string())
 }
 
-/// Ready when every service is: each that is declared, and each that is routed to.
+/// Health of the server: up when every declared or routed service is.
 fn ready(table: &RouteTable) -> Health {
     let mut each = table.routes.as_slice().iter();
     let are_ready = each.all(|route| health(table, route) == Health::Up);
     health_if(are_routed(table) && are_ready)
 }
 
-/// Whether every declared service is routed to. Where nobody knows which are, none can be said to be before
-/// any is.
+/// True if every declared service has a route. Where the declared services are unknown: if there are routes.
 fn are_routed(table: &RouteTable) -> bool {
     let routes = &table.routes;
     let Some(declared) = &table.declared else {
@@ -100,7 +97,7 @@ fn are_routed(table: &RouteTable) -> bool {
     declared.iter().all(|service| routed.contains(service))
 }
 
-/// The index's word for a health.
+/// The repository index's name for a health.
 fn state_label(health: Health) -> String {
     match health {
         Health::Up => "READY",

@@ -24,7 +24,7 @@ const PREFIX: &str = "/serving/";
 pub(crate) struct RouteMatcher {
     scope: Scope,
     hosts: HashMap<Host, HostEntry>,
-    /// By `{namespace}/{name}`.
+    /// Routes by their service, as `{namespace}/{name}`.
     services: HashMap<String, Arc<Route>>,
     models: HashMap<Arc<str>, Arc<Route>>,
 }
@@ -39,7 +39,6 @@ struct HostEntry {
 /// A service that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RouteMatch<'a> {
-    /// Its route.
     pub(crate) route: &'a Arc<Route>,
     /// The revision that a tagged host leads to.
     pub(crate) revision: Option<&'a RevisionName>,
@@ -120,7 +119,6 @@ impl RouteMatcher {
         })
     }
 
-    /// Whose names may be told.
     pub(crate) fn scope(&self) -> Scope {
         self.scope
     }

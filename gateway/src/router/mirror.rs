@@ -1,7 +1,7 @@
-//! Copies of requests for another revision, whose answers are thrown away.
+//! Mirrors requests to another revision, whose responses are discarded.
 //!
-//! `decide` says who gets one; `counts` counts them and says how many may be under way; `forward::mirror` sends
-//! each in a task of its own. A user's request never waits for its copy, and never learns of it.
+//! `decide` samples requests; `counts` limits and counts copies; `forward::mirror` sends each in a task of its own. A
+//! request never waits for its copy.
 
 mod counts;
 mod decide;
@@ -22,25 +22,25 @@ use crate::queue::RevisionQueue;
 pub(crate) use counts::{MirrorCounts, MirrorOutcome, MirrorPermit};
 use decide::{RevisionChoice, is_mirrored};
 
-/// All copies of all services take this part of the memory for bodies: a revision that hangs must not
-/// take what users' requests need.
+/// Divisor of the byte budget for copies of all services: a revision that hangs must not use up what users' requests
+/// need.
 const PART_OF_BUFFERS: usize = 8;
 
-/// The copies under way: their tasks, and the bytes that they hold together.
+/// Tasks and byte budget of the copies in flight.
 pub(crate) struct Mirrors {
     bytes: ByteBudget,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Where one request's copy goes.
+/// Revision that gets a copy of one request.
 pub(crate) struct MirrorTarget {
     pub(crate) queue: Arc<RevisionQueue>,
     pub(crate) counts: Arc<MirrorCounts>,
 }
 
 impl Mirrors {
-    /// None under way; all bodies together may hold `all_buffers` bytes.
+    /// No copies yet; all bodies together may hold `all_buffers` bytes.
     pub(crate) fn new(all_buffers: usize) -> Self {
         Self {
             bytes: ByteBudget::new(all_buffers / PART_OF_BUFFERS),
@@ -49,7 +49,7 @@ impl Mirrors {
         }
     }
 
-    /// A place for one more copy of so many bytes, if there is any.
+    /// Permission for one more copy of this size, if the limits allow it.
     pub(crate) fn try_acquire(
         &self,
         counts: &Arc<MirrorCounts>,
@@ -58,7 +58,7 @@ impl Mirrors {
         counts.try_acquire(self.bytes.permit(), bytes)
     }
 
-    /// Runs one copy, which says what became of it, until it is done or all are ended.
+    /// Runs one copy until it ends, or all are stopped, and counts its outcome.
     pub(crate) fn spawn(
         &self,
         counts: Arc<MirrorCounts>,
@@ -71,7 +71,7 @@ impl Mirrors {
         });
     }
 
-    /// Drops the copies that are still under way, and waits for their tasks.
+    /// Drops the copies in flight, and waits for their tasks.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -79,7 +79,7 @@ impl Mirrors {
     }
 }
 
-/// Where a copy of this request goes, if it gets one; `chosen` is where the request itself goes.
+/// The revision that gets a copy of this request, if one does; the request itself goes to `chosen`.
 pub(crate) fn target(
     counts: &HashMap<RevisionName, Arc<MirrorCounts>>,
     queues: &HashMap<RevisionName, Arc<RevisionQueue>>,

@@ -1,4 +1,4 @@
-//! Which revision of a split a request goes to.
+//! Applies the weights of a split.
 
 use weir_cluster::{RevisionName, Split};
 
@@ -6,12 +6,12 @@ use weir_cluster::{RevisionName, Split};
 /// sequence can, so shares are met closely after few requests, and not only on average.
 const GOLDEN: u32 = 2_654_435_769;
 
-/// The luck of a split's n-th request.
+/// Position of a split's n-th request in its sequence, 0..2^32.
 pub(crate) fn sample(n: u32) -> u32 {
     n.wrapping_mul(GOLDEN)
 }
 
-/// The revision whose share of the circle `sample` falls into.
+/// The revision whose share of 0..2^32 holds `sample`.
 pub(crate) fn choose_by_weight(split: &Split, sample: u32) -> &RevisionName {
     let targets = split.targets();
     let mut position = (u64::from(sample) * u64::from(split.total())) >> 32;

@@ -192,7 +192,7 @@ async fn an_answer_that_is_no_batch_fails_with_its_reason() {
             0 => assert_eq!(answer.status, StatusCode::OK),
             _ => {
                 assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
-                let wanted = r#"a batch of 2 rows by 2 rows: output \"predictions\" has 1 rows"#;
+                let wanted = r#"a batch of 2 rows without one result per row: output \"predictions\" has 1 rows"#;
                 assert!(answer.text().contains(wanted), "{}", answer.text());
             }
         }

@@ -41,7 +41,7 @@ async fn garbage_is_tried_once_more_at_most(wire: &str) {
     world.put(1, "babbler-0", babblers[0].address).await;
     // There is no other.
     let told = told_of_garbage(&world, wire).await;
-    let expected = "gave no valid answer: tried 1 times, last replica babbler-0: ";
+    let expected = "returned no valid response: tried 1 times, last replica babbler-0: ";
     assert!(told.contains(expected), "{told}");
     world.take(1, "babbler-0").await;
     for name in ["babbler-1", "babbler-2", "babbler-3"] {

@@ -25,7 +25,7 @@ pub(crate) struct EndpointSpec<R> {
 /// State of a replica that the platform reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointState {
-    /// It takes requests.
+    /// It takes new requests.
     Open,
     /// It finishes those that it has.
     Closed,

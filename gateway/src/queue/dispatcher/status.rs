@@ -1,16 +1,16 @@
-//! What a desk tells of itself.
+//! Read access to a dispatcher's state.
 
 use std::time::Instant;
 
 use super::{Dispatcher, EndpointId, Ownership, QueueLimit};
 
 impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
-    /// How much may wait.
+    /// Limit of queued requests.
     pub(crate) fn limit(&self) -> QueueLimit {
         self.limit
     }
 
-    /// What waits.
+    /// Number and bytes of queued requests.
     pub(crate) fn queued(&self) -> QueueLimit {
         QueueLimit {
             requests: self.waiting.len(),
@@ -18,12 +18,12 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         }
     }
 
-    /// How many wait before this place.
+    /// Number of queued requests before this sequence number.
     pub(crate) fn ahead(&self, sequence: u64) -> usize {
         self.waiting.range(..sequence).count()
     }
 
-    /// Who waits longest.
+    /// The request that waits longest.
     pub(crate) fn oldest(&self) -> Option<&W> {
         self.waiting
             .first_key_value()

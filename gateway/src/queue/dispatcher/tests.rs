@@ -16,7 +16,7 @@ const LIMIT: QueueLimit = QueueLimit {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a desk compares times; tests need a first one"
+    reason = "a dispatcher compares times; tests need a first one"
 )]
 fn start() -> Instant {
     Instant::now()
@@ -248,7 +248,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
-/// What a desk must have done, counted beside it.
+/// A dispatcher, and a model of what it must do.
 struct World {
     dispatcher: TestDispatcher,
     now: Instant,
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// Who enters is known by the place that it will get.
+    /// Each request is known by the sequence number that it will get.
     fn enter(&mut self, bytes: usize, deadline: Option<u64>) {
         let request = DispatchRequest {
             deadline: deadline.map(|ms| self.now + Duration::from_millis(ms)),

@@ -1,4 +1,4 @@
-//! The copies that one revision gets: how many may be under way, and what became of them.
+//! Limits and counts the copies that one revision gets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::router::split;
 /// revision that hangs holds no more than these.
 pub(crate) const MAX_COPIES: usize = 64;
 
-/// What became of a copy.
+/// Outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MirrorOutcome {
     /// The revision answered, and not with an error of its own.
@@ -26,17 +26,17 @@ pub(crate) enum MirrorOutcome {
     Streamed,
 }
 
-/// The copies that one revision gets.
+/// Counts and permits of the copies for one revision.
 #[derive(Debug)]
 pub(crate) struct MirrorCounts {
-    /// Requests that might have had one.
-    turns: AtomicU32,
+    /// Requests that were sampled.
+    samples: AtomicU32,
     permits: Arc<Semaphore>,
     /// In the order of [`MirrorOutcome::ALL`].
     counts: [AtomicU64; MirrorOutcome::ALL.len()],
 }
 
-/// Room for one copy, given back when it is dropped.
+/// Permission for one copy, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MirrorPermit {
     _permit: OwnedSemaphorePermit,
@@ -68,7 +68,7 @@ impl MirrorOutcome {
 impl Default for MirrorCounts {
     fn default() -> Self {
         Self {
-            turns: AtomicU32::new(0),
+            samples: AtomicU32::new(0),
             permits: Arc::new(Semaphore::new(MAX_COPIES)),
             counts: Default::default(),
         }
@@ -76,9 +76,9 @@ impl Default for MirrorCounts {
 }
 
 impl MirrorCounts {
-    /// The luck of the next request.
+    /// Position of the next request in the sampling sequence, 0..2^32.
     pub(super) fn next_sample(&self) -> u32 {
-        split::sample(self.turns.fetch_add(1, Ordering::Relaxed))
+        split::sample(self.samples.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Permission for one more copy, with its body charged to `budget`.
@@ -95,7 +95,7 @@ impl MirrorCounts {
         self.counts[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many ended so.
+    /// Number of copies with this outcome.
     pub(crate) fn counted(&self, outcome: MirrorOutcome) -> u64 {
         self.counts[outcome.index()].load(Ordering::Relaxed)
     }

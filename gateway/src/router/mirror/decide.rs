@@ -1,22 +1,21 @@
-//! Who gets a copy.
+//! Samples the requests that are mirrored.
 
 use http::HeaderMap;
 use weir_cluster::{Mirror, RevisionName};
 
 use crate::headers;
 
-/// Who chose the revision of a request.
+/// Chooser of a request's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RevisionChoice {
-    /// The service's split: it is common traffic.
+    /// The service's split.
     Split,
-    /// Its sender, who wants to see this revision and no other; another gateway, which made the copy; or it
-    /// is a copy itself.
+    /// The client, who pins this revision; or another gateway, which chose it or made the copy.
     Sender,
 }
 
 impl RevisionChoice {
-    /// As the headers say, and the revision that a tagged host leads to.
+    /// The chooser by the headers, and by the revision of a tagged host.
     pub(super) fn of(headers: &HeaderMap, tagged: Option<&RevisionName>) -> Self {
         let telling = [
             headers::REVISION,
