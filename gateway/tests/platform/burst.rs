@@ -22,11 +22,9 @@ pub(crate) struct Doors {
     pub(crate) lead: AtomicUsize,
 }
 
-/// One of them.
 pub(crate) struct Door {
     address: SocketAddr,
     answered: AtomicUsize,
-    /// Requests under way.
     pub(crate) busy: AtomicUsize,
 }
 
@@ -118,7 +116,6 @@ impl Doors {
     }
 }
 
-/// One client.
 struct Sender {
     number: usize,
     /// Its connections, one for each gateway.

@@ -32,7 +32,7 @@ impl Answered {
     }
 }
 
-/// An HTTP/1.1 connection.
+/// A client with one HTTP/1.1 connection.
 pub(crate) struct Client {
     address: SocketAddr,
     sender: Option<http1::SendRequest<Full<Bytes>>>,

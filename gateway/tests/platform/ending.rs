@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::client::{Client, connect, connect_h2, post, read};
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World};
+use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// Far less than any timeout that would end the connection without the rule.
 const SOON: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ async fn end(world: &mut World) {
     let began = Instant::now();
     running.stop.cancel();
     let serving = running.serving.take().unwrap();
-    tokio::time::timeout(PATIENCE, serving)
+    tokio::time::timeout(TEST_TIMEOUT, serving)
         .await
         .unwrap()
         .unwrap();
@@ -61,7 +61,7 @@ async fn ends_despite(bytes: &[u8]) {
     let mut rest = Vec::new();
     let read = stream.read_to_end(&mut rest);
     // Closed, or reset for what nobody read.
-    let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+    let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn idle_connections_do_not_hold_it_up() {
 async fn a_body_that_stalls_does_not_hold_it_up() {
     let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("patient", weir_gateway::Scope::Local);
-    options.body_idle = 20 * PATIENCE;
+    options.body_idle = 20 * TEST_TIMEOUT;
     world.add(options).await;
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;
@@ -113,7 +113,7 @@ async fn a_body_that_stalls_does_not_hold_it_up() {
     let running = &mut world.gateways[0];
     running.stop.cancel();
     let serving = running.serving.take().unwrap();
-    let served = tokio::time::timeout(PATIENCE, serving).await;
+    let served = tokio::time::timeout(TEST_TIMEOUT, serving).await;
     served.unwrap().unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -16,7 +16,7 @@ use weir_gateway::{Options, Scope};
 use crate::client::{connect_h2, once, post, read};
 use crate::grpc;
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World};
+use crate::world::{HOST, TEST_TIMEOUT, World};
 
 const ECHO: Manner = Manner::Echo(Duration::ZERO);
 
@@ -36,7 +36,7 @@ async fn raw(world: &World, text: &str) -> String {
     let mut client = TcpStream::connect(world.address()).await.unwrap();
     client.write_all(text.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    let read = tokio::time::timeout(PATIENCE, client.read_to_string(&mut answer));
+    let read = tokio::time::timeout(TEST_TIMEOUT, client.read_to_string(&mut answer));
     read.await.unwrap().unwrap();
     answer
 }
@@ -99,7 +99,7 @@ async fn an_answer_before_the_end_of_a_long_body_arrives_over_http2() {
     let mut client = connect_h2(world.address()).await;
     let request = Request::post(format!("http://{HOST}/")).body(body).unwrap();
     let asked = async { read(client.send_request(request).await?).await };
-    let answer = tokio::time::timeout(PATIENCE, asked).await;
+    let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await;
     let answer = answer.expect("before the body ends").unwrap();
     assert_eq!((answer.status.as_u16(), answer.text()), (413, "large"));
     replica.abort();
@@ -150,7 +150,7 @@ async fn what_servers_could_understand_differently_is_refused() {
 
 #[tokio::test]
 async fn a_body_that_comes_slowly_ends_with_the_deadline() {
-    let (world, replica) = world(|options| options.body_idle = 20 * PATIENCE).await;
+    let (world, replica) = world(|options| options.body_idle = 20 * TEST_TIMEOUT).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n");
     let answer = raw(&world, &format!("{head}weir-timeout: 300\r\n\r\nonly this")).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
@@ -165,7 +165,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
     let timeout = HeaderValue::from_static("300m");
     request.headers_mut().insert("grpc-timeout", timeout);
     let mut client = connect_h2(world.address()).await;
-    let asked = tokio::time::timeout(PATIENCE, client.send_request(request)).await;
+    let asked = tokio::time::timeout(TEST_TIMEOUT, client.send_request(request)).await;
     let late = grpc::ended(asked.unwrap().unwrap()).await;
     let (code, message) = grpc::status(&late);
     assert_eq!(code, "4", "{message}");
@@ -177,7 +177,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
 
 #[tokio::test]
 async fn the_service_s_own_deadline_counts_while_a_body_comes() {
-    let (world, _replica) = world(|options| options.body_idle = 20 * PATIENCE).await;
+    let (world, _replica) = world(|options| options.body_idle = 20 * TEST_TIMEOUT).await;
     let timeout = Duration::from_millis(300);
     world
         .serve(&[100], |route| route.timeout = Some(timeout))

@@ -12,30 +12,30 @@ use weir_cluster::{Mirror, Phase, Scale, Tag, Tagged};
 use crate::client::{Client, connect, connect_h2, once, post, with};
 use crate::grpc::{SERVICE, call, ended, infer, status};
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World, revision, until};
+use crate::world::{HOST, TEST_TIMEOUT, World, revision, until};
 
 const ECHO: Manner = Manner::Echo(Duration::ZERO);
 
 /// As many copies of one revision as may be under way.
 const MOST: u64 = 64;
 
-/// What became of copies.
+/// Copies by their outcome, as the metrics count them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Copies {
+struct MirrorCounts {
     answered: u64,
     failed: u64,
     dropped: u64,
     streamed: u64,
 }
 
-impl Copies {
+impl MirrorCounts {
     fn all(&self) -> u64 {
         self.answered + self.failed + self.dropped + self.streamed
     }
 }
 
 /// What the first gateway says of the second revision's copies.
-fn copies(world: &World) -> Copies {
+fn copies(world: &World) -> MirrorCounts {
     let mut registry = weir_ops::registry::Registry::default();
     world.gateways[0].gateway.register(&mut registry);
     let text = weir_ops::registry::text(&registry).unwrap();
@@ -51,7 +51,7 @@ fn copies(world: &World) -> Copies {
         let value = lines.find_map(|line| line.strip_prefix(&*labels));
         value.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
     };
-    Copies {
+    MirrorCounts {
         answered: count("answered"),
         failed: count("failed"),
         dropped: count("dropped"),
@@ -59,7 +59,11 @@ fn copies(world: &World) -> Copies {
     }
 }
 
-async fn until_copies(world: &World, what: &str, is_so: impl Fn(&Copies) -> bool) -> Copies {
+async fn until_copies(
+    world: &World,
+    what: &str,
+    is_so: impl Fn(&MirrorCounts) -> bool,
+) -> MirrorCounts {
     until(what, || is_so(&copies(world))).await;
     copies(world)
 }
@@ -246,10 +250,10 @@ async fn a_mirror_at_zero_is_woken_and_keeps_no_user_waiting() {
     let mirror = TestReplica::start(ECHO).await;
     world.put_in(2, "b", mirror.address, Phase::Starting);
     let seen = until_copies(&world, "all copies", |copies| copies.all() == 100).await;
-    let expected = Copies {
+    let expected = MirrorCounts {
         answered: MOST,
         dropped: 100 - MOST,
-        ..Copies::default()
+        ..MirrorCounts::default()
     };
     assert_eq!(seen, expected);
     let bodies = mirror.seen.bodies.lock().len() as u64;
@@ -267,7 +271,7 @@ async fn what_was_aimed_or_streams_is_not_copied() {
         let answer = once(world.address(), with(post(HOST, "/", "x"), name, value)).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
     }
-    assert_eq!(copies(&world), Copies::default());
+    assert_eq!(copies(&world), MirrorCounts::default());
     let mut calls = connect_h2(world.address()).await;
     let stream = format!("{SERVICE}/ModelStreamInfer");
     let request = call(HOST, &stream, Full::new(infer("digits")));
@@ -339,7 +343,7 @@ async fn a_drained_gateway_drops_copies_once_its_users_are_answered() {
     world.gateways[0].stop.cancel();
     let serving = world.gateways[0].serving.take().unwrap();
     assert_eq!(asked.await.unwrap().text(), "body");
-    tokio::time::timeout(PATIENCE, serving)
+    tokio::time::timeout(TEST_TIMEOUT, serving)
         .await
         .unwrap()
         .unwrap();

@@ -17,7 +17,7 @@ use weir_gateway::{Options, Scope};
 
 use crate::client::{connect, connect_h2, post, read};
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World};
+use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// How long a client may take nothing here.
 const IDLE: Duration = Duration::from_millis(300);
@@ -65,13 +65,15 @@ async fn an_http1_client_that_does_not_read_gives_its_credit_back() {
     let request = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 0\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
     replica.seen.until_busy(1).await;
-    tokio::time::timeout(PATIENCE, flood(events)).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, flood(events))
+        .await
+        .unwrap();
     replica.seen.until_busy(0).await;
     world.activity(1, |activity| activity.in_flight == 0).await;
     // What was under way is there; then the connection is closed.
     let mut rest = Vec::new();
     let read = client.read_to_end(&mut rest);
-    let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+    let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
     assert!(rest.starts_with(b"HTTP/1.1 200"), "{}", rest.len());
 }
 
@@ -87,7 +89,7 @@ async fn an_http2_stream_that_is_not_read_gives_its_credit_back() {
     let answer = tokio::spawn(async move { sender.send_request(get()).await });
     replica.seen.until_busy(1).await;
     let flood = flood(events);
-    tokio::time::timeout(PATIENCE, flood).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, flood).await.unwrap();
     replica.seen.until_busy(0).await;
     world.activity(1, |activity| activity.in_flight == 0).await;
     // The connection serves its other streams: the gateway itself answers this one.
@@ -176,7 +178,7 @@ async fn who_reads_an_answer_late_has_all_of_it() {
     }
     tokio::time::sleep(LATE).await;
     for (client, size) in clients {
-        tokio::time::timeout(PATIENCE, read_raw(client, size))
+        tokio::time::timeout(TEST_TIMEOUT, read_raw(client, size))
             .await
             .unwrap();
     }

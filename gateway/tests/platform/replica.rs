@@ -31,7 +31,6 @@ pub(crate) enum Manner {
     Echo(Duration),
     /// The same over HTTP and gRPC alike.
     Work(Duration),
-    /// Never answers.
     Hang,
     /// Sends the beginning of an answer, and breaks off.
     Reset,
@@ -43,7 +42,6 @@ pub(crate) enum Manner {
     Refuse,
     /// Says of itself that it refuses, with this head, or only looks like it.
     Say(Say),
-    /// Answers 500.
     Fail,
     /// Answers what a function makes of the request, once the gate is open.
     Compute(Arc<Semaphore>, Compute),
@@ -52,7 +50,6 @@ pub(crate) enum Manner {
 /// A model: from a request to its answer.
 pub(crate) type Compute = fn(&http::request::Parts, &Bytes) -> Response<TestBody>;
 
-/// Heads of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Say {
     /// 503, marked as a refusal.

@@ -13,7 +13,7 @@ use weir_ops::registry;
 
 use crate::client::{once, post};
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World, revision};
+use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 /// The first gateway's admin port, and reports that come from there.
 async fn listen(world: &World) -> (RemoteReports, AbortOnDropHandle<()>) {
@@ -43,7 +43,7 @@ async fn hear(reports: &RemoteReports, number: u32, is_so: impl Fn(&Activity) ->
         let report = latest.get("gateway-0");
         report.is_some_and(|report| report.revisions.get(&name).is_some_and(|a| is_so(a)))
     });
-    let heard = tokio::time::timeout(PATIENCE, heard).await.is_ok();
+    let heard = tokio::time::timeout(TEST_TIMEOUT, heard).await.is_ok();
     assert!(heard, "{:?}", reports.watch().borrow());
 }
 
@@ -69,7 +69,7 @@ async fn what_a_gateway_counts_is_heard_each_second() {
     let mut ages = Vec::new();
     let mut changes = latest;
     for _ in 0..3 {
-        let changed = tokio::time::timeout(PATIENCE, changes.changed()).await;
+        let changed = tokio::time::timeout(TEST_TIMEOUT, changes.changed()).await;
         changed.unwrap().unwrap();
         ages.push(changes.borrow_and_update()["gateway-0"].age_us);
     }
@@ -90,7 +90,7 @@ async fn a_request_at_zero_is_heard_at_once() {
         took.push(began.elapsed());
         let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
         world.put_in(1, "a", replica.address, Phase::Ready);
-        let answer = tokio::time::timeout(PATIENCE, asked).await.unwrap();
+        let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap();
         assert_eq!(answer.unwrap().text(), "x");
         world.take(1, "a").await;
     }

@@ -218,8 +218,8 @@ async fn the_snapshot_shows_routes_and_queues() {
     let state: serde_json::Value = serde_json::from_str(&state).unwrap();
     assert_eq!(state["routes"][0]["service"], "default/digits");
     assert_eq!(state["revisions"][0]["arrivals"], 1);
-    let seat = serde_json::json!({"name": "a", "in_flight": 0, "credits": 3});
-    assert_eq!(state["revisions"][0]["replicas"][0], seat);
+    let endpoint = serde_json::json!({"name": "a", "in_flight": 0, "credits": 3});
+    assert_eq!(state["revisions"][0]["replicas"][0], endpoint);
     let mut registry = weir_ops::registry::Registry::default();
     world.gateways[0].gateway.register(&mut registry);
     let text = weir_ops::registry::text(&registry).unwrap();

@@ -10,7 +10,7 @@ use weir_gateway::{Options, Scope};
 use crate::burst::Doors;
 use crate::client::{once, post};
 use crate::replica::{Manner, Seen, TestReplica};
-use crate::world::{HOST, PATIENCE, World, until};
+use crate::world::{HOST, TEST_TIMEOUT, World, until};
 
 /// What two gateways do with a burst that each gets half of.
 async fn two_gateways_keep_a_limit_of_one(replicas: u32) {
@@ -60,9 +60,9 @@ async fn gateways_come_and_go_within_a_burst(replicas: u32) {
     })
     .await;
     leaving.stop.cancel();
-    let served = tokio::time::timeout(PATIENCE, leaving.serving.take().unwrap()).await;
+    let served = tokio::time::timeout(TEST_TIMEOUT, leaving.serving.take().unwrap()).await;
     served.unwrap().unwrap();
-    let answered = tokio::time::timeout(2 * PATIENCE, bursting).await;
+    let answered = tokio::time::timeout(2 * TEST_TIMEOUT, bursting).await;
     assert_eq!(answered.unwrap().unwrap(), 900);
     never_more_than_one(&replicas);
     let requests: usize = replicas.iter().map(TestReplica::requests).sum();
@@ -145,7 +145,7 @@ async fn a_cold_service_is_woken_by_one_gateway_only() {
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
     for asked in asked {
-        let answer = tokio::time::timeout(PATIENCE, asked)
+        let answer = tokio::time::timeout(TEST_TIMEOUT, asked)
             .await
             .unwrap()
             .unwrap();

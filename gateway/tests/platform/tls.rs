@@ -19,7 +19,7 @@ use weir_gateway::{Options, Scope};
 
 use crate::client::{post, read};
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World};
+use crate::world::{HOST, TEST_TIMEOUT, World};
 
 /// A world whose gateway encrypts, and what its clients trust.
 struct Encrypted {
@@ -141,9 +141,9 @@ async fn a_slow_handshake_is_cut_and_gives_its_place_free() {
         let answer = sender.send_request(post(HOST, "/", "hi")).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
     };
-    tokio::time::timeout(PATIENCE, answered).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, answered).await.unwrap();
     for stream in [&mut silent, &mut begun] {
-        let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 64])).await;
+        let read = tokio::time::timeout(TEST_TIMEOUT, stream.read(&mut [0; 64])).await;
         assert_eq!(read.unwrap().unwrap_or(0), 0);
     }
 }
@@ -157,6 +157,6 @@ async fn who_speaks_plain_is_closed() {
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
     // Closed, or reset for what nobody read.
-    let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+    let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 }

@@ -17,7 +17,7 @@ use weir_gateway::{Gateway, Options, Scope};
 use crate::replica::{Manner, TestReplica};
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The host of the service `digits`.
 pub(crate) const HOST: &str = "digits.default";
@@ -191,7 +191,7 @@ impl World {
         let mut reports = self.gateways[0].gateway.reports();
         let name = revision(number);
         let seen = reports.wait_for(|report| report.revisions.get(&name).is_some_and(|a| is_so(a)));
-        let seen = tokio::time::timeout(PATIENCE, seen).await.is_ok();
+        let seen = tokio::time::timeout(TEST_TIMEOUT, seen).await.is_ok();
         let last = reports.borrow().revisions.get(&name).cloned();
         assert!(seen, "{last:?}");
     }
@@ -212,6 +212,6 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    let waited = tokio::time::timeout(TEST_TIMEOUT, wait).await;
     assert!(waited.is_ok(), "waited too long for {what}");
 }

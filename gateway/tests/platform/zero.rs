@@ -8,7 +8,7 @@ use weir_cluster::{Failure, FailureReason, Phase, Scale};
 
 use crate::client::{once, post};
 use crate::replica::{Manner, TestReplica};
-use crate::world::{HOST, PATIENCE, World, revision};
+use crate::world::{HOST, TEST_TIMEOUT, World, revision};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
@@ -42,7 +42,7 @@ async fn five_hundred_at_once_wake_a_service_once_and_are_answered_in_order() {
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.put_in(1, "a", replica.address, Phase::Starting);
     for asked in asked {
-        let answer = tokio::time::timeout(PATIENCE, asked)
+        let answer = tokio::time::timeout(TEST_TIMEOUT, asked)
             .await
             .unwrap()
             .unwrap();
@@ -81,7 +81,7 @@ async fn a_starting_replica_is_used_as_soon_as_it_says_that_it_is_ready() {
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     // The platform never says that it is ready.
     world.put_in(1, "a", replica.address, Phase::Starting);
-    let answer = tokio::time::timeout(PATIENCE, asked)
+    let answer = tokio::time::timeout(TEST_TIMEOUT, asked)
         .await
         .unwrap()
         .unwrap();

@@ -8,7 +8,7 @@ use crate::headers;
 /// Chooser of a request's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RevisionChoice {
-    /// The service's split.
+    /// The split of the service's route.
     Split,
     /// The client, who pins this revision; or another gateway, which chose it or made the copy.
     Sender,

@@ -39,7 +39,6 @@ pub(crate) fn only_one(_: &Parts, _: &Bytes) -> Response<TestBody> {
     json(&json!({ "predictions": [1] }))
 }
 
-/// Whatever was sent.
 pub(crate) fn echo(_: &Parts, body: &Bytes) -> Response<TestBody> {
     Response::new(full(body.clone()))
 }

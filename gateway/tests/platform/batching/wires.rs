@@ -33,7 +33,7 @@ fn own_sum(client: usize) -> f64 {
 }
 
 /// Starts them all and waits for their answers; each checks its own.
-async fn crowd<A>(model: Compute, ask: impl Fn(SocketAddr, usize) -> A) -> (World, TestReplica)
+async fn senders<A>(model: Compute, ask: impl Fn(SocketAddr, usize) -> A) -> (World, TestReplica)
 where
     A: Future<Output = ()> + Send + 'static,
 {
@@ -74,7 +74,7 @@ async fn v1() {
         assert_eq!(answer.header("weir-revision"), "digits-predictor-00001");
         assert!(answer.header("server-timing").starts_with("queue;dur="));
     };
-    let (world, replica) = crowd(model::lenient, ask).await;
+    let (world, replica) = senders(model::lenient, ask).await;
     check(&world, &replica).await;
 }
 
@@ -89,7 +89,7 @@ async fn v2_json() {
         let wanted = json!({"model_name": "digits", "id": format!("c{i}"), "outputs": [output]});
         assert_eq!(answer, wanted);
     };
-    let (world, replica) = crowd(model::v2, ask).await;
+    let (world, replica) = senders(model::v2, ask).await;
     check(&world, &replica).await;
 }
 
@@ -115,7 +115,7 @@ async fn v2_binary() {
         assert_eq!(answer["outputs"][0]["shape"], json!([1]));
         assert_eq!(numbers(blob), [own_sum(i)]);
     };
-    let (world, replica) = crowd(model::v2, ask).await;
+    let (world, replica) = senders(model::v2, ask).await;
     check(&world, &replica).await;
 }
 
@@ -164,7 +164,7 @@ async fn grpc_raw() {
         request.raw_input_contents.push(Bytes::from(bytes(&row(i))));
         ask_grpc(address, i, request).await;
     };
-    let (world, replica) = crowd(model::grpc, ask).await;
+    let (world, replica) = senders(model::grpc, ask).await;
     check(&world, &replica).await;
 }
 
@@ -178,6 +178,6 @@ async fn grpc_typed() {
         });
         ask_grpc(address, i, request).await;
     };
-    let (world, replica) = crowd(model::grpc, ask).await;
+    let (world, replica) = senders(model::grpc, ask).await;
     check(&world, &replica).await;
 }
