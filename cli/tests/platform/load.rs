@@ -175,7 +175,7 @@ impl Client {
                 return None;
             }
             Err(RequestError::ConnectionClosed(error)) => {
-                tally.failed.push(format!("{id}: {error}"))
+                tally.failed.push(format!("{id}: {error}"));
             }
         }
         Some(())
