@@ -22,8 +22,8 @@ A service NAME in namespace NS has three addresses, for HTTP and gRPC on one por
 pvc://CLAIM/path is the folder CLAIM/path beside the YAML file. A container with a `command` runs as
 that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded.
 
-Ctrl-C, SIGTERM or closing the terminal finishes accepted requests, then stops; a second Ctrl-C or SIGTERM
-stops at once. Under nohup, closing the terminal has no effect.
+Ctrl-C, SIGTERM or closing the terminal finishes accepted requests, then stops; a second Ctrl-C or
+SIGTERM stops at once. Under nohup, closing the terminal has no effect.
 Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 
 /// Serves InferenceServices on this machine: gateway, controller and autoscaler in this process, each

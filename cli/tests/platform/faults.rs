@@ -201,7 +201,9 @@ fn an_answer_that_breaks_off_is_no_answer_and_costs_no_credit() {
         let broken = runtime.block_on(grpc.infer(&[])).unwrap();
         assert_eq!(broken.status, 14, "{broken:?}");
         assert!(
-            broken.text.starts_with("the replica broke off its response"),
+            broken
+                .text
+                .starts_with("the replica broke off its response"),
             "{broken:?}"
         );
     }
