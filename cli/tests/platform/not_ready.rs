@@ -23,6 +23,13 @@ fn a_service_that_is_never_ready_reports_the_reason_and_another_serves() {
     fs::write(files.join("broken.yaml"), broken.yaml()).unwrap();
     fs::write(files.join("fine.yaml"), Service::new("one").yaml()).unwrap();
     let weir = Weir::up(&files, folder.path(), &[]);
+    // The ports are open before the gateway has its first routes.
+    let has_route = || {
+        send(weir.admin, "localhost", "GET", "/routes")
+            .1
+            .contains("broken")
+    };
+    wait_until("the route", has_route, || weir.output());
     let (status, text) = send(weir.serving, "localhost", "POST", "/v2/models/broken/infer");
     assert_eq!(status, 503, "{text}");
     let reason = "exited with status 7 after ";
