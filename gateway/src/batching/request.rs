@@ -89,9 +89,7 @@ impl ParsedRequest {
             Protocol::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
                 Template::v1(buffered.whole(), BodyKind::Request).map(Self::V1)
             }
-            Protocol::Http
-                if path.starts_with("/v2/models/") && path.ends_with("/grpc_request") =>
-            {
+            Protocol::Http if path.starts_with("/v2/models/") && path.ends_with("/infer") => {
                 let (text, blobs) = split_json(buffered.whole(), &request.headers)?;
                 let template = Template::v2(text, blobs, BodyKind::Request);
                 template.ok().map(Self::V2)
