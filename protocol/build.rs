@@ -15,17 +15,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .open_files(["grpc_service.proto"])?
         .file_descriptor_set();
     tonic_prost_build::configure()
-        // Whoever calls brings a channel.
+        // Callers bring a channel of their own.
         .build_transport(false)
         // Tensor data stays the buffer it arrived in.
         .bytes(".")
-        // What is written is deterministic.
+        // Maps are written in a deterministic order.
         .btree_map(".")
         .compile_fds(descriptors.clone())?;
     write_descriptors(descriptors)
 }
 
-/// Comments are for the generated code only; clients that reflect have no use for them.
+/// Writes the descriptors without their comments, which clients that reflect do not need.
 fn write_descriptors(
     mut descriptors: prost_types::FileDescriptorSet,
 ) -> Result<(), Box<dyn Error>> {

@@ -93,7 +93,7 @@ impl RouteTable {
         let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
         let model = match peek_model_name(field, &message) {
             Peek::Found(model) => model,
-            Peek::Absent | Peek::Cut | Peek::Malformed => "",
+            Peek::Absent | Peek::Truncated | Peek::Malformed => "",
         };
         if let Some(found) = self.matcher.by_model(model) {
             return self.target(parts, &found).map(Routed::Service);

@@ -1,6 +1,6 @@
-//! Whether a model's tensors have a batch dimension.
+//! The batch dimension of a model's tensors, where there is one.
 
-/// How a model's tensors are laid out.
+/// Layout of a model's tensors: with or without a batch dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     /// The first dimension of every tensor counts the rows of a batch.

@@ -11,19 +11,19 @@ use crate::{Batching, Code, Coded, DataType, Shape, ShapeError, Tensor, TensorEr
 /// The most scores per row: Triton's limit, which keeps the sort bounded.
 const MAX_ELEMENTS: usize = 1_000_000;
 
-/// Why an output has no best classes.
+/// A failure to pick an output's best classes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassificationError {
-    /// Elements that have no order, or that Triton does not sort.
+    /// A datatype without an order, or one that Triton does not sort.
     #[error("class result not available for output due to unsupported type '{0}'")]
     Unsupported(DataType),
-    /// More scores per row than are sorted.
+    /// More scores per row than the limit of a million.
     #[error("classification output tensor too large")]
     TooLarge,
-    /// Never with a tensor that was made by [`Tensor::new`].
+    /// Impossible for a tensor made by [`Tensor::new`].
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Never with a tensor that was made by [`Tensor::new`].
+    /// Impossible for a tensor made by [`Tensor::new`].
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
@@ -64,9 +64,9 @@ pub fn classification(
     if per_row > 0 {
         let mut order = Vec::with_capacity(per_row);
         for row in 0..rows.unwrap_or(1) {
-            scores.best(row * per_row, per_row, &mut order);
+            scores.sort_row(row * per_row, per_row, &mut order);
             for &index in order.iter().take(count) {
-                scores.push(row * per_row, index, labels, &mut data);
+                scores.push_class(row * per_row, index, labels, &mut data);
             }
         }
     }
@@ -85,7 +85,7 @@ pub fn classification(
     )?)
 }
 
-/// Scores, as wide as their kind goes: widening keeps both order and text.
+/// Scores in the widest type of their kind: widening keeps both order and text.
 enum Scores {
     Unsigned(Vec<u64>),
     Signed(Vec<i64>),
@@ -113,7 +113,7 @@ impl Scores {
     }
 
     /// Fills `order` with a row's indices, best first.
-    fn best(&self, start: usize, length: usize, order: &mut Vec<usize>) {
+    fn sort_row(&self, start: usize, length: usize, order: &mut Vec<usize>) {
         order.clear();
         order.extend(0..length);
         // The sort is stable, which is what keeps equal scores in order.
@@ -125,11 +125,11 @@ impl Scores {
     }
 
     /// Appends `value:index[:label]` with its length.
-    fn push(&self, start: usize, index: usize, labels: &[String], data: &mut Vec<u8>) {
+    fn push_class(&self, start: usize, index: usize, labels: &[String], data: &mut Vec<u8>) {
         let mut text = match self {
             Self::Unsigned(all) => all[start + index].to_string(),
             Self::Signed(all) => all[start + index].to_string(),
-            Self::Real(all) => real(all[start + index]),
+            Self::Real(all) => format_real(all[start + index]),
         };
         // Writing to a string cannot fail.
         let _ = write!(text, ":{index}");
@@ -157,8 +157,8 @@ fn descending(a: f64, b: f64) -> Ordering {
     }
 }
 
-/// As C's `%f`: six decimals.
-fn real(value: f64) -> String {
+/// Formats as C's `%f` does: six decimals.
+fn format_real(value: f64) -> String {
     if value.is_nan() {
         "nan".to_owned()
     } else {

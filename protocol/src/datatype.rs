@@ -5,33 +5,33 @@ use std::fmt;
 /// The type of a tensor's elements, as V2 names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
-    /// One byte, 0 or 1.
+    /// Boolean: one byte, 0 or 1.
     Bool,
-    /// Unsigned, 8 bits.
+    /// Unsigned integer of 8 bits.
     Uint8,
-    /// Unsigned, 16 bits.
+    /// Unsigned integer of 16 bits.
     Uint16,
-    /// Unsigned, 32 bits.
+    /// Unsigned integer of 32 bits.
     Uint32,
-    /// Unsigned, 64 bits.
+    /// Unsigned integer of 64 bits.
     Uint64,
-    /// Signed, 8 bits.
+    /// Signed integer of 8 bits.
     Int8,
-    /// Signed, 16 bits.
+    /// Signed integer of 16 bits.
     Int16,
-    /// Signed, 32 bits.
+    /// Signed integer of 32 bits.
     Int32,
-    /// Signed, 64 bits.
+    /// Signed integer of 64 bits.
     Int64,
-    /// IEEE half precision.
+    /// IEEE 754 half-precision number.
     Fp16,
-    /// IEEE single precision.
+    /// IEEE 754 single-precision number.
     Fp32,
-    /// IEEE double precision.
+    /// IEEE 754 double-precision number.
     Fp64,
-    /// The upper half of an `Fp32`.
+    /// bfloat16: the upper half of an `Fp32`.
     Bf16,
-    /// A byte string; on the wire each element is a little-endian `u32` length and its bytes.
+    /// Byte string; on the wire each element is a little-endian `u32` length and its bytes.
     Bytes,
 }
 
@@ -75,7 +75,7 @@ impl DataType {
         }
     }
 
-    /// The datatype of that V2 name; case matters, as in Triton.
+    /// Finds the datatype of a V2 name; case matters, as in Triton.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL

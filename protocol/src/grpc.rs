@@ -1,4 +1,4 @@
-//! The V2 protocol over gRPC: generated messages and service, and what they mean.
+//! The V2 protocol over gRPC: generated messages and service, and their conversion to [`crate`] types.
 //!
 //! Raw tensor data stays the buffer tonic received it in. Typed contents become the same
 //! little-endian bytes, so that behind this module there is one form only.
@@ -37,7 +37,7 @@ pub mod proto {
         include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
-/// What a gRPC client is told of an error: its code and its sentence, not its sources.
+/// Converts an error to a gRPC status: its code and message, without its sources.
 #[must_use]
 pub fn status(error: &(impl Coded + ?Sized)) -> tonic::Status {
     tonic::Status::new(error.code().grpc(), error.to_string())

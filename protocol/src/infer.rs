@@ -1,4 +1,4 @@
-//! One inference, as both wires mean it.
+//! An inference request and its response, independent of HTTP and gRPC.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -7,77 +7,77 @@ use bytes::Bytes;
 
 use crate::{DataType, Shape, Tensor};
 
-/// What a client asks. Data that lies in shared memory is still to be read, and nothing has been
-/// compared with the model's signature yet.
+/// A decoded inference request. Data in shared memory is not read yet, and nothing has been compared
+/// with the model's signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferRequest {
-    /// The model's name.
+    /// Name of the model to run.
     pub model: String,
-    /// The version asked for, in decimal; empty means the newest.
+    /// Requested version, in decimal; empty means the newest.
     pub version: String,
-    /// The client's own identification, echoed; empty when there was none.
+    /// The client's request id, echoed in the response; empty when there was none.
     pub id: String,
     /// Request parameters, reserved ones (`priority`, `timeout`, …) included.
     pub parameters: Parameters,
     /// The inputs in the order given.
     pub inputs: Vec<Input>,
-    /// The outputs asked for in that order; none means all.
+    /// Requested outputs in the order given; none means all.
     pub outputs: Vec<RequestedOutput>,
-    /// How outputs travel when `outputs` is empty.
+    /// Delivery of all outputs when `outputs` is empty.
     pub default_delivery: Delivery,
 }
 
-/// One input as it arrived.
+/// An input tensor, not yet checked against its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
-    /// Its name.
+    /// Name in the model's signature.
     pub name: String,
-    /// Its element type.
+    /// Type of its elements.
     pub datatype: DataType,
-    /// Its dimensions.
+    /// Dimensions, the batch dimension included.
     pub shape: Shape,
-    /// Its data or where that lies.
+    /// The data, or the shared memory that holds it.
     pub source: Source,
 }
 
-/// Where an input's data is.
+/// The location of an input's data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// In the request: row-major, little-endian. Its length is not yet checked against the shape.
+    /// Bytes of the request: row-major, little-endian. Their count is not yet checked against the shape.
     Inline(Bytes),
-    /// In a registered shared-memory region.
+    /// A range of a registered shared-memory region.
     Shared(SharedRange),
 }
 
 /// A range of a registered shared-memory region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRange {
-    /// The region's registered name.
+    /// Name the region is registered under.
     pub region: String,
-    /// Bytes from the region's start.
+    /// Offset from the region's start, in bytes.
     pub offset: u64,
     /// Bytes to read or at most to write.
     pub size: u64,
 }
 
-/// An output asked for by name.
+/// An output that a request lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedOutput {
-    /// The output's name.
+    /// Name in the model's signature.
     pub name: String,
-    /// How its data is to travel.
+    /// Encoding or location of its data in the response.
     pub delivery: Delivery,
-    /// Return the best `n` classes instead of the tensor.
+    /// Number of best classes to return instead of the tensor.
     pub classes: Option<NonZeroUsize>,
 }
 
-/// How an output's data travels back.
+/// The way an output's data is delivered to the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// As JSON numbers (HTTP only).
+    /// JSON numbers (HTTP only).
     #[default]
     Json,
-    /// As raw bytes: after the JSON header, or in `raw_output_contents`.
+    /// Raw bytes: after the JSON header, or in `raw_output_contents`.
     Binary,
     /// Written into a shared-memory region.
     Shared(SharedRange),
@@ -86,33 +86,33 @@ pub enum Delivery {
 /// The value of a request or response parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
-    /// `true` or `false`.
+    /// A JSON boolean or a `bool_param`.
     Bool(bool),
-    /// A signed integer.
+    /// A signed 64-bit integer.
     Int(i64),
     /// An unsigned integer, where it does not fit an `i64` or was sent as one.
     Uint(u64),
     /// A floating point number.
     Double(f64),
-    /// Text.
+    /// A string of UTF-8.
     String(String),
 }
 
 /// Named parameters; sorted, so that what is written is deterministic.
 pub type Parameters = BTreeMap<String, Parameter>;
 
-/// What the model answered.
+/// An inference response, before it is encoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferResponse {
-    /// The model's name.
+    /// Name of the model that ran.
     pub model: String,
-    /// The version that answered, in decimal.
+    /// Version that ran, in decimal.
     pub version: String,
     /// The request's id; empty when it had none.
     pub id: String,
-    /// Response parameters.
+    /// Parameters of the response.
     pub parameters: Parameters,
-    /// The outputs, each with how it is to travel. What travels in shared memory has been written
-    /// there already; its tensor still gives datatype, shape and size.
+    /// Outputs with their delivery. One delivered in shared memory has been written there already; its
+    /// tensor still gives datatype, shape and size.
     pub outputs: Vec<(Tensor, Delivery)>,
 }

@@ -1,4 +1,4 @@
-//! The HTTP bodies of V2, and of V1 and the generate extension, which are other ways to say the same.
+//! The HTTP bodies of V2, and of V1 and the generate extension, which decode to the same requests.
 //!
 //! ```text
 //!   Bytes ──split──► JSON head ──► InferRequest ◄── blobs (slices of the same Bytes)
@@ -6,7 +6,7 @@
 //!   InferResponse ──► Encoded { JSON head, blobs }
 //! ```
 //!
-//! Everything here is pure: bytes in, values or an error with a sentence for the client out.
+//! Everything here is pure: bytes in, values or an error with a message for the client out.
 
 mod binary;
 mod bodies;
@@ -23,7 +23,7 @@ mod tensor_data;
 
 use crate::{Batching, TensorSpec};
 
-pub use crate::json::{Nesting, elements, members, rows};
+pub use crate::json::{RowLayout, elements, members, rows};
 pub use binary::parse_header_length;
 pub use bodies::{
     Health, IndexEntry, ModelMetadata, ServerMetadata, error_body, live, model_list,
@@ -40,36 +40,36 @@ pub use repository::{
 pub use request::decode_request;
 pub use response::{Encoded, encode_response};
 
-/// The header that tells how many bytes of a body are JSON.
+/// Name of the header that says how many bytes of a body are JSON.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// How much one request may ask for.
+/// Limits on the size of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of JSON, and bytes that one JSON tensor or raw body may fill: `--http-max-input-size`.
     pub max_json: usize,
-    /// Inputs, and as many outputs.
+    /// Limit on the inputs, and on the outputs.
     pub max_tensors: usize,
 }
 
 impl Limits {
-    /// Triton's defaults: 64 MiB of JSON. No model known to us has a tenth of so many tensors; the
-    /// number only keeps a small body from becoming many allocations.
+    /// Triton's default of 64 MiB of JSON, and ten times the tensors of any model known to us, which
+    /// keeps a small body from causing many allocations.
     pub const DEFAULT: Self = Self {
         max_json: 1 << 26,
         max_tensors: 4096,
     };
 }
 
-/// The model that bodies without types and names are meant for.
+/// The model that a body is decoded for, where the body itself has no datatypes or shapes.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// Its name.
+pub struct TargetModel<'a> {
+    /// Name of the model.
     pub model: &'a str,
-    /// The version asked for; empty means the newest.
+    /// Requested version; empty means the newest.
     pub version: &'a str,
-    /// Its inputs; with [`Batching::FirstDimension`] their first dimension is the batch, -1.
+    /// Inputs; with [`Batching::FirstDimension`] their first dimension is the batch, -1.
     pub inputs: &'a [TensorSpec],
-    /// Whether it batches.
+    /// Layout of its tensors.
     pub batching: Batching,
 }

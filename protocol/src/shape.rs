@@ -1,18 +1,18 @@
-//! Shapes whose element count is known to fit.
+//! Tensor shapes with a checked element count.
 
 use std::fmt;
 
 use smallvec::SmallVec;
 
-/// Dimensions of a tensor. Making one proves that no dimension is negative and that their product,
-/// even in bytes of the widest element, fits in an `i64`; nobody needs to check again.
+/// Dimensions of a tensor. [`Shape::new`] proves that no dimension is negative and that their product,
+/// even in bytes of the widest element, fits in an `i64`, so that no caller checks again.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
     dims: SmallVec<[usize; 4]>,
     elements: usize,
 }
 
-/// Why dimensions do not make a shape.
+/// Dimensions that do not make a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// A dimension below zero.
@@ -20,15 +20,15 @@ pub enum ShapeError {
     Negative {
         /// The dimensions as given.
         shape: String,
-        /// The first that is negative.
+        /// The first negative dimension.
         dim: i64,
     },
-    /// A product beyond what a tensor may hold.
+    /// A product of dimensions over [`Shape::MAX_ELEMENTS`].
     #[error("shape {shape} causes total element count to exceed maximum size of {max}")]
     TooLarge {
         /// The dimensions as given.
         shape: String,
-        /// [`Shape::MAX_ELEMENTS`].
+        /// The limit on elements, [`Shape::MAX_ELEMENTS`].
         max: usize,
     },
 }
@@ -88,7 +88,7 @@ impl Shape {
         self.elements
     }
 
-    /// The same shape with another first dimension, for a batch of `rows`.
+    /// Replaces the first dimension by `rows`, for a batch of another size.
     ///
     /// # Errors
     /// As [`Shape::new`].

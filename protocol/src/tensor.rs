@@ -1,10 +1,10 @@
-//! Named, typed, shaped bytes.
+//! Tensors whose bytes are known to fit their shape.
 
 use bytes::Bytes;
 
 use crate::{DataType, Shape};
 
-/// A tensor: row-major, little-endian. Making one proves that its bytes fit its shape.
+/// A tensor: row-major, little-endian. [`Tensor::new`] proves that its bytes fit its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     name: String,
@@ -13,33 +13,33 @@ pub struct Tensor {
     data: Bytes,
 }
 
-/// What is known of a tensor before there is data: a row of a model's signature or metadata.
+/// Name, datatype and shape of a tensor, as a model's signature or metadata lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// Its name.
+    /// Name of the input or output.
     pub name: String,
-    /// Its element type.
+    /// Type of the elements.
     pub datatype: DataType,
-    /// Its dimensions, the batch dimension included where there is one; -1 is any size.
+    /// Dimensions, the batch dimension included where there is one; -1 is any size.
     pub shape: Vec<i64>,
 }
 
-/// Why bytes do not make a tensor of that type and shape.
+/// Bytes that do not fit a tensor's datatype and shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
-    /// The byte count is not what type and shape need.
+    /// A byte count other than elements times element size.
     #[error("expected {expected} bytes, got {got}")]
     Size {
         /// Elements times the element's size.
         expected: usize,
-        /// What there was.
+        /// Bytes in the data.
         got: usize,
     },
     /// The data ends within a BYTES element's length.
     #[error(
         "incomplete string length indicator: expecting 4 bytes but only {left} bytes available"
     )]
-    CutLength {
+    TruncatedLength {
         /// Bytes after the last whole element.
         left: usize,
     },
@@ -47,10 +47,10 @@ pub enum TensorError {
     #[error(
         "incomplete string data: expecting string of length {length} but only {left} bytes available"
     )]
-    CutString {
-        /// What the element's length says.
+    TruncatedString {
+        /// Bytes that the element's length prefix announces.
         length: usize,
-        /// Bytes after that length.
+        /// Bytes left after the length prefix.
         left: usize,
     },
     /// A BYTES tensor with too few or too many elements for its shape.
@@ -86,31 +86,31 @@ impl Tensor {
         })
     }
 
-    /// Its name.
+    /// Name of the input or output.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its element type.
+    /// Type of the elements.
     #[must_use]
     pub fn datatype(&self) -> DataType {
         self.datatype
     }
 
-    /// Its dimensions.
+    /// Dimensions, with their checked product.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Its elements: row-major, little-endian, BYTES elements with their lengths.
+    /// Elements: row-major, little-endian, BYTES elements with their length prefixes.
     #[must_use]
     pub fn data(&self) -> &Bytes {
         &self.data
     }
 
-    /// The elements of a BYTES tensor, without their lengths; nothing for other types.
+    /// Elements of a BYTES tensor, without their length prefixes; none for other types.
     pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
         let data: &[u8] = if self.datatype == DataType::Bytes {
             &self.data
@@ -145,7 +145,7 @@ fn check_strings(expected: usize, data: &[u8]) -> Result<(), TensorError> {
     }
 }
 
-/// Walks length-prefixed elements; one `Err` ends the walk where the data is cut short.
+/// Iterates over length-prefixed elements; an `Err` ends the iteration where the data is truncated.
 fn strings(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], TensorError>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -153,13 +153,13 @@ fn strings(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], TensorError>> 
         }
         let Some((length, tail)) = rest.split_first_chunk::<4>() else {
             let left = std::mem::take(&mut rest).len();
-            return Some(Err(TensorError::CutLength { left }));
+            return Some(Err(TensorError::TruncatedLength { left }));
         };
         let length = u32::from_le_bytes(*length) as usize;
         let Some((element, tail)) = tail.split_at_checked(length) else {
             rest = &[];
             let left = tail.len();
-            return Some(Err(TensorError::CutString { length, left }));
+            return Some(Err(TensorError::TruncatedString { length, left }));
         };
         rest = tail;
         Some(Ok(element))
@@ -185,9 +185,9 @@ mod tests {
         let ok = bytes_tensor(2, b"\x01\0\0\0a\0\0\0\0").unwrap();
         assert_eq!(ok.strings().collect::<Vec<_>>(), [&b"a"[..], b""]);
         let cut = bytes_tensor(1, b"\x05\0\0\0ab").unwrap_err();
-        assert_eq!(cut, TensorError::CutString { length: 5, left: 2 });
+        assert_eq!(cut, TensorError::TruncatedString { length: 5, left: 2 });
         let cut = bytes_tensor(2, b"\0\0\0\0\x01\0").unwrap_err();
-        assert_eq!(cut, TensorError::CutLength { left: 2 });
+        assert_eq!(cut, TensorError::TruncatedLength { left: 2 });
         let many = bytes_tensor(1, b"\0\0\0\0\0\0\0\0").unwrap_err();
         assert_eq!(
             many,

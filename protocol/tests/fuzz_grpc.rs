@@ -1,5 +1,5 @@
-//! Mutated gRPC messages: whatever arrives, the decoder answers or refuses, and never panics.
-//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+//! A fuzzer of the gRPC decoder: it accepts or refuses every mutated message, and never panics. Runs for
+//! `WEIR_FUZZ_SECONDS` (5 if unset); the seed is fixed, so that a failure is reproducible.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
@@ -21,7 +21,7 @@ use weir_protocol::{DataType, Source, Tensor};
 /// Long enough to meet every branch of the decoder many times, short enough for every test run.
 const DEFAULT_SECONDS: u64 = 5;
 
-/// Mutations between two looks at the clock.
+/// Number of mutations between two readings of the clock.
 const ROUND: usize = 1000;
 
 #[test]
@@ -35,7 +35,7 @@ fn no_message_makes_the_decoder_panic() {
         };
         for input in request.inputs {
             if let Source::Inline(data) = input.source {
-                // Right or wrong, but no overflow and no endless walk.
+                // Valid or not, this must neither overflow nor loop forever.
                 let _ = Tensor::new(input.name, input.datatype, input.shape, data);
             }
         }
@@ -46,17 +46,17 @@ fn no_message_makes_the_decoder_panic() {
 fn no_message_makes_the_peek_panic_or_disagree() {
     let field = NameField::of("ModelInfer").unwrap();
     fuzz(&corpus(), |body| {
-        // Right or wrong, but no overflow and no endless walk.
+        // Valid or not, this must neither overflow nor loop forever.
         let _ = peek_model_name(field, body);
         let Ok(message) = ModelInferRequest::decode(body) else {
             return;
         };
-        // Written anew, because prost also takes some fields of the wrong wire type.
+        // Encoded anew, because prost also accepts some fields of the wrong wire type.
         let whole = message.encode_to_vec();
         match peek_model_name(field, &whole) {
             Peek::Found(name) => assert_eq!(name, message.model_name),
             Peek::Absent => assert_eq!(message.model_name, ""),
-            other @ (Peek::Cut | Peek::Malformed) => panic!("{other:?} of {whole:?}"),
+            other @ (Peek::Truncated | Peek::Malformed) => panic!("{other:?} of {whole:?}"),
         }
     });
 }
@@ -146,7 +146,7 @@ fn fuzz(corpus: &[Vec<u8>], target: impl Fn(&[u8])) {
     println!("{cases} cases in {seconds} s");
 }
 
-/// One to eight edits: flips, cuts, insertions, and splices with another message.
+/// Makes one to eight edits: bit flips, deletions, insertions, and splices with another message.
 fn mutate(corpus: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
     let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
     let mut body = corpus[pick(rng, corpus.len())].clone();

@@ -1,7 +1,7 @@
-//! A deterministic fuzzer of the HTTP bodies: a seeded generator mutates a corpus, every decoder must
-//! answer without panic or delay, and whatever decodes must survive being encoded and decoded again.
+//! A deterministic fuzzer of the HTTP bodies: a seeded generator mutates a corpus. Every decoder must
+//! return without panic or delay, and every decoded body must encode and decode to the same tensors.
 //!
-//! Runs for `WEIR_FUZZ_SECONDS` (5 where unset); a finding prints the input that caused it.
+//! Runs for `WEIR_FUZZ_SECONDS` (5 if unset); a failure prints the input that caused it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,26 +17,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use corpus::{Corpus, Rng};
-use targets::{TARGETS, Target};
+use targets::{FuzzTarget, TARGETS};
 
-/// No input here has more than a few kilobytes; a decoder that needs this long is not linear.
+/// Limit on the time for one input of a few kilobytes, which only a decoder that is not linear exceeds.
 const TOO_SLOW: Duration = Duration::from_secs(2);
 
-/// Mutations of something that never decodes would only ever test the first check.
+/// Checks that every seed decodes: mutations of one that does not would only test the first check.
 #[test]
-fn seeds_are_taken() {
+fn seeds_are_accepted() {
     for target in TARGETS {
         for seed in target.seeds {
-            let answer = (target.check)(seed);
-            assert!(answer.contains("ok"), "{}: {answer}", target.name);
+            let outcome = (target.check)(seed);
+            assert!(outcome.contains("ok"), "{}: {outcome}", target.name);
         }
     }
 }
 
 #[test]
-fn every_body_is_answered() {
+fn every_body_is_decoded_or_refused() {
     let budget = seconds();
-    // Threads of their own: each target has the whole time, and an endless loop fails the test
+    // Each target has a thread, so that it has the whole time, and that an endless loop fails the test
     // instead of hanging it.
     let runners = TARGETS.iter().map(|target| {
         let (report, finished) = std::sync::mpsc::sync_channel(1);
@@ -74,7 +74,7 @@ fn seconds() -> Duration {
     clippy::disallowed_methods,
     reason = "bounds the run and times each input"
 )]
-fn run(target: &Target, budget: Duration) -> u64 {
+fn run(target: &FuzzTarget, budget: Duration) -> u64 {
     let mut rng = Rng::new(0x5eed_0f3e_1234_5678);
     let mut corpus = Corpus::new(target.seeds);
     let begin = Instant::now();

@@ -7,7 +7,7 @@ mod parse;
 use std::ops::Range;
 
 use bytes::Bytes;
-use weir_protocol::rest::Nesting;
+use weir_protocol::rest::RowLayout;
 
 use super::rows::RowSlices;
 
@@ -42,7 +42,7 @@ enum Hole {
 #[derive(Clone, Debug)]
 enum TensorData {
     /// Position of each row in the text.
-    Text(Nesting, Vec<Range<usize>>),
+    Text(RowLayout, Vec<Range<usize>>),
     /// Binary data after the text, and its rows.
     Blob(Bytes, RowSlices),
 }
@@ -182,8 +182,8 @@ impl TensorData {
     fn batch_key(&self, text: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Blob(..) => out.push(b'b'),
-            Self::Text(Nesting::Flat, _) => out.push(b'f'),
-            Self::Text(Nesting::Rows, found) => {
+            Self::Text(RowLayout::Flat, _) => out.push(b'f'),
+            Self::Text(RowLayout::Nested, found) => {
                 out.push(b'r');
                 if let Some(first) = found.first() {
                     parse::widths(&text[first.clone()], out);

@@ -1,28 +1,28 @@
-//! Typed contents as the bytes a tensor has.
+//! Typed tensor contents, encoded as raw bytes.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::proto::InferTensorContents;
 use crate::DataType;
 
-/// Why typed contents are not a tensor of the input's datatype.
+/// Typed contents that do not fit the input's datatype.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContentsError {
-    /// A field is filled that is for this datatype.
-    Wrong(&'static str),
-    /// A value does not fit.
-    Range(i64),
-    /// A BYTES element is longer than a length prefix can say.
+    /// A filled field of another datatype, which is named.
+    WrongField(&'static str),
+    /// A value that the datatype cannot hold.
+    OutOfRange(i64),
+    /// A BYTES element longer than a length prefix of 32 bits can say.
     ElementTooLarge,
 }
 
-/// Writes the elements row-major and little-endian. How many there must be is the shape's business.
+/// Encodes the elements row-major and little-endian. Their count is checked later, against the shape.
 pub(super) fn encode(
     contents: &InferTensorContents,
     datatype: DataType,
 ) -> Result<Bytes, ContentsError> {
     if let Some(wrong) = wrong_field(contents, datatype) {
-        return Err(ContentsError::Wrong(wrong));
+        return Err(ContentsError::WrongField(wrong));
     }
     match datatype {
         DataType::Bool => Ok(contents
@@ -30,23 +30,23 @@ pub(super) fn encode(
             .iter()
             .map(|&x| u8::from(x))
             .collect()),
-        DataType::Int8 => narrow(&contents.int_contents, i8::to_le_bytes),
-        DataType::Int16 => narrow(&contents.int_contents, i16::to_le_bytes),
-        DataType::Int32 => Ok(wide(&contents.int_contents, i32::to_le_bytes)),
-        DataType::Int64 => Ok(wide(&contents.int64_contents, i64::to_le_bytes)),
-        DataType::Uint8 => narrow(&contents.uint_contents, u8::to_le_bytes),
-        DataType::Uint16 => narrow(&contents.uint_contents, u16::to_le_bytes),
-        DataType::Uint32 => Ok(wide(&contents.uint_contents, u32::to_le_bytes)),
-        DataType::Uint64 => Ok(wide(&contents.uint64_contents, u64::to_le_bytes)),
-        DataType::Fp32 => Ok(wide(&contents.fp32_contents, f32::to_le_bytes)),
-        DataType::Fp64 => Ok(wide(&contents.fp64_contents, f64::to_le_bytes)),
-        DataType::Bytes => strings(&contents.bytes_contents),
-        // No field is for them, so that none is filled: no elements.
+        DataType::Int8 => encode_narrowed(&contents.int_contents, i8::to_le_bytes),
+        DataType::Int16 => encode_narrowed(&contents.int_contents, i16::to_le_bytes),
+        DataType::Int32 => Ok(encode_all(&contents.int_contents, i32::to_le_bytes)),
+        DataType::Int64 => Ok(encode_all(&contents.int64_contents, i64::to_le_bytes)),
+        DataType::Uint8 => encode_narrowed(&contents.uint_contents, u8::to_le_bytes),
+        DataType::Uint16 => encode_narrowed(&contents.uint_contents, u16::to_le_bytes),
+        DataType::Uint32 => Ok(encode_all(&contents.uint_contents, u32::to_le_bytes)),
+        DataType::Uint64 => Ok(encode_all(&contents.uint64_contents, u64::to_le_bytes)),
+        DataType::Fp32 => Ok(encode_all(&contents.fp32_contents, f32::to_le_bytes)),
+        DataType::Fp64 => Ok(encode_all(&contents.fp64_contents, f64::to_le_bytes)),
+        DataType::Bytes => encode_strings(&contents.bytes_contents),
+        // No field is defined for these, so none is filled: no elements.
         DataType::Fp16 | DataType::Bf16 => Ok(Bytes::new()),
     }
 }
 
-/// The first filled field that is not the datatype's, by the datatype it is for.
+/// Returns the first filled field of another datatype, by the datatype it is defined for.
 fn wrong_field(contents: &InferTensorContents, datatype: DataType) -> Option<&'static str> {
     use DataType::{
         Bool, Bytes, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64,
@@ -77,7 +77,7 @@ fn wrong_field(contents: &InferTensorContents, datatype: DataType) -> Option<&'s
         .map(|(_, name, _)| name)
 }
 
-fn wide<T: Copy, const N: usize>(values: &[T], write: fn(T) -> [u8; N]) -> Bytes {
+fn encode_all<T: Copy, const N: usize>(values: &[T], write: fn(T) -> [u8; N]) -> Bytes {
     let mut data = BytesMut::with_capacity(values.len() * N);
     for &value in values {
         data.put_slice(&write(value));
@@ -85,8 +85,9 @@ fn wide<T: Copy, const N: usize>(values: &[T], write: fn(T) -> [u8; N]) -> Bytes
     data.freeze()
 }
 
-/// Triton keeps the low bytes of a value that does not fit; a wrong answer helps nobody, so we refuse.
-fn narrow<W, T, const N: usize>(
+/// Encodes values in a narrower type. Triton keeps the low bytes of a value that does not fit and
+/// computes with a wrong number; here it is an error.
+fn encode_narrowed<W, T, const N: usize>(
     values: &[W],
     write: fn(T) -> [u8; N],
 ) -> Result<Bytes, ContentsError>
@@ -96,13 +97,13 @@ where
 {
     let mut data = BytesMut::with_capacity(values.len() * N);
     for &value in values {
-        let fitting = T::try_from(value).map_err(|_| ContentsError::Range(value.into()))?;
+        let fitting = T::try_from(value).map_err(|_| ContentsError::OutOfRange(value.into()))?;
         data.put_slice(&write(fitting));
     }
     Ok(data.freeze())
 }
 
-fn strings(elements: &[Bytes]) -> Result<Bytes, ContentsError> {
+fn encode_strings(elements: &[Bytes]) -> Result<Bytes, ContentsError> {
     let size = elements.iter().map(|element| element.len() + 4).sum();
     let mut data = BytesMut::with_capacity(size);
     for element in elements {

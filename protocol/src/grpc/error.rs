@@ -1,8 +1,12 @@
-//! What can be wrong with a request that protobuf could decode.
+//! Errors of requests that protobuf could decode.
 
 use crate::{Code, Coded, ShapeError};
 
-/// Why a gRPC inference request means nothing. The sentences are Triton's where it has one.
+/// An invalid gRPC inference request. The messages are Triton's where it has one.
+#[expect(
+    missing_docs,
+    reason = "most fields are explained by the variant's message"
+)]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GrpcError {
     /// A version that is not a number.
@@ -13,21 +17,15 @@ pub enum GrpcError {
     /// A datatype V2 does not have.
     #[error("input '{input}' for model '{model}' has the unknown datatype '{datatype}'")]
     Datatype {
-        /// The input's name.
         input: String,
-        /// The model's name.
         model: String,
-        /// What was given.
         datatype: String,
     },
     /// Dimensions that no tensor can have.
     #[error("input '{input}' for model '{model}': {cause}")]
     Shape {
-        /// The input's name.
         input: String,
-        /// The model's name.
         model: String,
-        /// What is wrong with them.
         cause: ShapeError,
     },
     /// Typed contents beside raw ones.
@@ -35,33 +33,20 @@ pub enum GrpcError {
         "contents field must not be specified when using raw_input_contents for '{input}' for \
          model '{model}'"
     )]
-    Mixed {
-        /// The input's name.
-        input: String,
-        /// The model's name.
-        model: String,
-    },
+    MixedContents { input: String, model: String },
     /// Neither typed contents, nor an entry of raw ones, nor shared memory.
     #[error("unable to find data for input tensor '{input}' for model '{model}' in request.")]
-    NoData {
-        /// The input's name.
-        input: String,
-        /// The model's name.
-        model: String,
-    },
-    /// Contents in a field for another datatype.
+    NoData { input: String, model: String },
+    /// Contents in the field of another datatype.
     #[error(
         "unexpected explicit tensor data for input tensor '{input}' for model '{model}' of type \
          '{given}', expected datatype '{expected}'"
     )]
     WrongContents {
-        /// The input's name.
         input: String,
-        /// The model's name.
         model: String,
-        /// The datatype the field is for.
+        /// Datatype of the field that is filled.
         given: &'static str,
-        /// The input's datatype.
         expected: &'static str,
     },
     /// A value in typed contents that its narrow datatype cannot hold.
@@ -69,24 +54,15 @@ pub enum GrpcError {
         "value {value} of input tensor '{input}' for model '{model}' is out of range for datatype \
          '{datatype}'"
     )]
-    Range {
-        /// The input's name.
+    OutOfRange {
         input: String,
-        /// The model's name.
         model: String,
-        /// The value.
         value: i64,
-        /// The input's datatype.
         datatype: &'static str,
     },
-    /// One BYTES element, or all of them together, beyond what a length prefix can say.
+    /// A BYTES element longer than a length prefix of 32 bits can say.
     #[error("input tensor '{input}' for model '{model}' has an element that is too large")]
-    ElementTooLarge {
-        /// The input's name.
-        input: String,
-        /// The model's name.
-        model: String,
-    },
+    ElementTooLarge { input: String, model: String },
     /// Two inputs of one name.
     #[error("input '{0}' already exists in request")]
     DuplicateInput(String),
@@ -107,45 +83,32 @@ pub enum GrpcError {
     /// A reserved parameter with a value of another type.
     #[error("invalid value type for '{key}' parameter, expected {expected}.")]
     ParameterType {
-        /// The parameter's key.
         key: &'static str,
-        /// The fields of `InferParameter` it may use.
+        /// Fields of `InferParameter` that it may use.
         expected: &'static str,
     },
     /// A reserved parameter with an impossible value.
     #[error("invalid value for '{key}', expected {expected}.")]
     ParameterValue {
-        /// The parameter's key.
         key: &'static str,
-        /// What is possible.
         expected: &'static str,
     },
     /// A tensor's shared-memory parameter of another type.
     #[error("invalid value type for '{key}' parameter for tensor '{tensor}', expected {expected}.")]
     SharedType {
-        /// The parameter's key.
         key: &'static str,
-        /// The tensor's name.
         tensor: String,
-        /// The field of `InferParameter` it must use.
+        /// Field of `InferParameter` that it must use.
         expected: &'static str,
     },
     /// A negative offset or size in shared memory.
     #[error("invalid value for '{key}' parameter for tensor '{tensor}', must not be negative.")]
-    SharedNegative {
-        /// The parameter's key.
-        key: &'static str,
-        /// The tensor's name.
-        tensor: String,
-    },
-    /// A place in shared memory that is not complete.
+    SharedNegative { key: &'static str, tensor: String },
+    /// A range of shared memory with a parameter missing.
     #[error("'{given}' can not be specified without '{missing}' parameter for tensor '{tensor}'.")]
     SharedIncomplete {
-        /// The key that is there.
         given: &'static str,
-        /// The key that is not.
         missing: &'static str,
-        /// The tensor's name.
         tensor: String,
     },
     /// Classes cannot be written to shared memory.
@@ -162,10 +125,10 @@ impl Coded for GrpcError {
             Self::Version(_)
             | Self::Datatype { .. }
             | Self::Shape { .. }
-            | Self::Mixed { .. }
+            | Self::MixedContents { .. }
             | Self::NoData { .. }
             | Self::WrongContents { .. }
-            | Self::Range { .. }
+            | Self::OutOfRange { .. }
             | Self::ElementTooLarge { .. }
             | Self::DuplicateInput(_)
             | Self::DuplicateOutput(_)

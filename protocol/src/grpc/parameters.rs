@@ -1,4 +1,4 @@
-//! Parameters, and those the protocol gives a meaning.
+//! Parameters, and checks of those that the protocol defines.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -7,17 +7,17 @@ use super::GrpcError;
 use super::proto::{InferParameter, infer_parameter::ParameterChoice};
 use crate::{Parameter, Parameters, SharedRange};
 
-/// Parameters as generated messages hold them.
-pub(super) type Given = BTreeMap<String, InferParameter>;
+/// Parameters as the generated messages declare them.
+pub(super) type ProtoParameters = BTreeMap<String, InferParameter>;
 
 const REGION: &str = "shared_memory_region";
 const OFFSET: &str = "shared_memory_offset";
 const SIZE: &str = "shared_memory_byte_size";
 const CLASSES: &str = "classification";
-/// The only key beginning with `triton_` that clients may send: it asks for an empty last response.
+/// Asks for an empty last response; the only key beginning with `triton_` that clients may send.
 const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
 
-/// The value, if there is one.
+/// Converts a parameter; `None` where no field is set.
 fn decode_parameter(given: InferParameter) -> Option<Parameter> {
     Some(match given.parameter_choice? {
         ParameterChoice::BoolParam(value) => Parameter::Bool(value),
@@ -28,7 +28,7 @@ fn decode_parameter(given: InferParameter) -> Option<Parameter> {
     })
 }
 
-/// The value in the field of its type.
+/// Converts a parameter: its value goes in the field of its type.
 #[must_use]
 pub fn encode_parameter(value: Parameter) -> InferParameter {
     let choice = match value {
@@ -43,8 +43,8 @@ pub fn encode_parameter(value: Parameter) -> InferParameter {
     }
 }
 
-/// Reads a request's parameters and checks those that have a meaning.
-pub(super) fn request(given: Given) -> Result<Parameters, GrpcError> {
+/// Decodes a request's parameters and checks those that the protocol defines.
+pub(super) fn decode_parameters(given: ProtoParameters) -> Result<Parameters, GrpcError> {
     let mut parameters = Parameters::new();
     for (key, value) in given {
         if key.starts_with("triton_") && key != EMPTY_FINAL {
@@ -86,11 +86,14 @@ fn check_not_negative(key: &'static str, value: i64) -> Result<(), GrpcError> {
     Ok(())
 }
 
-/// The place in shared memory that a tensor's parameters name, if they do.
-pub(super) fn shared(tensor: &str, given: &Given) -> Result<Option<SharedRange>, GrpcError> {
-    let region = text(tensor, given)?;
-    let offset = count(OFFSET, tensor, given)?;
-    let size = count(SIZE, tensor, given)?;
+/// Returns the range of shared memory that a tensor's parameters name, if any.
+pub(super) fn shared_range(
+    tensor: &str,
+    given: &ProtoParameters,
+) -> Result<Option<SharedRange>, GrpcError> {
+    let region = region(tensor, given)?;
+    let offset = unsigned(OFFSET, tensor, given)?;
+    let size = unsigned(SIZE, tensor, given)?;
     let incomplete = |given, missing| {
         Err(GrpcError::SharedIncomplete {
             given,
@@ -111,7 +114,7 @@ pub(super) fn shared(tensor: &str, given: &Given) -> Result<Option<SharedRange>,
     }
 }
 
-fn text(tensor: &str, given: &Given) -> Result<Option<String>, GrpcError> {
+fn region(tensor: &str, given: &ProtoParameters) -> Result<Option<String>, GrpcError> {
     match given.get(REGION).map(|value| &value.parameter_choice) {
         None => Ok(None),
         Some(Some(ParameterChoice::StringParam(region))) => Ok(Some(region.clone())),
@@ -123,7 +126,11 @@ fn text(tensor: &str, given: &Given) -> Result<Option<String>, GrpcError> {
     }
 }
 
-fn count(key: &'static str, tensor: &str, given: &Given) -> Result<Option<u64>, GrpcError> {
+fn unsigned(
+    key: &'static str,
+    tensor: &str,
+    given: &ProtoParameters,
+) -> Result<Option<u64>, GrpcError> {
     let tensor = || tensor.to_owned();
     match given.get(key).map(|value| &value.parameter_choice) {
         None => Ok(None),
@@ -143,14 +150,14 @@ fn count(key: &'static str, tensor: &str, given: &Given) -> Result<Option<u64>, 
     }
 }
 
-/// How many classes an output's parameters ask for, if they do.
-pub(super) fn classes(given: &Given) -> Result<Option<NonZeroUsize>, GrpcError> {
+/// Returns how many classes an output's parameters ask for, if any.
+pub(super) fn classes(given: &ProtoParameters) -> Result<Option<NonZeroUsize>, GrpcError> {
     let Some(value) = given.get(CLASSES) else {
         return Ok(None);
     };
-    let wanted = match value.parameter_choice {
-        Some(ParameterChoice::Int64Param(wanted)) => usize::try_from(wanted).ok(),
-        Some(ParameterChoice::Uint64Param(wanted)) => usize::try_from(wanted).ok(),
+    let classes = match value.parameter_choice {
+        Some(ParameterChoice::Int64Param(classes)) => usize::try_from(classes).ok(),
+        Some(ParameterChoice::Uint64Param(classes)) => usize::try_from(classes).ok(),
         _ => {
             return Err(GrpcError::ParameterType {
                 key: CLASSES,
@@ -158,8 +165,8 @@ pub(super) fn classes(given: &Given) -> Result<Option<NonZeroUsize>, GrpcError> 
             });
         }
     };
-    match wanted.and_then(NonZeroUsize::new) {
-        Some(wanted) => Ok(Some(wanted)),
+    match classes.and_then(NonZeroUsize::new) {
+        Some(classes) => Ok(Some(classes)),
         None => Err(GrpcError::ParameterValue {
             key: CLASSES,
             expected: "value > 0",
@@ -167,10 +174,10 @@ pub(super) fn classes(given: &Given) -> Result<Option<NonZeroUsize>, GrpcError> 
     }
 }
 
-/// How a response says where in shared memory an output lies.
-pub(super) fn encode_shared(range: SharedRange, written: usize) -> Given {
+/// Encodes the range of shared memory that an output of `written` bytes lies in.
+pub(super) fn encode_shared(range: SharedRange, written: usize) -> ProtoParameters {
     let int = |value| encode_parameter(Parameter::Int(value));
-    let mut parameters = Given::new();
+    let mut parameters = ProtoParameters::new();
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     parameters.insert(
         REGION.to_owned(),

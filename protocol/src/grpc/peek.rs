@@ -1,32 +1,32 @@
-//! Finding the model's name in a message without decoding the rest.
+//! Reads the model's name from the first bytes of a message, without decoding the rest.
 //!
 //! ```text
-//!   first bytes of a message ──► key, value │ key, value │ … ──► the name, or why there is none yet
+//!   first bytes of a message ──► key, value │ key, value │ … ──► the name, or why there is none
 //! ```
 
-/// How many bytes of a message are looked at. Names come first in every message that has one, and
-/// a directory's name is at most 255 bytes; what is longer than this is not worth waiting for.
+/// Limit on the bytes of a message that are examined. Names come first in every message that has one,
+/// and a directory's name is at most 255 bytes; a longer prefix is not worth waiting for.
 pub const PEEK_LIMIT: usize = 4096;
 
-/// Where an rpc's first message holds the model's name.
+/// Number of the field that holds the model's name in an rpc's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameField(u64);
 
-/// What the first bytes of a message say.
+/// The result of [`peek_model_name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek<'a> {
-    /// The model's name.
+    /// Name of the model, complete.
     Found(&'a str),
-    /// Whole fields only, and none is the name. If this was all of the message, the name is empty.
+    /// Whole fields only, none of them the name. If this was the whole message, the name is empty.
     Absent,
-    /// The bytes, or the limit, end within a field.
-    Cut,
-    /// This is not protobuf, or the name is not text.
+    /// A field that the end of the bytes, or the limit, truncates.
+    Truncated,
+    /// Not protobuf, or a name that is not UTF-8.
     Malformed,
 }
 
 impl NameField {
-    /// The field of an rpc of `GRPCInferenceService`; `None` where no message names a model.
+    /// Returns the field for an rpc of `GRPCInferenceService`; `None` where no message names a model.
     #[must_use]
     pub fn of(rpc: &str) -> Option<Self> {
         match rpc {
@@ -38,7 +38,7 @@ impl NameField {
     }
 }
 
-/// Looks for the model's name in the first [`PEEK_LIMIT`] bytes of a message: uncompressed, and
+/// Searches for the model's name in the first [`PEEK_LIMIT`] bytes of a message: uncompressed, and
 /// without gRPC's five-byte prefix.
 #[must_use]
 pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
@@ -52,8 +52,8 @@ pub fn peek_model_name(field: NameField, prefix: &[u8]) -> Peek<'_> {
                 };
             }
             Ok(_) => {}
-            Err(Stop::Cut) => return Peek::Cut,
-            Err(Stop::Malformed) => return Peek::Malformed,
+            Err(FieldError::Truncated) => return Peek::Truncated,
+            Err(FieldError::Malformed) => return Peek::Malformed,
         }
     }
     Peek::Absent
@@ -65,16 +65,16 @@ struct Field<'a> {
     text: Option<&'a [u8]>,
 }
 
-enum Stop {
-    Cut,
+enum FieldError {
+    Truncated,
     Malformed,
 }
 
-fn next_field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, Stop> {
+fn next_field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, FieldError> {
     let key = varint(rest)?;
     let number = key >> 3;
     if number == 0 {
-        return Err(Stop::Malformed);
+        return Err(FieldError::Malformed);
     }
     let text = match key & 7 {
         0 => varint(rest).map(|_| None)?,
@@ -84,29 +84,29 @@ fn next_field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, Stop> {
             Some(take(rest, length)?)
         }
         5 => take(rest, 4).map(|_| None)?,
-        // Groups are gone since proto3, and 6 and 7 never were.
-        _ => return Err(Stop::Malformed),
+        // 3 and 4 are groups, which proto3 dropped; 6 and 7 are undefined.
+        _ => return Err(FieldError::Malformed),
     };
     Ok(Field { number, text })
 }
 
-fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Stop> {
-    let length = usize::try_from(length).map_err(|_| Stop::Malformed)?;
-    let (taken, tail) = rest.split_at_checked(length).ok_or(Stop::Cut)?;
+fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], FieldError> {
+    let length = usize::try_from(length).map_err(|_| FieldError::Malformed)?;
+    let (taken, tail) = rest.split_at_checked(length).ok_or(FieldError::Truncated)?;
     *rest = tail;
     Ok(taken)
 }
 
-/// At most ten bytes of seven bits, lowest first.
-fn varint(rest: &mut &[u8]) -> Result<u64, Stop> {
+/// Reads at most ten bytes of seven bits each, lowest first.
+fn varint(rest: &mut &[u8]) -> Result<u64, FieldError> {
     let mut value = 0_u64;
     for shift in (0..70).step_by(7) {
-        let (&byte, tail) = rest.split_first().ok_or(Stop::Cut)?;
+        let (&byte, tail) = rest.split_first().ok_or(FieldError::Truncated)?;
         *rest = tail;
         value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
         if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err(Stop::Malformed)
+    Err(FieldError::Malformed)
 }

@@ -1,4 +1,4 @@
-//! From a gRPC request to what both wires mean.
+//! Decodes a gRPC request.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTe
 use super::{GrpcError, parameters};
 use crate::{DataType, Delivery, InferRequest, Input, RequestedOutput, Shape, Source};
 
-/// Reads a request. Raw contents are moved, never copied.
+/// Decodes a request. RawContents contents are moved, never copied.
 ///
 /// An input without shared memory and without typed contents takes the next entry of
 /// `raw_input_contents`, so inputs in shared memory use none up. Entries left over are ignored, as
 /// Triton does.
 ///
 /// # Errors
-/// [`GrpcError`] naming the input, output or parameter that is wrong.
+/// [`GrpcError`], which names the wrong input, output or parameter.
 pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcError> {
     let ModelInferRequest {
         model_name,
@@ -28,13 +28,13 @@ pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcErro
         outputs,
         raw_input_contents,
     } = given;
-    let raw = Raw {
-        given: !raw_input_contents.is_empty(),
+    let raw = RawContents {
+        present: !raw_input_contents.is_empty(),
         rest: raw_input_contents.into_iter(),
     };
     Ok(InferRequest {
         version: decode_version(&model_version)?,
-        parameters: parameters::request(parameters)?,
+        parameters: parameters::decode_parameters(parameters)?,
         inputs: decode_inputs(&model_name, inputs, raw)?,
         outputs: decode_outputs(outputs)?,
         default_delivery: Delivery::Binary,
@@ -43,11 +43,11 @@ pub fn decode_request(given: ModelInferRequest) -> Result<InferRequest, GrpcErro
     })
 }
 
-/// Reads the version any call of the protocol names, to its decimal form; empty is the newest, and so
-/// is -1, as in Triton.
+/// Decodes the version that a call names, to its decimal form; empty is the newest, and so is -1, as in
+/// Triton.
 ///
 /// # Errors
-/// [`GrpcError::Version`] for what is no number, or another negative one.
+/// [`GrpcError::Version`] for text that is no number, or another negative one.
 pub fn decode_version(given: &str) -> Result<String, GrpcError> {
     if given.is_empty() {
         return Ok(String::new());
@@ -59,16 +59,17 @@ pub fn decode_version(given: &str) -> Result<String, GrpcError> {
     }
 }
 
-/// The entries of `raw_input_contents` no input has taken yet.
-struct Raw {
-    given: bool,
+/// The entries of `raw_input_contents` that no input has taken yet.
+struct RawContents {
+    /// True if the request had any.
+    present: bool,
     rest: std::vec::IntoIter<Bytes>,
 }
 
 fn decode_inputs(
     model: &str,
     given: Vec<InferInputTensor>,
-    mut raw: Raw,
+    mut raw: RawContents,
 ) -> Result<Vec<Input>, GrpcError> {
     let mut names = HashSet::with_capacity(given.len());
     let mut inputs = Vec::with_capacity(given.len());
@@ -81,7 +82,11 @@ fn decode_inputs(
     Ok(inputs)
 }
 
-fn decode_input(model: &str, given: InferInputTensor, raw: &mut Raw) -> Result<Input, GrpcError> {
+fn decode_input(
+    model: &str,
+    given: InferInputTensor,
+    raw: &mut RawContents,
+) -> Result<Input, GrpcError> {
     let Some(datatype) = DataType::parse(&given.datatype) else {
         return Err(GrpcError::Datatype {
             input: given.name,
@@ -111,15 +116,15 @@ fn source(
     model: &str,
     given: &InferInputTensor,
     datatype: DataType,
-    raw: &mut Raw,
+    raw: &mut RawContents,
 ) -> Result<Source, GrpcError> {
-    if let Some(range) = parameters::shared(&given.name, &given.parameters)? {
+    if let Some(range) = parameters::shared_range(&given.name, &given.parameters)? {
         return Ok(Source::Shared(range));
     }
     let input = || given.name.clone();
     let model = || model.to_owned();
     match &given.contents {
-        Some(_) if raw.given => Err(GrpcError::Mixed {
+        Some(_) if raw.present => Err(GrpcError::MixedContents {
             input: input(),
             model: model(),
         }),
@@ -144,13 +149,13 @@ fn contents_error(
     error: ContentsError,
 ) -> GrpcError {
     match error {
-        ContentsError::Wrong(given) => GrpcError::WrongContents {
+        ContentsError::WrongField(given) => GrpcError::WrongContents {
             input,
             model,
             given,
             expected: datatype.name(),
         },
-        ContentsError::Range(value) => GrpcError::Range {
+        ContentsError::OutOfRange(value) => GrpcError::OutOfRange {
             input,
             model,
             value,
@@ -177,7 +182,7 @@ fn decode_outputs(
 fn decode_output(given: InferRequestedOutputTensor) -> Result<RequestedOutput, GrpcError> {
     let InferRequestedOutputTensor { name, parameters } = given;
     let classes = parameters::classes(&parameters)?;
-    let delivery = match (parameters::shared(&name, &parameters)?, classes) {
+    let delivery = match (parameters::shared_range(&name, &parameters)?, classes) {
         (Some(_), Some(_)) => return Err(GrpcError::SharedClasses(name)),
         (Some(range), None) => Delivery::Shared(range),
         (None, _) => Delivery::Binary,

@@ -1,23 +1,23 @@
-//! From an answer to its gRPC message.
+//! Encodes a gRPC response.
 
 use bytes::Bytes;
 
-use super::parameters::{self, encode_parameter};
+use super::parameters::{ProtoParameters, encode_parameter, encode_shared};
 use super::proto::ModelInferResponse;
 use super::proto::model_infer_response::InferOutputTensor;
 use crate::{Delivery, InferResponse, Tensor};
 
-/// Writes an answer. Data always goes to `raw_output_contents`, one entry per output, as Triton's
-/// does; the entry is empty for an output that was written to shared memory.
+/// Encodes a response. Data always goes to `raw_output_contents`, one entry per output, as Triton's
+/// does; the entry is empty for an output in shared memory.
 #[must_use]
-pub fn encode_response(answer: InferResponse) -> ModelInferResponse {
+pub fn encode_response(response: InferResponse) -> ModelInferResponse {
     let InferResponse {
         model,
         version,
         id,
         parameters,
         outputs,
-    } = answer;
+    } = response;
     let (outputs, raw_output_contents) = outputs.into_iter().map(encode_output).unzip();
     ModelInferResponse {
         model_name: model,
@@ -35,8 +35,8 @@ pub fn encode_response(answer: InferResponse) -> ModelInferResponse {
 fn encode_output((tensor, delivery): (Tensor, Delivery)) -> (InferOutputTensor, Bytes) {
     let data = tensor.data().clone();
     let (parameters, raw) = match delivery {
-        Delivery::Shared(range) => (parameters::encode_shared(range, data.len()), Bytes::new()),
-        Delivery::Json | Delivery::Binary => (parameters::Given::new(), data),
+        Delivery::Shared(range) => (encode_shared(range, data.len()), Bytes::new()),
+        Delivery::Json | Delivery::Binary => (ProtoParameters::new(), data),
     };
     let output = InferOutputTensor {
         name: tensor.name().to_owned(),

@@ -1,37 +1,32 @@
-//! Why text could not be read as JSON, or not as the value asked for.
+//! Errors of the JSON reader.
 
 use std::ops::Range;
 
-/// A failure of the [`Reader`](super::Reader); whoever asked knows the field and adds its name.
+/// A failure of the [`Reader`](super::Reader); the caller adds the field's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JsonError {
-    /// Not JSON, from this byte of the text on.
+    /// Text that is not JSON from this byte on.
     Syntax {
-        /// One of the sentences in [`what`].
-        what: &'static str,
+        /// One of the messages in [`rapidjson`].
+        message: &'static str,
         /// Bytes from the start of the text.
         offset: usize,
     },
     /// More than [`MAX_DEPTH`](super::MAX_DEPTH) arrays and objects within each other.
     TooDeep,
-    /// JSON, but another type than asked for.
+    /// A value of another type than expected.
     Mismatch(Expected),
-    /// A number, at these bytes of the text, that the type asked for cannot hold.
+    /// A number, at these bytes of the text, that the expected type cannot hold.
     OutOfRange(Range<usize>),
 }
 
-/// What a caller asked for.
+/// The type of value that a caller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// `{…}`.
     Object,
-    /// `[…]`.
     Array,
-    /// `"…"`.
     String,
-    /// `true` or `false`.
     Bool,
-    /// Any number.
     Number,
     /// An integer from 0 to `u64::MAX`.
     Unsigned,
@@ -40,7 +35,7 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// The words Triton's JSON library uses.
+    /// Returns the message of Triton's JSON library.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Object => "attempt to access JSON non-object as object",
@@ -54,31 +49,31 @@ impl Expected {
     }
 }
 
-/// RapidJSON's sentences, which users of Triton know and search for.
-pub(crate) mod what {
-    /// Nothing but whitespace.
+/// RapidJSON's messages, which users of Triton know and search for.
+pub(crate) mod rapidjson {
+    /// A document of nothing but whitespace.
     pub(crate) const EMPTY: &str = "The document is empty.";
     /// A second value after the first.
     pub(crate) const TRAILING: &str = "The document root must not be followed by other values.";
-    /// No value where one must be.
+    /// No value where one is required.
     pub(crate) const VALUE: &str = "Invalid value.";
     /// An object member that does not begin with a quote.
     pub(crate) const NAME: &str = "Missing a name for object member.";
     /// No colon after a member's name.
     pub(crate) const COLON: &str = "Missing a colon after a name of object member.";
-    /// An object that neither goes on nor ends.
+    /// An object member followed by neither comma nor brace.
     pub(crate) const OBJECT: &str = "Missing a comma or } after an object member.";
-    /// An array that neither goes on nor ends.
+    /// An array element followed by neither comma nor bracket.
     pub(crate) const ARRAY: &str = "Missing a comma or ] after an array element.";
-    /// A string without end.
+    /// A string without a closing quote.
     pub(crate) const QUOTE: &str = "Missing a closing quotation mark in string.";
-    /// A backslash before something that cannot be escaped.
+    /// A backslash before a character that cannot be escaped.
     pub(crate) const ESCAPE: &str = "Invalid escape character in string.";
     /// `\u` without four hexadecimal digits.
     pub(crate) const HEX: &str = "Incorrect hex digit after \\u escape in string.";
     /// Half of a surrogate pair.
     pub(crate) const SURROGATE: &str = "The surrogate pair in string is invalid.";
-    /// Not UTF-8, or a bare control character.
+    /// Bytes that are not UTF-8, or a bare control character.
     pub(crate) const ENCODING: &str = "Invalid encoding in string.";
     /// No digit after a decimal point.
     pub(crate) const FRACTION: &str = "Miss fraction part in number.";

@@ -1,38 +1,37 @@
 //! Numbers: scanned once, converted exactly.
 
 use super::JsonError;
-use super::error::what;
+use super::error::rapidjson;
 
 /// A scanned number. Conversions are exact or correctly rounded, never approximate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number<'a> {
     text: &'a [u8],
-    form: Form,
+    kind: NumberKind,
     negative: bool,
-    /// The digits as an integer; right only while `digits <= EXACT_DIGITS`.
+    /// The digits as an integer; exact only while `digits <= EXACT_DIGITS`.
     mantissa: u64,
     digits: usize,
     /// The value is `mantissa * 10^exponent`.
     exponent: i32,
 }
 
-/// How a number was written.
+/// The notation of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Without point and exponent.
+pub(crate) enum NumberKind {
+    /// Digits without point and exponent.
     Integer,
-    /// With either.
+    /// Digits with a point, an exponent or both.
     Decimal,
-    /// `NaN`.
     NotANumber,
-    /// `Inf` or `Infinity`.
+    /// The word `Inf` or `Infinity`.
     Infinite,
 }
 
-/// Any number of so many digits fits a `u64`.
+/// Number of digits that always fit a `u64`.
 const EXACT_DIGITS: usize = 19;
 
-/// Powers of ten that an `f64` holds exactly: 5^22 < 2^53.
+/// The powers of ten that an `f64` holds exactly: 5^22 < 2^53.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -42,10 +41,10 @@ const POWERS: [f64; 23] = [
 const EXPONENT_CAP: i32 = 100_000;
 
 impl<'a> Number<'a> {
-    /// Scans the number at `at` and returns it with the place after it; `None` where none begins.
+    /// Scans the number at `at` and returns it with the position after it; `None` where none begins.
     ///
     /// # Errors
-    /// A number that breaks off.
+    /// A number with digits missing or a leading zero.
     #[inline(always)]
     pub(crate) fn scan(text: &'a [u8], at: usize) -> Result<Option<(Self, usize)>, JsonError> {
         let negative = text.get(at) == Some(&b'-');
@@ -54,21 +53,21 @@ impl<'a> Number<'a> {
         let mut end = digits.take(text, first);
         let whole = end - first;
         if whole == 0 {
-            return word(text, at, negative);
+            return non_finite(text, at, negative);
         }
         if whole > 1 && text[first] == b'0' {
             // RapidJSON ends the number after the zero and stumbles over what follows.
-            return Err(syntax(what::VALUE, first + 1));
+            return Err(syntax(rapidjson::VALUE, first + 1));
         }
-        let mut form = Form::Integer;
+        let mut kind = NumberKind::Integer;
         let mut exponent = 0;
         if let Some(b'.' | b'e' | b'E') = text.get(end) {
-            form = Form::Decimal;
+            kind = NumberKind::Decimal;
             (exponent, end) = decimal(text, end, &mut digits)?;
         }
         let number = Self {
             text: &text[at..end],
-            form,
+            kind,
             negative,
             mantissa: digits.value,
             digits: digits.count,
@@ -77,15 +76,15 @@ impl<'a> Number<'a> {
         Ok(Some((number, end)))
     }
 
-    /// How it was written.
-    pub(crate) fn form(&self) -> Form {
-        self.form
+    /// The notation it was written in.
+    pub(crate) fn kind(&self) -> NumberKind {
+        self.kind
     }
 
-    /// As an unsigned integer; `None` when it is negative, too large or no integer.
+    /// Converts to an unsigned integer; `None` when it is negative, too large or no integer.
     #[inline(always)]
     pub(crate) fn unsigned(&self) -> Option<u64> {
-        if self.form != Form::Integer || (self.negative && self.mantissa != 0) {
+        if self.kind != NumberKind::Integer || (self.negative && self.mantissa != 0) {
             return None;
         }
         if self.digits <= EXACT_DIGITS {
@@ -94,10 +93,10 @@ impl<'a> Number<'a> {
         std::str::from_utf8(self.text).ok()?.parse().ok()
     }
 
-    /// As a signed integer; `None` when it does not fit or is none.
+    /// Converts to a signed integer; `None` when it does not fit or is no integer.
     #[inline(always)]
     pub(crate) fn signed(&self) -> Option<i64> {
-        if self.form != Form::Integer {
+        if self.kind != NumberKind::Integer {
             return None;
         }
         if self.digits <= EXACT_DIGITS && !self.negative {
@@ -109,7 +108,7 @@ impl<'a> Number<'a> {
         std::str::from_utf8(self.text).ok()?.parse().ok()
     }
 
-    /// As the nearest `f64`; `None` when it is finite text beyond the type's range.
+    /// Converts to the nearest `f64`; `None` when it is finite text beyond the type's range.
     #[inline(always)]
     pub(crate) fn double(&self) -> Option<f64> {
         // Clinger: two exactly represented operands and one correctly rounded operation.
@@ -119,10 +118,10 @@ impl<'a> Number<'a> {
         {
             return Some(self.sign(value));
         }
-        self.slow(f64::INFINITY, f64::NAN, f64::is_finite)
+        self.parse(f64::INFINITY, f64::NAN, f64::is_finite)
     }
 
-    /// As the nearest `f32`; `None` when it is finite text beyond the type's range.
+    /// Converts to the nearest `f32`; `None` when it is finite text beyond the type's range.
     #[inline(always)]
     pub(crate) fn float(&self) -> Option<f32> {
         if self.digits <= EXACT_DIGITS
@@ -140,14 +139,14 @@ impl<'a> Number<'a> {
                 return Some(self.sign(value) as f32);
             }
         }
-        self.slow(f32::INFINITY, f32::NAN, f32::is_finite)
+        self.parse(f32::INFINITY, f32::NAN, f32::is_finite)
     }
 
-    /// The magnitude, with one rounding for the mantissa and one for the power; `None` where the power
+    /// Computes the magnitude, with one rounding for the mantissa and one for the power; `None` where the power
     /// is not exact or there is no number.
     #[inline(always)]
     fn scaled(&self) -> Option<f64> {
-        if matches!(self.form, Form::NotANumber | Form::Infinite) {
+        if matches!(self.kind, NumberKind::NotANumber | NumberKind::Infinite) {
             return None;
         }
         let power = *POWERS.get(self.exponent.unsigned_abs() as usize)?;
@@ -165,15 +164,15 @@ impl<'a> Number<'a> {
     }
 
     #[cold]
-    fn slow<F>(&self, infinity: F, nan: F, finite: fn(F) -> bool) -> Option<F>
+    fn parse<F>(&self, infinity: F, nan: F, finite: fn(F) -> bool) -> Option<F>
     where
         F: std::str::FromStr + std::ops::Neg<Output = F> + Copy,
     {
-        match self.form {
-            Form::NotANumber => Some(nan),
-            Form::Infinite if self.negative => Some(-infinity),
-            Form::Infinite => Some(infinity),
-            Form::Integer | Form::Decimal => {
+        match self.kind {
+            NumberKind::NotANumber => Some(nan),
+            NumberKind::Infinite if self.negative => Some(-infinity),
+            NumberKind::Infinite => Some(infinity),
+            NumberKind::Integer | NumberKind::Decimal => {
                 let value: F = std::str::from_utf8(self.text).ok()?.parse().ok()?;
                 finite(value).then_some(value)
             }
@@ -181,7 +180,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Digits read so far, whole and fraction alike.
+/// The digits read so far, before and after the point.
 #[derive(Default)]
 struct Digits {
     value: u64,
@@ -189,7 +188,7 @@ struct Digits {
 }
 
 impl Digits {
-    /// Reads digits from `at` on and returns the place after them.
+    /// Reads digits from `at` on and returns the position after them.
     #[inline(always)]
     fn take(&mut self, text: &[u8], mut at: usize) -> usize {
         let start = at;
@@ -208,7 +207,7 @@ impl Digits {
     }
 }
 
-/// Eight digits at once; long mantissas are what tensors in JSON mostly consist of.
+/// Reads eight digits at once, because tensors in JSON consist mostly of long mantissas.
 #[inline(always)]
 fn eight_digits(text: &[u8], at: usize) -> Option<u64> {
     let chunk = text.get(at..)?.first_chunk::<8>()?;
@@ -225,7 +224,7 @@ fn eight_digits(text: &[u8], at: usize) -> Option<u64> {
     Some(all & 0xffff_ffff)
 }
 
-/// Reads `.digits` and `e±digits`; returns the decimal exponent of the mantissa and the place after.
+/// Reads `.digits` and `e±digits`; returns the mantissa's decimal exponent and the position after.
 #[inline(always)]
 fn decimal(text: &[u8], at: usize, digits: &mut Digits) -> Result<(i32, usize), JsonError> {
     let mut end = at;
@@ -234,7 +233,7 @@ fn decimal(text: &[u8], at: usize, digits: &mut Digits) -> Result<(i32, usize), 
         let start = end + 1;
         end = digits.take(text, start);
         if end == start {
-            return Err(syntax(what::FRACTION, end));
+            return Err(syntax(rapidjson::FRACTION, end));
         }
         exponent = -i32::try_from(end - start).map_or(EXPONENT_CAP, |n| n.min(EXPONENT_CAP));
     }
@@ -257,28 +256,32 @@ fn power(text: &[u8], at: usize) -> Result<(i32, usize), JsonError> {
         end += 1;
     }
     if end == start {
-        return Err(syntax(what::EXPONENT, end));
+        return Err(syntax(rapidjson::EXPONENT, end));
     }
     Ok((if negative { -power } else { power }, end))
 }
 
-/// The bare words for what is no finite number.
+/// Scans the bare words for NaN and the infinities.
 #[cold]
-fn word(text: &[u8], at: usize, negative: bool) -> Result<Option<(Number<'_>, usize)>, JsonError> {
+fn non_finite(
+    text: &[u8],
+    at: usize,
+    negative: bool,
+) -> Result<Option<(Number<'_>, usize)>, JsonError> {
     let first = at + usize::from(negative);
     let rest = text.get(first..).unwrap_or_default();
     // The longer word first: `Inf` begins it.
     let words = [
-        ("NaN", Form::NotANumber),
-        ("Infinity", Form::Infinite),
-        ("Inf", Form::Infinite),
+        ("NaN", NumberKind::NotANumber),
+        ("Infinity", NumberKind::Infinite),
+        ("Inf", NumberKind::Infinite),
     ];
-    for (word, form) in words {
+    for (word, kind) in words {
         if rest.starts_with(word.as_bytes()) {
             let end = first + word.len();
             let number = Number {
                 text: &text[at..end],
-                form,
+                kind,
                 negative,
                 mantissa: 0,
                 digits: 0,
@@ -288,11 +291,11 @@ fn word(text: &[u8], at: usize, negative: bool) -> Result<Option<(Number<'_>, us
         }
     }
     if negative {
-        return Err(syntax(what::VALUE, first));
+        return Err(syntax(rapidjson::VALUE, first));
     }
     Ok(None)
 }
 
-fn syntax(what: &'static str, offset: usize) -> JsonError {
-    JsonError::Syntax { what, offset }
+fn syntax(message: &'static str, offset: usize) -> JsonError {
+    JsonError::Syntax { message, offset }
 }

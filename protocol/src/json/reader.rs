@@ -1,12 +1,12 @@
-//! The pull reader.
+//! A pull reader for JSON text.
 
 use std::borrow::Cow;
 
-use super::error::{Expected, JsonError, what};
+use super::error::{Expected, JsonError, rapidjson};
 use super::number::Number;
 use super::{MAX_DEPTH, text};
 
-/// Walks JSON text value by value. Callers ask for what they expect; nothing is stored.
+/// A cursor over JSON text. Callers read the value they expect; nothing is stored.
 ///
 /// ```text
 ///   begin_object (key value)* key=None        begin_array (element=true value)* element=false
@@ -16,56 +16,51 @@ pub(crate) struct Reader<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
     pub(super) depth: usize,
-    /// Whether a container was just begun, so that no comma is due.
-    fresh: bool,
+    /// True just after an object or array was entered, when no comma may come.
+    entered: bool,
 }
 
-/// The place of a value, to come back to.
+/// The position of a value, for [`Reader::resume`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     at: usize,
     depth: usize,
 }
 
-/// What the next value is, by its first byte.
+/// The type of a value, as its first byte shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `{`.
     Object,
-    /// `[`.
     Array,
-    /// `"`.
     String,
-    /// A digit, a minus or one of the bare words.
+    /// A digit, a minus, or one of the words `NaN`, `Inf` and `Infinity`.
     Number,
-    /// `true` or `false`.
     Bool,
-    /// `null`.
     Null,
 }
 
 impl<'a> Reader<'a> {
-    /// Stands before the first value of `text`.
+    /// Starts before the first value of `text`.
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self {
             text,
             at: 0,
             depth: 0,
-            fresh: false,
+            entered: false,
         }
     }
 
-    /// Stands again where `mark` was taken; `text` must be the text it was taken in.
+    /// Starts where `mark` was taken, in the same text.
     pub(crate) fn resume(text: &'a [u8], mark: Mark) -> Self {
         Self {
             text,
             at: mark.at,
             depth: mark.depth,
-            fresh: false,
+            entered: false,
         }
     }
 
-    /// The place of the next value.
+    /// Returns the position of the next value.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             at: self.at,
@@ -73,18 +68,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Containers around the next value.
+    /// Returns how many objects and arrays enclose the next value.
     #[inline]
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The whole text.
+    /// Returns the whole text, read and unread.
     pub(crate) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Bytes not yet read.
+    /// Returns how many bytes are unread.
     pub(crate) fn remaining(&self) -> usize {
         self.text.len() - self.at
     }
@@ -93,11 +88,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn finish(&mut self) -> Result<(), JsonError> {
         match self.next_byte() {
             None => Ok(()),
-            Some(_) => Err(self.syntax(what::TRAILING)),
+            Some(_) => Err(self.syntax(rapidjson::TRAILING)),
         }
     }
 
-    /// What the next value is.
+    /// Returns the type of the next value.
     pub(crate) fn kind(&mut self) -> Result<Kind, JsonError> {
         match self.next_byte() {
             Some(b'{') => Ok(Kind::Object),
@@ -106,51 +101,53 @@ impl<'a> Reader<'a> {
             Some(b'-' | b'0'..=b'9' | b'N' | b'I') => Ok(Kind::Number),
             Some(b't' | b'f') => Ok(Kind::Bool),
             Some(b'n') => Ok(Kind::Null),
-            None if self.text.iter().all(u8::is_ascii_whitespace) => Err(self.syntax(what::EMPTY)),
-            Some(_) | None => Err(self.syntax(what::VALUE)),
+            None if self.text.iter().all(u8::is_ascii_whitespace) => {
+                Err(self.syntax(rapidjson::EMPTY))
+            }
+            Some(_) | None => Err(self.syntax(rapidjson::VALUE)),
         }
     }
 
-    /// Enters an object.
+    /// Enters an object, before its first key.
     pub(crate) fn begin_object(&mut self) -> Result<(), JsonError> {
         self.expect(b'{', Expected::Object)?;
         self.enter()
     }
 
-    /// Enters an array.
+    /// Enters an array, before its first element.
     pub(crate) fn begin_array(&mut self) -> Result<(), JsonError> {
         self.expect(b'[', Expected::Array)?;
         self.enter()
     }
 
-    /// The next member's name, standing before its value; `None` leaves the object.
+    /// Reads the next member's name and stops before its value; `None` leaves the object.
     pub(crate) fn key(&mut self) -> Result<Option<Cow<'a, str>>, JsonError> {
         match self.next_byte() {
             Some(b'}') => {
                 self.leave();
                 return Ok(None);
             }
-            Some(b',') if !self.fresh => self.at += 1,
-            Some(_) if self.fresh => {}
-            Some(_) | None => return Err(self.syntax(what::OBJECT)),
+            Some(b',') if !self.entered => self.at += 1,
+            Some(_) if self.entered => {}
+            Some(_) | None => return Err(self.syntax(rapidjson::OBJECT)),
         }
-        self.fresh = false;
+        self.entered = false;
         if self.next_byte() != Some(b'"') {
-            return Err(self.syntax(what::NAME));
+            return Err(self.syntax(rapidjson::NAME));
         }
         let name = self.string()?;
         if self.next_byte() != Some(b':') {
-            return Err(self.syntax(what::COLON));
+            return Err(self.syntax(rapidjson::COLON));
         }
         self.at += 1;
         Ok(Some(name))
     }
 
-    /// Whether another element follows, standing before it; `false` leaves the array.
+    /// Stops before the next element, if there is one; `false` leaves the array.
     #[inline(always)]
     pub(crate) fn element(&mut self) -> Result<bool, JsonError> {
         match self.next_byte() {
-            Some(b',') if !self.fresh => {
+            Some(b',') if !self.entered => {
                 self.at += 1;
                 Ok(true)
             }
@@ -158,21 +155,21 @@ impl<'a> Reader<'a> {
                 self.leave();
                 Ok(false)
             }
-            Some(_) if self.fresh => {
-                self.fresh = false;
+            Some(_) if self.entered => {
+                self.entered = false;
                 Ok(true)
             }
-            Some(_) | None => Err(self.syntax(what::ARRAY)),
+            Some(_) | None => Err(self.syntax(rapidjson::ARRAY)),
         }
     }
 
-    /// Whether the next value is an array.
+    /// Checks whether the next value is an array.
     #[inline(always)]
     pub(crate) fn at_array(&mut self) -> bool {
         self.next_byte() == Some(b'[')
     }
 
-    /// A string, borrowed where it has no escapes.
+    /// Reads a string, borrowed where it has no escapes.
     pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.expect(b'"', Expected::String)?;
         let (run, end) = text::run(self.text, self.at)?;
@@ -186,13 +183,13 @@ impl<'a> Reader<'a> {
         Ok(Cow::Owned(unescaped))
     }
 
-    /// Appends a string's UTF-8 to `out`; allocates nothing else.
+    /// Reads a string and appends its UTF-8 to `out`; allocates nothing else.
     pub(crate) fn append_string(&mut self, out: &mut Vec<u8>) -> Result<(), JsonError> {
         self.expect(b'"', Expected::String)?;
         self.pieces(|piece| out.extend_from_slice(piece.as_bytes()))
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     #[inline(always)]
     pub(crate) fn boolean(&mut self) -> Result<bool, JsonError> {
         self.next_byte();
@@ -204,11 +201,11 @@ impl<'a> Reader<'a> {
             self.at += 5;
             Ok(false)
         } else {
-            Err(self.other_than(Expected::Bool))
+            Err(self.mismatch(Expected::Bool))
         }
     }
 
-    /// Steps over `null`; `false` when something else follows.
+    /// Skips `null`; `false` when something else follows.
     pub(crate) fn null(&mut self) -> bool {
         self.next_byte();
         let null = self.text[self.at..].starts_with(b"null");
@@ -216,7 +213,7 @@ impl<'a> Reader<'a> {
         null
     }
 
-    /// A number, not yet converted.
+    /// Reads a number without converting it.
     #[inline(always)]
     pub(crate) fn number(&mut self) -> Result<Number<'a>, JsonError> {
         self.next_byte();
@@ -225,23 +222,23 @@ impl<'a> Reader<'a> {
                 self.at = end;
                 Ok(number)
             }
-            None => Err(self.other_than(Expected::Number)),
+            None => Err(self.mismatch(Expected::Number)),
         }
     }
 
-    /// An integer from 0 to `u64::MAX`.
+    /// Reads an integer from 0 to `u64::MAX`.
     #[inline(always)]
     pub(crate) fn unsigned(&mut self) -> Result<u64, JsonError> {
         self.convert(Expected::Unsigned, |number| number.unsigned())
     }
 
-    /// An integer that fits an `i64`.
+    /// Reads an integer that fits an `i64`.
     #[inline(always)]
     pub(crate) fn signed(&mut self) -> Result<i64, JsonError> {
         self.convert(Expected::Signed, |number| number.signed())
     }
 
-    /// An unsigned integer of fewer bits; the place of one that is too wide is told.
+    /// Reads an unsigned integer of fewer bits; the error has the byte range of one too large.
     #[inline(always)]
     pub(crate) fn narrow_unsigned<T: TryFrom<u64>>(&mut self) -> Result<T, JsonError> {
         self.next_byte();
@@ -250,7 +247,7 @@ impl<'a> Reader<'a> {
         T::try_from(value).map_err(|_| JsonError::OutOfRange(start..self.at))
     }
 
-    /// A signed integer of fewer bits; the place of one that is too wide is told.
+    /// Reads a signed integer of fewer bits; the error has the byte range of one too large.
     #[inline(always)]
     pub(crate) fn narrow_signed<T: TryFrom<i64>>(&mut self) -> Result<T, JsonError> {
         self.next_byte();
@@ -259,7 +256,7 @@ impl<'a> Reader<'a> {
         T::try_from(value).map_err(|_| JsonError::OutOfRange(start..self.at))
     }
 
-    /// A number as `T`; the place of one that does not fit is told.
+    /// Reads a number and converts it; the error has the byte range of one that does not fit.
     #[inline(always)]
     pub(crate) fn ranged<T>(
         &mut self,
@@ -284,7 +281,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a string's pieces up to and with the closing quote.
+    /// Reads a string piece by piece, closing quote included.
     fn pieces(&mut self, mut piece: impl FnMut(&str)) -> Result<(), JsonError> {
         loop {
             let (run, end) = text::run(self.text, self.at)?;
@@ -316,7 +313,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
             Ok(())
         } else {
-            Err(self.other_than(expected))
+            Err(self.mismatch(expected))
         }
     }
 
@@ -325,7 +322,7 @@ impl<'a> Reader<'a> {
             return Err(JsonError::TooDeep);
         }
         self.depth += 1;
-        self.fresh = true;
+        self.entered = true;
         Ok(())
     }
 
@@ -333,12 +330,12 @@ impl<'a> Reader<'a> {
     fn leave(&mut self) {
         self.at += 1;
         self.depth -= 1;
-        self.fresh = false;
+        self.entered = false;
     }
 
-    pub(super) fn syntax(&self, what: &'static str) -> JsonError {
+    pub(super) fn syntax(&self, message: &'static str) -> JsonError {
         JsonError::Syntax {
-            what,
+            message,
             offset: self.at,
         }
     }

@@ -1,11 +1,11 @@
-//! Steps over values nobody reads now.
+//! Skips values, checked or unchecked.
 
-use super::error::{Expected, JsonError, what};
+use super::error::{Expected, JsonError, rapidjson};
 use super::reader::{Kind, Reader};
 use super::{MAX_DEPTH, text};
 
 impl Reader<'_> {
-    /// Steps over a value of any kind, checking it all the same.
+    /// Skips a value of any type; its syntax is checked.
     pub(crate) fn skip(&mut self) -> Result<(), JsonError> {
         let outside = self.depth;
         let mut objects: u128 = 0;
@@ -24,11 +24,11 @@ impl Reader<'_> {
                 Kind::Bool => drop(self.boolean()?),
                 Kind::Null => {
                     if !self.null() {
-                        return Err(self.syntax(what::VALUE));
+                        return Err(self.syntax(rapidjson::VALUE));
                     }
                 }
             }
-            // Climb out of everything that ends here, then stand before the next value.
+            // Leave every object and array that ends here, then go on to the next value.
             loop {
                 if self.depth == outside {
                     return Ok(());
@@ -45,9 +45,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Steps over an array by its brackets alone, for a caller who will come back to read it: only
-    /// then is it known to be JSON. Other values are checked at once.
-    pub(crate) fn leap(&mut self) -> Result<(), JsonError> {
+    /// Skips an array by its brackets alone; its syntax is checked when the caller reads it later.
+    /// Other values are checked at once.
+    pub(crate) fn skip_unchecked(&mut self) -> Result<(), JsonError> {
         if !self.at_array() {
             return self.skip();
         }
@@ -68,13 +68,13 @@ impl Reader<'_> {
             }
         }
         self.at = self.text.len();
-        Err(self.syntax(what::ARRAY))
+        Err(self.syntax(rapidjson::ARRAY))
     }
 
-    /// Another type, or no value at all?
+    /// Returns the error for a value that is not of the expected type: broken JSON, or another type.
     #[cold]
-    pub(super) fn other_than(&mut self, expected: Expected) -> JsonError {
-        // What looks like the type asked for and was not taken as it is misspelt.
+    pub(super) fn mismatch(&mut self, expected: Expected) -> JsonError {
+        // A value that begins like the expected type but was not read as it is misspelt.
         let misspelt = match self.kind() {
             Ok(Kind::Bool) => expected == Expected::Bool,
             Ok(Kind::Number) => expected == Expected::Number,
@@ -82,7 +82,7 @@ impl Reader<'_> {
             Err(error) => return error,
         };
         if misspelt {
-            return self.syntax(what::VALUE);
+            return self.syntax(rapidjson::VALUE);
         }
         match self.clone().skip() {
             Ok(()) => JsonError::Mismatch(expected),

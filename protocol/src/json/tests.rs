@@ -1,21 +1,21 @@
 use super::{JsonError, Number, Reader};
 use proptest::prelude::*;
 
-/// Skips a whole document: the reader's verdict on its syntax.
-fn verdict(text: &str) -> Result<(), JsonError> {
+/// Skips a whole document and returns the error in its syntax, if any.
+fn check(text: &str) -> Result<(), JsonError> {
     let mut reader = Reader::new(text.as_bytes());
     reader.skip()?;
     reader.finish()
 }
 
 #[track_caller]
-fn broken(text: &str, what: &'static str, offset: usize) {
-    let expected = Err(JsonError::Syntax { what, offset });
-    assert_eq!(verdict(text), expected, "{text}");
+fn refused(text: &str, message: &'static str, offset: usize) {
+    let expected = Err(JsonError::Syntax { message, offset });
+    assert_eq!(check(text), expected, "{text}");
 }
 
 #[test]
-fn documents_are_taken() {
+fn documents_are_accepted() {
     for text in [
         "{}",
         "[]",
@@ -27,85 +27,85 @@ fn documents_are_taken() {
         "[NaN,Inf,-Inf,Infinity,-Infinity,true,false,null]",
         "\t\r\n 7 ",
     ] {
-        assert_eq!(verdict(text), Ok(()), "{text}");
+        assert_eq!(check(text), Ok(()), "{text}");
     }
 }
 
 #[test]
-fn faults_are_found_where_they_are() {
-    broken("", "The document is empty.", 0);
-    broken("  \n", "The document is empty.", 3);
-    broken(
+fn syntax_errors_have_their_offset() {
+    refused("", "The document is empty.", 0);
+    refused("  \n", "The document is empty.", 3);
+    refused(
         "{} x",
         "The document root must not be followed by other values.",
         3,
     );
-    broken("[1,]", "Invalid value.", 3);
-    broken("[,1]", "Invalid value.", 1);
-    broken("[1 2]", "Missing a comma or ] after an array element.", 3);
-    broken("[1", "Missing a comma or ] after an array element.", 2);
-    broken(
+    refused("[1,]", "Invalid value.", 3);
+    refused("[,1]", "Invalid value.", 1);
+    refused("[1 2]", "Missing a comma or ] after an array element.", 3);
+    refused("[1", "Missing a comma or ] after an array element.", 2);
+    refused(
         "{\"a\"}",
         "Missing a colon after a name of object member.",
         4,
     );
-    broken("{\"a\":1,}", "Missing a name for object member.", 7);
-    broken("{a:1}", "Missing a name for object member.", 1);
-    broken(
+    refused("{\"a\":1,}", "Missing a name for object member.", 7);
+    refused("{a:1}", "Missing a name for object member.", 1);
+    refused(
         "{\"a\":1 \"b\":2}",
         "Missing a comma or } after an object member.",
         7,
     );
-    broken(
+    refused(
         "{\"a\":1",
         "Missing a comma or } after an object member.",
         6,
     );
-    broken("{", "Missing a comma or } after an object member.", 1);
+    refused("{", "Missing a comma or } after an object member.", 1);
 }
 
 #[test]
-fn faults_of_strings_and_numbers_are_found_where_they_are() {
-    broken("\"abc", "Missing a closing quotation mark in string.", 4);
-    broken("\"\\x\"", "Invalid escape character in string.", 1);
-    broken(
+fn syntax_errors_in_strings_and_numbers_have_their_offset() {
+    refused("\"abc", "Missing a closing quotation mark in string.", 4);
+    refused("\"\\x\"", "Invalid escape character in string.", 1);
+    refused(
         "\"\\u12g4\"",
         "Incorrect hex digit after \\u escape in string.",
         1,
     );
-    broken(
+    refused(
         "\"\\u12",
         "Incorrect hex digit after \\u escape in string.",
         1,
     );
-    broken("\"\\ud800\"", "The surrogate pair in string is invalid.", 1);
-    broken("\"\\udc00\"", "The surrogate pair in string is invalid.", 1);
-    broken(
+    refused("\"\\ud800\"", "The surrogate pair in string is invalid.", 1);
+    refused("\"\\udc00\"", "The surrogate pair in string is invalid.", 1);
+    refused(
         "\"\\ud800\\u0041\"",
         "The surrogate pair in string is invalid.",
         1,
     );
-    broken("\"a\nb\"", "Invalid encoding in string.", 2);
-    broken("1.", "Miss fraction part in number.", 2);
-    broken("1.e5", "Miss fraction part in number.", 2);
-    broken("1e", "Miss exponent in number.", 2);
-    broken("1e+", "Miss exponent in number.", 3);
-    broken("-", "Invalid value.", 1);
-    broken("01", "Invalid value.", 1);
-    broken("-01", "Invalid value.", 2);
-    broken("+1", "Invalid value.", 0);
-    broken(".5", "Invalid value.", 0);
-    broken("trux", "Invalid value.", 0);
-    broken("nul", "Invalid value.", 0);
-    broken("NaM", "Invalid value.", 0);
-    broken("'a'", "Invalid value.", 0);
+    refused("\"a\nb\"", "Invalid encoding in string.", 2);
+    refused("1.", "Miss fraction part in number.", 2);
+    refused("1.e5", "Miss fraction part in number.", 2);
+    refused("1e", "Miss exponent in number.", 2);
+    refused("1e+", "Miss exponent in number.", 3);
+    refused("-", "Invalid value.", 1);
+    refused("01", "Invalid value.", 1);
+    refused("-01", "Invalid value.", 2);
+    refused("+1", "Invalid value.", 0);
+    refused(".5", "Invalid value.", 0);
+    refused("trux", "Invalid value.", 0);
+    refused("nul", "Invalid value.", 0);
+    refused("NaM", "Invalid value.", 0);
+    refused("'a'", "Invalid value.", 0);
 }
 
 #[test]
 fn invalid_utf8_is_found() {
     let mut reader = Reader::new(b"\"ab\xff\"");
     let expected = Err(JsonError::Syntax {
-        what: "Invalid encoding in string.",
+        message: "Invalid encoding in string.",
         offset: 3,
     });
     assert_eq!(reader.skip(), expected);
@@ -114,10 +114,10 @@ fn invalid_utf8_is_found() {
 #[test]
 fn depth_ends_at_a_hundred() {
     let nest = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-    assert_eq!(verdict(&nest(100)), Ok(()));
-    assert_eq!(verdict(&nest(101)), Err(JsonError::TooDeep));
+    assert_eq!(check(&nest(100)), Ok(()));
+    assert_eq!(check(&nest(101)), Err(JsonError::TooDeep));
     let objects = "{\"a\":".repeat(100_000);
-    assert_eq!(verdict(&objects), Err(JsonError::TooDeep));
+    assert_eq!(check(&objects), Err(JsonError::TooDeep));
 }
 
 #[test]

@@ -1,26 +1,26 @@
-//! Strings: found, checked and unescaped.
+//! Finds, checks and unescapes strings.
 
 use super::JsonError;
-use super::error::what;
+use super::error::rapidjson;
 
-/// Finds the end of the run of plain characters at `at`: the next quote or backslash. The run is valid
-/// UTF-8 without control characters.
+/// Returns the run of plain characters at `at` and its end, the next quote or backslash. The run is
+/// valid UTF-8 without control characters.
 pub(super) fn run(text: &[u8], at: usize) -> Result<(&str, usize), JsonError> {
     let rest = &text[at..];
     let Some(length) = memchr::memchr2(b'"', b'\\', rest) else {
-        return Err(syntax(what::QUOTE, text.len()));
+        return Err(syntax(rapidjson::QUOTE, text.len()));
     };
     let bytes = &rest[..length];
     if let Some(control) = bytes.iter().position(|byte| *byte < 0x20) {
-        return Err(syntax(what::ENCODING, at + control));
+        return Err(syntax(rapidjson::ENCODING, at + control));
     }
     match std::str::from_utf8(bytes) {
         Ok(run) => Ok((run, at + length)),
-        Err(error) => Err(syntax(what::ENCODING, at + error.valid_up_to())),
+        Err(error) => Err(syntax(rapidjson::ENCODING, at + error.valid_up_to())),
     }
 }
 
-/// The place after the string whose content begins at `at`, without a look at that content.
+/// Returns the position after the string whose content begins at `at`; the content is not checked.
 pub(super) fn end(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
     while let Some(rest) = text.get(at..)
         && let Some(length) = memchr::memchr2(b'"', b'\\', rest)
@@ -30,10 +30,10 @@ pub(super) fn end(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
         }
         at += length + 2;
     }
-    Err(syntax(what::QUOTE, text.len()))
+    Err(syntax(rapidjson::QUOTE, text.len()))
 }
 
-/// Reads the escape whose backslash is at `at`; returns the character and the place after it.
+/// Reads the escape whose backslash is at `at`; returns the character and the position after it.
 pub(super) fn escape(text: &[u8], at: usize) -> Result<(char, usize), JsonError> {
     let plain = match text.get(at + 1) {
         Some(b'"') => '"',
@@ -45,8 +45,8 @@ pub(super) fn escape(text: &[u8], at: usize) -> Result<(char, usize), JsonError>
         Some(b'r') => '\r',
         Some(b't') => '\t',
         Some(b'u') => return unicode(text, at),
-        Some(_) => return Err(syntax(what::ESCAPE, at)),
-        None => return Err(syntax(what::QUOTE, text.len())),
+        Some(_) => return Err(syntax(rapidjson::ESCAPE, at)),
+        None => return Err(syntax(rapidjson::QUOTE, text.len())),
     };
     Ok((plain, at + 2))
 }
@@ -59,27 +59,27 @@ fn unicode(text: &[u8], at: usize) -> Result<(char, usize), JsonError> {
     // A surrogate: the first half must be followed by the second.
     let second = text.get(at + 6..at + 8) == Some(b"\\u");
     if !second || !(0xd800..0xdc00).contains(&unit) {
-        return Err(syntax(what::SURROGATE, at));
+        return Err(syntax(rapidjson::SURROGATE, at));
     }
     let low = hex(text, at + 8, at)?;
     if !(0xdc00..0xe000).contains(&low) {
-        return Err(syntax(what::SURROGATE, at));
+        return Err(syntax(rapidjson::SURROGATE, at));
     }
     let code = 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
-    let character = char::from_u32(code).ok_or_else(|| syntax(what::SURROGATE, at))?;
+    let character = char::from_u32(code).ok_or_else(|| syntax(rapidjson::SURROGATE, at))?;
     Ok((character, at + 12))
 }
 
 fn hex(text: &[u8], at: usize, escape: usize) -> Result<u32, JsonError> {
     let digits = text.get(at..at + 4);
     let mut unit = 0;
-    for byte in digits.ok_or_else(|| syntax(what::HEX, escape))? {
+    for byte in digits.ok_or_else(|| syntax(rapidjson::HEX, escape))? {
         let digit = char::from(*byte).to_digit(16);
-        unit = unit * 16 + digit.ok_or_else(|| syntax(what::HEX, escape))?;
+        unit = unit * 16 + digit.ok_or_else(|| syntax(rapidjson::HEX, escape))?;
     }
     Ok(unit)
 }
 
-fn syntax(what: &'static str, offset: usize) -> JsonError {
-    JsonError::Syntax { what, offset }
+fn syntax(message: &'static str, offset: usize) -> JsonError {
+    JsonError::Syntax { message, offset }
 }

@@ -4,7 +4,7 @@
 pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    // Everything from the space up but quote and backslash stands for itself, UTF-8 included.
+    // Everything from the space up but quote and backslash is copied, UTF-8 included.
     while let Some(at) = rest.iter().position(|byte| special(*byte)) {
         out.extend_from_slice(&rest[..at]);
         escape(out, rest[at]);
@@ -35,7 +35,7 @@ fn escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Writes any integer.
+/// Writes an integer of any width.
 #[inline]
 pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -47,7 +47,7 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f32) {
     if value.is_finite() {
         out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {
-        endless(out, f64::from(value));
+        non_finite(out, f64::from(value));
     }
 }
 
@@ -57,12 +57,12 @@ pub(crate) fn double(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {
-        endless(out, value);
+        non_finite(out, value);
     }
 }
 
 #[cold]
-fn endless(out: &mut Vec<u8>, value: f64) {
+fn non_finite(out: &mut Vec<u8>, value: f64) {
     let word = if value.is_nan() {
         "NaN"
     } else if value > 0.0 {

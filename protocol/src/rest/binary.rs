@@ -1,13 +1,13 @@
-//! The binary extension: where the JSON ends and the blobs begin.
+//! The binary extension: splits a body into its JSON and the blobs after it.
 
 use bytes::Bytes;
 
 use super::{Limits, RestError};
 
-/// Reads the header [`HEADER_LENGTH`](super::HEADER_LENGTH); 0 announces a raw body.
+/// Parses the header [`HEADER_LENGTH`](super::HEADER_LENGTH); 0 means a raw body.
 ///
 /// # Errors
-/// No number, a number beyond 32 bits, or one that is negative or beyond the body's `body_len` bytes.
+/// Not a number, a number beyond 32 bits, or one that is negative or beyond the body's `body_len` bytes.
 pub fn parse_header_length(value: &str, body_len: usize) -> Result<usize, RestError> {
     let text = value.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -30,7 +30,7 @@ pub fn parse_header_length(value: &str, body_len: usize) -> Result<usize, RestEr
     }
 }
 
-/// Cuts a body into its JSON and what follows; all of it is JSON where no length was announced.
+/// Splits a body into its JSON and its blobs; without a header length all of it is JSON.
 pub(super) fn split(
     mut body: Bytes,
     header_length: Option<usize>,
@@ -52,14 +52,14 @@ pub(super) fn split(
     Ok((json, Blobs { rest: body }))
 }
 
-/// The bytes after the JSON, handed out in order of the inputs. Nothing is copied.
+/// The bytes after the JSON, taken in order of the inputs without copying.
 #[derive(Debug)]
 pub(super) struct Blobs {
     rest: Bytes,
 }
 
 impl Blobs {
-    /// The next `size` bytes, for `input` of `model`.
+    /// Takes the next `size` bytes, for `input` of `model`.
     pub(super) fn take(&mut self, size: u64, input: &str, model: &str) -> Result<Bytes, RestError> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         if size > self.rest.len() {

@@ -1,4 +1,4 @@
-//! Bodies of health, metadata, index and errors.
+//! Response bodies of health, metadata, repository index and errors.
 
 use bytes::Bytes;
 
@@ -6,34 +6,34 @@ use super::response::member;
 use crate::TensorSpec;
 use crate::json;
 
-/// What a health call reports.
+/// The result of a health call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Live, or ready.
+    /// Live, or ready, as the call asks.
     Up,
-    /// Not.
+    /// Not live, or not ready.
     Down,
 }
 
-/// What the server says of itself.
+/// Metadata of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerMetadata<'a> {
-    /// Its name.
+    /// Name of the server program.
     pub name: &'a str,
-    /// Its version.
+    /// Version of the server program.
     pub version: &'a str,
-    /// The protocol extensions it speaks.
+    /// Protocol extensions that the server supports.
     pub extensions: &'a [&'a str],
 }
 
-/// What the server says of a model.
+/// Metadata of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelMetadata<'a> {
-    /// Its name.
+    /// Name of the model.
     pub name: &'a str,
     /// Versions that are ready.
     pub versions: &'a [String],
-    /// The platform, such as `pytorch_libtorch`.
+    /// Platform, such as `pytorch_libtorch`.
     pub platform: &'a str,
     /// Inputs, batch dimension included.
     pub inputs: &'a [TensorSpec],
@@ -41,20 +41,20 @@ pub struct ModelMetadata<'a> {
     pub outputs: &'a [TensorSpec],
 }
 
-/// A line of the repository index; what is `None` is left out.
+/// An entry of the repository index; members that are `None` are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The model's name.
+    /// Name of the model.
     pub name: String,
-    /// A version that was loaded once.
+    /// Version that is or was loaded.
     pub version: Option<String>,
     /// `READY`, `UNAVAILABLE`, `LOADING`, `UNLOADING` or `UNKNOWN`.
     pub state: Option<String>,
-    /// Why it is in that state.
+    /// Reason for that state.
     pub reason: Option<String>,
 }
 
-/// `{"live":true}`. Triton sends no body; kserve's client needs this one.
+/// Encodes `{"live":true}`. Triton sends no body; kserve's client needs this one.
 #[must_use]
 pub fn live(health: Health) -> Bytes {
     match health {
@@ -63,7 +63,7 @@ pub fn live(health: Health) -> Bytes {
     }
 }
 
-/// `{"ready":true}`. Triton sends no body; kserve's client needs this one.
+/// Encodes `{"ready":true}`. Triton sends no body; kserve's client needs this one.
 #[must_use]
 pub fn ready(health: Health) -> Bytes {
     match health {
@@ -72,7 +72,7 @@ pub fn ready(health: Health) -> Bytes {
     }
 }
 
-/// `{"name":"…","ready":true}`.
+/// Encodes `{"name":"…","ready":true}`, the readiness of a model.
 #[must_use]
 pub fn model_ready(name: &str, health: Health) -> Bytes {
     let mut out = vec![b'{'];
@@ -82,7 +82,7 @@ pub fn model_ready(name: &str, health: Health) -> Bytes {
     out.into()
 }
 
-/// `{"error":"…"}`, the one shape of every failure.
+/// Encodes `{"error":"…"}`, the body of every failure.
 #[must_use]
 pub fn error_body(message: &str) -> Bytes {
     let mut out = vec![b'{'];
@@ -91,7 +91,7 @@ pub fn error_body(message: &str) -> Bytes {
     out.into()
 }
 
-/// The body of `GET /v2`.
+/// Encodes the body of `GET /v2`.
 #[must_use]
 pub fn server_metadata(server: &ServerMetadata<'_>) -> Bytes {
     let mut out = vec![b'{'];
@@ -106,7 +106,7 @@ pub fn server_metadata(server: &ServerMetadata<'_>) -> Bytes {
     out.into()
 }
 
-/// The body of `GET /v2/models/NAME`.
+/// Encodes the body of `GET /v2/models/NAME`.
 #[must_use]
 pub fn model_metadata(model: &ModelMetadata<'_>) -> Bytes {
     let mut out = vec![b'{'];
@@ -125,7 +125,7 @@ pub fn model_metadata(model: &ModelMetadata<'_>) -> Bytes {
     out.into()
 }
 
-/// The body of `POST /v2/repository/index`.
+/// Encodes the body of `POST /v2/repository/index`.
 #[must_use]
 pub fn repository_index(entries: &[IndexEntry]) -> Bytes {
     let mut out = Vec::new();
@@ -133,7 +133,7 @@ pub fn repository_index(entries: &[IndexEntry]) -> Bytes {
     out.into()
 }
 
-/// The body of `GET /v2/models`, as kserve's server has it.
+/// Encodes the body of `GET /v2/models`, as kserve's server does.
 #[must_use]
 pub fn model_list(names: &[String]) -> Bytes {
     let mut out = b"{\"models\":".to_vec();

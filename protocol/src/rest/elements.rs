@@ -1,4 +1,4 @@
-//! One element of a tensor, from JSON text to bytes and back.
+//! Converts tensor elements from JSON text to bytes and back.
 
 use half::{bf16, f16};
 
@@ -23,8 +23,8 @@ pub(super) fn read(
         DataType::Int16 => out.extend_from_slice(&reader.narrow_signed::<i16>()?.to_le_bytes()),
         DataType::Int32 => out.extend_from_slice(&reader.narrow_signed::<i32>()?.to_le_bytes()),
         DataType::Int64 => out.extend_from_slice(&reader.signed()?.to_le_bytes()),
-        DataType::Fp16 => out.extend_from_slice(&reader.ranged(half_from)?.to_le_bytes()),
-        DataType::Bf16 => out.extend_from_slice(&reader.ranged(brain_from)?.to_le_bytes()),
+        DataType::Fp16 => out.extend_from_slice(&reader.ranged(f16_from)?.to_le_bytes()),
+        DataType::Bf16 => out.extend_from_slice(&reader.ranged(bf16_from)?.to_le_bytes()),
         DataType::Fp32 => out.extend_from_slice(&reader.ranged(Number::float)?.to_le_bytes()),
         DataType::Fp64 => out.extend_from_slice(&reader.ranged(Number::double)?.to_le_bytes()),
         DataType::Bytes => string(reader, out)?,
@@ -32,7 +32,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Appends the bytes of a BYTES element with their length.
+/// Appends a BYTES element with its length prefix; `None` where the length does not fit.
 pub(super) fn push_string(out: &mut Vec<u8>, element: &[u8]) -> Option<()> {
     let length = u32::try_from(element.len()).ok()?;
     out.extend_from_slice(&length.to_le_bytes());
@@ -40,19 +40,19 @@ pub(super) fn push_string(out: &mut Vec<u8>, element: &[u8]) -> Option<()> {
     Some(())
 }
 
-fn half_from(number: &Number<'_>) -> Option<f16> {
+fn f16_from(number: &Number<'_>) -> Option<f16> {
     let value = number.float()?;
-    let half = f16::from_f32(value);
-    (half.is_infinite() == value.is_infinite()).then_some(half)
+    let rounded = f16::from_f32(value);
+    (rounded.is_infinite() == value.is_infinite()).then_some(rounded)
 }
 
-fn brain_from(number: &Number<'_>) -> Option<bf16> {
+fn bf16_from(number: &Number<'_>) -> Option<bf16> {
     let value = number.float()?;
-    let brain = bf16::from_f32(value);
-    (brain.is_infinite() == value.is_infinite()).then_some(brain)
+    let rounded = bf16::from_f32(value);
+    (rounded.is_infinite() == value.is_infinite()).then_some(rounded)
 }
 
-/// A string with its length before it, which is known only after.
+/// Reads a string and appends it with its length prefix, which is filled in afterwards.
 fn string(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -84,7 +84,7 @@ pub(super) fn write_all(out: &mut Vec<u8>, datatype: DataType, data: &[u8]) {
         ),
         DataType::Fp32 => each(out, data, f32::from_le_bytes, json::float),
         DataType::Fp64 => each(out, data, f64::from_le_bytes, json::double),
-        // Strings have no fixed size; whoever writes them walks `Tensor::strings`.
+        // Strings have no fixed size; callers write them from `Tensor::strings`.
         DataType::Bytes => {}
     }
 }

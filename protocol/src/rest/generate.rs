@@ -8,20 +8,20 @@ use super::error::InField;
 use super::raw::request;
 use super::request::{RequestParameters, insert};
 use super::response::{member, refuse_half, write_elements, write_parameter};
-use super::tensor_data::Wanted;
-use super::{Limits, RestError, Target};
+use super::tensor_data::DataDecoder;
+use super::{Limits, RestError, TargetModel};
 use crate::json::{self, Reader};
 use crate::{Delivery, InferRequest, InferResponse, Input, Parameter, Shape, Source, TensorSpec};
 
 /// Decodes a generate request. A member named like an input is that input's data, a scalar or an
 /// array; `id` is the request's id, the members of `parameters` count like top-level ones, and
-/// whatever is left are request parameters.
+/// all other members are request parameters.
 ///
 /// # Errors
-/// No JSON object, data of the wrong type or of a size that does not fill the input's dimensions,
-/// parameters that are none.
+/// Not a JSON object, data of the wrong type or of a size that does not fill the input's dimensions,
+/// or invalid parameters.
 pub fn decode_generate(
-    target: &Target<'_>,
+    target: &TargetModel<'_>,
     body: &[u8],
     limits: &Limits,
 ) -> Result<InferRequest, RestError> {
@@ -32,14 +32,14 @@ pub fn decode_generate(
         });
     }
     let mut reader = Reader::new(body);
-    let mut draft = Draft {
+    let mut draft = GenerateDraft {
         target,
         limits,
         id: None,
         inputs: Vec::new(),
         parameters: RequestParameters::default(),
     };
-    draft.read(&mut reader, Level::Top)?;
+    draft.read(&mut reader, Scope::Request)?;
     reader.finish().field("request")?;
     let mut decoded = request(target, draft.inputs, Delivery::Json);
     decoded.id = draft.id.unwrap_or_default();
@@ -47,41 +47,42 @@ pub fn decode_generate(
     Ok(decoded)
 }
 
-struct Draft<'a> {
-    target: &'a Target<'a>,
+/// The members read so far.
+struct GenerateDraft<'a> {
+    target: &'a TargetModel<'a>,
     limits: &'a Limits,
     id: Option<String>,
     inputs: Vec<Input>,
     parameters: RequestParameters,
 }
 
-/// Which object is being read.
+/// The object that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Top,
+enum Scope {
+    Request,
     Parameters,
 }
 
-impl Draft<'_> {
-    fn read(&mut self, reader: &mut Reader<'_>, level: Level) -> Result<(), RestError> {
-        let place = match level {
-            Level::Top => "request",
-            Level::Parameters => "parameters",
+impl GenerateDraft<'_> {
+    fn read(&mut self, reader: &mut Reader<'_>, scope: Scope) -> Result<(), RestError> {
+        let object = match scope {
+            Scope::Request => "request",
+            Scope::Parameters => "parameters",
         };
-        reader.begin_object().field(place)?;
-        while let Some(key) = reader.key().field(place)? {
-            // An input may be called `id` or `parameters`; then it is the input that is meant.
+        reader.begin_object().field(object)?;
+        while let Some(key) = reader.key().field(object)? {
+            // An input may be named `id` or `parameters`; then the member is the input.
             if let Some(spec) = self.target.inputs.iter().find(|spec| spec.name == key) {
                 let input = self.read_input(reader, spec)?;
                 self.add(input)?;
-            } else if level == Level::Top && key == "parameters" {
-                self.read(reader, Level::Parameters)?;
-            } else if level == Level::Top && key == "id" {
+            } else if scope == Scope::Request && key == "parameters" {
+                self.read(reader, Scope::Parameters)?;
+            } else if scope == Scope::Request && key == "id" {
                 let id = reader.string().field("id")?.into_owned();
                 if self.id.replace(id).is_some() {
                     return Err(RestError::DuplicateKey {
                         key: "id".to_owned(),
-                        place: "request",
+                        object: "request",
                     });
                 }
             } else {
@@ -92,13 +93,13 @@ impl Draft<'_> {
     }
 
     fn read_input(&self, reader: &mut Reader<'_>, spec: &TensorSpec) -> Result<Input, RestError> {
-        let wanted = Wanted {
+        let decoder = DataDecoder {
             name: &spec.name,
             field: &spec.name,
             datatype: spec.datatype,
             max_bytes: self.limits.max_json,
         };
-        let (data, count) = wanted.any(reader)?;
+        let (data, count) = decoder.decode_any(reader)?;
         Ok(Input {
             name: spec.name.clone(),
             datatype: spec.datatype,
@@ -119,16 +120,16 @@ impl Draft<'_> {
 /// Distributes elements over an input's dimensions: the fixed ones take theirs, the innermost
 /// variable one takes what is left, other variable ones are 1.
 fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
-    let refusal = || RestError::Unshapable {
+    let error = || RestError::UnfittingShape {
         input: spec.name.clone(),
     };
-    let mut left = i64::try_from(count).map_err(|_| refusal())?;
+    let mut left = i64::try_from(count).map_err(|_| error())?;
     for &dim in spec.shape.iter().filter(|dim| **dim >= 0) {
         match left.checked_rem(dim) {
             Some(0) => left /= dim,
-            // A dimension of zero takes nothing and needs nothing.
+            // A dimension of zero fits zero elements only.
             None if left == 0 => {}
-            Some(_) | None => return Err(refusal()),
+            Some(_) | None => return Err(error()),
         }
     }
     let mut dims = spec.shape.clone();
@@ -139,7 +140,7 @@ fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
     if shape.elements() == count {
         Ok(shape)
     } else {
-        Err(refusal())
+        Err(error())
     }
 }
 
@@ -174,7 +175,7 @@ pub fn encode_generate(response: &InferResponse) -> Result<Bytes, RestError> {
     Ok(out.into())
 }
 
-/// What a member of a generate response may be.
+/// The value of a generate response's member.
 enum Member<'a> {
     Text(&'a str),
     Parameter(&'a Parameter),

@@ -1,4 +1,4 @@
-//! V1 `:predict` bodies, as TensorFlow Serving defined them and kserve kept them.
+//! V1 `:predict` bodies, as TensorFlow Serving and kserve define them.
 
 mod nested;
 mod rows;
@@ -7,7 +7,7 @@ mod write;
 use self::rows::Columns;
 use super::error::InField;
 use super::raw::request;
-use super::{Limits, RestError, Target};
+use super::{Limits, RestError, TargetModel};
 use crate::json::{Kind, Reader};
 use crate::{Delivery, InferRequest};
 
@@ -18,10 +18,10 @@ pub use self::write::encode_predict;
 /// come from the nesting, datatypes from the model. `{"b64": "…"}` is a byte string.
 ///
 /// # Errors
-/// Neither or both forms, ragged arrays, names the model does not have, rows that differ in names,
-/// values of the wrong type.
+/// Neither or both of `instances` and `inputs`, ragged arrays, unknown input names, rows that differ in
+/// names, or values of the wrong type.
 pub fn decode_predict(
-    target: &Target<'_>,
+    target: &TargetModel<'_>,
     body: &[u8],
     limits: &Limits,
 ) -> Result<InferRequest, RestError> {
@@ -36,12 +36,14 @@ pub fn decode_predict(
     reader.begin_object().field("request")?;
     while let Some(key) = reader.key().field("request")? {
         if key != "instances" && key != "inputs" {
-            // `signature_name` and whatever else older clients send says nothing to us.
+            // `signature_name` and other members of older clients have no meaning here.
             reader.skip().field(&key)?;
             continue;
         }
         if columns.is_some() {
-            return Err(fault("request must have either 'instances' or 'inputs'"));
+            return Err(predict_error(
+                "request must have either 'instances' or 'inputs'",
+            ));
         }
         let mut read = Columns::new(target, limits);
         if key == "instances" {
@@ -52,12 +54,13 @@ pub fn decode_predict(
         columns = Some(read);
     }
     reader.finish().field("request")?;
-    let columns = columns.ok_or_else(|| fault("request has neither 'instances' nor 'inputs'"))?;
+    let columns =
+        columns.ok_or_else(|| predict_error("request has neither 'instances' nor 'inputs'"))?;
     Ok(request(target, columns.finish()?, Delivery::Json))
 }
 
-/// A sentence about a V1 body.
-fn fault(text: impl Into<String>) -> RestError {
+/// Makes an error of a message about a V1 body.
+fn predict_error(text: impl Into<String>) -> RestError {
     RestError::Predict(text.into())
 }
 
@@ -76,18 +79,18 @@ fn read_instances(reader: &mut Reader<'_>, columns: &mut Columns<'_>) -> Result<
     Ok(())
 }
 
-/// Whether the first row is an object by input name. An object whose only key is `b64` is a value.
+/// Checks whether the first row is an object by input name. An object whose only key is `b64` is a value.
 fn first_is_named(reader: &Reader<'_>) -> Result<bool, RestError> {
     let mut ahead = reader.clone();
     ahead.begin_array().field("instances")?;
     if !ahead.element().field("instances")? || ahead.kind().field("instances")? != Kind::Object {
         return Ok(false);
     }
-    Ok(!nested::at_base64(&ahead))
+    Ok(!nested::next_is_base64(&ahead))
 }
 
 fn read_inputs(reader: &mut Reader<'_>, columns: &mut Columns<'_>) -> Result<(), RestError> {
-    if reader.kind().field("inputs")? == Kind::Object && !nested::at_base64(reader) {
+    if reader.kind().field("inputs")? == Kind::Object && !nested::next_is_base64(reader) {
         return columns.read_named(reader);
     }
     columns.read_only(reader, "inputs")

@@ -1,20 +1,20 @@
-//! Raw bodies: no JSON at all, the whole body is the one input's tensor.
+//! Raw bodies: without JSON; the whole body is the only input's tensor.
 
 use bytes::Bytes;
 
 use super::elements;
-use super::{Limits, RestError, Target};
+use super::{Limits, RestError, TargetModel};
 use crate::{Batching, DataType, Delivery, InferRequest, Input, Shape, Source, TensorSpec};
 
-/// Decodes a body announced by a header length of 0. The batch is 1, at most one further dimension
+/// Decodes a body with a header length of 0. The batch is 1, at most one further dimension
 /// may be variable, and all outputs come back binary. A BYTES input must have one element: the body is
 /// that string, without length.
 ///
 /// # Errors
-/// A model with other than one input, a shape that cannot be told from the size, a body beyond
+/// A model with other than one input, a shape that cannot be deduced from the size, a body beyond
 /// [`Limits::max_json`].
 pub fn decode_raw(
-    target: &Target<'_>,
+    target: &TargetModel<'_>,
     body: Bytes,
     limits: &Limits,
 ) -> Result<InferRequest, RestError> {
@@ -43,9 +43,9 @@ pub fn decode_raw(
     Ok(request(target, vec![input], Delivery::Binary))
 }
 
-/// A request that says nothing but its inputs.
+/// Makes a request of nothing but its inputs.
 pub(super) fn request(
-    target: &Target<'_>,
+    target: &TargetModel<'_>,
     inputs: Vec<Input>,
     default_delivery: Delivery,
 ) -> InferRequest {
@@ -60,8 +60,8 @@ pub(super) fn request(
     }
 }
 
-/// The input's dimensions with a batch of one.
-fn single_row(target: &Target<'_>, spec: &TensorSpec) -> Vec<i64> {
+/// Returns the input's dimensions with a batch of one.
+fn single_row(target: &TargetModel<'_>, spec: &TensorSpec) -> Vec<i64> {
     let mut dims = spec.shape.clone();
     match (target.batching, dims.first_mut()) {
         (Batching::FirstDimension, Some(first)) => *first = 1,
@@ -70,9 +70,13 @@ fn single_row(target: &Target<'_>, spec: &TensorSpec) -> Vec<i64> {
     dims
 }
 
-/// Gives the variable dimension what is left of the elements. Bytes that do not divide are found
-/// later, where every input's size is compared with its shape.
-fn deduce(target: &Target<'_>, spec: &TensorSpec, elements: usize) -> Result<Vec<i64>, RestError> {
+/// Computes the variable dimension from the count of elements. Bytes left over are found later, when
+/// every input's size is compared with its shape.
+fn deduce(
+    target: &TargetModel<'_>,
+    spec: &TensorSpec,
+    elements: usize,
+) -> Result<Vec<i64>, RestError> {
     let mut dims = single_row(target, spec);
     let fixed = dims.iter().filter(|dim| **dim >= 0);
     let fixed = fixed.fold(1_i64, |product, dim| product.saturating_mul(*dim));
@@ -90,19 +94,19 @@ fn deduce(target: &Target<'_>, spec: &TensorSpec, elements: usize) -> Result<Vec
 }
 
 fn one_string(
-    target: &Target<'_>,
+    target: &TargetModel<'_>,
     spec: &TensorSpec,
     body: &Bytes,
 ) -> Result<(Vec<i64>, Bytes), RestError> {
     debug_assert_eq!(spec.datatype, DataType::Bytes);
-    let refusal = || RestError::RawBytes {
+    let error = || RestError::RawBytes {
         input: spec.name.clone(),
     };
     let dims = single_row(target, spec);
     if dims.iter().any(|dim| *dim != 1) {
-        return Err(refusal());
+        return Err(error());
     }
     let mut data = Vec::with_capacity(body.len() + 4);
-    elements::push_string(&mut data, body).ok_or_else(refusal)?;
+    elements::push_string(&mut data, body).ok_or_else(error)?;
     Ok((dims, data.into()))
 }

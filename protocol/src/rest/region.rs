@@ -1,24 +1,24 @@
-//! The body that registers system shared memory.
+//! Decodes the body that registers system shared memory.
 
 use super::RestError;
 use super::error::InField;
 use super::repository::object;
 
-/// `POST /v2/systemsharedmemory/region/NAME/register`.
+/// The body of `POST /v2/systemsharedmemory/region/NAME/register`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegionRequest {
-    /// The name of the shared memory object.
+    /// Name of the shared memory object.
     pub key: String,
-    /// Bytes from the object's start to the region's.
+    /// Offset of the region in the object, in bytes.
     pub offset: u64,
-    /// Bytes in the region.
+    /// Size of the region, in bytes.
     pub byte_size: u64,
 }
 
 /// Decodes a registration.
 ///
 /// # Errors
-/// No JSON object, a missing `key` or `byte_size`, or members of other types.
+/// Not a JSON object, a missing `key` or `byte_size`, or members of other types.
 pub fn decode_region(body: &[u8]) -> Result<RegionRequest, RestError> {
     let (mut region_key, mut offset, mut byte_size) = (None, 0, None);
     object(body, |reader, key| {

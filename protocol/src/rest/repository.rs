@@ -1,4 +1,4 @@
-//! Bodies of the repository calls. All are optional; an empty body asks for nothing special.
+//! Decodes the bodies of the repository calls. All are optional; an empty body means the defaults.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,34 +8,34 @@ use super::RestError;
 use super::error::InField;
 use crate::json::{Kind, Reader};
 
-/// `POST /v2/repository/index`.
+/// The body of `POST /v2/repository/index`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexRequest {
-    /// Only models that are ready.
+    /// Lists only models that are ready.
     pub ready: bool,
 }
 
-/// `POST /v2/repository/models/NAME/load`.
+/// The body of `POST /v2/repository/models/NAME/load`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadRequest {
-    /// A configuration, as JSON text, in place of the repository's.
+    /// Configuration, as JSON text, that replaces the repository's.
     pub config: Option<String>,
-    /// Files in place of the repository's: path within the model's directory, such as `1/model.pt`,
-    /// and content. Paths are as sent; whoever writes them must keep them inside.
+    /// Files that replace the repository's: path within the model's directory, such as `1/model.pt`,
+    /// and content. Paths are not checked; code that writes the files must keep them inside.
     pub files: Vec<(String, Bytes)>,
 }
 
-/// `POST /v2/repository/models/NAME/unload`.
+/// The body of `POST /v2/repository/models/NAME/unload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnloadRequest {
-    /// Unload models that need this one, too.
+    /// Unloads models that depend on this one, too.
     pub unload_dependents: bool,
 }
 
 /// Decodes an index request.
 ///
 /// # Errors
-/// No JSON object, or a `ready` that is no boolean.
+/// Not a JSON object, or a `ready` that is no boolean.
 pub fn decode_index(body: &[u8]) -> Result<IndexRequest, RestError> {
     let mut request = IndexRequest::default();
     object(body, |reader, key| {
@@ -55,7 +55,7 @@ pub fn decode_index(body: &[u8]) -> Result<IndexRequest, RestError> {
 /// Decodes a load request.
 ///
 /// # Errors
-/// No JSON object, a parameter that is no string, one nobody knows, or a file that is not base64.
+/// Not a JSON object, a parameter that is no string, an unknown parameter, or a file that is not base64.
 pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
     let mut request = LoadRequest::default();
     parameters(body, |reader, key| {
@@ -78,7 +78,7 @@ pub fn decode_load(body: &[u8]) -> Result<LoadRequest, RestError> {
 /// Decodes an unload request.
 ///
 /// # Errors
-/// No JSON object, or an `unload_dependents` that is no boolean.
+/// Not a JSON object, or an `unload_dependents` that is no boolean.
 pub fn decode_unload(body: &[u8]) -> Result<UnloadRequest, RestError> {
     let mut request = UnloadRequest::default();
     parameters(body, |reader, key| {
@@ -91,7 +91,7 @@ pub fn decode_unload(body: &[u8]) -> Result<UnloadRequest, RestError> {
     Ok(request)
 }
 
-/// Walks the members of the object `parameters`.
+/// Calls `member` for each member of the object `parameters`.
 fn parameters(
     body: &[u8],
     mut member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
@@ -107,7 +107,7 @@ fn parameters(
     })
 }
 
-/// Walks the members of a body's object; an empty body has none.
+/// Calls `member` for each member of a body's object; an empty body has none.
 pub(super) fn object(
     body: &[u8],
     member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
@@ -122,11 +122,11 @@ pub(super) fn object(
 
 fn members(
     reader: &mut Reader<'_>,
-    place: &str,
+    object: &str,
     mut member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
 ) -> Result<(), RestError> {
-    reader.begin_object().field(place)?;
-    while let Some(key) = reader.key().field(place)? {
+    reader.begin_object().field(object)?;
+    while let Some(key) = reader.key().field(object)? {
         member(reader, &key)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! An inference request's body.
+//! Decodes the body of an inference request.
 
 mod input;
 mod output;
@@ -10,7 +10,7 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 
-use self::input::{InputHead, Place};
+use self::input::{InputData, InputHead};
 use self::output::OutputHead;
 use super::binary::{self, Blobs};
 use super::error::InField;
@@ -21,12 +21,12 @@ use crate::{Delivery, InferRequest, Input, RequestedOutput, Source};
 pub(super) use self::parameters::{RequestParameters, insert, request_parameters};
 
 /// Decodes a body of `header_length` bytes of JSON (all of it, where `None`) and the binary tensors
-/// after it. Data in JSON is parsed into a buffer per input, binary data stays where it is.
+/// after it. Data in JSON is parsed into a buffer per input; binary data is not copied.
 ///
-/// Whether names, types, shapes and sizes fit the model is not checked here.
+/// Names, types, shapes and sizes are not compared with the model here.
 ///
 /// # Errors
-/// Whatever is wrong with the body itself, in Triton's words; the request is never half-decoded.
+/// Any defect of the body itself, with Triton's message; the request is never half-decoded.
 pub fn decode_request(
     model: &str,
     version: &str,
@@ -36,14 +36,14 @@ pub fn decode_request(
 ) -> Result<InferRequest, RestError> {
     let (json, mut blobs) = binary::split(body, header_length, limits)?;
     let head = read_head(&json, limits)?;
-    let default_delivery = head.parameters.delivery();
+    let default_delivery = head.parameters.default_delivery();
     let inputs = head.inputs.ok_or_else(|| RestError::missing("inputs"))?;
-    let inputs = attach(inputs, &mut blobs, model)?;
+    let inputs = attach_data(inputs, &mut blobs, model)?;
     blobs.finish(model)?;
     let outputs = head.outputs.into_iter().flatten();
     let outputs = outputs.map(|output| output.finish(&default_delivery));
     let outputs: Vec<RequestedOutput> = outputs.collect();
-    refuse_repeats(&inputs, &outputs)?;
+    refuse_duplicates(&inputs, &outputs)?;
     Ok(InferRequest {
         model: model.to_owned(),
         version: version.to_owned(),
@@ -55,7 +55,7 @@ pub fn decode_request(
     })
 }
 
-/// The JSON of a request.
+/// The JSON part of a request.
 #[derive(Default)]
 struct Head {
     id: Option<String>,
@@ -64,7 +64,7 @@ struct Head {
     outputs: Option<Vec<OutputHead>>,
 }
 
-/// Reads the JSON. Keys may come in any order, unknown ones are skipped, and `null` for something
+/// Reads the JSON part. Keys may come in any order, unknown ones are skipped, and `null` for something
 /// optional means that it is absent, as clients that serialise whole objects write it.
 fn read_head(json: &[u8], limits: &Limits) -> Result<Head, RestError> {
     let mut reader = Reader::new(json);
@@ -106,13 +106,13 @@ fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>, RestError>
 fn once<T>(
     slot: &mut Option<T>,
     key: &str,
-    place: &'static str,
+    object: &'static str,
     value: Option<T>,
 ) -> Result<(), RestError> {
     if slot.is_some() {
         return Err(RestError::DuplicateKey {
             key: key.to_owned(),
-            place,
+            object,
         });
     }
     *slot = value;
@@ -135,7 +135,7 @@ fn list<'a, T>(
                 limit: limits.max_tensors,
             });
         }
-        // Named by the list, not by the object's own key, which has none here.
+        // The error names the list, because the object has no key of its own.
         if reader.kind().field(field)? != Kind::Object {
             reader.begin_object().field(field)?;
         }
@@ -144,14 +144,18 @@ fn list<'a, T>(
     Ok(items)
 }
 
-/// Gives each input its data.
-fn attach(heads: Vec<InputHead>, blobs: &mut Blobs, model: &str) -> Result<Vec<Input>, RestError> {
+/// Joins each input with its data.
+fn attach_data(
+    heads: Vec<InputHead>,
+    blobs: &mut Blobs,
+    model: &str,
+) -> Result<Vec<Input>, RestError> {
     let mut inputs = Vec::with_capacity(heads.len());
     for head in heads {
-        let source = match head.place {
-            Place::Json(data) => Source::Inline(data),
-            Place::Blob(size) => Source::Inline(blobs.take(size, &head.name, model)?),
-            Place::Shared(range) => Source::Shared(range),
+        let source = match head.data {
+            InputData::Json(data) => Source::Inline(data),
+            InputData::Blob(size) => Source::Inline(blobs.take(size, &head.name, model)?),
+            InputData::Shared(range) => Source::Shared(range),
         };
         inputs.push(Input {
             name: head.name,
@@ -163,27 +167,27 @@ fn attach(heads: Vec<InputHead>, blobs: &mut Blobs, model: &str) -> Result<Vec<I
     Ok(inputs)
 }
 
-fn refuse_repeats(inputs: &[Input], outputs: &[RequestedOutput]) -> Result<(), RestError> {
-    if let Some(name) = first_repeat(inputs.iter().map(|input| input.name.as_str())) {
+fn refuse_duplicates(inputs: &[Input], outputs: &[RequestedOutput]) -> Result<(), RestError> {
+    if let Some(name) = first_duplicate(inputs.iter().map(|input| input.name.as_str())) {
         let name = name.to_owned();
         return Err(RestError::DuplicateInput { name });
     }
-    if let Some(name) = first_repeat(outputs.iter().map(|output| output.name.as_str())) {
+    if let Some(name) = first_duplicate(outputs.iter().map(|output| output.name.as_str())) {
         let name = name.to_owned();
         return Err(RestError::DuplicateOutput { name });
     }
     Ok(())
 }
 
-fn first_repeat<T: Eq + Hash + Copy>(names: impl Iterator<Item = T>) -> Option<T> {
+fn first_duplicate<T: Eq + Hash + Copy>(names: impl Iterator<Item = T>) -> Option<T> {
     let mut seen = HashSet::new();
     let mut names = names;
     names.find(|name| !seen.insert(*name))
 }
 
 impl RequestParameters {
-    /// How outputs travel that say nothing of it.
-    fn delivery(&self) -> Delivery {
+    /// Returns the delivery of outputs that do not set their own.
+    fn default_delivery(&self) -> Delivery {
         match self.binary_output {
             Some(true) => Delivery::Binary,
             Some(false) | None => Delivery::Json,

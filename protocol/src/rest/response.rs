@@ -1,4 +1,4 @@
-//! An inference response's body.
+//! Encodes the body of an inference response.
 
 use bytes::Bytes;
 
@@ -7,33 +7,33 @@ use super::elements;
 use crate::json;
 use crate::{DataType, Delivery, InferResponse, Parameter, Parameters, SharedRange, Tensor};
 
-/// A response ready to be written: the JSON, then the blobs. The blobs are the tensors' own bytes, so
-/// a server that writes the parts one after the other copies nothing.
+/// An encoded response: the JSON, then the blobs. The blobs are the tensors' own bytes, so a server that
+/// writes the parts one after the other copies nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// The value of [`HEADER_LENGTH`](super::HEADER_LENGTH); `None` where no byte follows the JSON and
+    /// Value of [`HEADER_LENGTH`](super::HEADER_LENGTH); `None` where no byte follows the JSON and
     /// the body is `application/json`.
     pub header_length: Option<usize>,
-    /// The JSON.
+    /// JSON part of the body.
     pub json: Bytes,
-    /// What follows it; none of them is empty.
+    /// Tensors that follow the JSON; none of them is empty.
     pub blobs: Vec<Bytes>,
 }
 
 impl Encoded {
-    /// Bytes of the whole body.
+    /// Size of the whole body, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.json.len() + self.blobs.iter().map(Bytes::len).sum::<usize>()
     }
 
-    /// Never true: there is always JSON.
+    /// Always false: every response has JSON.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Joins the parts, for compression and whoever else needs one piece; copies where there are blobs.
+    /// Joins the parts, for callers that need one buffer; copies if there are blobs.
     #[must_use]
     pub fn into_body(self) -> Bytes {
         if self.blobs.is_empty() {
@@ -52,7 +52,7 @@ impl Encoded {
 /// range they were written to and no data.
 ///
 /// # Errors
-/// FP16 and BF16 outputs, or strings that are not UTF-8, that are to travel as JSON.
+/// FP16 and BF16 outputs, or strings that are not UTF-8, with a delivery as JSON.
 pub fn encode_response(response: &InferResponse) -> Result<Encoded, RestError> {
     let InferResponse {
         model,
@@ -129,7 +129,7 @@ fn write_output(
     Ok(())
 }
 
-/// Says where an output of `written` bytes lies.
+/// Writes the range of shared memory that an output of `written` bytes lies in.
 fn write_range(out: &mut Vec<u8>, range: &SharedRange, written: usize) {
     out.extend_from_slice(b",\"parameters\":{");
     member(out, "shared_memory_region", &range.region);
@@ -140,7 +140,7 @@ fn write_range(out: &mut Vec<u8>, range: &SharedRange, written: usize) {
     out.push(b'}');
 }
 
-/// V2's JSON has no half precision: a client is told to ask for bytes.
+/// Refuses half precision, which V2 has in binary only.
 pub(super) fn refuse_half(tensor: &Tensor) -> Result<(), RestError> {
     if matches!(tensor.datatype(), DataType::Fp16 | DataType::Bf16) {
         return Err(RestError::HalfOutput {

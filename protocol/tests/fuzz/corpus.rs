@@ -1,8 +1,8 @@
-//! The generator, and the corpus it mutates.
+//! The generator of random numbers, and the corpus it mutates.
 
 use std::collections::HashSet;
 
-/// xorshift64*: small, seeded, the same everywhere.
+/// xorshift64*: a small seeded generator with the same sequence on every machine.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -22,7 +22,7 @@ impl Rng {
     }
 }
 
-/// Pieces that decoders stumble over.
+/// Tokens at the limits of the decoders.
 const TOKENS: &[&[u8]] = &[
     b"NaN",
     b"-Infinity",
@@ -67,13 +67,13 @@ const TOKENS: &[&[u8]] = &[
     b"{\"x\":1}",
 ];
 
-/// Longer inputs find nothing that shorter ones do not, only slower.
+/// Limit on an input, in bytes: longer ones find the same defects more slowly.
 const MAX_LENGTH: usize = 4096;
 
-/// Enough for variety; more would dilute the seeds.
+/// Limit on the inputs kept: more would dilute the seeds.
 const MAX_INPUTS: usize = 512;
 
-/// Inputs worth mutating: the seeds, and each that got an answer not seen before.
+/// The inputs to mutate: the seeds, and each that had a new outcome.
 pub(crate) struct Corpus {
     inputs: Vec<Vec<u8>>,
     seen: HashSet<String>,
@@ -87,7 +87,7 @@ impl Corpus {
         }
     }
 
-    /// Keeps an input whose answer is new, numbers aside.
+    /// Keeps an input whose outcome is new, apart from digits.
     pub(crate) fn learn(&mut self, input: Vec<u8>, outcome: &str) {
         let mut kind: String = outcome.chars().filter(|c| !c.is_ascii_digit()).collect();
         kind.truncate(kind.floor_char_boundary(120));
@@ -96,7 +96,7 @@ impl Corpus {
         }
     }
 
-    /// One to eight changes to one of the inputs.
+    /// Makes one to eight changes to one of the inputs.
     pub(crate) fn mutate(&self, rng: &mut Rng) -> Vec<u8> {
         let mut input = self.inputs[rng.below(self.inputs.len())].clone();
         for _ in 0..=rng.below(8) {

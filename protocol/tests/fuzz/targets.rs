@@ -1,51 +1,51 @@
-//! What is fuzzed: decoders with their invariants. Each answers with a word or the refusal's sentence.
+//! The fuzzed decoders and their invariants. Each check returns `ok` or the error's message.
 
 use bytes::Bytes;
 use weir_protocol::rest::{
-    Limits, RestError, Target as ModelTarget, decode_generate, decode_index, decode_load,
-    decode_predict, decode_raw, decode_request, decode_unload, encode_generate, encode_predict,
-    encode_response, parse_header_length,
+    Limits, RestError, TargetModel, decode_generate, decode_index, decode_load, decode_predict,
+    decode_raw, decode_request, decode_unload, encode_generate, encode_predict, encode_response,
+    parse_header_length,
 };
 use weir_protocol::{
     Batching, DataType, Delivery, InferRequest, InferResponse, Parameters, Source, Tensor,
     TensorSpec,
 };
 
-/// A decoder under test.
-pub(crate) struct Target {
+/// A decoder under test, with its seeds.
+pub(crate) struct FuzzTarget {
     pub(crate) name: &'static str,
     pub(crate) seeds: &'static [&'static [u8]],
     pub(crate) check: fn(&[u8]) -> String,
 }
 
-/// Everything that reads bytes from clients.
-pub(crate) const TARGETS: &[Target] = &[
-    Target {
+/// All decoders of bytes from clients.
+pub(crate) const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "request",
         seeds: REQUESTS,
         check: request,
     },
-    Target {
+    FuzzTarget {
         name: "binary",
         seeds: BINARY,
         check: binary,
     },
-    Target {
+    FuzzTarget {
         name: "reader",
         seeds: DOCUMENTS,
         check: reader,
     },
-    Target {
+    FuzzTarget {
         name: "generate",
         seeds: GENERATE,
         check: generate,
     },
-    Target {
+    FuzzTarget {
         name: "predict",
         seeds: PREDICT,
         check: predict,
     },
-    Target {
+    FuzzTarget {
         name: "small",
         seeds: SMALL,
         check: small,
@@ -94,7 +94,7 @@ fn limits() -> Limits {
     }
 }
 
-fn answer<T>(result: Result<T, RestError>) -> String {
+fn outcome<T>(result: Result<T, RestError>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
         Err(error) => error.to_string(),
@@ -109,12 +109,12 @@ fn request(body: &[u8]) -> String {
         let json_only = !body
             .windows(6)
             .any(|window| window == b"binary" || window.contains(&b'\\'));
-        survive(decoded, json_only);
+        round_trip(decoded, json_only);
     }
-    answer(decoded)
+    outcome(decoded)
 }
 
-/// The first byte says how many bytes are JSON.
+/// Takes the first byte as the count of bytes that are JSON.
 fn binary(body: &[u8]) -> String {
     let Some((length, body)) = body.split_first() else {
         return "empty".to_owned();
@@ -122,7 +122,7 @@ fn binary(body: &[u8]) -> String {
     let body = Bytes::copy_from_slice(body);
     let decoded = decode_request("m", "", body.clone(), Some(usize::from(*length)), &limits());
     if let Ok(decoded) = &decoded {
-        survive(decoded, false);
+        round_trip(decoded, false);
     }
     let specs = [TensorSpec {
         name: "x".to_owned(),
@@ -131,13 +131,13 @@ fn binary(body: &[u8]) -> String {
     }];
     let raw = decode_raw(&target(&specs), body, &limits());
     if let Ok(raw) = &raw {
-        survive(raw, false);
+        round_trip(raw, false);
     }
-    answer(decoded)
+    outcome(decoded)
 }
 
-/// Sends what was decoded out as a response and back in as a request.
-fn survive(request: &InferRequest, all_fit: bool) {
+/// Encodes the decoded tensors as a response, and decodes that as a request again.
+fn round_trip(request: &InferRequest, all_fit: bool) {
     let tensors = tensors(request, all_fit);
     for delivery in [Delivery::Binary, Delivery::Json] {
         let outputs = tensors
@@ -155,7 +155,7 @@ fn survive(request: &InferRequest, all_fit: bool) {
         if delivery == Delivery::Binary {
             assert_eq!(again, tensors);
         }
-        // JSON knows one true and one NaN, so there it is the text that must come back.
+        // JSON has one true and one NaN, so there the text is compared.
         let outputs = again.into_iter().map(|tensor| (tensor, delivery.clone()));
         assert_eq!(
             encode_response(&self::response(outputs.collect())).unwrap(),
@@ -189,7 +189,7 @@ fn response(outputs: Vec<(Tensor, Delivery)>) -> InferResponse {
     }
 }
 
-/// Holds the reader against serde_json: what one takes the other takes.
+/// Compares the reader with serde_json: both accept the same documents.
 fn reader(document: &[u8]) -> String {
     let body = [b"{\"inputs\":[],\"other\":", document, b"}"].concat();
     let ours = decode_request("m", "", body.clone().into(), None, &Limits::DEFAULT);
@@ -198,19 +198,19 @@ fn reader(document: &[u8]) -> String {
     let comparable = !words(b"NaN") && !words(b"Inf") && !matches!(ours, Err(RestError::TooDeep));
     let syntax = matches!(ours, Err(RestError::Syntax { .. }));
     match theirs {
-        Ok(_) => assert!(!comparable || !syntax, "serde_json takes it: {ours:?}"),
+        Ok(_) => assert!(!comparable || !syntax, "serde_json accepts it: {ours:?}"),
         Err(error) if error.to_string().contains("number out of range") => {}
-        // A document may close the object around it; then members we refuse can come before the fault.
+        // A document may close the object around it; then our error can be about a member before it.
         Err(error) => assert!(
             !comparable || ours.is_err(),
             "serde_json refuses it: {error}"
         ),
     }
-    answer(ours)
+    outcome(ours)
 }
 
-fn target(inputs: &[TensorSpec]) -> ModelTarget<'_> {
-    ModelTarget {
+fn target(inputs: &[TensorSpec]) -> TargetModel<'_> {
+    TargetModel {
         model: "m",
         version: "",
         inputs,
@@ -245,7 +245,7 @@ fn generate(body: &[u8]) -> String {
         again.sort_by_key(|tensor| tensors.iter().position(|t| t.name() == tensor.name()));
         assert_eq!(again, tensors);
     }
-    answer(decoded)
+    outcome(decoded)
 }
 
 fn predict(body: &[u8]) -> String {
@@ -254,14 +254,14 @@ fn predict(body: &[u8]) -> String {
         spec("s", DataType::Bytes, &[-1]),
         spec("h", DataType::Bf16, &[-1]),
     ];
-    let mut answers = answer(echo_predict(body, &several));
+    let mut outcomes = outcome(echo_predict(body, &several));
     for only in &several {
-        answers.push_str(&answer(echo_predict(body, std::slice::from_ref(only))));
+        outcomes.push_str(&outcome(echo_predict(body, std::slice::from_ref(only))));
     }
-    answers
+    outcomes
 }
 
-/// Decodes, and where the answer makes rows, sends it back and compares.
+/// Decodes; if the tensors can be written as rows, decodes those and compares.
 fn echo_predict(body: &[u8], specs: &[TensorSpec]) -> Result<(), RestError> {
     let decoded = decode_predict(&target(specs), body, &limits())?;
     let tensors = tensors(&decoded, true);
@@ -294,10 +294,10 @@ fn echo_predict(body: &[u8], specs: &[TensorSpec]) -> Result<(), RestError> {
 fn small(body: &[u8]) -> String {
     let length = parse_header_length(&String::from_utf8_lossy(body), 100);
     [
-        answer(decode_index(body)),
-        answer(decode_load(body)),
-        answer(decode_unload(body)),
-        answer(length),
+        outcome(decode_index(body)),
+        outcome(decode_load(body)),
+        outcome(decode_unload(body)),
+        outcome(length),
     ]
     .join(" ")
 }

@@ -9,7 +9,7 @@ use weir_protocol::{DataType, Shape, SharedRange, Source, Tensor};
 
 use super::{input, int, map, refusal, request, text};
 
-/// The typed field of a datatype with two elements, and the bytes they are.
+/// The typed contents of a datatype with two elements, and their bytes.
 fn typed(datatype: DataType) -> Option<(InferTensorContents, Vec<u8>)> {
     let mut contents = InferTensorContents::default();
     let bytes: Vec<u8> = match datatype {

@@ -1,11 +1,11 @@
-//! The gRPC codec: every datatype both ways, every sentence, every place a name can hide.
+//! The gRPC codec: every datatype both ways, every message, every field that may hold a name.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
-mod answers;
 mod data;
 mod parameters;
 mod peek;
+mod responses;
 
 use std::collections::BTreeMap;
 

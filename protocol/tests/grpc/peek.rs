@@ -1,4 +1,4 @@
-//! Finding the model's name without decoding.
+//! The model's name, read without decoding the message.
 
 use proptest::prelude::*;
 use prost::Message;
@@ -11,7 +11,7 @@ fn the_model_name_is_found_at_the_start_of_a_message() {
     let body = request(vec![input("x", "INT8", &[1])], &[b"a"]).encode_to_vec();
     let field = NameField::of("ModelInfer").unwrap();
     assert_eq!(peek_model_name(field, &body), Peek::Found("m"));
-    assert_eq!(peek_model_name(field, &body[..2]), Peek::Cut);
+    assert_eq!(peek_model_name(field, &body[..2]), Peek::Truncated);
     assert_eq!(peek_model_name(field, &[]), Peek::Absent);
     assert_eq!(peek_model_name(field, b"\x0a\x01\xff"), Peek::Malformed);
     assert_eq!(peek_model_name(field, b"\x0f"), Peek::Malformed);
@@ -25,13 +25,13 @@ fn the_model_name_is_found_at_the_start_of_a_message() {
 }
 
 #[test]
-fn a_name_beyond_the_limit_is_not_looked_for() {
+fn a_name_beyond_the_limit_is_truncated() {
     let mut body = vec![0x1a, 0x80, 0x40];
     body.resize(3 + 8192, b'i');
     body.extend_from_slice(b"\x0a\x01m");
     assert!(body.len() > PEEK_LIMIT);
     let field = NameField::of("ModelInfer").unwrap();
-    assert_eq!(peek_model_name(field, &body), Peek::Cut);
+    assert_eq!(peek_model_name(field, &body), Peek::Truncated);
 }
 
 proptest! {

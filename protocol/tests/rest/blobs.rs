@@ -1,12 +1,12 @@
-//! Where the JSON ends and what follows it.
+//! The split of a body into JSON and blobs.
 
 use bytes::Bytes;
 use weir_protocol::rest::{Limits, decode_request, parse_header_length};
 use weir_protocol::{Code, Coded};
 
-use crate::{inline, refused, refuses, with_input};
+use crate::{inline_data, refused, refuses, with_input};
 
-/// JSON that announces two blobs of two and three bytes, and what follows it.
+/// Decodes JSON that announces two blobs of two and three bytes, followed by `blobs`.
 fn split(blobs: &[u8], header_length: Option<usize>) -> (Bytes, Option<usize>) {
     let input = |name: &str, size: usize| {
         format!(
@@ -30,7 +30,7 @@ fn blobs_are_slices_in_order() {
     let data: Vec<&[u8]> = request
         .inputs
         .iter()
-        .map(|input| inline(&input.source))
+        .map(|input| inline_data(&input.source))
         .collect();
     assert_eq!(data, [&[1, 2][..], &[9], &[3, 4, 5]]);
     assert_eq!(data[0].as_ptr(), body[length.unwrap()..].as_ptr());
@@ -38,7 +38,7 @@ fn blobs_are_slices_in_order() {
 }
 
 #[test]
-fn blobs_must_be_all_there_and_nothing_else() {
+fn blobs_must_be_complete_and_the_last_bytes() {
     let check = |blobs: &[u8], header_length: Option<usize>, words: &str| {
         let (body, length) = split(blobs, header_length);
         refused(

@@ -71,7 +71,7 @@ fn rows_without_scores_have_no_classes() {
 }
 
 #[test]
-fn what_has_no_order_is_refused() {
+fn datatypes_without_order_are_refused() {
     for datatype in [
         DataType::Bool,
         DataType::Fp16,

@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use weir_protocol::rest::{Limits, decode_request};
 
-use crate::{decode, inline, refused, refuses, refuses_data, with_data, with_input};
+use crate::{decode, inline_data, refused, refuses, refuses_data, with_data, with_input};
 
 #[track_caller]
 fn bytes_of(datatype: &str, shape: &str, data: &str) -> Vec<u8> {
     let request = decode(&with_data(datatype, shape, data)).unwrap();
-    inline(&request.inputs[0].source).to_vec()
+    inline_data(&request.inputs[0].source).to_vec()
 }
 
-/// What is wrong within data is found wherever the data stands.
+/// Errors in `data` are found before and after the other members.
 #[test]
 fn early_data_is_checked_as_well() {
     let early = |data: &str| {
@@ -21,7 +21,7 @@ fn early_data_is_checked_as_well() {
     };
     let request = decode(&early(r#"["]\"[", "\\"]"#)).unwrap();
     let expected = b"\x03\0\0\0]\"[\x01\0\0\0\\";
-    assert_eq!(inline(&request.inputs[0].source), expected);
+    assert_eq!(inline_data(&request.inputs[0].source), expected);
     let check = |data: &str, words: &str| refuses(&early(data), words);
     let parse = "failed to parse the request JSON buffer: ";
     let comma = "Missing a comma or ] after an array element.";

@@ -2,7 +2,7 @@ use weir_protocol::rest::{Limits, decode_generate, encode_generate, event};
 use weir_protocol::{DataType, Delivery, InferRequest, InferResponse, Parameter, Parameters};
 
 use crate::response::{response, tensor};
-use crate::{batching, inline, refused, spec};
+use crate::{batching, inline_data, refused, spec};
 
 fn decode(json: &str) -> Result<InferRequest, weir_protocol::rest::RestError> {
     let inputs = [
@@ -21,7 +21,7 @@ fn members_are_inputs_or_parameters() {
     .unwrap();
     assert_eq!(request.id, "7");
     assert_eq!(request.inputs[0].shape.dims(), [1, 1]);
-    assert_eq!(inline(&request.inputs[0].source), b"\x02\0\0\0hi");
+    assert_eq!(inline_data(&request.inputs[0].source), b"\x02\0\0\0hi");
     assert_eq!(request.inputs[1].shape.dims(), [1, 2, 2]);
     assert_eq!(request.parameters["temperature"], Parameter::Double(0.5));
     assert_eq!(request.parameters["stop"], Parameter::Bool(false));

@@ -1,4 +1,4 @@
-//! The HTTP bodies: what is taken, what is refused and with which words.
+//! The HTTP bodies: which are accepted, which are refused, and with which message.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +17,7 @@ mod response;
 mod round_trip;
 
 use bytes::Bytes;
-use weir_protocol::rest::{Limits, RestError, Target, decode_request};
+use weir_protocol::rest::{Limits, RestError, TargetModel, decode_request};
 use weir_protocol::{Batching, DataType, InferRequest, Source, TensorSpec};
 
 /// Decodes a body that is all JSON.
@@ -31,13 +31,13 @@ fn decode(json: &str) -> Result<InferRequest, RestError> {
     )
 }
 
-/// Checks that a body is refused with these words.
+/// Checks that a body is refused with a message that contains `words`.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, RestError>, words: &str) {
     assert_eq!(result.unwrap_err().to_string(), words);
 }
 
-fn inline(source: &Source) -> &[u8] {
+fn inline_data(source: &Source) -> &[u8] {
     match source {
         Source::Inline(data) => data,
         Source::Shared(range) => panic!("in shared memory: {range:?}"),
@@ -52,8 +52,8 @@ fn spec(name: &str, datatype: DataType, shape: &[i64]) -> TensorSpec {
     }
 }
 
-fn batching(inputs: &[TensorSpec]) -> Target<'_> {
-    Target {
+fn batching(inputs: &[TensorSpec]) -> TargetModel<'_> {
+    TargetModel {
         model: "m",
         version: "",
         inputs,

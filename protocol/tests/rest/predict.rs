@@ -2,7 +2,7 @@ use weir_protocol::rest::{Limits, RestError, decode_predict, encode_predict};
 use weir_protocol::{DataType, Delivery, InferRequest, TensorSpec};
 
 use crate::response::{response, tensor};
-use crate::{batching, inline, refused, spec};
+use crate::{batching, inline_data, refused, spec};
 
 fn one() -> Vec<TensorSpec> {
     vec![spec("x", DataType::Int8, &[-1, -1])]
@@ -29,7 +29,7 @@ fn reads(inputs: &[TensorSpec], json: &str, expected: &[(&str, &[usize], &[u8])]
             (
                 input.name.as_str(),
                 input.shape.dims(),
-                inline(&input.source),
+                inline_data(&input.source),
             )
         })
         .collect();

@@ -1,8 +1,8 @@
 use bytes::Bytes;
-use weir_protocol::rest::{Limits, Target, decode_raw};
+use weir_protocol::rest::{Limits, TargetModel, decode_raw};
 use weir_protocol::{Batching, DataType, Delivery, TensorSpec};
 
-use crate::{batching, inline, refused, spec};
+use crate::{batching, inline_data, refused, spec};
 
 #[track_caller]
 fn check(inputs: &[TensorSpec], body: &'static [u8], dims: &[usize], data: &[u8]) {
@@ -11,7 +11,7 @@ fn check(inputs: &[TensorSpec], body: &'static [u8], dims: &[usize], data: &[u8]
     assert_eq!(request.default_delivery, Delivery::Binary);
     assert_eq!(request.inputs[0].name, inputs[0].name);
     assert_eq!(request.inputs[0].shape.dims(), dims);
-    assert_eq!(inline(&request.inputs[0].source), data);
+    assert_eq!(inline_data(&request.inputs[0].source), data);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn shapes_are_deduced() {
 #[test]
 fn without_batch_the_first_dimension_may_vary() {
     let inputs = [spec("x", DataType::Uint8, &[-1])];
-    let target = Target {
+    let target = TargetModel {
         batching: Batching::None,
         ..batching(&inputs)
     };
@@ -60,7 +60,7 @@ fn without_batch_the_first_dimension_may_vary() {
 }
 
 #[test]
-fn what_cannot_be_deduced_is_refused() {
+fn shapes_that_cannot_be_deduced_are_refused() {
     let check = |inputs: &[TensorSpec], words: &str| {
         let limits = Limits {
             max_json: 8,

@@ -3,7 +3,7 @@
 use weir_protocol::{DataType, Delivery, Parameter, SharedRange, Source};
 
 use crate::{
-    decode, inline, refused, refuses, refuses_data, with_input, with_members, with_output,
+    decode, inline_data, refused, refuses, refuses_data, with_input, with_members, with_output,
 };
 
 #[test]
@@ -21,7 +21,7 @@ fn every_field_arrives() {
     );
     assert_eq!(request.inputs[0].datatype, DataType::Int16);
     assert_eq!(request.inputs[0].shape.dims(), [2]);
-    assert_eq!(inline(&request.inputs[0].source), [1, 0, 0xfe, 0xff]);
+    assert_eq!(inline_data(&request.inputs[0].source), [1, 0, 0xfe, 0xff]);
     let names: Vec<&str> = request
         .outputs
         .iter()
@@ -38,24 +38,24 @@ fn keys_come_in_any_order() {
         "inputs":[{"data":[[1],[2]],"extra":null,"shape":[2],"datatype":"INT8","name":"x"}],"id":"q"}"#,
     );
     let early = early.unwrap();
-    assert_eq!(inline(&early.inputs[0].source), [1, 2]);
+    assert_eq!(inline_data(&early.inputs[0].source), [1, 2]);
     assert_eq!(early.outputs[0].delivery, Delivery::Binary);
     assert_eq!(early.id, "q");
 }
 
 #[test]
-fn null_is_as_good_as_absent() {
+fn null_means_absent() {
     let json = with_members("\"id\":null,\"parameters\":null,\"outputs\":null");
     let request = decode(&json).unwrap();
     assert_eq!((request.id.as_str(), request.outputs.len()), ("", 0));
     let json = with_input(
         r#""name":"x","datatype":"INT8","shape":[1],"data":null,"parameters":{"binary_data_size":0}"#,
     );
-    assert_eq!(inline(&decode(&json).unwrap().inputs[0].source), b"");
+    assert_eq!(inline_data(&decode(&json).unwrap().inputs[0].source), b"");
 }
 
 #[test]
-fn bodies_that_are_no_request_are_refused() {
+fn bodies_other_than_requests_are_refused() {
     refuses(
         "",
         "failed to parse the request JSON buffer: The document is empty. at 0",
@@ -242,7 +242,7 @@ fn shared_memory_is_named() {
 }
 
 #[test]
-fn outputs_say_how_they_travel() {
+fn outputs_choose_their_delivery() {
     let delivery = |parameters: &str, members: &str| {
         let json =
             format!("\"parameters\":{{{parameters}}},\"outputs\":[{{\"name\":\"y\"{members}}}]");
@@ -270,7 +270,7 @@ fn outputs_say_how_they_travel() {
 }
 
 #[test]
-fn classes_are_asked_for() {
+fn outputs_may_ask_for_classes() {
     let classes = |n: &str| {
         let json = with_output(&format!(
             "\"name\":\"y\",\"parameters\":{{\"classification\":{n}}}"

@@ -69,7 +69,7 @@ fn elements_are_written_flat() {
 }
 
 #[test]
-fn endless_numbers_are_bare_words() {
+fn non_finite_numbers_are_bare_words() {
     let data = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].map(f32::to_le_bytes);
     writes(
         DataType::Fp32,
@@ -85,7 +85,7 @@ fn endless_numbers_are_bare_words() {
 }
 
 #[test]
-fn what_json_cannot_carry_is_refused() {
+fn outputs_that_json_cannot_carry_are_refused() {
     for datatype in [DataType::Fp16, DataType::Bf16] {
         let words = format!(
             "sending {datatype} data via JSON is not supported. Please use the binary data format for output y"
@@ -130,7 +130,7 @@ fn binary_outputs_follow_the_json() {
 }
 
 #[test]
-fn without_bytes_there_is_no_header() {
+fn without_blobs_there_is_no_header_length() {
     let empty = tensor("a", DataType::Fp32, &[1, 0], &[]);
     let encoded = encode_response(&response(vec![(empty, Delivery::Binary)])).unwrap();
     assert_eq!(encoded.header_length, None);

@@ -1,14 +1,14 @@
-//! What goes in comes out: for every datatype, as JSON and as bytes.
+//! Encoding and decoding returns the same tensor: for every datatype, as JSON and as bytes.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use weir_protocol::rest::{Encoded, Limits, decode_request, encode_response};
 use weir_protocol::{DataType, Delivery, InferRequest, Tensor};
 
-use crate::inline;
+use crate::inline_data;
 use crate::response::{response, tensor};
 
-/// A tensor of any datatype and shape with any bits. NaNs are made one: JSON does not tell them apart.
+/// A tensor of any datatype and shape with any bits. All NaNs are the same one, as in JSON.
 fn tensors() -> impl Strategy<Value = Tensor> {
     let datatype = proptest::sample::select(DataType::ALL.to_vec());
     let dims = proptest::collection::vec(0_i64..5, 0..4);
@@ -61,7 +61,7 @@ fn canonical(datatype: DataType, mut data: Vec<u8>) -> Vec<u8> {
     data
 }
 
-/// Sends a response's body back as a request: outputs look like inputs.
+/// Decodes a response's body as a request, its outputs as inputs.
 fn echo(encoded: Encoded) -> InferRequest {
     let json = String::from_utf8(encoded.json.to_vec()).unwrap();
     let json = json.replacen("\"outputs\":[{", "\"inputs\":[{", 1);
@@ -71,7 +71,7 @@ fn echo(encoded: Encoded) -> InferRequest {
 }
 
 #[track_caller]
-fn survives(tensor: &Tensor, delivery: Delivery) {
+fn check(tensor: &Tensor, delivery: Delivery) {
     let encoded = encode_response(&response(vec![(tensor.clone(), delivery)])).unwrap();
     let request = echo(encoded);
     let input = &request.inputs[0];
@@ -79,7 +79,7 @@ fn survives(tensor: &Tensor, delivery: Delivery) {
         (input.datatype, &input.shape),
         (tensor.datatype(), tensor.shape())
     );
-    assert_eq!(inline(&input.source), tensor.data());
+    assert_eq!(inline_data(&input.source), tensor.data());
 }
 
 proptest! {
@@ -87,13 +87,13 @@ proptest! {
 
     #[test]
     fn binary(tensor in tensors()) {
-        survives(&tensor, Delivery::Binary);
+        check(&tensor, Delivery::Binary);
     }
 
     #[test]
     fn json(tensor in tensors()) {
         if !matches!(tensor.datatype(), DataType::Fp16 | DataType::Bf16) {
-            survives(&tensor, Delivery::Json);
+            check(&tensor, Delivery::Json);
         }
     }
 }

@@ -195,8 +195,8 @@ fn rest_target<'a>(
     engine: &Engine,
     target: &'a Target<'_>,
     inputs: &'a [TensorSpec],
-) -> rest::Target<'a> {
-    rest::Target {
+) -> rest::TargetModel<'a> {
+    rest::TargetModel {
         model: &target.model,
         version: target.version,
         inputs,

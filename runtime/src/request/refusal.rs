@@ -71,11 +71,11 @@ pub(super) fn size(error: &TensorError, name: &str, model: &str) -> ServeError {
             "input byte size mismatch for input '{name}' for model '{model}'. \
              Expected {expected}, got {got}"
         ),
-        TensorError::CutLength { left } => format!(
+        TensorError::TruncatedLength { left } => format!(
             "incomplete string length indicator {place}, expecting 4 bytes but only {left} bytes \
              available. Please make sure the string length indicator is in one contiguous buffer."
         ),
-        TensorError::CutString { length, left } => format!(
+        TensorError::TruncatedString { length, left } => format!(
             "incomplete string data {place}, expecting string of length {length} but only {left} \
              bytes available"
         ),

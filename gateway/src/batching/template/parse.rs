@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use weir_protocol::rest::{Nesting, elements, members, rows};
+use weir_protocol::rest::{RowLayout, elements, members, rows};
 use weir_protocol::{DataType, Shape};
 
 use super::{BodyKind, Hole, Template, TensorData};
@@ -27,7 +27,7 @@ pub(super) fn v1(text: Bytes, kind: BodyKind) -> Option<Template> {
         name: key.to_owned(),
         rows: found.len(),
         // Each instance is one row, whatever its shape.
-        tensors: vec![TensorData::Text(Nesting::Rows, found)],
+        tensors: vec![TensorData::Text(RowLayout::Nested, found)],
         text,
     })
 }

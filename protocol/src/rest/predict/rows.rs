@@ -3,32 +3,32 @@
 use std::borrow::Cow;
 
 use super::super::error::InField;
-use super::super::tensor_data::Wanted;
-use super::super::{Limits, RestError, Target};
-use super::fault;
-use super::nested::Nesting;
+use super::super::tensor_data::DataDecoder;
+use super::super::{Limits, RestError, TargetModel};
+use super::nested::NestedShape;
+use super::predict_error;
 use crate::json::Reader;
 use crate::{Input, Shape, Source, TensorSpec};
 
-/// The inputs read so far.
+/// The inputs read so far, one column each.
 pub(super) struct Columns<'a> {
-    target: &'a Target<'a>,
+    target: &'a TargetModel<'a>,
     limits: &'a Limits,
     columns: Vec<Column<'a>>,
-    /// Rows read, where the body has rows by name.
+    /// Rows read; `None` unless the body has rows by input name.
     rows: Option<usize>,
 }
 
 struct Column<'a> {
     spec: &'a TensorSpec,
-    nesting: Nesting,
+    shape: NestedShape,
     data: Vec<u8>,
-    /// Rows that had this input.
+    /// Rows that have this input.
     rows: usize,
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(target: &'a Target<'a>, limits: &'a Limits) -> Self {
+    pub(super) fn new(target: &'a TargetModel<'a>, limits: &'a Limits) -> Self {
         Self {
             target,
             limits,
@@ -44,7 +44,7 @@ impl<'a> Columns<'a> {
         field: &str,
     ) -> Result<(), RestError> {
         let [spec] = self.target.inputs else {
-            return Err(fault(format!(
+            return Err(predict_error(format!(
                 "'{field}' must name the inputs: model '{}' has {} inputs",
                 self.target.model,
                 self.target.inputs.len()
@@ -92,13 +92,13 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// The inputs, in the order in which they came.
+    /// Returns the inputs in the order of the body.
     pub(super) fn finish(self) -> Result<Vec<Input>, RestError> {
         let rows = self.rows;
         let inputs = self.columns.into_iter().map(|column| {
             let dims: Vec<i64> = rows
                 .into_iter()
-                .chain(column.nesting.dims())
+                .chain(column.shape.dims())
                 .map(|dim| dim as i64)
                 .collect();
             Ok(Input {
@@ -120,14 +120,14 @@ impl<'a> Columns<'a> {
             return Ok(index);
         }
         let Some(spec) = self.target.inputs.iter().find(|spec| spec.name == name) else {
-            return Err(fault(format!(
+            return Err(predict_error(format!(
                 "unexpected inference input '{name}' for model '{}'",
                 self.target.model
             )));
         };
         self.columns.push(Column {
             spec,
-            nesting: Nesting::default(),
+            shape: NestedShape::default(),
             data: Vec::new(),
             rows: 0,
         });
@@ -136,18 +136,18 @@ impl<'a> Columns<'a> {
 
     fn read_value(&mut self, reader: &mut Reader<'_>, index: usize) -> Result<(), RestError> {
         let column = &mut self.columns[index];
-        let wanted = Wanted {
+        let decoder = DataDecoder {
             name: &column.spec.name,
             field: &column.spec.name,
             datatype: column.spec.datatype,
             max_bytes: self.limits.max_json,
         };
-        column.nesting.read(reader, &wanted, &mut column.data)
+        column.shape.read(reader, &decoder, &mut column.data)
     }
 }
 
 fn differs(row: usize, input: &str) -> RestError {
-    fault(format!(
+    predict_error(format!(
         "instance {row} must have input '{input}' once, as the other instances do"
     ))
 }

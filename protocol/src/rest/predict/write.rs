@@ -1,4 +1,4 @@
-//! V1 responses.
+//! Encodes V1 responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,9 +9,9 @@ use super::super::elements;
 use crate::json;
 use crate::{DataType, InferResponse, Tensor};
 
-/// Rows, and arrays without elements, that a response may have: a shape such as `[1000000000, 0]`
-/// holds no byte and would still be gigabytes of brackets.
-const MAX_EMPTY: usize = 1 << 16;
+/// Limit on the arrays of a tensor without elements: a shape such as `[1000000000, 0]` has no bytes of
+/// data, but gigabytes of brackets.
+const MAX_EMPTY_ARRAYS: usize = 1 << 16;
 
 /// Encodes a V1 response: `predictions` holds a row for each instance, nested by the output's shape.
 /// With several outputs each row is an object by output name. Half precision is written as numbers,
@@ -25,8 +25,8 @@ pub fn encode_predict(response: &InferResponse) -> Result<Bytes, RestError> {
         outputs.push(Rows::new(tensor)?);
     }
     let count = outputs.first().map_or(0, |rows| rows.count);
-    if let Some(odd) = outputs.iter().find(|rows| rows.count != count) {
-        return Err(unfit(odd.tensor));
+    if let Some(other) = outputs.iter().find(|rows| rows.count != count) {
+        return Err(rows_error(other.tensor));
     }
     let mut out = b"{\"predictions\":[".to_vec();
     for row in 0..count {
@@ -55,7 +55,7 @@ fn write_object(out: &mut Vec<u8>, outputs: &mut [Rows<'_>]) {
     out.push(b'}');
 }
 
-/// A tensor handed out row by row.
+/// A tensor that is written row by row.
 struct Rows<'a> {
     tensor: &'a Tensor,
     count: usize,
@@ -63,7 +63,7 @@ struct Rows<'a> {
     scalars: Scalars<'a>,
 }
 
-/// The elements not yet written.
+/// The elements that are not written yet.
 enum Scalars<'a> {
     Fixed {
         datatype: DataType,
@@ -76,12 +76,12 @@ enum Scalars<'a> {
 impl<'a> Rows<'a> {
     fn new(tensor: &'a Tensor) -> Result<Self, RestError> {
         let [count, dims @ ..] = tensor.shape().dims() else {
-            return Err(unfit(tensor));
+            return Err(rows_error(tensor));
         };
         let before_zero = tensor.shape().dims().iter().take_while(|dim| **dim > 0);
         let arrays = before_zero.fold(1_usize, |product, dim| product.saturating_mul(*dim));
-        if tensor.shape().elements() == 0 && arrays > MAX_EMPTY {
-            return Err(unfit(tensor));
+        if tensor.shape().elements() == 0 && arrays > MAX_EMPTY_ARRAYS {
+            return Err(rows_error(tensor));
         }
         let scalars = match tensor.datatype().size() {
             Some(size) => Scalars::Fixed {
@@ -144,7 +144,7 @@ fn write_string(out: &mut Vec<u8>, element: &[u8]) {
     out.extend_from_slice(b"\"}");
 }
 
-fn unfit(tensor: &Tensor) -> RestError {
+fn rows_error(tensor: &Tensor) -> RestError {
     RestError::Rows {
         output: tensor.name().to_owned(),
         shape: tensor.shape().to_string(),

@@ -1,11 +1,11 @@
-//! One input of a request.
+//! Reads one input of a request.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
 use super::super::error::InField;
-use super::super::tensor_data::Wanted;
+use super::super::tensor_data::DataDecoder;
 use super::super::{Limits, RestError};
 use super::output::SharedParameters;
 use super::shape::Dims;
@@ -19,67 +19,67 @@ pub(super) struct InputHead {
     pub(super) name: String,
     pub(super) datatype: DataType,
     pub(super) shape: Shape,
-    pub(super) place: Place,
+    pub(super) data: InputData,
 }
 
-/// Where its data is.
+/// The location of an input's data.
 #[derive(Debug)]
-pub(super) enum Place {
-    /// It was in the JSON.
+pub(super) enum InputData {
+    /// Data of the JSON, parsed.
     Json(Bytes),
-    /// So many bytes after the JSON.
+    /// A blob after the JSON, of this many bytes.
     Blob(u64),
-    /// In shared memory.
+    /// A range of shared memory.
     Shared(SharedRange),
 }
 
-/// Members seen so far.
+/// The members read so far.
 #[derive(Default)]
-struct Draft<'a> {
+struct InputDraft<'a> {
     name: Option<Cow<'a, str>>,
     datatype: Option<Cow<'a, str>>,
     dims: Option<Dims>,
     binary: Option<u64>,
     shared: SharedParameters,
     parameters: Option<()>,
-    data: Option<Data>,
+    data: Option<DataMember>,
 }
 
-/// The `data` member.
-enum Data {
-    /// Read already, because name, datatype and shape came before it.
-    Read(Bytes),
-    /// Stepped over; it is here.
-    At(Mark),
+/// The member `data` of an input.
+enum DataMember {
+    /// Parsed already, because name, datatype and shape came before it.
+    Parsed(Bytes),
+    /// Skipped at this position, to be parsed when datatype and shape are known.
+    Deferred(Mark),
 }
 
-const PLACE: &str = "input";
+const OBJECT: &str = "input";
 
 /// Reads an input object.
 pub(super) fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<InputHead, RestError> {
-    let mut draft = Draft::default();
+    let mut draft = InputDraft::default();
     reader.begin_object().field("inputs")?;
     while let Some(key) = reader.key().field("inputs")? {
         match &*key {
             "name" => once(
                 &mut draft.name,
                 "name",
-                PLACE,
+                OBJECT,
                 Some(reader.string().field("name")?),
             )?,
             "datatype" => {
                 let datatype = reader.string().field("datatype")?;
-                once(&mut draft.datatype, "datatype", PLACE, Some(datatype))?;
+                once(&mut draft.datatype, "datatype", OBJECT, Some(datatype))?;
             }
-            "shape" => once(&mut draft.dims, "shape", PLACE, Some(shape::read(reader)?))?,
+            "shape" => once(&mut draft.dims, "shape", OBJECT, Some(shape::read(reader)?))?,
             "parameters" => {
-                once(&mut draft.parameters, "parameters", PLACE, Some(()))?;
+                once(&mut draft.parameters, "parameters", OBJECT, Some(()))?;
                 draft.read_parameters(reader)?;
             }
             "data" if reader.null() => {}
             "data" => {
                 let data = draft.read_data(reader, limits)?;
-                once(&mut draft.data, "data", PLACE, Some(data))?;
+                once(&mut draft.data, "data", OBJECT, Some(data))?;
             }
             other => reader.skip().field(other)?,
         }
@@ -87,7 +87,7 @@ pub(super) fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<InputHead
     draft.finish(reader.text(), limits)
 }
 
-impl Draft<'_> {
+impl InputDraft<'_> {
     fn read_parameters(&mut self, reader: &mut Reader<'_>) -> Result<(), RestError> {
         if reader.null() {
             return Ok(());
@@ -109,26 +109,28 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Reads the data where its type is known by now; otherwise notes its place.
-    fn read_data(&self, reader: &mut Reader<'_>, limits: &Limits) -> Result<Data, RestError> {
+    /// Parses the data if its datatype and shape are known by now; otherwise keeps its position.
+    fn read_data(&self, reader: &mut Reader<'_>, limits: &Limits) -> Result<DataMember, RestError> {
         if let (Some(name), Some(datatype), Some(dims)) = (&self.name, &self.datatype, &self.dims) {
             let datatype = parse_datatype(name, datatype)?;
             let shape = shape::check(name, datatype, dims)?;
-            let wanted = Wanted {
+            let decoder = DataDecoder {
                 name,
                 field: "data",
                 datatype,
                 max_bytes: limits.max_json,
             };
-            return Ok(Data::Read(wanted.array(reader, shape.elements())?));
+            return Ok(DataMember::Parsed(
+                decoder.decode_array(reader, shape.elements())?,
+            ));
         }
         let mark = reader.mark();
-        reader.leap().field("data")?;
-        Ok(Data::At(mark))
+        reader.skip_unchecked().field("data")?;
+        Ok(DataMember::Deferred(mark))
     }
 
     fn finish(self, text: &[u8], limits: &Limits) -> Result<InputHead, RestError> {
-        // As Triton reads them: what is missing comes before where the data is.
+        // In Triton's order: missing members are reported before a wrong source of data.
         let source = self.check_source();
         let name = self.name.ok_or_else(|| RestError::missing("name"))?;
         let datatype = self
@@ -138,31 +140,31 @@ impl Draft<'_> {
         let dims = self.dims.ok_or_else(|| RestError::missing("shape"))?;
         let shape = shape::check(&name, datatype, &dims)?;
         source?;
-        let place = match (self.data, self.binary, self.shared.range()) {
-            (Some(Data::Read(bytes)), _, _) => Place::Json(bytes),
-            (Some(Data::At(mark)), _, _) => {
-                let wanted = Wanted {
+        let data = match (self.data, self.binary, self.shared.range()) {
+            (Some(DataMember::Parsed(bytes)), _, _) => InputData::Json(bytes),
+            (Some(DataMember::Deferred(mark)), _, _) => {
+                let decoder = DataDecoder {
                     name: &name,
                     field: "data",
                     datatype,
                     max_bytes: limits.max_json,
                 };
                 let mut reader = Reader::resume(text, mark);
-                Place::Json(wanted.array(&mut reader, shape.elements())?)
+                InputData::Json(decoder.decode_array(&mut reader, shape.elements())?)
             }
-            (None, Some(size), _) => Place::Blob(size),
-            (None, None, Some(range)) => Place::Shared(range),
+            (None, Some(size), _) => InputData::Blob(size),
+            (None, None, Some(range)) => InputData::Shared(range),
             (None, None, None) => return Err(source_error(&[])),
         };
         Ok(InputHead {
             name: name.into_owned(),
             datatype,
             shape,
-            place,
+            data,
         })
     }
 
-    /// There must be one source, and only one.
+    /// Checks that there is exactly one source of data.
     fn check_source(&self) -> Result<(), RestError> {
         let sources = [
             ("'data'", self.data.is_some()),

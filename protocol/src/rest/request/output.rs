@@ -1,4 +1,4 @@
-//! One output a request asks for.
+//! Reads one requested output.
 
 use std::num::NonZeroUsize;
 
@@ -17,7 +17,7 @@ pub(super) struct OutputHead {
     shared: SharedParameters,
 }
 
-/// The members of `parameters` that name a place in shared memory.
+/// The members of `parameters` that name a range of shared memory.
 #[derive(Debug, Default)]
 pub(super) struct SharedParameters {
     pub(super) region: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct SharedParameters {
     size: Option<u64>,
 }
 
-const PLACE: &str = "output";
+const OBJECT: &str = "output";
 const PARAMETERS: &str = "output parameters";
 
 /// Reads an output object.
@@ -39,11 +39,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<OutputHead, RestError> {
             "name" => once(
                 &mut name,
                 "name",
-                PLACE,
+                OBJECT,
                 Some(reader.string().field("name")?),
             )?,
             "parameters" => {
-                once(&mut parameters, "parameters", PLACE, Some(()))?;
+                once(&mut parameters, "parameters", OBJECT, Some(()))?;
                 output.read_parameters(reader)?;
             }
             other => reader.skip().field(other)?,
@@ -80,7 +80,7 @@ impl OutputHead {
         Ok(())
     }
 
-    /// Results in shared memory are the tensor's own bytes, so no other form goes with them.
+    /// Refuses another encoding of an output in shared memory, which takes the tensor's own bytes.
     fn check(&self) -> Result<(), RestError> {
         let conflict = |other| Err(RestError::OutputConflict { other });
         match (&self.shared.region, self.classes, self.binary) {
@@ -90,9 +90,9 @@ impl OutputHead {
         }
     }
 
-    /// Settles how it travels. An output that does not say follows the request's `binary_data_output`:
-    /// so the binary extension documents it, while Triton heeds that parameter only where no outputs
-    /// are listed. Clients written for Triton always say, so following the document breaks none.
+    /// Chooses the delivery. An output without one of its own follows the request's
+    /// `binary_data_output`, as the binary extension documents; Triton follows that parameter only where
+    /// no outputs are listed. Clients written for Triton set it on every output, so none breaks.
     pub(super) fn finish(self, default: &Delivery) -> RequestedOutput {
         let delivery = match (self.shared.range(), self.binary) {
             (Some(range), _) => Delivery::Shared(range),
@@ -112,28 +112,28 @@ impl OutputHead {
 }
 
 impl SharedParameters {
-    /// Reads the value of `key`, if it is one of ours.
+    /// Reads the value of `key`; `false` where it is no parameter of shared memory.
     pub(super) fn read(&mut self, key: &str, reader: &mut Reader<'_>) -> Result<bool, RestError> {
-        let place = "shared memory parameters";
+        let object = "shared memory parameters";
         match key {
             "shared_memory_region" => {
                 let region = reader.string().field(key)?.into_owned();
-                once(&mut self.region, key, place, Some(region))?;
+                once(&mut self.region, key, object, Some(region))?;
             }
             "shared_memory_offset" => {
                 let offset = reader.unsigned().field(key)?;
-                once(&mut self.offset, key, place, Some(offset))?;
+                once(&mut self.offset, key, object, Some(offset))?;
             }
             "shared_memory_byte_size" => {
                 let size = reader.unsigned().field(key)?;
-                once(&mut self.size, key, place, Some(size))?;
+                once(&mut self.size, key, object, Some(size))?;
             }
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// The range, where a region is named. What is missing is 0, as in Triton.
+    /// Returns the range, if a region is named. Missing members are 0, as in Triton.
     pub(super) fn range(&self) -> Option<SharedRange> {
         Some(SharedRange {
             region: self.region.clone()?,

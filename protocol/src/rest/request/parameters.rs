@@ -1,18 +1,18 @@
-//! Request parameters, reserved and free.
+//! Reads request parameters, reserved and custom ones.
 
 use std::borrow::Cow;
 
 use super::super::RestError;
 use super::super::error::InField;
-use crate::json::{Expected, Form, JsonError, Kind, Reader};
+use crate::json::{Expected, JsonError, Kind, NumberKind, Reader};
 use crate::{Parameter, Parameters};
 
-/// Parameters of a request.
+/// The parameters of a request.
 #[derive(Debug, Default)]
 pub(in super::super) struct RequestParameters {
-    /// All but `binary_data_output`, which is about the body and not for the model.
+    /// All but `binary_data_output`, which concerns the body and not the model.
     pub(in super::super) values: Parameters,
-    /// `binary_data_output`.
+    /// Value of `binary_data_output`, if given.
     pub(in super::super) binary_output: Option<bool>,
 }
 
@@ -40,22 +40,22 @@ pub(in super::super) fn insert(
     if key == "binary_data_output" {
         let value = reader.boolean().field(&key)?;
         if parameters.binary_output.replace(value).is_some() {
-            return Err(repeated(&key));
+            return Err(duplicate(&key));
         }
         return Ok(());
     }
     let value = read(&key, reader)?;
     if parameters.values.contains_key(&*key) {
-        return Err(repeated(&key));
+        return Err(duplicate(&key));
     }
     parameters.values.insert(key.into_owned(), value);
     Ok(())
 }
 
-fn repeated(key: &str) -> RestError {
+fn duplicate(key: &str) -> RestError {
     RestError::DuplicateKey {
         key: key.to_owned(),
-        place: "parameters",
+        object: "parameters",
     }
 }
 
@@ -65,11 +65,11 @@ fn read(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
         "priority" | "timeout" => Ok(Parameter::Uint(reader.unsigned().field(key)?)),
         "sequence_id" => sequence_id(reader).field(key),
         _ if key.starts_with("triton_") => Err(RestError::ReservedParameter),
-        _ => free(key, reader),
+        _ => custom(key, reader),
     }
 }
 
-/// A sequence is known by a number or by a string.
+/// Reads the id of a sequence: a number or a string.
 fn sequence_id(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
     match reader.kind()? {
         Kind::Number => Ok(Parameter::Uint(reader.unsigned()?)),
@@ -80,13 +80,13 @@ fn sequence_id(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
     }
 }
 
-fn free(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
+fn custom(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
     match reader.kind().field(key)? {
         Kind::Bool => Ok(Parameter::Bool(reader.boolean().field(key)?)),
         Kind::String => Ok(Parameter::String(reader.string().field(key)?.into_owned())),
         Kind::Number => number(reader).field(key),
         Kind::Object | Kind::Array | Kind::Null => {
-            // A broken or too deep document is told as such.
+            // A syntax error in the value takes precedence.
             reader.skip().field(key)?;
             Err(RestError::ParameterType {
                 key: key.to_owned(),
@@ -95,10 +95,10 @@ fn free(key: &str, reader: &mut Reader<'_>) -> Result<Parameter, RestError> {
     }
 }
 
-/// The narrowest of `i64`, `u64` and `f64` that holds the number.
+/// Reads a number as the first of `i64`, `u64` and `f64` that holds it.
 fn number(reader: &mut Reader<'_>) -> Result<Parameter, JsonError> {
     reader.ranged(|number| {
-        if number.form() == Form::Integer {
+        if number.kind() == NumberKind::Integer {
             if let Some(value) = number.signed() {
                 return Some(Parameter::Int(value));
             }

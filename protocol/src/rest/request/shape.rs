@@ -1,4 +1,4 @@
-//! Shapes as clients write them.
+//! Reads and checks the shape of an input.
 
 use smallvec::SmallVec;
 
@@ -7,13 +7,13 @@ use super::super::error::InField;
 use crate::json::Reader;
 use crate::{DataType, Shape};
 
-/// Dimensions as written, not yet known to make a shape.
+/// Dimensions as the client sent them, not checked.
 pub(super) type Dims = SmallVec<[u64; 4]>;
 
-/// libtorch's own limit; a shape that goes on for megabytes would otherwise come back in messages.
+/// Limit on dimensions: libtorch's own. It also keeps megabytes of shape out of error messages.
 const MAX_DIMS: usize = 64;
 
-/// Reads an array of dimensions, one more than allowed at most.
+/// Reads an array of dimensions, and keeps at most one more than allowed.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Dims, RestError> {
     let mut dims = Dims::new();
     reader.begin_array().field("shape")?;
@@ -48,16 +48,16 @@ pub(super) fn check(input: &str, datatype: DataType, dims: &[u64]) -> Result<Sha
         shape: text(dims),
         limit,
     };
-    let most = i64::MAX as u64;
+    let max = i64::MAX as u64;
     let mut elements = 1_u64;
     for &dim in dims.iter().filter(|dim| **dim != 0) {
         elements = elements.saturating_mul(dim);
     }
-    if elements > most {
-        return Err(overflow(most));
+    if elements > max {
+        return Err(overflow(max));
     }
     let size = datatype.size().unwrap_or(1);
-    if elements > most / size as u64 {
+    if elements > max / size as u64 {
         return Err(RestError::ByteOverflow {
             input: input(),
             elements,
@@ -67,7 +67,7 @@ pub(super) fn check(input: &str, datatype: DataType, dims: &[u64]) -> Result<Sha
     Shape::new(&signed).map_err(|_| overflow(Shape::MAX_ELEMENTS as u64))
 }
 
-/// As Triton writes shapes: `[1,16]`.
+/// Formats dimensions as Triton does: `[1,16]`.
 fn text(dims: &[u64]) -> String {
     let dims: Vec<String> = dims.iter().map(u64::to_string).collect();
     format!("[{}]", dims.join(","))

@@ -1,4 +1,4 @@
-//! Where the parts of a JSON text lie, for who moves them without reading them.
+//! Byte ranges of a JSON text's members, elements and rows, for callers that move them undecoded.
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use super::reader::{Kind, Reader};
 /// all before it.
 const MAX_MEMBERS: usize = 256;
 
-/// How the rows of a tensor's JSON are told apart.
+/// Layout of a tensor's rows in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Nesting {
-    /// All scalars follow each other in one array.
+pub enum RowLayout {
+    /// One array of all scalars, row after row.
     Flat,
-    /// Each row is an array.
-    Rows,
+    /// One array for each row.
+    Nested,
 }
 
-/// The keys of an object, and where their values lie in `text`, which holds nothing else. `None` for
-/// what is no object, for one with a key twice, and for one with very many.
+/// Returns an object's keys with the byte ranges of their values in `text`, which holds nothing else.
+/// `None` for anything but an object, for a repeated key, and for more than 256 members.
 #[must_use]
 pub fn members(text: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     let mut reader = Reader::new(text);
@@ -35,7 +35,8 @@ pub fn members(text: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     Some(members)
 }
 
-/// Where the elements of an array lie in `text`, which holds nothing else. `None` for what is no array.
+/// Returns the byte ranges of an array's elements in `text`, which holds nothing else. `None` for
+/// anything but an array.
 #[must_use]
 pub fn elements(text: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut reader = Reader::new(text);
@@ -48,23 +49,24 @@ pub fn elements(text: &[u8]) -> Option<Vec<Range<usize>>> {
     Some(elements)
 }
 
-/// Where the rows of a tensor lie in `text`, which holds its array and nothing else: so many rows, each
-/// of so many scalars, which are not zero. `None` for anything else: then the text is not that tensor.
+/// Returns the byte ranges of a tensor's rows in `text`, which holds its array and nothing else: `rows`
+/// of them, each of `scalars` scalars, at least one. `None` where the text is no such tensor.
 #[must_use]
-pub fn rows(text: &[u8], rows: usize, scalars: usize) -> Option<(Nesting, Vec<Range<usize>>)> {
+pub fn rows(text: &[u8], rows: usize, scalars: usize) -> Option<(RowLayout, Vec<Range<usize>>)> {
     let mut reader = Reader::new(text);
-    // Two bytes of text are the least that a row takes.
+    // A row takes at least two bytes of text.
     let mut found: Vec<Range<usize>> = Vec::with_capacity(rows.min(text.len() / 2));
-    let mut nesting = None;
+    let mut layout = None;
     let mut inside = 0;
     reader.begin_array().ok()?;
     while reader.element().ok()? {
         let start = reader.start()?;
-        let (kind, count) = match reader.at_array() {
-            true => (Nesting::Rows, reader.count_scalars()?),
-            false => (Nesting::Flat, reader.scalar()?),
+        let (found_layout, count) = if reader.at_array() {
+            (RowLayout::Nested, reader.count_scalars()?)
+        } else {
+            (RowLayout::Flat, reader.skip_scalar()?)
         };
-        if *nesting.get_or_insert(kind) != kind {
+        if *layout.get_or_insert(found_layout) != found_layout {
             return None;
         }
         match inside {
@@ -72,31 +74,34 @@ pub fn rows(text: &[u8], rows: usize, scalars: usize) -> Option<(Nesting, Vec<Ra
             _ => found.last_mut()?.end = reader.at,
         }
         inside += count;
-        if inside > scalars || found.len() > rows || kind == Nesting::Rows && inside != scalars {
+        if inside > scalars
+            || found.len() > rows
+            || found_layout == RowLayout::Nested && inside != scalars
+        {
             return None;
         }
         inside %= scalars;
     }
     reader.finish().ok()?;
-    (inside == 0 && found.len() == rows).then_some((nesting?, found))
+    (inside == 0 && found.len() == rows).then_some((layout?, found))
 }
 
 impl Reader<'_> {
-    /// Where the next value begins.
+    /// Returns the position where the next value begins.
     fn start(&mut self) -> Option<usize> {
         self.kind().ok()?;
         Some(self.at)
     }
 
-    /// Where the next value lies; it is stepped over.
+    /// Skips the next value and returns its byte range.
     fn span(&mut self) -> Option<Range<usize>> {
         let start = self.start()?;
         self.skip().ok()?;
         Some(start..self.at)
     }
 
-    /// Steps over one scalar, and counts it.
-    fn scalar(&mut self) -> Option<usize> {
+    /// Skips one scalar and returns its count, 1.
+    fn skip_scalar(&mut self) -> Option<usize> {
         if self.kind().ok()? == Kind::Object {
             return None;
         }
@@ -104,7 +109,7 @@ impl Reader<'_> {
         Some(1)
     }
 
-    /// Steps over an array and counts its scalars, however they are nested.
+    /// Skips an array and returns the count of its scalars, however they are nested.
     fn count_scalars(&mut self) -> Option<usize> {
         let outside = self.depth();
         self.begin_array().ok()?;
@@ -117,7 +122,7 @@ impl Reader<'_> {
             } else if self.at_array() {
                 self.begin_array().ok()?;
             } else {
-                count += self.scalar()?;
+                count += self.skip_scalar()?;
             }
         }
     }
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_json_is_not_cut() {
+    fn text_that_is_not_whole_json_is_refused() {
         for text in [
             "",
             "{",
@@ -163,16 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_cut_flat_and_nested() {
+    fn rows_are_found_flat_and_nested() {
         let flat = "[1, 2,3 ,4]";
-        let (nesting, found) = rows(flat.as_bytes(), 2, 2).unwrap();
+        let (layout, found) = rows(flat.as_bytes(), 2, 2).unwrap();
         assert_eq!(
-            (nesting, texts(flat, &found)),
-            (Nesting::Flat, vec!["1, 2", "3 ,4"])
+            (layout, texts(flat, &found)),
+            (RowLayout::Flat, vec!["1, 2", "3 ,4"])
         );
         let nested = "[[[1],[2]],[[3],[4]]]";
-        let (nesting, found) = rows(nested.as_bytes(), 2, 2).unwrap();
-        assert_eq!(nesting, Nesting::Rows);
+        let (layout, found) = rows(nested.as_bytes(), 2, 2).unwrap();
+        assert_eq!(layout, RowLayout::Nested);
         assert_eq!(texts(nested, &found), ["[[1],[2]]", "[[3],[4]]"]);
     }
 

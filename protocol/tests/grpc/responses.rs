@@ -1,4 +1,4 @@
-//! What goes back to the client.
+//! Responses and statuses sent to the client.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -13,14 +13,14 @@ use weir_protocol::{
 use super::{given, input, int, map, request, text};
 
 #[test]
-fn a_status_carries_code_and_sentence() {
+fn a_status_carries_code_and_message() {
     let status = status(&GrpcError::DuplicateInput("x".to_owned()));
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
     assert_eq!(status.message(), "input 'x' already exists in request");
 }
 
 #[test]
-fn answers_are_raw_and_shared_outputs_leave_an_empty_entry() {
+fn responses_are_raw_and_shared_outputs_leave_an_empty_entry() {
     let tensor = |name: &str| {
         let shape = Shape::new(&[1, 2]).unwrap();
         Tensor::new(
@@ -76,7 +76,7 @@ fn answers_are_raw_and_shared_outputs_leave_an_empty_entry() {
 
 proptest! {
     #[test]
-    fn raw_tensors_come_back_as_they_went(
+    fn raw_tensors_come_back_unchanged(
         id in ".{0,8}",
         data in proptest::collection::vec(any::<u8>(), 0..64),
         index in 0..DataType::ALL.len(),
