@@ -1,4 +1,4 @@
-//! The wires: JSON tensors, the binary extension, protobuf.
+//! Benchmarks of the codecs: JSON tensors, the binary extension, protobuf.
 
 #![expect(
     clippy::unwrap_used,
@@ -61,7 +61,7 @@ fn json(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("json");
     for elements in SIZES {
         let body = json_body(elements);
-        let answer = response(elements, Delivery::Json);
+        let output = response(elements, Delivery::Json);
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_function(BenchmarkId::new("decode", elements), |bencher| {
             bencher.iter(|| {
@@ -69,7 +69,7 @@ fn json(criterion: &mut Criterion) {
             });
         });
         group.bench_function(BenchmarkId::new("encode", elements), |bencher| {
-            bencher.iter(|| encode_response(black_box(&answer)));
+            bencher.iter(|| encode_response(black_box(&output)));
         });
     }
 }
@@ -85,14 +85,14 @@ fn binary(criterion: &mut Criterion) {
         );
         let body: Bytes = [head.as_bytes(), &data].concat().into();
         let split = Some(head.len());
-        let answer = response(elements, Delivery::Binary);
+        let output = response(elements, Delivery::Binary);
         group.bench_function(BenchmarkId::new("decode", elements), |bencher| {
             bencher.iter(|| {
                 decode_request("mlp", "", black_box(body.clone()), split, &Limits::DEFAULT)
             });
         });
         group.bench_function(BenchmarkId::new("encode", elements), |bencher| {
-            bencher.iter(|| encode_response(black_box(&answer)));
+            bencher.iter(|| encode_response(black_box(&output)));
         });
     }
 }
@@ -113,7 +113,7 @@ fn protobuf(criterion: &mut Criterion) {
             ..ModelInferRequest::default()
         };
         let body = Bytes::from(message.encode_to_vec());
-        let answer = response(elements, Delivery::Binary);
+        let output = response(elements, Delivery::Binary);
         group.bench_function(BenchmarkId::new("decode", elements), |bencher| {
             bencher.iter(|| {
                 let message = ModelInferRequest::decode(black_box(body.clone())).unwrap();
@@ -121,7 +121,7 @@ fn protobuf(criterion: &mut Criterion) {
             });
         });
         group.bench_function(BenchmarkId::new("encode", elements), |bencher| {
-            bencher.iter(|| grpc::encode_response(black_box(&answer).clone()).encode_to_vec());
+            bencher.iter(|| grpc::encode_response(black_box(&output).clone()).encode_to_vec());
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The one place that reads the time.
+//! The load generator's clock and timers.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -10,14 +10,13 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// A gap this long is slept through; a shorter one is spent polling, because the reactor's timer has
-/// a resolution of a millisecond.
-const WORTH_SLEEPING: Duration = Duration::from_millis(3);
+/// Shortest gap to sleep; a shorter one is polled, because the reactor's timer has a resolution of a millisecond.
+const MIN_SLEEP: Duration = Duration::from_millis(3);
 
-/// What is left of a gap to poll through after a sleep, which may end that much late.
+/// Time to poll after a sleep, which may end that much late.
 const MARGIN: Duration = Duration::from_millis(2);
 
-/// Now.
+/// Reads the monotonic clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "a load generator measures time: this is its clock"
@@ -26,38 +25,39 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// How moments are waited for.
+/// A timer that waits until a point in time.
 #[derive(Debug)]
-pub(crate) enum Alarm {
-    /// Polling at the end: exact, and takes all of the core.
+pub(crate) enum Timer {
+    /// Polls at the end: exact, and uses the whole core.
     Poll,
-    /// The kernel's timer: tens of microseconds late, and leaves the core to others meanwhile.
-    Timer(AsyncFd<OwnedFd>),
+    /// Waits for a timer of the kernel: tens of microseconds late, and leaves the core to others.
+    Kernel(AsyncFd<OwnedFd>),
 }
 
-impl Alarm {
-    /// A timer of the kernel.
+impl Timer {
+    /// Creates a timer of the kernel.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// The kernel refuses to create one.
     #[expect(
         deprecated,
         reason = "its successor is unsafe code; the descriptor is owned here and never replaced"
     )]
-    pub(crate) fn timer() -> anyhow::Result<Self> {
+    pub(crate) fn kernel() -> anyhow::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).context("no timer")?;
-        Ok(Self::Timer(AsyncFd::new(timer)?))
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, flags).context("cannot create a timer")?;
+        Ok(Self::Kernel(AsyncFd::new(timer)?))
     }
 
-    /// Returns at `at`, or at once where that is past. Answers are received meanwhile.
+    /// Returns at `at`, or at once if that is past. Responses are received meanwhile.
     ///
     /// # Errors
     /// The timer cannot be set.
-    pub(crate) async fn until(&self, at: Instant) -> anyhow::Result<()> {
+    pub(crate) async fn wait_until(&self, at: Instant) -> anyhow::Result<()> {
         match self {
             Self::Poll => poll_until(at).await,
-            Self::Timer(timer) => sleep_until(timer, at).await?,
+            Self::Kernel(timer) => sleep_until(timer, at).await?,
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ async fn poll_until(at: Instant) {
         if left.is_zero() {
             return;
         }
-        if left > WORTH_SLEEPING {
+        if left > MIN_SLEEP {
             tokio::time::sleep(left - MARGIN).await;
         } else {
             tokio::task::yield_now().await;
@@ -87,7 +87,7 @@ async fn sleep_until(timer: &AsyncFd<OwnedFd>, at: Instant) -> anyhow::Result<()
         it_value: Timespec::try_from(left)?,
     };
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
-    // Setting it again takes the readiness back: what it has to tell need not be read.
+    // Setting the timer again clears its readiness, so its count need not be read.
     timer.readable().await?.clear_ready();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A connection that asks one request at a time, whichever the protocol.
+//! A connection with one request at a time, over either protocol.
 
 use std::net::SocketAddr;
 
@@ -7,46 +7,39 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 
 use crate::args::{Args, Protocol};
-use crate::{grpc, http1};
+use crate::grpc::GrpcConnection;
+use crate::http1::HttpConnection;
+use crate::response::Response;
 
-/// What came back.
-#[derive(Debug)]
-pub(crate) struct Answer<'a> {
-    /// Bytes of the JSON before the blobs, over HTTP where there are any.
-    pub(crate) header_length: Option<usize>,
-    /// The body; over gRPC with the prefix of its message.
-    pub(crate) body: &'a [u8],
-}
-
-/// An open connection.
+/// A connection of the load generator to the server.
 pub(crate) enum Connection {
-    Http(Box<http1::Connection>),
-    Grpc(Box<grpc::Connection>),
+    Http(Box<HttpConnection>),
+    Grpc(Box<GrpcConnection>),
 }
 
 impl Connection {
-    /// Connects as the protocol wants.
+    /// Connects to the server for the protocol of the arguments.
     ///
     /// # Errors
-    /// Nobody listens there, or not for that protocol.
+    /// No server at the address, or one of another protocol.
     pub(crate) async fn open(args: &Args) -> anyhow::Result<Self> {
         let stream = connect(args.address).await?;
         Ok(match args.protocol {
             Protocol::HttpJson | Protocol::HttpBinary => {
-                Self::Http(Box::new(http1::Connection::new(stream)))
+                Self::Http(Box::new(HttpConnection::new(stream)))
             }
-            Protocol::Grpc => Self::Grpc(Box::new(grpc::Connection::new(stream).await?)),
+            Protocol::Grpc => Self::Grpc(Box::new(GrpcConnection::new(stream).await?)),
         })
     }
 
-    /// Sends a request and waits for all of its answer.
+    /// Sends a request and waits for its whole response.
     ///
     /// # Errors
-    /// Any status but success; an answer that ends early; a connection that breaks.
-    pub(crate) async fn ask(&mut self, request: &Bytes) -> anyhow::Result<Answer<'_>> {
+    /// Any status but success, a truncated response, or a broken connection.
+    pub(crate) async fn send(&mut self, request: &Bytes) -> anyhow::Result<Response<'_>> {
         match self {
-            Self::Http(connection) => connection.ask(request).await,
-            Self::Grpc(connection) => connection.ask(request).await,
+            Self::Http(connection) => connection.send(request).await,
+            Self::Grpc(connection) => connection.send(request).await,
         }
     }
 }

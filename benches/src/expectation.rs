@@ -1,4 +1,4 @@
-//! What answers have to be.
+//! Checks responses against the expected outputs.
 
 use anyhow::{Context, ensure};
 use prost::Message;
@@ -6,14 +6,14 @@ use serde_json::Value;
 use weir_protocol::grpc::proto::ModelInferResponse;
 
 use crate::args::Protocol;
-use crate::connection::Answer;
+use crate::response::Response;
 use crate::tensor::Tensor;
 
-/// The share by which JSON answers may differ in length from the first: batches of other sizes give
-/// last digits that differ, and so numbers of more or fewer digits.
-const JSON_SLACK: usize = 8;
+/// Divisor of the first JSON response's length that gives the tolerance for others: batches of other sizes
+/// change the last digits of numbers, and so their lengths.
+const JSON_TOLERANCE: usize = 8;
 
-/// The outputs, and how long an answer with them is.
+/// The expected outputs, with the length of a response.
 pub(crate) struct Expectation {
     protocol: Protocol,
     outputs: Vec<Tensor>,
@@ -22,7 +22,7 @@ pub(crate) struct Expectation {
 }
 
 impl Expectation {
-    /// Takes the first answer's length as all others', once its values are right.
+    /// Compares the first response and takes its length as that of all others.
     ///
     /// # Errors
     /// As [`Expectation::compare`].
@@ -30,7 +30,7 @@ impl Expectation {
         protocol: Protocol,
         outputs: Vec<Tensor>,
         tolerance: f64,
-        first: &Answer<'_>,
+        first: &Response<'_>,
     ) -> anyhow::Result<Self> {
         let expectation = Self {
             protocol,
@@ -42,37 +42,38 @@ impl Expectation {
         Ok(expectation)
     }
 
-    /// Whether an answer is as long as the first.
-    pub(crate) fn measures(&self, answer: &Answer<'_>) -> bool {
-        let slack = match self.protocol {
-            Protocol::HttpJson => self.length / JSON_SLACK,
+    /// Checks that a response is as long as the first.
+    pub(crate) fn has_length_of(&self, response: &Response<'_>) -> bool {
+        let tolerance = match self.protocol {
+            Protocol::HttpJson => self.length / JSON_TOLERANCE,
             Protocol::HttpBinary | Protocol::Grpc => 0,
         };
-        answer.body.len().abs_diff(self.length) <= slack
+        response.body.len().abs_diff(self.length) <= tolerance
     }
 
     /// Compares each expected output, element by element.
     ///
     /// # Errors
-    /// Says which output is missing or wrong, and where.
-    pub(crate) fn compare(&self, answer: &Answer<'_>) -> anyhow::Result<()> {
+    /// The output that is missing or wrong, and the element.
+    pub(crate) fn compare(&self, response: &Response<'_>) -> anyhow::Result<()> {
         for output in &self.outputs {
-            let got = self.values(answer, output);
-            let got = got.with_context(|| format!("output '{}' cannot be read", output.name))?;
-            let wanted = output.datatype.numbers(&output.data);
+            let actual = self.values(response, output);
+            let actual =
+                actual.with_context(|| format!("output '{}' cannot be read", output.name))?;
+            let expected = output.datatype.numbers(&output.data);
             ensure!(
-                got.len() == wanted.len(),
+                actual.len() == expected.len(),
                 "output '{}' has {} elements, not {}",
                 output.name,
-                got.len(),
-                wanted.len()
+                actual.len(),
+                expected.len()
             );
-            for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
-                let allowed = self.tolerance * wanted.abs().max(1.0);
-                // Written so that NaN is refused.
+            for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                let allowed = self.tolerance * expected.abs().max(1.0);
+                // In this form, NaN is refused.
                 ensure!(
-                    (got - wanted).abs() <= allowed,
-                    "element {i} of output '{}' is {got}, not {wanted}",
+                    (actual - expected).abs() <= allowed,
+                    "element {i} of output '{}' is {actual}, not {expected}",
                     output.name
                 );
             }
@@ -80,22 +81,24 @@ impl Expectation {
         Ok(())
     }
 
-    fn values(&self, answer: &Answer<'_>, output: &Tensor) -> anyhow::Result<Vec<f64>> {
+    fn values(&self, response: &Response<'_>, output: &Tensor) -> anyhow::Result<Vec<f64>> {
         match self.protocol {
-            Protocol::HttpJson => json_values(answer, &output.name),
-            Protocol::HttpBinary => Ok(output.datatype.numbers(binary(answer, &output.name)?)),
-            Protocol::Grpc => grpc_values(answer, output),
+            Protocol::HttpJson => json_values(response, &output.name),
+            Protocol::HttpBinary => Ok(output.datatype.numbers(binary(response, &output.name)?)),
+            Protocol::Grpc => grpc_values(response, output),
         }
     }
 }
 
-fn listed(head: &Value) -> anyhow::Result<&Vec<Value>> {
+fn output_list(head: &Value) -> anyhow::Result<&Vec<Value>> {
     head["outputs"].as_array().context("there are no outputs")
 }
 
-fn json_values(answer: &Answer<'_>, name: &str) -> anyhow::Result<Vec<f64>> {
-    let head: Value = serde_json::from_slice(answer.body)?;
-    let output = listed(&head)?.iter().find(|output| output["name"] == name);
+fn json_values(response: &Response<'_>, name: &str) -> anyhow::Result<Vec<f64>> {
+    let head: Value = serde_json::from_slice(response.body)?;
+    let output = output_list(&head)?
+        .iter()
+        .find(|output| output["name"] == name);
     let data = output.and_then(|output| output["data"].as_array());
     let data = data.context("it is not among the outputs")?;
     let numbers: Option<Vec<f64>> = data.iter().map(Value::as_f64).collect();
@@ -103,11 +106,11 @@ fn json_values(answer: &Answer<'_>, name: &str) -> anyhow::Result<Vec<f64>> {
 }
 
 /// The bytes of an output: blobs follow the JSON in the order of the list.
-fn binary<'a>(answer: &Answer<'a>, name: &str) -> anyhow::Result<&'a [u8]> {
-    let split = answer.header_length.context("no length of the JSON")?;
-    let (json, mut blobs) = answer.body.split_at_checked(split).context("too short")?;
+fn binary<'a>(response: &Response<'a>, name: &str) -> anyhow::Result<&'a [u8]> {
+    let split = response.header_length.context("no length of the JSON")?;
+    let (json, mut blobs) = response.body.split_at_checked(split).context("too short")?;
     let head: Value = serde_json::from_slice(json)?;
-    for output in listed(&head)? {
+    for output in output_list(&head)? {
         let size = output["parameters"]["binary_data_size"].as_u64();
         let size = usize::try_from(size.context("an output is not binary")?)?;
         let (blob, rest) = blobs.split_at_checked(size).context("blobs too short")?;
@@ -119,15 +122,15 @@ fn binary<'a>(answer: &Answer<'a>, name: &str) -> anyhow::Result<&'a [u8]> {
     anyhow::bail!("it is not among the outputs")
 }
 
-fn grpc_values(answer: &Answer<'_>, output: &Tensor) -> anyhow::Result<Vec<f64>> {
-    let message = answer.body.get(5..).context("no message")?;
-    let response = ModelInferResponse::decode(message)?;
-    let index = response
+fn grpc_values(response: &Response<'_>, output: &Tensor) -> anyhow::Result<Vec<f64>> {
+    let message = response.body.get(5..).context("no message")?;
+    let decoded = ModelInferResponse::decode(message)?;
+    let index = decoded
         .outputs
         .iter()
         .position(|known| known.name == output.name);
     let index = index.context("it is not among the outputs")?;
-    let raw = response.raw_output_contents.get(index);
+    let raw = decoded.raw_output_contents.get(index);
     Ok(output
         .datatype
         .numbers(raw.context("it has no raw contents")?))

@@ -1,4 +1,4 @@
-//! gRPC calls, one at a time on a connection of their own.
+//! A connection for gRPC calls, one at a time.
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
@@ -7,28 +7,28 @@ use h2::client::SendRequest;
 use http::{HeaderMap, Request};
 use tokio::net::TcpStream;
 
-use crate::connection::Answer;
+use crate::response::Response;
 
-/// Bytes the server may send before it hears from us: more than any answer, so that it never waits.
+/// Flow-control window, in bytes: larger than any response, so that the server never waits.
 const WINDOW: u32 = 1 << 24;
 
-/// The method all calls go to; its host is never looked at.
+/// URI of all calls; the server ignores the host.
 const METHOD: &str = "http://localhost/inference.GRPCInferenceService/ModelInfer";
 
-/// An HTTP/2 connection and the answer last read from it.
-pub(crate) struct Connection {
+/// An HTTP/2 connection with the response last read from it.
+pub(crate) struct GrpcConnection {
     requests: SendRequest<Bytes>,
     head: Request<()>,
     body: Vec<u8>,
 }
 
-impl Connection {
+impl GrpcConnection {
     pub(crate) async fn new(stream: TcpStream) -> anyhow::Result<Self> {
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(WINDOW);
         builder.initial_connection_window_size(WINDOW);
         let (requests, connection) = builder.handshake(stream).await.context("no HTTP/2")?;
-        // Its end shows in the calls that fail.
+        // An error of the connection fails its calls, which report it.
         tokio::task::spawn_local(async move { drop(connection.await) });
         let head = Request::post(METHOD)
             .header("te", "trailers")
@@ -42,29 +42,33 @@ impl Connection {
         })
     }
 
-    pub(crate) async fn ask(&mut self, request: &Bytes) -> anyhow::Result<Answer<'_>> {
-        futures_ready(&mut self.requests).await?;
-        let (response, mut send) = self.requests.send_request(self.head.clone(), false)?;
-        send.send_data(request.clone(), true)?;
+    pub(crate) async fn send(&mut self, request: &Bytes) -> anyhow::Result<Response<'_>> {
+        ready(&mut self.requests).await?;
+        let (response, mut body) = self.requests.send_request(self.head.clone(), false)?;
+        body.send_data(request.clone(), true)?;
         let response = response.await?;
         let (head, mut stream) = response.into_parts();
-        ensure!(head.status == 200, "the server answered {}", head.status);
+        ensure!(
+            head.status == 200,
+            "the server returned status {}",
+            head.status
+        );
         self.body.clear();
         read(&mut stream, &mut self.body).await?;
         match stream.trailers().await? {
             Some(trailers) => check(&trailers)?,
-            // A call that failed at once has its status in the head.
+            // A call that failed at once has its status in the headers.
             None => check(&head.headers)?,
         }
-        Ok(Answer {
+        Ok(Response {
             header_length: None,
             body: &self.body,
         })
     }
 }
 
-/// Waits until the connection takes another call.
-async fn futures_ready(requests: &mut SendRequest<Bytes>) -> anyhow::Result<()> {
+/// Waits until the connection accepts another call.
+async fn ready(requests: &mut SendRequest<Bytes>) -> anyhow::Result<()> {
     std::future::poll_fn(|context| requests.poll_ready(context)).await?;
     Ok(())
 }
@@ -80,7 +84,7 @@ async fn read(stream: &mut RecvStream, body: &mut Vec<u8>) -> anyhow::Result<()>
 
 fn check(headers: &HeaderMap) -> anyhow::Result<()> {
     let Some(status) = headers.get("grpc-status") else {
-        bail!("the answer has no gRPC status");
+        bail!("the response has no gRPC status");
     };
     if status != "0" {
         let message = headers.get("grpc-message").map(|text| text.to_str());

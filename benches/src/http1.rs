@@ -1,4 +1,4 @@
-//! HTTP/1.1 as far as answers of model servers go: a status, a content length, a body.
+//! A minimal HTTP/1.1 client connection: a status, a content length, a body.
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
@@ -6,28 +6,28 @@ use memchr::memmem::Finder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::connection::Answer;
+use crate::response::Response;
 
-/// Room for a whole answer of the measured models, so that one read gets it: resnet18's thousand
-/// classes are 4 kB, or 20 as JSON.
+/// Bytes of the read buffer: enough for a whole response of the measured models, so that one read suffices.
+/// resnet18's thousand classes are 4 kB, or 20 as JSON.
 const BUFFER: usize = 64 << 10;
 
-/// A keep-alive connection and the answer last read from it.
-pub(crate) struct Connection {
+/// A keep-alive connection with the response last read from it.
+pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
     head_end: Finder<'static>,
 }
 
-/// What the head of an answer says.
+/// The parsed head of a response.
 struct Head {
-    /// Bytes of the head.
+    /// Bytes of the head, line ends included.
     length: usize,
     body: usize,
     header_length: Option<usize>,
 }
 
-impl Connection {
+impl HttpConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    pub(crate) async fn ask(&mut self, request: &Bytes) -> anyhow::Result<Answer<'_>> {
+    pub(crate) async fn send(&mut self, request: &Bytes) -> anyhow::Result<Response<'_>> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
         let head = loop {
@@ -49,8 +49,11 @@ impl Connection {
         while self.buffer.len() < whole {
             self.fill().await?;
         }
-        ensure!(self.buffer.len() == whole, "bytes follow the answer");
-        Ok(Answer {
+        ensure!(
+            self.buffer.len() == whole,
+            "unexpected bytes after the response"
+        );
+        Ok(Response {
             header_length: head.header_length,
             body: &self.buffer[head.length..],
         })
@@ -63,14 +66,14 @@ impl Connection {
     }
 }
 
-/// Reads the head, both of its line ends included.
+/// Parses the head, its final empty line included.
 fn read_head(head: &[u8]) -> anyhow::Result<Head> {
-    let text = std::str::from_utf8(head).context("the head of the answer is not text")?;
+    let text = std::str::from_utf8(head).context("the head of the response is not text")?;
     let mut lines = text.split("\r\n");
     let status = lines.next().unwrap_or_default();
     ensure!(
         status.starts_with("HTTP/1.1 200"),
-        "the server answered '{status}'"
+        "the server returned '{status}'"
     );
     let mut body = None;
     let mut header_length = None;
@@ -85,7 +88,7 @@ fn read_head(head: &[u8]) -> anyhow::Result<Head> {
         }
     }
     let Some(body) = body else {
-        bail!("the answer has no content length");
+        bail!("the response has no content length");
     };
     Ok(Head {
         length: head.len(),

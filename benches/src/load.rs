@@ -1,4 +1,4 @@
-//! The run itself.
+//! Runs the load: connections, schedule, warm-up and measurement.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,78 +9,84 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use crate::args::{Args, Wait};
-use crate::clock::Alarm;
+use crate::clock::Timer;
 use crate::connection::Connection;
 use crate::expectation::Expectation;
 use crate::report::{Report, Sample};
 use crate::schedule::Schedule;
 use crate::tally::Tally;
-use crate::tensor::{Description, Tensor};
+use crate::tensor::{Tensor, TensorFile};
 use crate::{clock, payload};
 
-/// How long answers may take to come after an open loop's last request.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that responses may take after the end of the measurement.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Of so many answers one is compared with what is expected, element by element: too few to show in
-/// the client's processor time.
-const COMPARED: u64 = 1024;
+/// Number of responses of which one is compared element by element: too few to affect the client's processor
+/// time.
+const COMPARE_EVERY: u64 = 1024;
 
-/// What all connections share.
+/// The state shared by all connections.
 struct Shared {
     request: Bytes,
     expectation: Expectation,
     tally: RefCell<Tally>,
-    /// In an open loop; held by the one connection that waits for the next moment.
-    schedule: Option<Mutex<(Schedule, Alarm)>>,
+    /// Schedule of an open loop; locked by the connection that waits for the next request's time.
+    schedule: Option<Mutex<(Schedule, Timer)>>,
 }
 
-/// Runs what the arguments say.
+/// Runs the load that the arguments describe.
 ///
 /// # Errors
-/// Tensors that cannot be read, a server that does not answer, or whose first answer is wrong.
+/// Tensors that cannot be read, a server that does not respond, or whose first response is wrong.
 pub(crate) async fn run(args: &Args) -> anyhow::Result<Report> {
     let (warm_up, duration) = args.times()?;
     ensure!(
         args.rate.is_none_or(|rate| rate > 0.0),
-        "--rate is not positive"
+        "--rate must be positive"
     );
     let request = payload::build(args.protocol, &args.model, &read(&args.inputs)?);
     let mut connections = Vec::new();
     for _ in 0..args.connections {
         connections.push(Connection::open(args).await?);
     }
-    let expectation = first_answer(args, &mut connections[0], &request).await?;
+    let expectation = first_response(args, &mut connections[0], &request).await?;
     let start = clock::now();
     let shared = Rc::new(Shared {
         request,
         expectation,
         tally: RefCell::new(Tally::new(start + warm_up, duration)?),
-        schedule: args.rate.map(|rate| open(args, start, rate)).transpose()?,
+        schedule: args
+            .rate
+            .map(|rate| open_loop(args, start, rate))
+            .transpose()?,
     });
     measure(args, &shared, connections).await
 }
 
-fn open(args: &Args, start: Instant, rate: f64) -> anyhow::Result<Mutex<(Schedule, Alarm)>> {
-    let alarm = match args.wait {
-        Wait::Poll => Alarm::Poll,
-        Wait::Timer => Alarm::timer()?,
+fn open_loop(args: &Args, start: Instant, rate: f64) -> anyhow::Result<Mutex<(Schedule, Timer)>> {
+    let timer = match args.wait {
+        Wait::Poll => Timer::Poll,
+        Wait::Timer => Timer::kernel()?,
     };
     let schedule = Schedule::new(start, rate, args.arrivals, args.seed);
-    Ok(Mutex::new((schedule, alarm)))
+    Ok(Mutex::new((schedule, timer)))
 }
 
-async fn first_answer(
+async fn first_response(
     args: &Args,
     connection: &mut Connection,
     request: &Bytes,
 ) -> anyhow::Result<Expectation> {
     let expected = read(&args.expected)?;
-    let first = connection.ask(request).await.context("the first request")?;
-    Expectation::new(args.protocol, expected, args.tolerance, &first).context("the first answer")
+    let first = connection
+        .send(request)
+        .await
+        .context("the first request")?;
+    Expectation::new(args.protocol, expected, args.tolerance, &first).context("the first response")
 }
 
-fn read(tensors: &[Description]) -> anyhow::Result<Vec<Tensor>> {
-    tensors.iter().map(Description::read).collect()
+fn read(tensors: &[TensorFile]) -> anyhow::Result<Vec<Tensor>> {
+    tensors.iter().map(TensorFile::read).collect()
 }
 
 async fn measure(
@@ -107,71 +113,75 @@ async fn measure(
     })
 }
 
-/// Waits for what is under way; a request that stays without answer is an error.
+/// Waits for the requests in flight; one without a response is an error.
 async fn finish(shared: &Shared, tasks: Vec<tokio::task::JoinHandle<()>>) {
-    let deadline = tokio::time::Instant::from_std(clock::now() + PATIENCE);
+    let deadline = tokio::time::Instant::from_std(clock::now() + DRAIN_TIMEOUT);
     for mut task in tasks {
         if tokio::time::timeout_at(deadline, &mut task).await.is_err() {
             task.abort();
-            let error = anyhow::anyhow!("no answer within {PATIENCE:?} of the end");
+            let error = anyhow::anyhow!("no response within {DRAIN_TIMEOUT:?} of the end");
             shared.tally.borrow_mut().failed(&error);
         }
     }
 }
 
-/// One connection's requests until the window ends, or one of them breaks it.
+/// Sends one connection's requests until the window ends or one of them fails.
 async fn work(shared: Rc<Shared>, mut connection: Connection) {
-    if let Err(error) = shared.ask_on(&mut connection).await {
+    if let Err(error) = shared.send_all(&mut connection).await {
         shared.tally.borrow_mut().failed(&error);
     }
 }
 
 impl Shared {
-    /// Asks until the window ends.
-    async fn ask_on(&self, connection: &mut Connection) -> anyhow::Result<()> {
+    /// Sends requests until the window ends.
+    async fn send_all(&self, connection: &mut Connection) -> anyhow::Result<()> {
         let end = self.tally.borrow().window.1;
         loop {
-            let intended = self.turn().await?;
-            if intended >= end {
+            let scheduled = self.next_send().await?;
+            if scheduled >= end {
                 return Ok(());
             }
-            self.once(connection, intended).await?;
+            self.send_once(connection, scheduled).await?;
         }
     }
 
-    /// Waits until this connection may send, and returns when it was meant to.
-    async fn turn(&self) -> anyhow::Result<Instant> {
+    /// Waits until the next request is due, and returns the scheduled time.
+    async fn next_send(&self) -> anyhow::Result<Instant> {
         let Some(schedule) = &self.schedule else {
             return Ok(clock::now());
         };
-        let (schedule, alarm) = &mut *schedule.lock().await;
+        let (schedule, timer) = &mut *schedule.lock().await;
         let at = schedule.take();
-        // Past the end nothing is sent, so there is nothing to wait for.
+        // After the end of the window nothing is sent, so there is nothing to wait for.
         if at < self.tally.borrow().window.1 {
-            alarm.until(at).await?;
+            timer.wait_until(at).await?;
         }
         Ok(at)
     }
 
-    /// Asks once and checks the answer.
-    async fn once(&self, connection: &mut Connection, intended: Instant) -> anyhow::Result<()> {
-        let answer = connection.ask(&self.request).await?;
+    /// Sends one request and checks the response.
+    async fn send_once(
+        &self,
+        connection: &mut Connection,
+        scheduled: Instant,
+    ) -> anyhow::Result<()> {
+        let response = connection.send(&self.request).await?;
         let now = clock::now();
         let mut tally = self.tally.borrow_mut();
         let moment = if self.schedule.is_some() {
-            intended
+            scheduled
         } else {
             now
         };
-        tally.answered(moment, now - intended);
-        tally.answers += 1;
+        tally.record(moment, now - scheduled);
+        tally.responses += 1;
         ensure!(
-            self.expectation.measures(&answer),
-            "an answer has {} bytes, unlike the first",
-            answer.body.len()
+            self.expectation.has_length_of(&response),
+            "a response has {} bytes, unlike the first",
+            response.body.len()
         );
-        if tally.answers.is_multiple_of(COMPARED) {
-            self.expectation.compare(&answer)?;
+        if tally.responses.is_multiple_of(COMPARE_EVERY) {
+            self.expectation.compare(&response)?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Loads a V2 server from one thread and records what it answers.
+//! Loads a V2 server from one thread and records its responses.
 //!
 //! ```text
 //!   args ──► Payload (bytes built once) ──► N connections, a task each ──► Tally ──► Report (JSON)
 //!                                              └ closed loop: at once
-//!                                              └ open loop: when the schedule says
+//!                                              └ open loop: on a schedule
 //! ```
 
 mod args;
@@ -16,6 +16,7 @@ mod load;
 mod payload;
 mod processes;
 mod report;
+mod response;
 mod schedule;
 mod tally;
 mod tensor;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    // One thread: it fits one core beside the server's, and nothing it measures crosses threads.
+    // One thread uses one core beside the server's, and no measurement crosses threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

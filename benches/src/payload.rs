@@ -1,4 +1,4 @@
-//! The request, built once.
+//! Builds the request, once.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -8,7 +8,7 @@ use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 use crate::args::Protocol;
 use crate::tensor::Tensor;
 
-/// The bytes that are sent for each request, over HTTP/1.1 with its head.
+/// Builds the bytes of each request; over HTTP/1.1 its head included.
 pub(crate) fn build(protocol: Protocol, model: &str, inputs: &[Tensor]) -> Bytes {
     match protocol {
         Protocol::HttpJson => http(model, &json(inputs), &[]),
@@ -68,7 +68,7 @@ fn list(inputs: &[Tensor], rest: impl Fn(&Tensor) -> String) -> String {
     entries.join(",")
 }
 
-/// A message behind gRPC's prefix: not compressed, its length.
+/// Encodes a message with gRPC's prefix: not compressed, and its length.
 fn grpc(model: &str, inputs: &[Tensor]) -> Bytes {
     let input = |tensor: &Tensor| InferInputTensor {
         name: tensor.name.clone(),

@@ -1,29 +1,29 @@
-//! What the kernel says of processes, from /proc.
+//! Processor time and context switches of processes, from /proc.
 
 use std::fs;
 
 use anyhow::Context;
 
-/// What a process, or all of the machine, had used at one moment.
+/// The processor time and context switches of a process so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// Seconds of processor time, all threads.
+    /// Processor time of all threads, in seconds.
     pub(crate) cpu: f64,
-    /// Times its threads gave up the processor to wait.
+    /// Number of voluntary context switches.
     pub(crate) switches: u64,
-    /// Times they lost it to others.
+    /// Number of involuntary context switches.
     pub(crate) preemptions: u64,
 }
 
 impl Usage {
-    /// Of one process, dead threads' time included.
+    /// Reads the usage of a process; the processor time includes ended threads.
     ///
     /// # Errors
-    /// There is no such process.
+    /// The process does not exist.
     pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         let stat = stat.with_context(|| format!("there is no process {pid}"))?;
-        // The name before it may hold spaces and brackets.
+        // The process's name before it may contain spaces and brackets.
         let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         // Counted from the state, which is field 3: utime is 14, stime 15.
@@ -34,7 +34,7 @@ impl Usage {
             ..Self::default()
         };
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread may end while it is looked at.
+            // A thread may end while it is read.
             let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
             usage.switches += field(&status, "voluntary_ctxt_switches:");
             usage.preemptions += field(&status, "nonvoluntary_ctxt_switches:");
@@ -42,7 +42,7 @@ impl Usage {
         Ok(usage)
     }
 
-    /// Seconds of processor time the whole machine has used.
+    /// Reads the processor time of the whole machine, in seconds.
     ///
     /// # Errors
     /// /proc/stat cannot be read.
@@ -66,7 +66,7 @@ fn field(status: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// What /proc counts time in: USER_HZ, which Linux shows as 100 on every machine.
+/// Returns the unit of time in /proc, USER_HZ, which is 100 on every Linux.
 fn ticks_per_second() -> f64 {
     100.0
 }

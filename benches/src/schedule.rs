@@ -1,10 +1,10 @@
-//! When an open loop sends.
+//! The schedule of an open loop.
 
 use std::time::{Duration, Instant};
 
 use crate::args::Arrivals;
 
-/// The moments of all requests, one after the other.
+/// An iterator over the times at which requests are due.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     next: Instant,
@@ -14,7 +14,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` requests a second from `start` on.
+    /// Schedules `rate` requests a second from `start` on.
     pub(crate) fn new(start: Instant, rate: f64, arrivals: Arrivals, seed: u64) -> Self {
         Self {
             next: start,
@@ -24,7 +24,7 @@ impl Schedule {
         }
     }
 
-    /// The next moment; it may be past, when all connections were busy.
+    /// Returns the next request's time, which is past if all connections were busy.
     pub(crate) fn take(&mut self) -> Instant {
         let gap = match self.arrivals {
             Arrivals::Uniform => self.gap,
@@ -34,7 +34,7 @@ impl Schedule {
         self.next
     }
 
-    /// A number in (0, 1]: splitmix64, whose upper 53 bits fill a double.
+    /// Draws a number in (0, 1]: splitmix64, whose upper 53 bits fill a double.
     fn uniform(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -1,4 +1,4 @@
-//! Tensors as the command line names them.
+//! Tensors given on the command line.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 /// A tensor in a file: `NAME:TYPE:DIMS=FILE`.
 #[derive(Clone, Debug)]
-pub(crate) struct Description {
+pub(crate) struct TensorFile {
     name: String,
-    datatype: Type,
+    datatype: ElementType,
     shape: Vec<i64>,
     file: PathBuf,
 }
@@ -19,21 +19,21 @@ pub(crate) struct Description {
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     pub(crate) name: String,
-    pub(crate) datatype: Type,
+    pub(crate) datatype: ElementType,
     pub(crate) shape: Vec<i64>,
-    /// Little-endian, row-major.
+    /// Elements: little-endian, row-major.
     pub(crate) data: Bytes,
 }
 
-/// The element types that are measured with.
+/// The element types of the measured models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
+pub(crate) enum ElementType {
     Fp32,
     Int64,
 }
 
-impl Type {
-    /// V2's name.
+impl ElementType {
+    /// Returns the name in V2.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fp32 => "FP32",
@@ -41,7 +41,7 @@ impl Type {
         }
     }
 
-    /// Bytes of an element.
+    /// Returns the size of an element, in bytes.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::Fp32 => 4,
@@ -49,7 +49,7 @@ impl Type {
         }
     }
 
-    /// All elements of the bytes, as numbers to compare.
+    /// Decodes all elements, as numbers to compare.
     pub(crate) fn numbers(self, data: &[u8]) -> Vec<f64> {
         match self {
             Self::Fp32 => {
@@ -67,7 +67,7 @@ impl Type {
         }
     }
 
-    /// All elements as a JSON list writes them.
+    /// Encodes all elements as the content of a JSON array.
     pub(crate) fn json(self, data: &[u8]) -> String {
         let texts: Vec<String> = match self {
             Self::Fp32 => {
@@ -87,18 +87,18 @@ impl Type {
     }
 }
 
-impl FromStr for Description {
+impl FromStr for TensorFile {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let (tensor, file) = text.split_once('=').context("there is no =FILE")?;
+        let (tensor, file) = text.split_once('=').context("=FILE is missing")?;
         let parts: Vec<&str> = tensor.split(':').collect();
         let [name, datatype, dims] = parts[..] else {
             bail!("'{tensor}' is not NAME:TYPE:DIMS");
         };
         let datatype = match datatype {
-            "FP32" => Type::Fp32,
-            "INT64" => Type::Int64,
+            "FP32" => ElementType::Fp32,
+            "INT64" => ElementType::Int64,
             other => bail!("datatype '{other}' is neither FP32 nor INT64"),
         };
         let shape: Result<Vec<i64>, _> = dims.split(',').map(str::parse).collect();
@@ -111,11 +111,11 @@ impl FromStr for Description {
     }
 }
 
-impl Description {
-    /// Reads the file.
+impl TensorFile {
+    /// Reads the tensor's data.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not as long as the shape says.
+    /// A file that cannot be read, or whose length does not fit the shape.
     pub(crate) fn read(&self) -> anyhow::Result<Tensor> {
         let file = self.file.display();
         let data = std::fs::read(&self.file).with_context(|| format!("cannot read {file}"))?;
@@ -123,7 +123,7 @@ impl Description {
         let expected = usize::try_from(elements)? * self.datatype.size();
         ensure!(
             data.len() == expected,
-            "{file} has {} bytes where '{}' has {expected}",
+            "{file} has {} bytes, but the shape of '{}' needs {expected}",
             data.len(),
             self.name
         );

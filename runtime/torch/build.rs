@@ -1,5 +1,5 @@
-//! Compiles the C++ shim against libtorch and tells the linker where libtorch lies, both here and
-//! beside the binary once that is installed.
+//! Compiles the C++ shim against libtorch and passes libtorch's folders to the linker: that of the build, and
+//! those beside an installed binary.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn main() {
     link(&libtorch.join("lib"));
 }
 
-/// `.cargo/config.toml` sets it; a build environment of its own may point it elsewhere.
+/// Returns libtorch's folder, which `.cargo/config.toml` sets and the environment may change.
 fn libtorch() -> PathBuf {
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     let path = std::env::var_os("LIBTORCH").unwrap_or_else(|| ".libtorch".into());
@@ -51,7 +51,7 @@ fn link(lib: &Path) {
     println!("cargo::rustc-link-search=native={}", lib.display());
     println!("cargo::rustc-link-lib=torch_cpu");
     println!("cargo::rustc-link-lib=c10");
-    // The build's own folder first; then where images and packages put it.
+    // The build's own folder first, then those of images and packages.
     for path in [&*lib.to_string_lossy(), "$ORIGIN/../lib", "$ORIGIN"] {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{path}");
     }

@@ -159,7 +159,7 @@ def test_a_gpu_that_is_not_there(tmp_path, device):
     server = Server(tmp_path / "log", [DIGITS])
     server.command[server.command.index("--device") + 1] = device
     assert server.spawn().exit_code(30) == 1
-    assert "CUDA was asked for, but there is no driver" in server.log.read_text()
+    assert "--device asks for CUDA, but there is no driver" in server.log.read_text()
 
 
 def test_under_load_every_accepted_request_is_answered(fresh):

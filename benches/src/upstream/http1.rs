@@ -1,5 +1,5 @@
-//! HTTP/1.1 as far as proxies speak it to a server they know: bodies with a content length, one
-//! request after the other.
+//! A minimal HTTP/1.1 server, sufficient for the measured proxies: bodies with a content length, one request
+//! after the other.
 
 use anyhow::{Context, bail, ensure};
 use memchr::memmem::Finder;
@@ -8,25 +8,25 @@ use tokio::net::TcpStream;
 
 use crate::tail::{SIZE, Tail};
 
-/// Bytes read at once: as much as a loopback socket tends to hold.
+/// Bytes of the read buffer: about as much as a loopback socket holds.
 const BUFFER: usize = 256 << 10;
 
-/// The capacity is for Weir: as many requests at once as are sent. Others pass over it.
+/// Response to readiness probes. Weir reads the capacity, which admits all requests; other proxies ignore it.
 const READY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nweir-capacity: 1024\r\n\r\n";
 
-/// What a request's head says.
+/// The parsed head of a request.
 struct Head {
     length: usize,
     body: usize,
     is_get: bool,
 }
 
-/// Answers requests until the other side hangs up.
-pub(crate) async fn converse(mut stream: TcpStream) -> anyhow::Result<()> {
+/// Responds to requests until the client closes the connection.
+pub(crate) async fn serve(mut stream: TcpStream) -> anyhow::Result<()> {
     let mut buffer = Vec::with_capacity(BUFFER);
     let head_end = Finder::new(b"\r\n\r\n");
-    let mut answer = answer_head();
-    let split = answer.len();
+    let mut response = response_head();
+    let split = response.len();
     let mut tail = Tail::new();
     loop {
         let head = match head_end.find(&buffer) {
@@ -34,17 +34,20 @@ pub(crate) async fn converse(mut stream: TcpStream) -> anyhow::Result<()> {
             None if stream.read_buf(&mut buffer).await? == 0 => return Ok(()),
             None => continue,
         };
-        let begun = &buffer[head.length..];
-        ensure!(begun.len() <= head.body, "bytes follow the request");
-        tail.push(begun);
-        let mut left = head.body - begun.len();
+        let received = &buffer[head.length..];
+        ensure!(
+            received.len() <= head.body,
+            "unexpected bytes after the request"
+        );
+        tail.push(received);
+        let mut left = head.body - received.len();
         while left > 0 {
             buffer.clear();
             ensure!(
                 stream.read_buf(&mut buffer).await? > 0,
-                "a request broke off"
+                "a request was truncated"
             );
-            ensure!(buffer.len() <= left, "bytes follow the request");
+            ensure!(buffer.len() <= left, "unexpected bytes after the request");
             left -= buffer.len();
             tail.push(&buffer);
         }
@@ -53,13 +56,13 @@ pub(crate) async fn converse(mut stream: TcpStream) -> anyhow::Result<()> {
             stream.write_all(READY).await?;
             continue;
         }
-        answer.truncate(split);
-        answer.extend_from_slice(tail.bytes());
-        stream.write_all(&answer).await?;
+        response.truncate(split);
+        response.extend_from_slice(tail.bytes());
+        stream.write_all(&response).await?;
     }
 }
 
-fn answer_head() -> Vec<u8> {
+fn response_head() -> Vec<u8> {
     let json = format!(
         "{{\"model_name\":\"upstream\",\"outputs\":[{{\"name\":\"OUTPUT0\",\"datatype\":\"FP32\",\
          \"shape\":[1,{}],\"parameters\":{{\"binary_data_size\":{SIZE}}}}}]}}",
@@ -74,7 +77,7 @@ fn answer_head() -> Vec<u8> {
     head.into_bytes()
 }
 
-/// Reads the head, both of its line ends included.
+/// Parses the head, its final empty line included.
 fn read_head(head: &[u8]) -> anyhow::Result<Head> {
     let text = std::str::from_utf8(head).context("the head of the request is not text")?;
     let mut body = 0;
@@ -83,7 +86,7 @@ fn read_head(head: &[u8]) -> anyhow::Result<Head> {
         if name.eq_ignore_ascii_case("content-length") {
             body = value.trim().parse()?;
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            bail!("a body without a length");
+            bail!("a body without a content length is not supported");
         }
     }
     Ok(Head {

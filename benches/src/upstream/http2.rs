@@ -1,4 +1,4 @@
-//! gRPC: unary calls, whatever their method.
+//! A gRPC server for unary calls of any method.
 
 use anyhow::Context;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,14 +12,14 @@ use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 
 use crate::tail::{SIZE, Tail};
 
-/// Bytes that may come before we answer for them: more than any request, so that no proxy waits.
+/// Flow-control window, in bytes: larger than any request, so that no proxy waits.
 const WINDOW: u32 = 1 << 24;
 
-/// A frame at most, as weir-runtime offers it too.
+/// Largest frame, in bytes, as weir-runtime also offers.
 const FRAME: u32 = 256 << 10;
 
-/// Answers calls until the other side hangs up.
-pub(crate) async fn converse(stream: TcpStream) -> anyhow::Result<()> {
+/// Responds to calls until the client closes the connection.
+pub(crate) async fn serve(stream: TcpStream) -> anyhow::Result<()> {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(WINDOW);
     builder.initial_connection_window_size(WINDOW);
@@ -27,13 +27,13 @@ pub(crate) async fn converse(stream: TcpStream) -> anyhow::Result<()> {
     let mut connection = builder.handshake(stream).await.context("no HTTP/2")?;
     while let Some(call) = connection.accept().await {
         let (request, respond) = call?;
-        let answering = answer(request.into_body(), respond);
-        tokio::task::spawn_local(async { drop(answering.await) });
+        let response = respond_to(request.into_body(), respond);
+        tokio::task::spawn_local(async { drop(response.await) });
     }
     Ok(())
 }
 
-async fn answer(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> anyhow::Result<()> {
+async fn respond_to(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> anyhow::Result<()> {
     let mut tail = Tail::new();
     while let Some(piece) = body.data().await {
         let piece = piece?;
@@ -49,7 +49,7 @@ async fn answer(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> anyho
     Ok(())
 }
 
-/// The response behind gRPC's prefix: not compressed, its length.
+/// Encodes the response with gRPC's prefix: not compressed, and its length.
 fn message(tail: &Tail) -> Bytes {
     let output = InferOutputTensor {
         name: "OUTPUT0".to_owned(),
@@ -66,7 +66,7 @@ fn message(tail: &Tail) -> Bytes {
     let mut bytes = BytesMut::with_capacity(5 + response.encoded_len());
     bytes.put_u8(0);
     bytes.put_u32(response.encoded_len() as u32);
-    // There is room for it.
+    // The buffer has capacity for it, so this cannot fail.
     let _ = response.encode(&mut bytes);
     bytes.freeze()
 }

@@ -1,11 +1,11 @@
-//! The server that all measured proxies stand before: it does as little as a server can.
+//! The upstream server of all measured proxies: it does as little as a server can.
 //!
 //! ```text
 //!   HTTP/1.1 ──► http1 ─┐  request read to its end, its last bytes kept
-//!   h2c ───────► http2 ─┴─► answer: a V2 response whose output is those bytes
+//!   h2c ───────► http2 ─┴─► a V2 response whose output is those bytes
 //! ```
 //!
-//! An answer so proves that the end of its own request arrived, and costs no more than a constant one.
+//! So a response proves that the end of its own request arrived, and costs no more than a constant one.
 
 mod http1;
 mod http2;
@@ -18,9 +18,9 @@ use anyhow::Context;
 use clap::Parser;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers every V2 inference with the last kilobyte of its request, as OUTPUT0, FP32, [1, 256].
+/// Responds to every V2 inference with the last kilobyte of its request, as OUTPUT0, FP32, [1, 256].
 ///
-/// GET is answered with 200 and nothing, so readiness probes are content. Ends when it is killed.
+/// Responds to GET with 200 and no body, so that readiness probes succeed. Runs until it is killed.
 #[derive(Debug, Parser)]
 #[command(
     name = "upstream",
@@ -55,15 +55,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
         let plain = bind(args.http_port).await?;
         let grpc = bind(args.grpc_port).await?;
         loop {
-            // Who breaks a connection off learns nothing by our saying so.
+            // Errors of a connection are not reported: its client sees them.
             tokio::select! {
                 stream = accept(&plain) => {
-                    let conversation = http1::converse(stream?);
-                    tokio::task::spawn_local(async { drop(conversation.await) });
+                    let connection = http1::serve(stream?);
+                    tokio::task::spawn_local(async { drop(connection.await) });
                 }
                 stream = accept(&grpc) => {
-                    let conversation = http2::converse(stream?);
-                    tokio::task::spawn_local(async { drop(conversation.await) });
+                    let connection = http2::serve(stream?);
+                    tokio::task::spawn_local(async { drop(connection.await) });
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! The end of a request.
+//! The last bytes of a request's body.
 
-/// Bytes that are answered: 256 numbers of FP32.
+/// Number of bytes returned: 256 elements of FP32.
 pub(crate) const SIZE: usize = 1024;
 
-/// The last bytes of a body that comes in pieces; zeros before there are enough.
+/// The last [`SIZE`] bytes of a body that arrives in pieces; padded with zeros in front.
 pub(crate) struct Tail(Vec<u8>);
 
 impl Tail {

@@ -1,4 +1,4 @@
-// Turns whatever libtorch throws into a status and a text.
+// Converts the exceptions of libtorch to a status and a text.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -33,7 +33,7 @@ WeirStatus guarded(char** error, Body&& body) noexcept {
   } catch (const std::exception& thrown) {
     *error = text(thrown.what());
   } catch (...) {
-    *error = text("an exception that is no std::exception");
+    *error = text("an exception other than a std::exception");
   }
   return WEIR_FAILED;
 }

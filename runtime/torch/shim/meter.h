@@ -1,4 +1,4 @@
-// Counts the memory that a thread takes of one device while a Metered is alive.
+// Counts the memory that a thread allocates on one device while a Metered is alive.
 #pragma once
 
 #include <torch/csrc/profiler/orchestration/observer.h>
@@ -9,9 +9,9 @@
 
 namespace weir {
 
-// libtorch's allocators report each block they hand out or take back to the profiler of the thread,
-// and of the threads that the thread forks work to. This is such a profiler, with all of it off but
-// the reports. It derives from ProfilerStateBase because libtorch casts what it finds in that place.
+// libtorch's allocators report each block they allocate or free to the profiler of the thread, and of the
+// threads that the thread forks work to. This is such a profiler, with everything but these reports off. It
+// derives from ProfilerStateBase because libtorch casts the current profiler to that.
 class Meter final : public torch::profiler::impl::ProfilerStateBase {
  public:
   explicit Meter(c10::Device device) : ProfilerStateBase(config()), device_(device) {}
@@ -31,12 +31,12 @@ class Meter final : public torch::profiler::impl::ProfilerStateBase {
     return torch::profiler::impl::ActiveProfilerType::NONE;
   }
 
-  // Taken and not given back since the meter was made.
+  // Bytes allocated and not freed since the meter was made.
   uint64_t current() const {
     return current_.load() < 0 ? 0 : static_cast<uint64_t>(current_.load());
   }
 
-  // The most that was taken at once.
+  // Most bytes allocated at once.
   uint64_t peak() const {
     return static_cast<uint64_t>(peak_.load());
   }
@@ -53,7 +53,7 @@ class Meter final : public torch::profiler::impl::ProfilerStateBase {
   std::atomic<int64_t> peak_{0};
 };
 
-// Meters this thread for as long as it lives.
+// Meters this thread during its lifetime.
 class Metered {
  public:
   explicit Metered(c10::Device device)

@@ -52,8 +52,8 @@ WeirKind kind_of(const c10::TypePtr& type) {
   return WEIR_OTHER;
 }
 
-// Tracing keeps the sizes and types of its example inputs, but not their elements: these tensors have
-// no memory behind them and may only be asked for their shape.
+// Tracing keeps the sizes and types of its example inputs, but not their elements: these tensors have no
+// memory, and only their shape may be read.
 std::vector<IValue> traced_with(const std::string& path) {
   caffe2::serialize::PyTorchStreamReader reader(path);
   if (!reader.hasRecord("traced_inputs.pkl")) {
@@ -69,7 +69,7 @@ std::vector<IValue> traced_with(const std::string& path) {
   return {};
 }
 
-// Which inputs the graph may write to; conservative, self is the first.
+// The inputs that the graph may write to, self first; conservative.
 std::vector<bool> written_inputs(const torch::jit::Method& method) {
   auto graph = method.graph()->copy();
   torch::jit::Inline(*graph);
@@ -116,7 +116,7 @@ namespace {
 void describe(WeirModule& module, const std::vector<IValue>& examples) {
   const auto& arguments = module.forward.function().getSchema().arguments();
   auto written = written_inputs(module.forward);
-  module.texts.reserve(2 * arguments.size()); // so that no text moves once it is pointed to
+  module.texts.reserve(2 * arguments.size()); // so that no text moves while pointers to it exist
   for (size_t i = 1; i < arguments.size(); ++i) {
     const auto& argument = arguments[i];
     const char* name = module.texts.emplace_back(argument.name()).c_str();
@@ -143,7 +143,7 @@ std::unique_ptr<WeirModule> load(const std::string& path, at::Device device) {
   return module;
 }
 
-// Weights are copied on the default stream, and used on others, which do not wait for it.
+// Weights are copied on the default stream and used on others, which do not wait for it.
 std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, at::Device device) {
   at::globalContext().lazyInitDevice(at::kCUDA);
   weir::Metered metered(device);
@@ -222,7 +222,7 @@ bool is_strings(const IValue& value) {
       c10::TypeKind::StringType;
 }
 
-// Contiguous, and where the caller can reach it: on the module's device or in the processor's memory.
+// Makes a tensor contiguous, and moves it where the caller can use it: the module's device or host memory.
 at::Tensor laid_out(const at::Tensor& tensor, at::Device device) {
   TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
   TORCH_CHECK(tensor.layout() == at::kStrided, "an output is a sparse tensor");

@@ -1,4 +1,4 @@
-// Switches and libraries that belong to the whole process.
+// Settings and libraries of the whole process.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
@@ -37,8 +37,8 @@ char* weir_open_library(const char* name) {
   if (::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
     return nullptr;
   }
-  const char* complaint = ::dlerror();
-  return weir::text(complaint == nullptr ? "the loader gave no reason" : complaint);
+  const char* message = ::dlerror();
+  return weir::text(message == nullptr ? "the loader gave no reason" : message);
 }
 
 void weir_text_free(char* text) {

@@ -1,4 +1,4 @@
-// What the shim's files share of streams.
+// The stream type shared by the shim's files.
 #pragma once
 
 #include <c10/core/Stream.h>

@@ -1,10 +1,9 @@
-// What the backend needs of libtorch, and no more: a module with its schema and example inputs, a
-// forward call under inference mode, strings that may hold NUL, tensors of every element type that own
-// or borrow their bytes, streams and copies of a CUDA device, and the few switches Triton's parameters
-// turn.
+// The part of libtorch that the backend uses: a module with its schema and example inputs, a forward call under
+// inference mode, strings that may contain NUL, tensors of every element type that own or borrow their bytes,
+// streams and copies of a CUDA device, and the settings of Triton's parameters.
 //
-// Every function catches all C++ exceptions. One that can fail returns a WeirStatus and, when that is
-// not WEIR_OK, puts a text into *error that the caller frees with weir_text_free.
+// Every function catches all C++ exceptions. One that can fail returns a WeirStatus and, unless that is
+// WEIR_OK, sets *error to a text that the caller frees with weir_text_free.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +27,10 @@ enum WeirKind : int32_t {
 
 struct WeirModule;
 struct WeirAnswer;
-struct WeirStream;  // work of a CUDA device, done in the order it was queued in
-struct WeirEvent;   // a moment of a stream
+struct WeirStream;  // a queue of a CUDA device's work, which runs in order
+struct WeirEvent;   // a point in a stream's queue of work
 
-// Sizes and element type (c10::ScalarType) of a tensor; element_type is -1 where there is none.
+// Sizes and element type (c10::ScalarType) of a tensor; element_type is -1 if there is none.
 struct WeirShape {
   const int64_t* sizes;
   size_t rank;
@@ -45,27 +44,27 @@ struct WeirArgument {
   WeirKind kind;
   int32_t has_default;
   int32_t written_to;  // the graph may change it in place
-  WeirShape example;   // what the module was traced with, where it was
+  WeirShape example;   // shape it was traced with, if the module was traced
 };
 
 // One value for one argument, or one entry of the only argument when that is a dict.
 struct WeirValue {
   const char* key;         // of the dict's entry; null for a positional argument
-  const at::Tensor* tensor;  // null where `strings` or nothing is given
+  const at::Tensor* tensor;  // null if `strings` or nothing is given
   const uint8_t* strings;  // elements, each after its length as a little-endian u32
   size_t strings_size;     // bytes
   int32_t given;           // 0: the argument's default, else None
 };
 
 struct WeirRun {
-  int32_t inference_mode;    // else only without gradients
+  int32_t inference_mode;    // otherwise only without gradients
   int32_t optimize;          // the JIT's optimised execution
-  int32_t metered;           // count the device memory that the run takes
-  const WeirStream* stream;  // where the module's device queues the work; null for the processor
+  int32_t metered;           // counts the device memory of the run
+  const WeirStream* stream;  // the stream to queue the work on; null for the processor
 };
 
-// One output: a contiguous tensor in the processor's memory or on the module's device, which the caller
-// owns, or strings, which the answer owns.
+// One output: a contiguous tensor in host memory or on the module's device, which the caller owns, or strings,
+// which the answer owns.
 struct WeirOutput {
   at::Tensor* tensor;
   const uint8_t* strings;  // as in WeirValue
@@ -78,20 +77,19 @@ struct WeirOutput {
 WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error);
 void weir_module_free(WeirModule* module);
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count);
-// Whether `forward` calls a convolution.
+// Returns 1 if `forward` calls a convolution, otherwise 0.
 int32_t weir_module_convolves(const WeirModule* module);
-// Loads a TorchScript archive onto the processor for inference alone: its weights become part of its code, and
-// are laid out as the processor's convolutions want them. Its arguments are not described.
+// Loads a TorchScript archive onto the processor, optimised for inference: its weights become constants of its
+// code, in the layout of the processor's convolutions. The module has no arguments to ask for.
 WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error);
-// The shapes of the parameters, in the order they were registered.
+// Returns the shapes of the parameters, in the order they were registered.
 void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count);
-// Bytes of its CUDA device that loading took for good: parameters, buffers and constants. 0 for a module on
-// the processor.
+// Returns the bytes that parameters, buffers and constants take on its CUDA device; 0 on the processor.
 uint64_t weir_module_device_bytes(const WeirModule* module);
 
 // Calls `forward`. Safe to call from several threads at once. `values` are one per argument in order,
-// or with keys one per entry of the dict. With a stream it returns when the work is queued there, or
-// when the model itself waits for it; tensors on the device may only be used on that stream.
+// or with keys one per entry of the dict. With a stream it returns when the work is queued there,
+// unless the model itself waits for it; tensors on the device may only be used on that stream.
 WeirStatus weir_module_run(
     WeirModule* module,
     const WeirValue* values,
@@ -101,24 +99,24 @@ WeirStatus weir_module_run(
     char** error);
 void weir_answer_free(WeirAnswer* answer);
 size_t weir_answer_count(const WeirAnswer* answer);
-// The most bytes of the module's device that a metered run had taken at once, its inputs not counted.
+// Returns the peak bytes of the module's device in a metered run, its inputs not counted.
 uint64_t weir_answer_peak_bytes(const WeirAnswer* answer);
-// Hands out output `index`; its tensor can be taken once.
+// Returns output `index`; its tensor can be taken once.
 WeirOutput weir_answer_take(WeirAnswer* answer, size_t index);
 
-// Sums the sizes that an archive's directory claims, and tells whether it holds what TorchScript needs.
+// Sums the unpacked sizes in an archive's directory, and checks whether it has TorchScript's records.
 WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is_script, char** error);
 
 struct WeirView {
   WeirShape shape;
   void* data;
   size_t bytes;
-  int32_t on_processor;  // whether `data` may be read here
+  int32_t on_processor;  // 1 if `data` is in host memory
 };
 
-// A tensor in the processor's memory with uninitialised elements.
+// Makes a tensor in host memory with uninitialised elements.
 WeirStatus weir_tensor_empty(WeirShape shape, at::Tensor** tensor, char** error);
-// A tensor over bytes that `release(owner)` frees when the last tensor on them is gone.
+// Makes a tensor over bytes that `release(owner)` frees after the last tensor on them.
 WeirStatus weir_tensor_borrow(
     const void* data,
     WeirShape shape,
@@ -126,62 +124,62 @@ WeirStatus weir_tensor_borrow(
     void (*release)(void*),
     at::Tensor** tensor,
     char** error);
-// A tensor in page-locked memory with uninitialised elements. Its memory is libtorch's to use again once
-// it is freed and all copies from and to it that were queued are done.
+// Makes a tensor in page-locked memory with uninitialised elements. libtorch reuses its memory once it is
+// freed and all queued copies from and to it are done.
 WeirStatus weir_tensor_pinned(WeirShape shape, at::Tensor** tensor, char** error);
-// Queues, on stream `on`, the copying of a page-locked tensor to that stream's device. The copy may be
-// used on stream `reader` by work that waits for an event recorded after this call, and freed at any
-// time; so may `pinned`.
+// Queues, on stream `on`, the copy of a page-locked tensor to that stream's device. The copy may be used on
+// stream `reader` by work that waits for an event recorded after this call. The copy and `pinned` may be freed
+// at any time.
 WeirStatus weir_tensor_upload(
     const at::Tensor* pinned,
     const WeirStream* on,
     const WeirStream* reader,
     at::Tensor** copy,
     char** error);
-// Queues, on the stream whose tensor it is, the copying to page-locked memory. The copy may be read once
-// an event recorded on the stream after this call has come; both may be freed at any time.
+// Queues, on the stream that made the tensor, its copy to page-locked memory. The copy may be read once an event
+// recorded on the stream after this call has completed; both may be freed at any time.
 WeirStatus weir_tensor_download(const at::Tensor* tensor, const WeirStream* on, at::Tensor** copy, char** error);
 
-// Shape and memory of a contiguous tensor; lives as long as the tensor.
+// Returns shape and memory of a contiguous tensor; valid as long as the tensor.
 WeirView weir_tensor_view(const at::Tensor* tensor);
 void weir_tensor_free(at::Tensor* tensor);
 
-// Threads of one operation, for operations that this thread starts.
+// Sets the threads of one operation, for operations that this thread starts.
 WeirStatus weir_set_intra_op_threads(int32_t count, char** error);
-// Threads for operations side by side, for the whole process; fails once the pool runs.
+// Sets the threads for parallel operations, for the whole process; fails once the pool runs.
 WeirStatus weir_set_inter_op_threads(int32_t count, char** error);
-// Switches of the whole process.
+// Settings of the whole process.
 void weir_set_jit_executor(int32_t enabled);
 void weir_set_jit_profiling(int32_t enabled);
 void weir_set_tensor_fuser(int32_t enabled);
 void weir_set_cudnn(int32_t enabled);
 
-// All that follows needs libtorch_cuda to be open.
+// All of the following needs libtorch_cuda to be open.
 
-// How many CUDA devices are visible.
+// Returns the number of visible CUDA devices.
 WeirStatus weir_cuda_devices(int32_t* count, char** error);
-// Gives what the allocators keep for later, of the devices and of page-locked memory, back to the driver.
-// Waits for work that is queued.
+// Returns the memory that the allocators cache, of the devices and page-locked, to the driver. Waits for queued
+// work.
 WeirStatus weir_cuda_empty_cache(char** error);
 
-// A stream of the device of that index, out of libtorch's pool: one may be handed out twice, which is
-// correct but makes its users wait for each other. For use from any thread.
+// Takes a stream of a device from libtorch's pool. The pool may return one twice, which is correct but makes its
+// users wait for each other. For use from any thread.
 WeirStatus weir_stream_new(int32_t device, WeirStream** stream, char** error);
-// Lets work that is queued on the stream from now on wait for the event.
+// Makes work that is queued on the stream from now on wait for the event.
 WeirStatus weir_stream_wait(const WeirStream* stream, const WeirEvent* event, char** error);
-// Blocks until all that is queued on the stream is done.
+// Blocks until all work queued on the stream is done.
 WeirStatus weir_stream_synchronize(const WeirStream* stream, char** error);
 void weir_stream_free(WeirStream* stream);
 
-// An event that comes when all that is queued on the stream so far is done.
+// Records an event that completes when all work queued on the stream so far is done.
 WeirStatus weir_stream_record(const WeirStream* stream, WeirEvent** event, char** error);
-// Blocks until the event has come.
+// Blocks until the event has completed.
 WeirStatus weir_event_synchronize(const WeirEvent* event, char** error);
-// The time between two events that have come, by the device's clock.
+// Returns the time between two completed events, by the device's clock.
 WeirStatus weir_event_elapsed(const WeirEvent* from, const WeirEvent* to, double* milliseconds, char** error);
 void weir_event_free(WeirEvent* event);
 
-// Opens a shared library for good, its symbols visible to all; null, or the loader's complaint.
+// Opens a shared library permanently, with its symbols global. Returns null, or the loader's message.
 char* weir_open_library(const char* name);
 
 void weir_text_free(char* text);

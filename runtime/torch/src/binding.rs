@@ -1,5 +1,5 @@
-//! Which input of the configuration goes to which argument of `forward`, and which of the model's
-//! outputs has which name. The conventions are Triton's.
+//! Binds the configuration's inputs to arguments of `forward`, and its outputs to the model's. The conventions
+//! are Triton's.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -8,50 +8,50 @@ use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, TensorConfig};
 
 use crate::element;
-use crate::module::{Argument, Kind};
+use crate::module::{Argument, ArgumentKind};
 
-/// Where the inputs of a signature go, in the signature's order.
+/// The binding of a signature's inputs, in the signature's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// Each to an argument.
+    /// Each input is an argument.
     Positional {
-        /// The argument's index, by input.
+        /// Index of the argument, by input.
         argument_of: Vec<usize>,
-        /// How many arguments there are.
+        /// Number of arguments of `forward`.
         arguments: usize,
     },
-    /// All into the one dict, under these keys.
+    /// All inputs are entries of a single dict, under these keys.
     Dict(Vec<CString>),
 }
 
-/// Binds inputs to arguments: by the arguments' names where all inputs bear one, by index where all
-/// are called `NAME__INDEX`, else in order.
+/// Binds inputs to arguments: by name if all inputs are named like arguments, by index if all are named
+/// `NAME__INDEX`, otherwise in order.
 pub(crate) fn inputs(
     model: &str,
     arguments: &[Argument],
     inputs: &[TensorConfig],
 ) -> Result<Binding, LoadError> {
     if let [argument] = arguments
-        && argument.kind == Kind::TensorDict
+        && argument.kind == ArgumentKind::TensorDict
     {
         return dict(inputs);
     }
-    let sendable = sendable(model, arguments)?;
-    check_count(model, arguments, &sendable, inputs)?;
+    let bindable = bindable(model, arguments)?;
+    check_count(model, arguments, &bindable, inputs)?;
     let argument_of = by_name(arguments, inputs)
         .or_else(|| by_index(inputs))
-        .unwrap_or_else(|| sendable[..inputs.len()].to_vec());
+        .unwrap_or_else(|| bindable[..inputs.len()].to_vec());
     for (input, &index) in inputs.iter().zip(&argument_of) {
-        check_argument(model, arguments, &sendable, input, index)?;
+        check_argument(model, arguments, &bindable, input, index)?;
     }
-    check_cover(model, arguments, &argument_of)?;
+    check_bound_once(model, arguments, &argument_of)?;
     Ok(Binding::Positional {
         argument_of,
         arguments: arguments.len(),
     })
 }
 
-/// Which of the model's outputs each output of the configuration is.
+/// Returns, for each output of the configuration, the index of the model's output.
 pub(crate) fn outputs(outputs: &[TensorConfig]) -> Vec<usize> {
     by_index(outputs).unwrap_or_else(|| (0..outputs.len()).collect())
 }
@@ -64,50 +64,51 @@ fn dict(inputs: &[TensorConfig]) -> Result<Binding, LoadError> {
                 "input '{name}' is a TYPE_STRING, but the model takes a Dict[str, Tensor]"
             )));
         }
-        CString::new(input.name.as_str())
-            .map_err(|_| LoadError::Config(format!("input name {:?} holds a NUL", input.name)))
+        CString::new(input.name.as_str()).map_err(|_| {
+            LoadError::Config(format!("input name {:?} contains a NUL byte", input.name))
+        })
     });
     Ok(Binding::Dict(keys.collect::<Result<_, _>>()?))
 }
 
-/// The arguments an input can go to. One that nothing can go to must have a default.
-fn sendable(model: &str, arguments: &[Argument]) -> Result<Vec<usize>, LoadError> {
-    let mut sendable = Vec::new();
+/// Returns the indices of the arguments that an input can be bound to. All others must have a default.
+fn bindable(model: &str, arguments: &[Argument]) -> Result<Vec<usize>, LoadError> {
+    let mut bindable = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
         match argument.kind {
-            Kind::Tensor | Kind::Strings => sendable.push(index),
-            Kind::TensorDict | Kind::Other if argument.optional => {}
-            Kind::TensorDict | Kind::Other => {
+            ArgumentKind::Tensor | ArgumentKind::Strings => bindable.push(index),
+            ArgumentKind::TensorDict | ArgumentKind::Other if argument.optional => {}
+            ArgumentKind::TensorDict | ArgumentKind::Other => {
                 let Argument {
                     name, type_text, ..
                 } = argument;
                 return Err(LoadError::Config(format!(
                     "unable to load model '{model}', argument '{name}' of forward is of type {type_text}: \
-                     only Tensor, List[str] or a single Dict[str, Tensor] can be sent; give it a default"
+                     only Tensor, List[str] or a single Dict[str, Tensor] are supported; give it a default"
                 )));
             }
         }
     }
-    Ok(sendable)
+    Ok(bindable)
 }
 
 fn check_count(
     model: &str,
     arguments: &[Argument],
-    sendable: &[usize],
+    bindable: &[usize],
     inputs: &[TensorConfig],
 ) -> Result<(), LoadError> {
-    let required = sendable
+    let required = bindable
         .iter()
         .filter(|index| !arguments[**index].optional)
         .count();
-    if (required..=sendable.len()).contains(&inputs.len()) {
+    if (required..=bindable.len()).contains(&inputs.len()) {
         return Ok(());
     }
     Err(LoadError::Config(format!(
         "unable to load model '{model}', configuration expects {} inputs, model provides {}",
         inputs.len(),
-        sendable.len()
+        bindable.len()
     )))
 }
 
@@ -128,19 +129,19 @@ fn by_index(tensors: &[TensorConfig]) -> Option<Vec<usize>> {
 fn check_argument(
     model: &str,
     arguments: &[Argument],
-    sendable: &[usize],
+    bindable: &[usize],
     input: &TensorConfig,
     index: usize,
 ) -> Result<(), LoadError> {
     let name = &input.name;
-    if !sendable.contains(&index) {
+    if !bindable.contains(&index) {
         return Err(LoadError::Config(format!(
             "The input {name} in the model configuration refers to an input index which doesn't exist. \
              This model has {} inputs",
-            sendable.len()
+            bindable.len()
         )));
     }
-    let strings = arguments[index].kind == Kind::Strings;
+    let strings = arguments[index].kind == ArgumentKind::Strings;
     if strings != (input.datatype == DataType::Bytes) {
         return Err(LoadError::Config(format!(
             "unable to load model '{model}', configuration expects datatype {} for input '{name}', \
@@ -152,12 +153,16 @@ fn check_argument(
     Ok(())
 }
 
-/// No argument twice, and every one that must be given once.
-fn check_cover(model: &str, arguments: &[Argument], chosen: &[usize]) -> Result<(), LoadError> {
+/// Checks that no argument is bound twice, and every required one once.
+fn check_bound_once(
+    model: &str,
+    arguments: &[Argument],
+    chosen: &[usize],
+) -> Result<(), LoadError> {
     let distinct: BTreeSet<usize> = chosen.iter().copied().collect();
     if distinct.len() < chosen.len() {
         return Err(LoadError::Config(format!(
-            "unable to load model '{model}', two inputs of the configuration go to one argument of forward"
+            "unable to load model '{model}', two inputs of the configuration are bound to one argument of forward"
         )));
     }
     let missing = arguments
@@ -167,7 +172,7 @@ fn check_cover(model: &str, arguments: &[Argument], chosen: &[usize]) -> Result<
     match missing {
         None => Ok(()),
         Some((_, argument)) => Err(LoadError::Config(format!(
-            "unable to load model '{model}', no input of the configuration goes to argument '{}' of forward",
+            "unable to load model '{model}', no input of the configuration is bound to argument '{}' of forward",
             argument.name
         ))),
     }
@@ -177,13 +182,13 @@ fn check_cover(model: &str, arguments: &[Argument], chosen: &[usize]) -> Result<
 mod tests {
     use super::*;
 
-    fn argument(name: &str, kind: Kind, optional: bool) -> Argument {
+    fn argument(name: &str, kind: ArgumentKind, optional: bool) -> Argument {
         Argument {
             name: name.to_owned(),
             type_text: format!("{kind:?}"),
             kind,
             optional,
-            written_to: false,
+            mutated: false,
             example: None,
         }
     }
@@ -201,10 +206,10 @@ mod tests {
 
     fn bound(names: &[&str]) -> Result<Vec<usize>, String> {
         let arguments = [
-            argument("a", Kind::Tensor, false),
-            argument("b", Kind::Tensor, false),
-            argument("c", Kind::Tensor, true),
-            argument("n", Kind::Other, true),
+            argument("a", ArgumentKind::Tensor, false),
+            argument("b", ArgumentKind::Tensor, false),
+            argument("c", ArgumentKind::Tensor, true),
+            argument("n", ArgumentKind::Other, true),
         ];
         match inputs("m", &arguments, &tensors(names, DataType::Fp32)) {
             Ok(Binding::Positional { argument_of, .. }) => Ok(argument_of),
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn three_conventions() {
+    fn inputs_are_bound_by_name_index_or_order() {
         assert_eq!(bound(&["b", "a"]), Ok(vec![1, 0]));
         assert_eq!(bound(&["X__1", "Y__0"]), Ok(vec![1, 0]));
         assert_eq!(bound(&["x", "y", "z"]), Ok(vec![0, 1, 2]));
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn disagreements_are_named() {
+    fn mismatches_are_refused_by_name() {
         let text = "unable to load model 'm', configuration expects 1 inputs, model provides 3";
         assert_eq!(bound(&["a"]), Err(text.to_owned()));
         assert!(bound(&["I__0", "I__7"]).unwrap_err().contains("I__7"));
@@ -232,8 +237,8 @@ mod tests {
     }
 
     #[test]
-    fn strings_want_strings() {
-        let arguments = [argument("texts", Kind::Strings, false)];
+    fn lists_of_strings_need_bytes() {
+        let arguments = [argument("texts", ArgumentKind::Strings, false)];
         assert!(inputs("m", &arguments, &tensors(&["x"], DataType::Bytes)).is_ok());
         let error = inputs("m", &arguments, &tensors(&["x"], DataType::Fp32)).unwrap_err();
         assert!(
@@ -244,10 +249,10 @@ mod tests {
 
     #[test]
     fn a_dict_takes_any_names_and_others_need_a_default() {
-        let dict = [argument("inputs", Kind::TensorDict, false)];
+        let dict = [argument("inputs", ArgumentKind::TensorDict, false)];
         let found = inputs("m", &dict, &tensors(&["l", "r"], DataType::Fp32)).unwrap();
         assert_eq!(found, Binding::Dict(vec![c"l".to_owned(), c"r".to_owned()]));
-        let other = [argument("n", Kind::Other, false)];
+        let other = [argument("n", ArgumentKind::Other, false)];
         let error = inputs("m", &other, &tensors(&["n"], DataType::Fp32)).unwrap_err();
         assert!(error.to_string().contains("argument 'n'"), "{error}");
     }

@@ -1,23 +1,23 @@
-//! Finds the devices to run on. libtorch_cuda is opened here, at start and only where there is a
-//! driver, so that one binary serves machines with and without CUDA.
+//! Finds the GPUs to run on. libtorch_cuda is opened here, at start and only if there is a driver, so that
+//! one binary serves machines with and without CUDA.
 
 use weir_runtime::args::DeviceChoice;
 use weir_runtime::backend::{Device, LoadError};
 
 use crate::process;
 
-/// The driver's own library; it is there exactly where a driver is.
+/// The driver's library; present exactly where a driver is installed.
 const DRIVER: &str = "libcuda.so.1";
 
-/// Beside libtorch_cpu.so, where our run path looks, or where the loader finds it.
+/// libtorch's CUDA library: beside libtorch_cpu.so, where the run path points, or where the loader finds it.
 const LIBTORCH_CUDA: &str = "libtorch_cuda.so";
 
-/// The GPUs to run on; none means the processor. To be called once, before anything else asks libtorch about
-/// CUDA: libtorch remembers that it was absent.
+/// Returns the GPUs to run on; none means the processor. Must be called once, before any other use of
+/// libtorch's CUDA: libtorch remembers its absence.
 ///
 /// # Errors
-/// [`LoadError::Device`] for a device that was asked for and cannot be used, and for a driver without
-/// a libtorch_cuda that loads: never a silent fall-back to the processor.
+/// [`LoadError::Device`] for a requested device that cannot be used, and for a driver without a libtorch_cuda
+/// that loads: it never falls back to the processor silently.
 pub fn find_gpus(choice: DeviceChoice) -> Result<Vec<usize>, LoadError> {
     let found = match choice {
         DeviceChoice::Only(Device::Cpu) => return Ok(Vec::new()),
@@ -26,23 +26,23 @@ pub fn find_gpus(choice: DeviceChoice) -> Result<Vec<usize>, LoadError> {
     choose(choice, found).map_err(LoadError::Device)
 }
 
-/// What a look for CUDA found.
+/// The result of the search for CUDA devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    /// No driver; the loader's words.
+    /// No driver; with the loader's message.
     NoDriver(String),
-    /// A driver, but libtorch_cuda does not load or does not work; why.
+    /// A driver, but a libtorch_cuda that does not load or work; with the reason.
     Unusable(String),
-    /// That many devices are visible.
+    /// Number of visible devices, from 0.
     Devices(usize),
 }
 
 fn find() -> Found {
-    if let Err(complaint) = process::open_library(DRIVER) {
-        return Found::NoDriver(complaint);
+    if let Err(message) = process::open_library(DRIVER) {
+        return Found::NoDriver(message);
     }
-    if let Err(complaint) = process::open_library(LIBTORCH_CUDA) {
-        return Found::Unusable(complaint);
+    if let Err(message) = process::open_library(LIBTORCH_CUDA) {
+        return Found::Unusable(message);
     }
     match process::cuda_devices() {
         Ok(count) => Found::Devices(count),
@@ -58,15 +58,15 @@ fn choose(choice: DeviceChoice, found: Found) -> Result<Vec<usize>, String> {
             "this machine has a CUDA driver, but libtorch_cuda cannot be used: {why}; \
              install the CUDA libraries of libtorch 2.11 or choose --device cpu"
         )),
-        (_, Found::NoDriver(why)) => {
-            Err(format!("CUDA was asked for, but there is no driver: {why}"))
-        }
+        (_, Found::NoDriver(why)) => Err(format!(
+            "--device asks for CUDA, but there is no driver: {why}"
+        )),
         (_, Found::Devices(0)) => {
-            Err("CUDA was asked for, but the driver shows no device".to_owned())
+            Err("--device asks for CUDA, but the driver shows no device".to_owned())
         }
         (DeviceChoice::Only(Device::Cuda(index)), Found::Devices(count)) if index >= count => {
             Err(format!(
-                "CUDA device {index} was asked for, but the driver shows {count}, numbered from 0"
+                "--device asks for CUDA device {index}, but the driver shows {count}, numbered from 0"
             ))
         }
         (DeviceChoice::Only(Device::Cuda(index)), Found::Devices(_)) => Ok(vec![index]),
@@ -84,7 +84,7 @@ mod tests {
     const CUDA_2: DeviceChoice = DeviceChoice::Only(Device::Cuda(2));
 
     #[test]
-    fn nothing_asked_for_is_replaced_in_silence() {
+    fn no_choice_is_replaced_silently() {
         let no_driver = || Found::NoDriver("libcuda.so.1: no such file".to_owned());
         let broken = || Found::Unusable("libcudnn.so.9: no such file".to_owned());
         for (choice, found, gpus) in [

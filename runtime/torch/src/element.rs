@@ -1,4 +1,4 @@
-//! V2 datatypes and libtorch's element types.
+//! Conversion between V2 datatypes and libtorch's element types.
 
 use half::{bf16, f16};
 use weir_protocol::DataType;
@@ -21,7 +21,7 @@ const TYPES: [(DataType, i32); 13] = [
     (DataType::Uint64, 29),
 ];
 
-/// The element type of a datatype; `None` for BYTES.
+/// Returns the element type of a datatype; `None` for BYTES.
 pub(crate) fn element_type(datatype: DataType) -> Option<i32> {
     TYPES
         .iter()
@@ -29,7 +29,7 @@ pub(crate) fn element_type(datatype: DataType) -> Option<i32> {
         .map(|(_, element)| *element)
 }
 
-/// The datatype of an element type; `None` for complex, quantised and 8-bit float ones.
+/// Returns the datatype of an element type; `None` for complex, quantised and 8-bit float ones.
 pub(crate) fn datatype(element_type: i32) -> Option<DataType> {
     TYPES
         .iter()
@@ -37,7 +37,7 @@ pub(crate) fn datatype(element_type: i32) -> Option<DataType> {
         .map(|(datatype, _)| *datatype)
 }
 
-/// The name model configurations use, such as `TYPE_FP32`.
+/// Returns the name in model configurations, such as `TYPE_FP32`.
 pub(crate) fn config_name(datatype: DataType) -> String {
     if datatype == DataType::Bytes {
         return "TYPE_STRING".to_owned();
@@ -45,7 +45,7 @@ pub(crate) fn config_name(datatype: DataType) -> String {
     format!("TYPE_{datatype}")
 }
 
-/// One element: `value` cast to the datatype, little-endian; nothing for BYTES.
+/// Encodes one element: `value` cast to the datatype, little-endian; empty for BYTES.
 pub(crate) fn encode(datatype: DataType, value: f64) -> Vec<u8> {
     match datatype {
         DataType::Bool => vec![u8::from(value != 0.0)],
@@ -65,7 +65,7 @@ pub(crate) fn encode(datatype: DataType, value: f64) -> Vec<u8> {
     }
 }
 
-/// Reads elements as numbers, roughly where they are wider than an `f64`; nothing for BYTES.
+/// Decodes elements as numbers, rounded if an `f64` cannot hold them; none for BYTES.
 pub(crate) fn decode(datatype: DataType, data: &[u8]) -> Vec<f64> {
     let size = datatype.size().unwrap_or(usize::MAX);
     data.chunks_exact(size)
@@ -77,7 +77,7 @@ pub(crate) fn decode(datatype: DataType, data: &[u8]) -> Vec<f64> {
         .collect()
 }
 
-/// `bytes` are an element's, little-endian, with zeros after them.
+/// Decodes one element from its little-endian bytes, padded with zeros.
 fn decode_one(datatype: DataType, bytes: [u8; 8]) -> f64 {
     let bits = u64::from_le_bytes(bytes);
     match datatype {
@@ -104,16 +104,16 @@ mod tests {
 
     #[test]
     fn every_datatype_of_fixed_size_has_an_element_type_and_an_encoding() {
-        for wanted in DataType::ALL {
-            let found = element_type(wanted);
-            assert_eq!(found.is_some(), wanted.size().is_some(), "{wanted}");
+        for expected in DataType::ALL {
+            let found = element_type(expected);
+            assert_eq!(found.is_some(), expected.size().is_some(), "{expected}");
             assert_eq!(found.and_then(datatype).is_some(), found.is_some());
-            assert_eq!(encode(wanted, 1.0).len(), wanted.size().unwrap_or(0));
+            assert_eq!(encode(expected, 1.0).len(), expected.size().unwrap_or(0));
         }
     }
 
     #[test]
-    fn decoding_undoes_encoding() {
+    fn encoded_elements_decode_to_the_same_numbers() {
         for datatype in DataType::ALL
             .into_iter()
             .filter(|datatype| datatype.size().is_some())

@@ -1,4 +1,4 @@
-//! What libtorch threw, and the part of its text that is for people.
+//! Exceptions of libtorch, and the part of their text that is meant for people.
 
 #![expect(unsafe_code, reason = "takes over the shim's error texts")]
 
@@ -11,16 +11,16 @@ use crate::ffi;
 /// A call into libtorch that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// An exception; the text is its `what()` without the C++ backtrace.
+    /// An exception; with its `what()`, without the C++ backtrace.
     #[error("{0}")]
     Raised(String),
-    /// No memory was left, on the device or here.
+    /// Out of memory, on the device or the host.
     #[error("{0}")]
     OutOfMemory(String),
 }
 
-/// How libtorch says that memory ran out where the interpreter has turned the exception into text: of a
-/// device or page-locked, of the processor, and of cuBLAS, cuDNN and their like for what they take by themselves.
+/// Texts of libtorch's out-of-memory errors, for exceptions that the interpreter has turned into text: of device
+/// or page-locked memory, of host memory, and of cuBLAS, cuDNN and similar libraries.
 const OUT_OF_MEMORY: [&str; 4] = [
     "out of memory",
     "can't allocate memory",
@@ -28,11 +28,11 @@ const OUT_OF_MEMORY: [&str; 4] = [
     "_STATUS_ALLOC_FAILED",
 ];
 
-/// Heads each of the interpreter's tracebacks; the message comes after the last one.
+/// First words of each of the interpreter's tracebacks; the message follows the last one.
 const TRACEBACK: &str = "Traceback of TorchScript";
 
 impl Fault {
-    /// The outcome of a shim function. `error` is the text it left, if any; it is freed.
+    /// Converts the status of a shim function. Frees `error`, the text it left, if any.
     pub(crate) fn check(status: i32, error: *mut c_char) -> Result<(), Self> {
         if status == ffi::OK {
             return Ok(());
@@ -42,8 +42,8 @@ impl Fault {
 
     fn of_text(status: i32, text: &str) -> Self {
         let text = reason(text);
-        let no_memory =
-            status == ffi::OUT_OF_MEMORY || OUT_OF_MEMORY.iter().any(|said| text.contains(said));
+        let no_memory = status == ffi::OUT_OF_MEMORY
+            || OUT_OF_MEMORY.iter().any(|phrase| text.contains(phrase));
         if no_memory {
             Self::OutOfMemory(text)
         } else {
@@ -51,7 +51,7 @@ impl Fault {
         }
     }
 
-    /// As a batch's failure, in Triton's words.
+    /// Converts to the failure of a batch, with Triton's message.
     pub(crate) fn of_run(self) -> ModelError {
         match self {
             Self::Raised(text) => ModelError::Failed(format!("PyTorch execute failure: {text}")),
@@ -59,12 +59,12 @@ impl Fault {
         }
     }
 
-    /// As the failure to load what `what` names, such as a model file.
+    /// Converts to the failure to load `what`, such as a model file.
     pub(crate) fn of_load(self, what: &str) -> LoadError {
         match self {
             Self::Raised(text) => LoadError::File(format!("failed to load {what}: {text}")),
             Self::OutOfMemory(text) => {
-                LoadError::Device(format!("no memory left to load {what}: {text}"))
+                LoadError::Device(format!("out of memory while loading {what}: {text}"))
             }
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn take(text: *mut c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the shim's texts are null or NUL-terminated, and nobody else holds this one.
+    // SAFETY: the shim's texts are null or NUL-terminated, and this one has no other owner.
     unsafe {
         let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
         ffi::weir_text_free(text);
@@ -83,8 +83,8 @@ pub(crate) fn take(text: *mut c_char) -> Option<String> {
     }
 }
 
-/// The message alone, in one line: neither the model's source, which the interpreter quotes, nor a
-/// C++ backtrace.
+/// Extracts the message, as one line, without the model's source, which the interpreter quotes, and without
+/// a C++ backtrace.
 fn reason(text: &str) -> String {
     let text = text
         .rfind(TRACEBACK)
@@ -95,7 +95,7 @@ fn reason(text: &str) -> String {
     lines.join(" ").trim().to_owned()
 }
 
-/// From the line on that starts with an exception's class; frames and quoted source come before it.
+/// Returns the text from the line that starts with an exception's class; frames and source come before it.
 fn message(traceback: &str) -> &str {
     let lines = traceback.split_inclusive('\n').skip(1);
     let mut rest = traceback.split_once('\n').map_or("", |(_, rest)| rest);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_the_frames_of_a_traced_model() {
+    fn skips_the_frames_of_a_traced_model() {
         let text = "Traceback of TorchScript, original code (most recent call last):\n\
                     torch/jit/_trace.py(1216): trace_module\n<stdin>(3): <module>\n\
                     RuntimeError: shape '[1, 4]' is invalid for input of size 8\n";
@@ -142,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn knows_that_memory_ran_out_by_class_and_by_text() {
-        let lost = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity";
+    fn recognises_out_of_memory_by_status_and_by_text() {
+        let out_of_memory = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity";
         for (status, text) in [
-            (ffi::OUT_OF_MEMORY, "whatever it says"),
-            (1, lost),
+            (ffi::OUT_OF_MEMORY, "any text"),
+            (1, out_of_memory),
             (1, "CUDA error: out of memory"),
             (
                 1,

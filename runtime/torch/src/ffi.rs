@@ -1,5 +1,5 @@
 //! The C functions of `shim/weir_torch.h`, which documents them. Only `tensor`, `module`, `stream` and
-//! `process` call them; each wraps what it calls so that nothing unsafe is left to its callers.
+//! `process` call them; each wraps them in safe functions.
 
 #![expect(
     unsafe_code,
@@ -8,36 +8,37 @@
 
 use std::ffi::{c_char, c_void};
 
-/// `WEIR_OK`.
+/// `WEIR_OK` of `WeirStatus`: success.
 pub(crate) const OK: i32 = 0;
-/// `WEIR_OUT_OF_MEMORY`.
+
+/// `WEIR_OUT_OF_MEMORY` of `WeirStatus`, on the device or the host.
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
 
-/// An `at::Tensor`.
+/// An opaque `at::Tensor` of libtorch.
 #[repr(C)]
 pub(crate) struct RawTensor {
     opaque: [u8; 0],
 }
 
-/// A `WeirModule`.
+/// An opaque `WeirModule` of the shim.
 #[repr(C)]
 pub(crate) struct RawModule {
     opaque: [u8; 0],
 }
 
-/// A `WeirAnswer`.
+/// An opaque `WeirAnswer` of the shim.
 #[repr(C)]
 pub(crate) struct RawAnswer {
     opaque: [u8; 0],
 }
 
-/// A `WeirStream`.
+/// An opaque `WeirStream` of the shim.
 #[repr(C)]
 pub(crate) struct RawStream {
     opaque: [u8; 0],
 }
 
-/// A `WeirEvent`.
+/// An opaque `WeirEvent` of the shim.
 #[repr(C)]
 pub(crate) struct RawEvent {
     opaque: [u8; 0],

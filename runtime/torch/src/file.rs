@@ -1,5 +1,5 @@
-//! Looks at a model file before libtorch does: what is no TorchScript is refused in one sentence, and
-//! before its claims cost memory.
+//! Checks a model file before libtorch loads it: other files than TorchScript are refused with one message,
+//! before the sizes they declare cost memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,24 +9,24 @@ use weir_runtime::backend::LoadError;
 
 use crate::module::Archive;
 
-/// Weights are stored uncompressed, so an archive claims hardly more than its own size; code
-/// compresses well, but is small.
-const MOST_UNPACKED_PER_BYTE: u64 = 4;
+/// Limit on unpacked bytes per byte of archive. Weights are stored uncompressed, so that an archive unpacks to
+/// hardly more than its own size; code compresses well, but is small.
+const MAX_UNPACKED_PER_BYTE: u64 = 4;
 
-/// Room for code and debug records of small models, whatever their ratio.
+/// Unpacked bytes allowed for code and debug records of small models, beside that ratio.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
-/// What a zip archive starts with.
+/// First bytes of a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
 
-/// Refuses what cannot be a TorchScript file.
+/// Refuses a file that cannot be TorchScript.
 pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
     examine(path)
         .map_err(|reason| LoadError::File(format!("model file '{}' {reason}", path.display())))
 }
 
 fn examine(path: &Path) -> Result<(), String> {
-    let size = check_kind(path)?;
+    let size = check_size(path)?;
     let start = first_bytes(path).map_err(|error| format!("cannot be read: {error}"))?;
     if start.first() == Some(&0x80) {
         return Err(
@@ -34,7 +34,7 @@ fn examine(path: &Path) -> Result<(), String> {
         );
     }
     if start != ZIP {
-        return Err("is not TorchScript: it does not start as a zip archive does".to_owned());
+        return Err("is not TorchScript: it is not a zip archive".to_owned());
     }
     let archive = Archive::inspect(path).map_err(|fault| format!("is damaged: {fault}"))?;
     if !archive.is_script {
@@ -43,21 +43,21 @@ fn examine(path: &Path) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    let claimed = archive.claimed;
-    if claimed
+    let unpacked = archive.unpacked;
+    if unpacked
         > size
-            .saturating_mul(MOST_UNPACKED_PER_BYTE)
+            .saturating_mul(MAX_UNPACKED_PER_BYTE)
             .saturating_add(UNPACKED_FLOOR)
     {
         return Err(format!(
-            "has {size} bytes and claims to unpack to {claimed}: refused"
+            "has {size} bytes but declares {unpacked} unpacked: refused as a possible zip bomb"
         ));
     }
     Ok(())
 }
 
-/// Its size in bytes.
-fn check_kind(path: &Path) -> Result<u64, String> {
+/// Checks that the path is a file with content, and returns its size in bytes.
+fn check_size(path: &Path) -> Result<u64, String> {
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "does not exist".to_owned(),
         _ => format!("cannot be read: {error}"),

@@ -1,4 +1,4 @@
-//! Requests' data into their places in the batch tensor.
+//! Gathers the data of several requests into one batch tensor.
 
 use std::mem::MaybeUninit;
 
@@ -7,18 +7,14 @@ use weir_runtime::backend::{Column, Part};
 
 use crate::element;
 
-/// Checks that the parts fit the column: as many rows at most, no dimension larger, every byte there.
+/// Checks that the parts fit the column: no more rows, no dimension larger, and no byte missing.
 pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> {
     let whole = column.shape.dims();
     let mut rows = 0;
     for part in &column.parts {
         let dims = part.shape.dims();
         let fits = dims.len() == whole.len()
-            && dims
-                .iter()
-                .zip(whole)
-                .skip(1)
-                .all(|(dim, most)| dim <= most)
+            && dims.iter().zip(whole).skip(1).all(|(dim, max)| dim <= max)
             && part.data.len() == part.shape.elements() * element_size;
         if !fits {
             return Err(format!(
@@ -41,21 +37,21 @@ pub(crate) fn check(column: &Column, element_size: usize) -> Result<(), String> 
     Ok(())
 }
 
-/// Bytes that the batch tensor takes; 0 for strings, which are no tensor.
+/// Returns the bytes of the batch tensor; 0 for strings, which are no tensor.
 pub(crate) fn bytes(column: &Column) -> usize {
     column.shape.elements() * column.datatype.size().unwrap_or(0)
 }
 
-/// The part's bytes, where they are the whole column as it stands.
-pub(crate) fn alone(column: &Column) -> Option<&Bytes> {
+/// Returns the bytes of a single part that is the whole column, without padding.
+pub(crate) fn single_part(column: &Column) -> Option<&Bytes> {
     match column.parts.as_slice() {
         [part] if part.shape == column.shape => Some(&part.data),
         _ => None,
     }
 }
 
-/// Writes every byte of the batch tensor: the parts one after the other, padding around them. The
-/// column has passed [`check`].
+/// Writes every byte of the batch tensor: the parts one after the other, with padding. The column has passed
+/// [`check`].
 pub(crate) fn gather(column: &Column, element_size: usize, mut out: &mut [MaybeUninit<u8>]) {
     let whole = column.shape.dims();
     let inner = whole.get(1..).unwrap_or(&[]);
@@ -63,14 +59,14 @@ pub(crate) fn gather(column: &Column, element_size: usize, mut out: &mut [MaybeU
     let pad = element::encode(column.datatype, column.pad);
     for part in &column.parts {
         let rows = rows_of(part.shape.dims());
-        let (slot, rest) = out.split_at_mut(rows * row);
-        place_part(slot, inner, part, &pad);
+        let (target, rest) = out.split_at_mut(rows * row);
+        place_part(target, inner, part, &pad);
         out = rest;
     }
     fill(out, &pad);
 }
 
-/// BYTES elements of all parts, one after the other; padding has no meaning for them.
+/// Concatenates the BYTES elements of all parts; strings are not padded.
 pub(crate) fn strings(column: &Column) -> Bytes {
     if let [part] = column.parts.as_slice() {
         return part.data.clone();
@@ -83,21 +79,21 @@ pub(crate) fn strings(column: &Column) -> Bytes {
     all.freeze()
 }
 
-/// A tensor without dimensions is one row.
+/// Returns the rows of a tensor; one without dimensions is one row.
 fn rows_of(dims: &[usize]) -> usize {
     dims.first().copied().unwrap_or(1)
 }
 
-fn place_part(slot: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad: &[u8]) {
+fn place_part(target: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad: &[u8]) {
     let own = part.shape.dims().get(1..).unwrap_or(&[]);
     if own == inner {
-        slot.write_copy_of_slice(&part.data);
+        target.write_copy_of_slice(&part.data);
         return;
     }
-    fill(slot, pad);
+    fill(target, pad);
     let rows = rows_of(part.shape.dims());
     let (Some(to), Some(from)) = (
-        slot.len().checked_div(rows),
+        target.len().checked_div(rows),
         part.data.len().checked_div(rows),
     ) else {
         return;
@@ -105,26 +101,29 @@ fn place_part(slot: &mut [MaybeUninit<u8>], inner: &[usize], part: &Part, pad: &
     if from == 0 {
         return;
     }
-    for (slot, data) in slot.chunks_exact_mut(to).zip(part.data.chunks_exact(from)) {
-        place(slot, inner, data, own);
+    for (target, data) in target
+        .chunks_exact_mut(to)
+        .zip(part.data.chunks_exact(from))
+    {
+        place(target, inner, data, own);
     }
 }
 
 /// Copies a smaller block into the corner of a larger one. Both have the same rank and are not empty.
-fn place(slot: &mut [MaybeUninit<u8>], whole: &[usize], data: &[u8], own: &[usize]) {
+fn place(target: &mut [MaybeUninit<u8>], whole: &[usize], data: &[u8], own: &[usize]) {
     let same_inside = whole.get(1..) == own.get(1..);
     if same_inside {
-        slot[..data.len()].write_copy_of_slice(data);
+        target[..data.len()].write_copy_of_slice(data);
         return;
     }
-    let (to, from) = (slot.len() / whole[0], data.len() / own[0]);
-    for (slot, data) in slot.chunks_exact_mut(to).zip(data.chunks_exact(from)) {
-        place(slot, &whole[1..], data, &own[1..]);
+    let (to, from) = (target.len() / whole[0], data.len() / own[0]);
+    for (target, data) in target.chunks_exact_mut(to).zip(data.chunks_exact(from)) {
+        place(target, &whole[1..], data, &own[1..]);
     }
 }
 
-fn fill(slot: &mut [MaybeUninit<u8>], pad: &[u8]) {
-    for element in slot.chunks_exact_mut(pad.len().max(1)) {
+fn fill(target: &mut [MaybeUninit<u8>], pad: &[u8]) {
+    for element in target.chunks_exact_mut(pad.len().max(1)) {
         element.write_copy_of_slice(pad);
     }
 }
@@ -153,7 +152,7 @@ mod tests {
 
     fn gathered(column: &Column) -> Vec<u8> {
         check(column, 1).unwrap();
-        // Stale bytes that must all be gone afterwards.
+        // Stale bytes, every one of which must be overwritten.
         let mut out = vec![MaybeUninit::new(77); column.shape.elements()];
         gather(column, 1, &mut out);
         let bytes = out.iter().map(|byte| {
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn parts_that_do_not_fit_are_refused() {
         for parts in [
             &[(&[1_i64, 3][..], &[1_u8, 2, 3][..])][..],
             &[(&[1, 2], &[1])],

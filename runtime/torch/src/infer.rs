@@ -1,7 +1,7 @@
-//! Finds out what a configuration does not say, by looking at the module and running it on made-up
-//! inputs: names and count come from the schema; datatypes and dimensions from the example a traced
-//! module carries, else from trying what its first weights suggest; outputs and the batch dimension
-//! from what the trials answer.
+//! Infers the parts of a signature that a configuration leaves out, from the module and from trial runs on
+//! generated inputs: names and count come from the schema; datatypes and dimensions from a traced module's
+//! example, otherwise from candidates that its first weights suggest; outputs and the batch dimension from the
+//! results of the trials.
 
 mod candidates;
 pub(crate) mod trial;
@@ -10,17 +10,16 @@ use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
 use crate::element;
-use crate::runner::{Outcome, Runner};
+use crate::runner::{RunOutput, Runner};
 use trial::{Rows, Trial};
 
-/// The largest batch of a model that turned out to have a batch dimension while nobody said how far
-/// it may go. Beyond it CPU models gain little, and the engine chooses smaller batches where those
-/// are faster.
+/// Largest batch of a model with an inferred batch dimension and no configured limit. Beyond it CPU models gain
+/// little, and the engine chooses smaller batches where those are faster.
 const DEFAULT_MAX_BATCH_SIZE: usize = 32;
 
-/// The signature, with whatever the configuration says left as it is.
+/// Infers the signature; whatever the configuration has is kept.
 pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signature, LoadError> {
-    let mut last = "no input could be thought of".to_owned();
+    let mut last = "no candidate for its inputs was found".to_owned();
     if source.max_batch_size != Some(0) {
         for inputs in candidates::batched(source, &runner.module)? {
             let trial = Trial::new(source, runner, &inputs)?;
@@ -39,10 +38,10 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signatu
             }
         }
     }
-    given_up(source, runner, &last)
+    without_trial(source, runner, &last)
 }
 
-/// Accepts a batch dimension where rows are answered alike alone and together.
+/// Accepts a batch dimension if rows have the same outputs alone and together.
 fn batched(
     source: &ModelSource,
     trial: &Trial<'_>,
@@ -78,11 +77,11 @@ fn whole(
     observe(source, trial, inputs, &seen, Rows::None)
 }
 
-/// Relative difference up to which two answers are the same: kernels for other batch sizes sum in
-/// another order, and half precision keeps three digits.
-const SAME: f64 = 1e-2;
+/// Relative tolerance between two outputs: kernels for other batch sizes sum in another order, and half
+/// precision keeps three digits.
+const TOLERANCE: f64 = 1e-2;
 
-fn independent(both: &Outcome, apart: [Option<&Outcome>; 2]) -> bool {
+fn independent(both: &RunOutput, apart: [Option<&RunOutput>; 2]) -> bool {
     let [Some(first), Some(second)] = apart else {
         return false;
     };
@@ -90,7 +89,7 @@ fn independent(both: &Outcome, apart: [Option<&Outcome>; 2]) -> bool {
         return false;
     }
     let Some(datatype) = both.datatype else {
-        return true; // refused later, by name
+        return true; // refused later, with the output's name
     };
     let alone = [first.data.as_ref(), second.data.as_ref()].concat();
     let (together, alone) = (
@@ -101,16 +100,16 @@ fn independent(both: &Outcome, apart: [Option<&Outcome>; 2]) -> bool {
         && together.iter().zip(&alone).all(|(left, right)| {
             left == right
                 || (left.is_nan() && right.is_nan())
-                || (left - right).abs() <= SAME * (1.0 + left.abs())
+                || (left - right).abs() <= TOLERANCE * (1.0 + left.abs())
         })
 }
 
-/// Names the outputs, and learns which dimensions may vary by making each larger in turn.
+/// Names the outputs, and finds the variable dimensions by making each larger in turn.
 fn observe(
     source: &ModelSource,
     trial: &Trial<'_>,
     inputs: &[TensorConfig],
-    seen: &[Outcome],
+    seen: &[RunOutput],
     rows: Rows,
 ) -> Result<Signature, String> {
     let skip = usize::from(rows != Rows::None);
@@ -148,11 +147,11 @@ fn observe(
     })
 }
 
-fn outputs(seen: &[Outcome], skip: usize) -> Result<Vec<TensorConfig>, String> {
-    let output = |(index, outcome): (usize, &Outcome)| {
+fn outputs(seen: &[RunOutput], skip: usize) -> Result<Vec<TensorConfig>, String> {
+    let output = |(index, outcome): (usize, &RunOutput)| {
         let datatype = outcome
             .datatype
-            .ok_or_else(|| format!("output {index} has an element type that V2 does not know"))?;
+            .ok_or_else(|| format!("output {index} has an element type that V2 does not have"))?;
         Ok(TensorConfig {
             name: format!("OUTPUT__{index}"),
             datatype,
@@ -176,8 +175,12 @@ fn mark_varying(output: &mut TensorConfig, stretched: &[i64]) {
     }
 }
 
-/// A configuration that is complete but for the batch size stands; without one, says what to write.
-fn given_up(source: &ModelSource, runner: &Runner, last: &str) -> Result<Signature, LoadError> {
+/// Takes a configuration that is complete but for the batch size; otherwise the error says what to add.
+fn without_trial(
+    source: &ModelSource,
+    runner: &Runner,
+    last: &str,
+) -> Result<Signature, LoadError> {
     if !source.inputs.is_empty() && !source.outputs.is_empty() {
         return Ok(Signature {
             inputs: source.inputs.clone(),
@@ -191,7 +194,7 @@ fn given_up(source: &ModelSource, runner: &Runner, last: &str) -> Result<Signatu
         .collect();
     Err(LoadError::Config(format!(
         "the inputs and outputs of model '{}' cannot be inferred: forward takes ({}), and no trial run \
-         succeeded; the last one said: {last}. Write them into config.pbtxt, each with name, data_type \
+         succeeded; the last error was: {last}. Add them to config.pbtxt, each with name, data_type \
          and dims",
         source.name,
         arguments.join(", ")

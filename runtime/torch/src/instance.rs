@@ -1,4 +1,4 @@
-//! Runs batches: the signature's inputs in, its outputs out.
+//! An instance of a model: runs batches by the signature.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use weir_runtime::backend::{
 use crate::binding::Binding;
 use crate::element;
 use crate::gather;
-use crate::high_water::{HighWater, Spare};
-use crate::runner::{Call, Outcome, Place, QueuedCall, Runner};
+use crate::peak_memory::PeakMemory;
+use crate::runner::{Placement, QueuedRun, RunOutput, Runner, StartedRun};
 use crate::settings::Cache;
 use crate::startup;
 use crate::stopwatch::Stopwatch;
 
-/// A signature and how it maps to `forward`.
+/// A signature and its binding to `forward`.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) signature: Signature,
     pub(crate) binding: Binding,
-    /// By output of the signature: its index among the model's outputs.
+    /// Index of the model's output, by output of the signature.
     pub(crate) outputs: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
 pub(crate) struct TorchInstance {
     pub(crate) plan: Arc<Plan>,
     pub(crate) runner: Runner,
-    pub(crate) high_water: HighWater,
+    pub(crate) peak_memory: PeakMemory,
 }
 
 impl Instance for TorchInstance {
@@ -39,27 +39,28 @@ impl Instance for TorchInstance {
         self.start(batch)?.finish()
     }
 
-    /// Intra-operation threads are a pool of the thread that calls, and so are cuBLAS's and cuDNN's handles.
+    /// Returns the thread affinity: the pool of intra-operation threads and the handles of cuBLAS and cuDNN
+    /// belong to the calling thread.
     fn affinity(&self) -> Affinity {
-        match (&self.runner.place, self.runner.intra_op_threads) {
-            (Place::Processor, 1) => Affinity::None,
-            (Place::Processor | Place::Cuda(_), _) => Affinity::Thread,
+        match (&self.runner.placement, self.runner.intra_op_threads) {
+            (Placement::Processor, 1) => Affinity::None,
+            (Placement::Processor | Placement::Cuda(_), _) => Affinity::Thread,
         }
     }
 
     fn overlap(&self) -> Overlap {
-        match &self.runner.place {
-            Place::Processor => Overlap::None,
-            Place::Cuda(gpu) => match gpu.cache {
+        match &self.runner.placement {
+            Placement::Processor => Overlap::None,
+            Placement::Cuda(gpu) => match gpu.cache {
                 Cache::Keep => Overlap::OneAhead,
-                // Emptying waits for what is queued: an answer would wait for the next batch's.
-                Cache::Empty => Overlap::None,
+                // Emptying waits for all queued work, and so an answer would wait for the next batch.
+                Cache::EmptyAfterRun => Overlap::None,
             },
         }
     }
 
     fn finish_warm_up(&mut self) {
-        startup::forget();
+        startup::release_memory();
     }
 
     fn start(&mut self, batch: &Batch) -> Result<Started, ModelError> {
@@ -74,47 +75,46 @@ impl Instance for TorchInstance {
             })
             .collect();
         match self.runner.start(&self.plan.binding, &columns)? {
-            Call::Done(outcomes, timing) => {
+            StartedRun::Done(run_outputs, timing) => {
                 let bytes = columns.iter().flatten().map(|column| gather::bytes(column));
-                match self.high_water.passed(bytes.sum(), timing.infer) {
-                    Spare::Keep => {}
-                    Spare::GiveBack => startup::give_back(),
+                if self.peak_memory.record(bytes.sum(), timing.infer) {
+                    startup::trim_heap();
                 }
-                let answer = self.plan.answer(&outcomes, batch.rows, timing);
+                let answer = self.plan.answer(&run_outputs, batch.rows, timing);
                 answer.map(Started::Done)
             }
-            Call::Queued(call) => Ok(Started::Pending(Box::new(QueuedBatch {
+            StartedRun::Queued(run) => Ok(Started::Pending(Box::new(QueuedBatch {
                 plan: Arc::clone(&self.plan),
-                call,
+                run,
                 rows: batch.rows,
             }))),
         }
     }
 }
 
-/// A batch that a device works on.
+/// A batch that is queued on a device.
 struct QueuedBatch {
     plan: Arc<Plan>,
-    call: QueuedCall,
+    run: QueuedRun,
     rows: usize,
 }
 
 impl Pending for QueuedBatch {
     fn finish(self: Box<Self>) -> Result<Answer, ModelError> {
-        let (outcomes, timing) = self.call.finish()?;
-        self.plan.answer(&outcomes, self.rows, timing)
+        let (run_outputs, timing) = self.run.finish()?;
+        self.plan.answer(&run_outputs, self.rows, timing)
     }
 }
 
 impl Plan {
     fn answer(
         &self,
-        outcomes: &[Outcome],
+        run_outputs: &[RunOutput],
         rows: usize,
         mut timing: Timing,
     ) -> Result<Answer, ModelError> {
         let mut stopwatch = Stopwatch::start();
-        let outputs = self.name(outcomes, rows)?;
+        let outputs = self.name_outputs(run_outputs, rows)?;
         timing.output += stopwatch.lap();
         Ok(Answer {
             outputs,
@@ -123,38 +123,42 @@ impl Plan {
         })
     }
 
-    /// Picks the signature's outputs and checks them against it.
-    fn name(&self, outcomes: &[Outcome], rows: usize) -> Result<Vec<Tensor>, ModelError> {
+    /// Selects the signature's outputs and checks them against it.
+    fn name_outputs(
+        &self,
+        run_outputs: &[RunOutput],
+        rows: usize,
+    ) -> Result<Vec<Tensor>, ModelError> {
         let rows = (self.signature.max_batch_size > 0).then_some(rows);
         let outputs = self.signature.outputs.iter().zip(&self.outputs);
         outputs
             .map(|(output, &index)| {
-                let outcome = outcomes.get(index).ok_or_else(|| {
+                let run_output = run_outputs.get(index).ok_or_else(|| {
                     ModelError::Failed(format!(
                         "The output {} in the model configuration refers to an output index which \
                          doesn't exist. This model has {} outputs",
                         output.name,
-                        outcomes.len()
+                        run_outputs.len()
                     ))
                 })?;
-                name_one(output, outcome.clone(), rows)
+                name_output(output, run_output.clone(), rows)
             })
             .collect()
     }
 }
 
-fn name_one(
+fn name_output(
     output: &TensorConfig,
-    mut outcome: Outcome,
+    mut run_output: RunOutput,
     rows: Option<usize>,
 ) -> Result<Tensor, ModelError> {
-    check_type(output, outcome.datatype)?;
+    check_type(output, run_output.datatype)?;
     if let (DataType::Bytes, Some(rows)) = (output.datatype, rows) {
-        split_rows(&mut outcome.sizes, rows as i64);
+        split_rows(&mut run_output.sizes, rows as i64);
     }
-    check_rows(output, &outcome.sizes, rows)?;
-    let shape = outcome.shape()?;
-    Tensor::new(output.name.clone(), output.datatype, shape, outcome.data)
+    check_rows(output, &run_output.sizes, rows)?;
+    let shape = run_output.shape()?;
+    Tensor::new(output.name.clone(), output.datatype, shape, run_output.data)
         .map_err(|error| ModelError::Failed(format!("output '{}': {error}", output.name)))
 }
 
@@ -170,7 +174,7 @@ fn check_type(output: &TensorConfig, datatype: Option<DataType>) -> Result<(), M
     )))
 }
 
-/// A list of strings has no rows of its own: equally many of them are each row's.
+/// Divides a list of strings, which has no rows of its own, equally by the batch's rows.
 fn split_rows(sizes: &mut Vec<i64>, rows: i64) {
     if let [count] = sizes[..]
         && rows > 0
@@ -199,9 +203,9 @@ fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Resu
 mod tests {
     use super::*;
 
-    /// The engine may run an instance on another thread than made it, and finish a batch on a third.
+    /// The engine may make an instance, run it and finish its batch on three different threads.
     #[test]
-    fn an_instance_and_what_it_started_may_change_thread() {
+    fn an_instance_and_its_queued_batches_may_change_thread() {
         fn may_change_thread<T: Send>() {}
         may_change_thread::<TorchInstance>();
         may_change_thread::<QueuedBatch>();

@@ -5,27 +5,27 @@
 //!   Batch ──gather──► tensors ──runner──► forward ──instance──► Answer
 //! ```
 //!
-//! libtorch is reached through the C++ shim in `shim/` alone. A request's bytes are copied once, into
-//! their place in the batch tensor, or not at all where one request is the batch; outputs are handed
-//! on where libtorch wrote them. For a GPU that place is in page-locked memory, from where the device copies
-//! by itself while it runs the batch before (`flight`).
+//! libtorch is called through the C++ shim in `shim/` only. A request's bytes are copied once, into the batch
+//! tensor, or not at all if one request is the batch; outputs are returned where libtorch wrote them. For a GPU
+//! the batch tensor is in page-locked memory, from which the device copies asynchronously while it runs the
+//! batch before (`in_flight`).
 
 mod binding;
 mod cuda;
-mod cuda_lanes;
+mod cuda_streams;
 mod element;
 mod fault;
 mod ffi;
 mod file;
-mod flight;
 mod gather;
-mod high_water;
+mod in_flight;
 mod infer;
 mod instance;
-mod layout;
 mod memory;
 mod model;
 mod module;
+mod optimize;
+mod peak_memory;
 mod process;
 mod runner;
 mod settings;

@@ -1,4 +1,4 @@
-//! `weir-runtime`: the model server with libtorch, and with the echo backend beside it.
+//! `weir-runtime`: the model server with the libtorch and echo backends.
 
 mod allocator;
 mod heap;

@@ -1,32 +1,32 @@
-//! A model's cap on device memory. libtorch's allocator knows none per model, so this counts: weights when
-//! they are loaded, and what each run takes while it runs. A batch that went over the cap is answered as
-//! one that found no memory, which makes the engine try smaller ones, and its size is not tried again.
+//! A model's limit on device memory. libtorch's allocator has none per model, so it is counted here: weights
+//! when they are loaded, and the memory of each run. A batch that exceeds the limit fails as out of memory,
+//! which makes the engine try smaller ones, and a batch of its size is not tried again.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_runtime::backend::ModelError;
 
-/// What one run of a model may take of a device. Shared by the model's instances there.
+/// The limit on the device memory of one run, shared by a model's instances on the device.
 #[derive(Debug)]
 pub(crate) struct Cap {
-    /// Bytes for one run: what the limit leaves beside the weights, in equal parts to the instances,
-    /// which run at the same time.
+    /// Bytes for one run: the limit less the weights, divided equally by the instances, which run at the
+    /// same time.
     per_run: u64,
-    /// The bytes of inputs from which on a batch is too large; none known at first. A larger batch of
-    /// the same model is taken to need no less.
+    /// Bytes of inputs of the smallest batch that was too large; `u64::MAX` before there is one. A larger
+    /// batch of the same model is assumed to need no less.
     too_large: AtomicU64,
 }
 
 impl Cap {
     /// # Errors
-    /// A sentence, where the weights alone leave nothing to run with.
+    /// A message, if the weights leave no memory to run with.
     pub(crate) fn new(limit: NonZeroU64, weights: u64, instances: usize) -> Result<Self, String> {
         let left = limit.get().saturating_sub(weights);
         let per_run = left / instances.max(1) as u64;
         if per_run == 0 {
             return Err(format!(
-                "its weights take {weights} bytes, which leaves nothing of the {limit} that GPU_MEM_LIMIT allows"
+                "the weights take {weights} bytes and leave none of the {limit} of GPU_MEM_LIMIT: increase it"
             ));
         }
         Ok(Self {
@@ -35,20 +35,20 @@ impl Cap {
         })
     }
 
-    /// Refuses a batch of a size that went over the cap before.
+    /// Refuses a batch as large as one that exceeded the limit before.
     pub(crate) fn admit(&self, inputs: u64) -> Result<(), ModelError> {
         let too_large = self.too_large.load(Ordering::Relaxed);
         if inputs >= too_large {
             return Err(ModelError::OutOfMemory(format!(
-                "{inputs} bytes of inputs are too many: with {too_large} a run went over the {} bytes \
-                 that GPU_MEM_LIMIT leaves it",
+                "a batch with {inputs} bytes of inputs is too large: one with {too_large} exceeded the {} bytes \
+                 that GPU_MEM_LIMIT leaves for a run",
                 self.per_run
             )));
         }
         Ok(())
     }
 
-    /// Takes note of what a run took: `peak` bytes at once beside its inputs. The inputs count twice, for
+    /// Records the memory of a run: `peak` bytes at once beside its inputs. The inputs count twice, because
     /// those of the next batch are copied to the device meanwhile.
     pub(crate) fn record(&self, inputs: u64, peak: u64) -> Result<(), ModelError> {
         let taken = peak.saturating_add(inputs.saturating_mul(2));
@@ -57,7 +57,7 @@ impl Cap {
         }
         self.too_large.fetch_min(inputs, Ordering::Relaxed);
         Err(ModelError::OutOfMemory(format!(
-            "a run with {inputs} bytes of inputs took {taken}, of {} that GPU_MEM_LIMIT leaves it",
+            "a run with {inputs} bytes of inputs took {taken} bytes; GPU_MEM_LIMIT leaves {} for a run",
             self.per_run
         )))
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_went_over_is_not_tried_again_and_smaller_ones_are() {
+    fn a_size_that_exceeded_the_limit_is_refused_and_smaller_ones_run() {
         let cap = cap(100, 0, 1).unwrap();
         assert!(cap.admit(u64::MAX - 1).is_ok());
         assert!(cap.record(20, 60).is_ok());
@@ -95,10 +95,9 @@ mod tests {
     }
 
     proptest! {
-        /// Where a run needs no less than a smaller one, each size is refused exactly if it does not fit,
-        /// once a run of its size or less has been seen not to.
+        /// If memory grows with the inputs, exactly those sizes are refused that do not fit.
         #[test]
-        fn what_fits_runs_forever(sizes in prop::collection::vec(1u64..200, 1..50), factor in 0u64..5) {
+        fn sizes_that_fit_are_never_refused(sizes in prop::collection::vec(1u64..200, 1..50), factor in 0u64..5) {
             let cap = cap(500, 0, 1).unwrap();
             for inputs in sizes {
                 let fits = factor * inputs + 2 * inputs <= 500;

@@ -1,4 +1,4 @@
-//! The backend and its models.
+//! The libtorch backend and its models.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSource, Signature};
 
-use crate::cuda_lanes::CudaLanes;
+use crate::cuda_streams::CudaStreams;
 use crate::file;
-use crate::high_water::HighWater;
 use crate::instance::{Plan, TorchInstance};
 use crate::memory::Cap;
 use crate::module::Module;
+use crate::peak_memory::PeakMemory;
 use crate::process;
-use crate::runner::{Gpu, Place, Runner};
+use crate::runner::{Gpu, Placement, Runner};
 use crate::settings::Settings;
-use crate::{binding, infer, layout};
+use crate::{binding, infer, optimize};
 
 /// Serves TorchScript files with libtorch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +36,7 @@ impl Backend for TorchBackend {
         let settings = Settings::parse(&source.parameters)?;
         file::check(&source.path)?;
         process::apply(&source.name, settings.process);
-        process::profile_for(&source.devices);
+        process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);
         let weights = Weights {
             path: source.path.clone(),
@@ -49,7 +49,7 @@ impl Backend for TorchBackend {
         }
         let runner = runner(&settings, weights.on(first)?, first)?;
         let plan = plan(source, &runner)?;
-        if let Some(module) = layout::faster(source, &runner, &plan.signature) {
+        if let Some(module) = optimize::faster_module(source, &runner, &plan.signature) {
             weights.replace(first, module);
         }
         Ok(Arc::new(TorchModel {
@@ -68,19 +68,19 @@ struct TorchModel {
     settings: Settings,
 }
 
-/// Weights by device, shared by the instances there.
+/// Weights by device, shared by the instances on it.
 #[derive(Debug)]
 struct Weights {
     path: PathBuf,
-    /// One for each instance there will be.
+    /// Device of each future instance.
     devices: Vec<Device>,
     memory_limit: Option<NonZeroU64>,
-    by_device: Mutex<HashMap<Device, Loaded>>,
+    by_device: Mutex<HashMap<Device, LoadedModule>>,
 }
 
 /// A module on one device.
 #[derive(Clone, Debug)]
-struct Loaded {
+struct LoadedModule {
     module: Arc<Module>,
     cap: Option<Arc<Cap>>,
 }
@@ -94,25 +94,25 @@ impl Model for TorchModel {
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),
             runner: runner(&self.settings, self.weights.on(device)?, device)?,
-            high_water: HighWater::default(),
+            peak_memory: PeakMemory::default(),
         }))
     }
 }
 
 impl Weights {
-    /// Those on that device, which are loaded by the first who asks.
-    fn on(&self, device: Device) -> Result<Loaded, LoadError> {
+    /// Returns the weights on a device; the first call loads them.
+    fn on(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let mut by_device = self
             .by_device
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         match by_device.entry(device) {
-            Entry::Occupied(place) => Ok(place.get().clone()),
-            Entry::Vacant(place) => Ok(place.insert(self.load(device)?).clone()),
+            Entry::Occupied(entry) => Ok(entry.get().clone()),
+            Entry::Vacant(entry) => Ok(entry.insert(self.load(device)?).clone()),
         }
     }
 
-    /// From now on instances there run this module.
+    /// Replaces the module of later instances on a device.
     fn replace(&self, device: Device, module: Arc<Module>) {
         let mut by_device = self
             .by_device
@@ -123,7 +123,7 @@ impl Weights {
         }
     }
 
-    fn load(&self, device: Device) -> Result<Loaded, LoadError> {
+    fn load(&self, device: Device) -> Result<LoadedModule, LoadError> {
         let what = format!("model file '{}'", self.path.display());
         let module = Module::load(&self.path, device).map_err(|fault| fault.of_load(&what))?;
         let cap = match (device, self.memory_limit) {
@@ -135,31 +135,31 @@ impl Weights {
                 Some(Arc::new(cap))
             }
         };
-        Ok(Loaded {
+        Ok(LoadedModule {
             module: Arc::new(module),
             cap,
         })
     }
 }
 
-fn runner(settings: &Settings, loaded: Loaded, device: Device) -> Result<Runner, LoadError> {
-    let place = match device {
-        Device::Cpu => Place::Processor,
-        Device::Cuda(index) => Place::Cuda(Gpu {
-            lanes: CudaLanes::new(index).map_err(|fault| fault.of_load("CUDA streams"))?,
+fn runner(settings: &Settings, loaded: LoadedModule, device: Device) -> Result<Runner, LoadError> {
+    let placement = match device {
+        Device::Cpu => Placement::Processor,
+        Device::Cuda(index) => Placement::Cuda(Gpu {
+            streams: CudaStreams::new(index).map_err(|fault| fault.of_load("CUDA streams"))?,
             cap: loaded.cap,
             cache: settings.cache,
         }),
     };
     Ok(Runner {
         module: loaded.module,
-        place,
+        placement,
         options: settings.run,
         intra_op_threads: settings.intra_op_threads,
     })
 }
 
-/// Takes the configuration's word where it says all, else finds the rest out.
+/// Takes the signature from the configuration if it is complete, otherwise infers the rest.
 fn plan(source: &ModelSource, runner: &Runner) -> Result<Plan, LoadError> {
     let signature = match source.max_batch_size {
         Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instances_of_a_device_have_one_copy_of_the_weights() {
+    fn instances_on_a_device_share_one_copy_of_the_weights() {
         let weights = Weights {
             path: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/mlp.pt"),
             devices: vec![Device::Cpu; 2],
@@ -194,6 +194,9 @@ mod tests {
         };
         let [first, second] = [(); 2].map(|()| weights.on(Device::Cpu).unwrap());
         assert!(Arc::ptr_eq(&first.module, &second.module));
-        assert!(first.cap.is_none(), "GPU_MEM_LIMIT is not the processor's");
+        assert!(
+            first.cap.is_none(),
+            "GPU_MEM_LIMIT does not apply to the processor"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A loaded TorchScript module: what it takes, and running it.
+//! A loaded TorchScript module: its arguments, and calls of `forward`.
 
 #![expect(unsafe_code, reason = "owns libtorch's modules")]
 
@@ -13,10 +13,11 @@ use weir_runtime::backend::Device;
 use crate::fault::Fault;
 use crate::ffi::{self, RawAnswer, RawArgument, RawModule, RawRun, RawShape, RawValue};
 use crate::process;
+use crate::settings::RunOptions;
 use crate::stream::Stream;
 use crate::tensor::{Tensor, sizes_of};
 
-/// Weights and code on one device, shared by all instances there.
+/// Weights and code on one device, shared by all instances on it.
 #[derive(Debug)]
 pub(crate) struct Module {
     raw: *mut RawModule,
@@ -30,92 +31,82 @@ unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
 
-/// One argument of `forward`.
+/// An argument of `forward`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
-    /// Its name in the model's source.
+    /// Name in the model's source.
     pub(crate) name: String,
-    /// Its type as TorchScript writes it, such as `Optional[Tensor]`.
+    /// Type as TorchScript writes it, such as `Optional[Tensor]`.
     pub(crate) type_text: String,
-    pub(crate) kind: Kind,
-    /// Whether a call may leave it out.
+    pub(crate) kind: ArgumentKind,
+    /// True if a call may leave it out.
     pub(crate) optional: bool,
-    /// Whether running may change it in place.
-    pub(crate) written_to: bool,
-    /// What the module was traced with, where it was.
+    /// True if `forward` may change it in place.
+    pub(crate) mutated: bool,
+    /// Shape it was traced with, if the module was traced.
     pub(crate) example: Option<Example>,
 }
 
-/// What an argument may be given.
+/// The kind of value that an argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A tensor, or nothing where the argument is optional.
+pub(crate) enum ArgumentKind {
+    /// A tensor, or none if the argument is optional.
     Tensor,
-    /// `List[str]`.
+    /// A list of strings, `List[str]`.
     Strings,
-    /// `Dict[str, Tensor]`.
+    /// A dict of tensors, `Dict[str, Tensor]`.
     TensorDict,
-    /// Nothing we could send.
+    /// Any other type, which no request can supply.
     Other,
 }
 
-/// Element type (`c10::ScalarType`) and sizes of a tensor.
+/// The element type (`c10::ScalarType`) and sizes of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Example {
     pub(crate) element_type: i32,
     pub(crate) sizes: Vec<i64>,
 }
 
-/// One value of a call.
+/// The value of one argument or dict entry.
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// Leaves an optional argument out.
+    /// None: an optional argument is left out.
     Absent,
     Tensor(Tensor),
-    /// Elements, each after its length as a little-endian `u32`.
+    /// Strings, each after its length as a little-endian `u32`.
     Strings(Bytes),
 }
 
-/// The values of a call.
+/// The values of one call of `forward`.
 #[derive(Debug)]
 pub(crate) enum Values {
     /// One for each argument, in order.
     Positional(Vec<Value>),
-    /// Entries of the only argument.
+    /// The entries of its only argument.
     Dict(Vec<(CString, Value)>),
 }
 
-/// How to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunOptions {
-    /// Inference mode; else only gradients are off.
-    pub(crate) inference_mode: bool,
-    /// The JIT's optimised execution.
-    pub(crate) optimize: bool,
-}
-
-/// Whether a run's device memory is counted.
+/// The switch for counting a run's device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metering {
     On,
     Off,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) outputs: Vec<Output>,
-    /// The most bytes of the module's device it had taken at once, beyond its inputs; 0 where nobody
-    /// counted.
+    /// Peak bytes of the module's device, its inputs not counted; 0 with [`Metering::Off`].
     pub(crate) peak: u64,
 }
 
 /// One output of a run.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Contiguous, in the processor's memory or on the module's device.
+    /// A contiguous tensor, in host memory or on the module's device.
     Tensor(Tensor),
-    /// Elements as in [`Value::Strings`], and how many.
+    /// Strings as in [`Value::Strings`], and their count.
     Strings { data: Bytes, count: usize },
 }
 
@@ -128,7 +119,7 @@ impl Module {
             Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
         };
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `path` is NUL-terminated, and both results are places to write to.
+        // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
         let status = unsafe { ffi::weir_module_load(path.as_ptr(), index, &mut raw, &mut error) };
         Fault::check(status, error)?;
         let arguments = arguments(raw);
@@ -139,18 +130,18 @@ impl Module {
         })
     }
 
-    /// Whether `forward` calls a convolution.
-    pub(crate) fn convolves(&self) -> bool {
+    /// Checks whether `forward` calls a convolution.
+    pub(crate) fn has_convolution(&self) -> bool {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_convolves(self.raw) != 0 }
     }
 
-    /// Loads the same file once more, for inference alone: weights become part of the code, and are laid out
-    /// ahead as convolutions want them. It answers the same. For a module on the processor.
+    /// Loads the same file again, optimised for inference on the processor: weights become constants of the
+    /// code, in the layout that convolutions need. The outputs are the same.
     pub(crate) fn load_optimized(&self, path: &Path) -> Result<Self, Fault> {
         let path = c_path(path)?;
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `path` is NUL-terminated, and both results are places to write to.
+        // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
         let status =
             unsafe { ffi::weir_module_load_optimized(path.as_ptr(), &mut raw, &mut error) };
         Fault::check(status, error)?;
@@ -166,7 +157,7 @@ impl Module {
         &self.arguments
     }
 
-    /// The parameters in the order they were registered: usually that in which data meets them.
+    /// Returns the shapes of the parameters in the order they were registered, usually that of their use.
     pub(crate) fn parameters(&self) -> Vec<Example> {
         let (mut first, mut count) = (ptr::null(), 0);
         // SAFETY: the array lives as long as the module; it is copied at once.
@@ -179,14 +170,14 @@ impl Module {
         }
     }
 
-    /// Bytes its parameters, buffers and constants take of its CUDA device; 0 on the processor.
+    /// Bytes that its parameters, buffers and constants take on its CUDA device; 0 on the processor.
     pub(crate) fn device_bytes(&self) -> u64 {
         // SAFETY: the module is alive.
         unsafe { ffi::weir_module_device_bytes(self.raw) }
     }
 
-    /// Calls `forward`. With a stream of the module's device the work is queued there, and tensors among
-    /// the outputs are what they will be once it is done.
+    /// Calls `forward`. With a stream of the module's device, the work is queued there, and the contents of
+    /// output tensors are valid once it is done.
     pub(crate) fn run(
         &self,
         values: &Values,
@@ -204,8 +195,8 @@ impl Module {
                 .collect(),
         };
         let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: what `raw_values` points into outlives the call, which keeps nothing of it but
-        // counted references to the tensors.
+        // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to
+        // the tensors.
         let status = unsafe {
             ffi::weir_module_run(
                 self.raw,
@@ -222,7 +213,7 @@ impl Module {
 }
 
 impl Drop for Module {
-    /// The last instance is gone: what the model had of a device is of use to others.
+    /// Returns the model's device memory to the driver, for use by others.
     fn drop(&mut self) {
         // SAFETY: we own it, and nothing uses it after this.
         unsafe { ffi::weir_module_free(self.raw) }
@@ -230,34 +221,34 @@ impl Drop for Module {
             Device::Cpu => {}
             Device::Cuda(_) => {
                 if let Err(fault) = process::empty_cuda_cache() {
-                    tracing::warn!(%fault, "memory of an unloaded model stays cached");
+                    tracing::warn!(%fault, "cannot free the GPU memory of an unloaded model");
                 }
             }
         }
     }
 }
 
-/// What an archive's directory says of it.
+/// The properties of an archive, read from its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Archive {
-    /// The sum of the sizes of its records, unpacked.
-    pub(crate) claimed: u64,
-    /// Whether it holds what TorchScript needs, and not only tensors.
+    /// Sum of its records' unpacked sizes, in bytes.
+    pub(crate) unpacked: u64,
+    /// True if it has TorchScript's records, and not only tensors.
     pub(crate) is_script: bool,
 }
 
 impl Archive {
-    /// Reads the directory of a zip archive, and nothing else of it.
+    /// Reads the directory of a zip archive, but none of its records.
     pub(crate) fn inspect(path: &Path) -> Result<Self, Fault> {
         let path = c_path(path)?;
-        let (mut claimed, mut is_script, mut error) = (0, 0, ptr::null_mut());
-        // SAFETY: `path` is NUL-terminated, and the results are places to write to.
+        let (mut unpacked, mut is_script, mut error) = (0, 0, ptr::null_mut());
+        // SAFETY: `path` is NUL-terminated, and the results are valid for writes.
         let status = unsafe {
-            ffi::weir_archive_inspect(path.as_ptr(), &mut claimed, &mut is_script, &mut error)
+            ffi::weir_archive_inspect(path.as_ptr(), &mut unpacked, &mut is_script, &mut error)
         };
         Fault::check(status, error)?;
         Ok(Self {
-            claimed,
+            unpacked,
             is_script: is_script != 0,
         })
     }
@@ -265,12 +256,12 @@ impl Archive {
 
 fn c_path(path: &Path) -> Result<CString, Fault> {
     CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| Fault::Raised(format!("the path {path:?} holds a NUL")))
+        .map_err(|_| Fault::Raised(format!("the path {path:?} contains a NUL byte")))
 }
 
 fn arguments(module: *const RawModule) -> Vec<Argument> {
     let (mut first, mut count) = (ptr::null(), 0);
-    // SAFETY: the module is alive, and so is all its arguments point to; it is copied at once.
+    // SAFETY: the module and its arguments are alive; they are copied at once.
     unsafe {
         ffi::weir_module_arguments(module, &mut first, &mut count);
         slice(first, count)
@@ -283,7 +274,7 @@ fn arguments(module: *const RawModule) -> Vec<Argument> {
 /// # Safety
 /// What `raw` points to must be alive.
 unsafe fn argument(raw: &RawArgument) -> Argument {
-    // SAFETY: the caller says that it is alive; the shim's texts are NUL-terminated.
+    // SAFETY: the caller guarantees that it is alive; the shim's texts are NUL-terminated.
     let (name, type_text, example) = unsafe {
         (
             CStr::from_ptr(raw.name).to_string_lossy().into_owned(),
@@ -291,20 +282,20 @@ unsafe fn argument(raw: &RawArgument) -> Argument {
             example(raw.example),
         )
     };
-    // The numbers are `WeirKind`'s.
+    // The numbers of `WeirKind`.
     let (kind, optional) = match raw.kind {
-        0 => (Kind::Tensor, false),
-        1 => (Kind::Tensor, true),
-        2 => (Kind::Strings, false),
-        3 => (Kind::TensorDict, false),
-        _ => (Kind::Other, false),
+        0 => (ArgumentKind::Tensor, false),
+        1 => (ArgumentKind::Tensor, true),
+        2 => (ArgumentKind::Strings, false),
+        3 => (ArgumentKind::TensorDict, false),
+        _ => (ArgumentKind::Other, false),
     };
     Argument {
         name,
         type_text,
         kind,
         optional: optional || raw.has_default != 0,
-        written_to: raw.written_to != 0,
+        mutated: raw.written_to != 0,
         example,
     }
 }
@@ -315,7 +306,7 @@ unsafe fn example(shape: RawShape) -> Option<Example> {
     if shape.element_type < 0 {
         return None;
     }
-    // SAFETY: the caller says that it is alive.
+    // SAFETY: the caller guarantees that it is alive.
     let sizes = unsafe { sizes_of(shape) };
     Some(Example {
         element_type: shape.element_type,
@@ -329,7 +320,7 @@ unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if count == 0 {
         return &[];
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { std::slice::from_raw_parts(first, count) }
 }
 
@@ -379,7 +370,7 @@ fn take_run(answer: *mut RawAnswer) -> Run {
 /// # Safety
 /// The answer must be alive, `index` below its count and not taken before.
 unsafe fn output(answer: *mut RawAnswer, index: usize) -> Output {
-    // SAFETY: the caller says so; the strings are copied before the answer can go.
+    // SAFETY: the caller guarantees it; the strings are copied before the answer can go.
     unsafe {
         let raw = ffi::weir_answer_take(answer, index);
         match Tensor::from_raw(raw.tensor) {

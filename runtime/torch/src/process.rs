@@ -1,6 +1,6 @@
-//! Switches and libraries that belong to the whole process or to a thread of it.
+//! Settings and libraries of the whole process, or of one of its threads.
 
-#![expect(unsafe_code, reason = "turns libtorch's switches")]
+#![expect(unsafe_code, reason = "sets libtorch's switches")]
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -14,8 +14,8 @@ use crate::fault::{self, Fault};
 use crate::ffi;
 use crate::settings::ProcessSettings;
 
-/// What models have set so far.
-static SET: Mutex<ProcessSettings> = Mutex::new(ProcessSettings {
+/// Settings that models have applied so far.
+static APPLIED: Mutex<ProcessSettings> = Mutex::new(ProcessSettings {
     inter_op_threads: None,
     jit_executor: None,
     jit_profiling: None,
@@ -23,60 +23,61 @@ static SET: Mutex<ProcessSettings> = Mutex::new(ProcessSettings {
     disable_cudnn: None,
 });
 
-/// Whether a model was to run on a GPU.
-static ON_GPU: AtomicBool = AtomicBool::new(false);
+/// True once a model with a GPU was loaded.
+static ANY_GPU: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The intra-operation threads this thread has asked for; 0 before it asked.
+    /// Intra-operation threads set by this thread; 0 before it set any.
     static THREADS: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Turns the switches that no model has set before; of the others, warns where they differ.
-pub(crate) fn apply(model: &str, wanted: ProcessSettings) {
+/// Applies the settings that no model has set before; warns of the others if they differ.
+pub(crate) fn apply(model: &str, settings: ProcessSettings) {
     let ProcessSettings {
         inter_op_threads,
         jit_executor,
         jit_profiling,
         tensor_fuser,
         disable_cudnn,
-    } = wanted;
-    let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
-    let switch = |name, set: &mut Option<bool>, wanted, turn: unsafe extern "C" fn(i32), invert| {
-        first_wins(model, name, set, wanted, |value: bool| {
-            // SAFETY: the shim's switches take any number and write an atomic.
-            unsafe { turn((value != invert).into()) }
-        });
-    };
+    } = settings;
+    let mut applied = APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
+    let switch =
+        |name, applied: &mut Option<bool>, value, set: unsafe extern "C" fn(i32), invert| {
+            apply_once(model, name, applied, value, |value: bool| {
+                // SAFETY: the shim's switches take any number and write an atomic.
+                unsafe { set((value != invert).into()) }
+            });
+        };
     switch(
         "ENABLE_JIT_EXECUTOR",
-        &mut set.jit_executor,
+        &mut applied.jit_executor,
         jit_executor,
         ffi::weir_set_jit_executor,
         false,
     );
     switch(
         "ENABLE_JIT_PROFILING",
-        &mut set.jit_profiling,
+        &mut applied.jit_profiling,
         jit_profiling,
         ffi::weir_set_jit_profiling,
         false,
     );
     switch(
         "ENABLE_TENSOR_FUSER",
-        &mut set.tensor_fuser,
+        &mut applied.tensor_fuser,
         tensor_fuser,
         ffi::weir_set_tensor_fuser,
         false,
     );
     switch(
         "DISABLE_CUDNN",
-        &mut set.disable_cudnn,
+        &mut applied.disable_cudnn,
         disable_cudnn,
         ffi::weir_set_cudnn,
         true,
     );
-    let threads = &mut set.inter_op_threads;
-    first_wins(
+    let threads = &mut applied.inter_op_threads;
+    apply_once(
         model,
         "INTER_OP_THREAD_COUNT",
         threads,
@@ -85,91 +86,92 @@ pub(crate) fn apply(model: &str, wanted: ProcessSettings) {
     );
 }
 
-/// Where no model has set `ENABLE_JIT_PROFILING`, has libtorch watch first runs only if it can gain by what it sees:
-/// once a model is on a GPU, for which it fuses operations. On the processor it fuses none, and watching takes a
-/// second compilation, and one of all the gradients it knows: 40 ms of a small model's start.
-pub(crate) fn profile_for(devices: &[Device]) {
+/// Sets the JIT's profiling of first runs, unless a model has set `ENABLE_JIT_PROFILING`: on once a model is on
+/// a GPU, for which libtorch fuses operations. On the processor it fuses none, and profiling takes a second
+/// compilation, and one of all gradients: 40 ms of a small model's start.
+pub(crate) fn set_profiling(devices: &[Device]) {
     let on_gpu = devices.iter().any(|device| *device != Device::Cpu);
-    let on_gpu = ON_GPU.fetch_or(on_gpu, Ordering::Relaxed) || on_gpu;
-    let set = SET.lock().unwrap_or_else(PoisonError::into_inner);
-    if set.jit_profiling.is_none() {
+    let on_gpu = ANY_GPU.fetch_or(on_gpu, Ordering::Relaxed) || on_gpu;
+    let applied = APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if applied.jit_profiling.is_none() {
         // SAFETY: the shim's switches take any number and write an atomic.
         unsafe { ffi::weir_set_jit_profiling(on_gpu.into()) };
     }
 }
 
-/// Lets operations that this thread starts use `count` threads. Cheap where nothing changes.
+/// Sets the number of threads for operations that this thread starts. Cheap if nothing changes.
 pub(crate) fn set_intra_op_threads(count: i32) -> Result<(), Fault> {
     if THREADS.get() == count {
         return Ok(());
     }
     let mut error = ptr::null_mut();
-    // SAFETY: `error` is a place to write to.
+    // SAFETY: `error` is valid for writes.
     let status = unsafe { ffi::weir_set_intra_op_threads(count, &mut error) };
     Fault::check(status, error)?;
     THREADS.set(count);
     Ok(())
 }
 
-/// Opens a shared library for good, its symbols visible to all.
+/// Opens a shared library, permanently and with its symbols global.
 ///
 /// # Errors
-/// What the loader says.
+/// The loader's message.
 pub(crate) fn open_library(name: &str) -> Result<(), String> {
     let name = CString::new(name).map_err(|error| error.to_string())?;
     // SAFETY: `name` is NUL-terminated. The initialisers of the libraries we open, CUDA's driver and
     // libtorch_cuda, may run at any time.
-    let complaint = unsafe { ffi::weir_open_library(name.as_ptr()) };
-    fault::take(complaint).map_or(Ok(()), Err)
+    let message = unsafe { ffi::weir_open_library(name.as_ptr()) };
+    fault::take(message).map_or(Ok(()), Err)
 }
 
-/// How many CUDA devices are visible; asks libtorch_cuda, which must be open.
+/// Returns how many CUDA devices are visible. libtorch_cuda must be open.
 pub(crate) fn cuda_devices() -> Result<usize, Fault> {
     let (mut count, mut error) = (0, ptr::null_mut());
-    // SAFETY: both are places to write to.
+    // SAFETY: both are valid for writes.
     let status = unsafe { ffi::weir_cuda_devices(&mut count, &mut error) };
     Fault::check(status, error)?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Gives the memory that libtorch's CUDA allocators keep for later back to the driver. Waits for queued
-/// work, of all models.
+/// Returns the memory that libtorch's CUDA allocators cache to the driver. Waits for the queued work of all
+/// models.
 pub(crate) fn empty_cuda_cache() -> Result<(), Fault> {
     let mut error = ptr::null_mut();
-    // SAFETY: `error` is a place to write to.
+    // SAFETY: `error` is valid for writes.
     let status = unsafe { ffi::weir_cuda_empty_cache(&mut error) };
     Fault::check(status, error)
 }
 
-fn first_wins<T: Copy + PartialEq + std::fmt::Debug>(
+/// Applies a setting, unless a model has applied it before.
+fn apply_once<T: Copy + PartialEq + std::fmt::Debug>(
     model: &str,
     name: &str,
-    set: &mut Option<T>,
-    wanted: Option<T>,
-    turn: impl FnOnce(T),
+    applied: &mut Option<T>,
+    value: Option<T>,
+    set: impl FnOnce(T),
 ) {
-    match (*set, wanted) {
+    match (*applied, value) {
         (_, None) => {}
-        (Some(before), Some(wanted)) if before == wanted => {}
-        (Some(before), Some(wanted)) => tracing::warn!(
+        (Some(before), Some(value)) if before == value => {}
+        (Some(before), Some(value)) => tracing::warn!(
             model,
             parameter = name,
-            ?wanted,
-            ?before,
-            "an earlier model has set this for the whole process; its value stays"
+            ?value,
+            in_use = ?before,
+            "ignored: an earlier model has set this parameter for the whole process"
         ),
-        (None, Some(wanted)) => {
-            turn(wanted);
-            *set = Some(wanted);
+        (None, Some(value)) => {
+            set(value);
+            *applied = Some(value);
         }
     }
 }
 
 fn set_inter_op_threads(count: i32) {
     let mut error = ptr::null_mut();
-    // SAFETY: `error` is a place to write to.
+    // SAFETY: `error` is valid for writes.
     let status = unsafe { ffi::weir_set_inter_op_threads(count, &mut error) };
     if let Err(fault) = Fault::check(status, error) {
-        tracing::warn!(%fault, "INTER_OP_THREAD_COUNT comes too late");
+        tracing::warn!(%fault, "cannot apply INTER_OP_THREAD_COUNT, which must be set by the first model loaded");
     }
 }

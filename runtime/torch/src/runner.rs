@@ -1,4 +1,4 @@
-//! One call of a module on its device: arguments in, named outputs out.
+//! Runs a module on its device: columns of a batch in, outputs out.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,100 +9,104 @@ use weir_protocol::{DataType, Shape};
 use weir_runtime::backend::{Column, ModelError, Timing};
 
 use crate::binding::Binding;
-use crate::cuda_lanes::CudaLanes;
+use crate::cuda_streams::CudaStreams;
 use crate::element;
 use crate::fault::Fault;
-use crate::flight::{Flight, Lanes, launch};
 use crate::gather;
+use crate::in_flight::{DeviceStreams, InFlightBatch, launch};
 use crate::memory::Cap;
-use crate::module::{Metering, Module, Output, RunOptions, Value, Values};
+use crate::module::{Metering, Module, Output, Value, Values};
 use crate::process;
-use crate::settings::Cache;
+use crate::settings::{Cache, RunOptions};
 use crate::stopwatch::Stopwatch;
 use crate::tensor::Tensor;
 
-/// A module on a device, and how to run it.
+/// A module on a device, with the options to run it.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     pub(crate) module: Arc<Module>,
-    pub(crate) place: Place,
+    pub(crate) placement: Placement,
     pub(crate) options: RunOptions,
     pub(crate) intra_op_threads: i32,
 }
 
-/// Where a runner works.
+/// The device that a runner uses.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
-    /// On the calling thread.
+pub(crate) enum Placement {
+    /// The processor, on the calling thread.
     Processor,
-    /// On a CUDA device, which works by itself.
+    /// A CUDA device, asynchronously.
     Cuda(Gpu),
 }
 
-/// A CUDA device as one instance has it.
+/// A CUDA device, as one instance uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
-    pub(crate) lanes: CudaLanes,
+    pub(crate) streams: CudaStreams,
     pub(crate) cap: Option<Arc<Cap>>,
     pub(crate) cache: Cache,
 }
 
-/// An output before it has a name.
+/// An output of a run, not yet named.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Outcome {
-    /// `None` for element types V2 has no name for.
+pub(crate) struct RunOutput {
+    /// Datatype; `None` for element types that V2 does not have.
     pub(crate) datatype: Option<DataType>,
-    /// Empty for a scalar.
+    /// Dimensions; empty for a scalar.
     pub(crate) sizes: Vec<i64>,
     pub(crate) data: Bytes,
 }
 
-/// A call that has begun.
+/// A run that has been started.
 #[derive(Debug)]
-pub(crate) enum Call {
-    /// It is over.
-    Done(Vec<Outcome>, Timing),
-    /// The device works on it.
-    Queued(QueuedCall),
+pub(crate) enum StartedRun {
+    /// The processor has completed it.
+    Done(Vec<RunOutput>, Timing),
+    /// It is queued on a device.
+    Queued(QueuedRun),
 }
 
-/// A call that a device works on.
+/// A run that is queued on a device.
 #[derive(Debug)]
-pub(crate) struct QueuedCall {
-    flight: Flight<CudaLanes>,
+pub(crate) struct QueuedRun {
+    batch: InFlightBatch<CudaStreams>,
     gpu: Gpu,
-    /// Time spent on gathering inputs and queueing their copies.
+    /// Time spent gathering inputs and queueing their copies.
     input: Duration,
 }
 
 impl Runner {
-    /// Runs one batch. `columns` come in the binding's order; `None` for an input nobody sent. The
-    /// output part of the timing is the caller's to add to.
+    /// Runs one batch. `columns` are in the binding's order, `None` for an input that no request has. The
+    /// caller adds its own part to the output time.
     pub(crate) fn run(
         &self,
         binding: &Binding,
         columns: &[Option<&Column>],
-    ) -> Result<(Vec<Outcome>, Timing), ModelError> {
+    ) -> Result<(Vec<RunOutput>, Timing), ModelError> {
         match self.start(binding, columns)? {
-            Call::Done(outcomes, timing) => Ok((outcomes, timing)),
-            Call::Queued(call) => call.finish(),
+            StartedRun::Done(outputs, timing) => Ok((outputs, timing)),
+            StartedRun::Queued(call) => call.finish(),
         }
     }
 
-    /// As [`Runner::run`], without waiting for a device that works by itself.
+    /// Starts a run as [`Runner::run`] does, but does not wait for a CUDA device.
     pub(crate) fn start(
         &self,
         binding: &Binding,
         columns: &[Option<&Column>],
-    ) -> Result<Call, ModelError> {
+    ) -> Result<StartedRun, ModelError> {
         process::set_intra_op_threads(self.intra_op_threads).map_err(Fault::of_run)?;
-        match &self.place {
-            Place::Processor => self.run_here(binding, columns),
-            Place::Cuda(gpu) => self.queue(gpu, binding, columns).map(Call::Queued),
+        match &self.placement {
+            Placement::Processor => self.run_on_cpu(binding, columns),
+            Placement::Cuda(gpu) => self.queue(gpu, binding, columns).map(StartedRun::Queued),
         }
     }
 
-    fn run_here(&self, binding: &Binding, columns: &[Option<&Column>]) -> Result<Call, ModelError> {
+    fn run_on_cpu(
+        &self,
+        binding: &Binding,
+        columns: &[Option<&Column>],
+    ) -> Result<StartedRun, ModelError> {
         let (mut stopwatch, mut timing) = (Stopwatch::start(), Timing::default());
         let values = self.values(binding, columns)?;
         timing.input = stopwatch.lap();
@@ -111,7 +115,7 @@ impl Runner {
             .run(&values, self.options, Metering::Off, None)
             .map_err(Fault::of_run)?;
         timing.infer = stopwatch.lap();
-        Ok(Call::Done(outcomes(run.outputs), timing))
+        Ok(StartedRun::Done(convert_outputs(run.outputs), timing))
     }
 
     fn queue(
@@ -119,26 +123,26 @@ impl Runner {
         gpu: &Gpu,
         binding: &Binding,
         columns: &[Option<&Column>],
-    ) -> Result<QueuedCall, ModelError> {
+    ) -> Result<QueuedRun, ModelError> {
         let inputs = columns.iter().flatten().map(|column| gather::bytes(column));
         let inputs = inputs.sum::<usize>() as u64;
         gpu.admit(inputs)?;
         let (input, peak) = (Cell::new(Duration::ZERO), Cell::new(0));
-        let (metering, stream) = (gpu.metering(), Some(gpu.lanes.compute()));
+        let (metering, stream) = (gpu.metering(), Some(gpu.streams.compute()));
         let upload = || {
             let mut stopwatch = Stopwatch::start();
             let values = self.values(binding, columns);
             input.set(stopwatch.lap());
             values
         };
-        let flight = launch(&gpu.lanes, upload, |values: Values| {
+        let batch = launch(&gpu.streams, upload, |values: Values| {
             let run = self.module.run(&values, self.options, metering, stream)?;
             peak.set(run.peak);
             Ok(run.outputs)
         })?;
         gpu.record(inputs, peak.get())?;
-        Ok(QueuedCall {
-            flight,
+        Ok(QueuedRun {
+            batch,
             gpu: gpu.clone(),
             input: input.get(),
         })
@@ -153,18 +157,18 @@ impl Runner {
                 let mut values: Vec<Value> = (0..*arguments).map(|_| Value::Absent).collect();
                 for (&index, column) in argument_of.iter().zip(columns) {
                     if let Some(column) = column {
-                        let keep = self.module.arguments()[index].written_to;
-                        values[index] = self.value(column, keep)?;
+                        let copy = self.module.arguments()[index].mutated;
+                        values[index] = self.value(column, copy)?;
                     }
                 }
                 Ok(Values::Positional(values))
             }
             Binding::Dict(keys) => {
-                let keep = self.module.arguments()[0].written_to;
+                let copy = self.module.arguments()[0].mutated;
                 let mut entries = Vec::with_capacity(keys.len());
                 for (key, column) in keys.iter().zip(columns) {
                     if let Some(column) = column {
-                        entries.push((key.clone(), self.value(column, keep)?));
+                        entries.push((key.clone(), self.value(column, copy)?));
                     }
                 }
                 Ok(Values::Dict(entries))
@@ -172,9 +176,9 @@ impl Runner {
         }
     }
 
-    /// The column as the model takes it, on the model's device. Where the model writes to its input the
-    /// request's bytes must be kept: they may be sent again, alone, if the batch fails.
-    fn value(&self, column: &Column, keep: bool) -> Result<Value, ModelError> {
+    /// Makes the model's argument of a column, on the model's device. If the model writes to its input, the
+    /// request's bytes are copied: they are needed again if the batch fails and its requests run alone.
+    fn value(&self, column: &Column, copy: bool) -> Result<Value, ModelError> {
         let (Some(element_type), Some(size)) = (
             element::element_type(column.datatype),
             column.datatype.size(),
@@ -184,9 +188,9 @@ impl Runner {
         gather::check(column, size).map_err(ModelError::Failed)?;
         let sizes: Vec<i64> = column.shape.signed().collect();
         let fill = |out: &mut _| gather::gather(column, size, out);
-        let tensor = match &self.place {
-            Place::Cuda(gpu) => gpu.lanes.upload(element_type, &sizes, fill),
-            Place::Processor => match gather::alone(column).filter(|_| !keep) {
+        let tensor = match &self.placement {
+            Placement::Cuda(gpu) => gpu.streams.upload(element_type, &sizes, fill),
+            Placement::Processor => match gather::single_part(column).filter(|_| !copy) {
                 Some(data) => Tensor::borrowed(element_type, &sizes, size, data)
                     .transpose()
                     .unwrap_or_else(|| Tensor::filled(element_type, &sizes, fill)),
@@ -212,42 +216,42 @@ impl Gpu {
     }
 }
 
-impl QueuedCall {
-    /// Waits for the device. The output part of the timing is the caller's to add to.
-    pub(crate) fn finish(self) -> Result<(Vec<Outcome>, Timing), ModelError> {
-        let landed = self.flight.finish()?;
+impl QueuedRun {
+    /// Waits for the device. The caller adds its own part to the output time.
+    pub(crate) fn finish(self) -> Result<(Vec<RunOutput>, Timing), ModelError> {
+        let completed = self.batch.finish()?;
         match self.gpu.cache {
             Cache::Keep => {}
-            Cache::Empty => self.gpu.lanes.reclaim().map_err(Fault::of_run)?,
+            Cache::EmptyAfterRun => self.gpu.streams.reclaim().map_err(Fault::of_run)?,
         }
         let timing = Timing {
             input: self.input,
-            infer: landed.infer,
-            output: landed.output,
+            infer: completed.infer,
+            output: completed.output,
         };
-        Ok((outcomes(landed.outputs), timing))
+        Ok((convert_outputs(completed.outputs), timing))
     }
 }
 
-impl Outcome {
-    /// Its sizes as a shape.
+impl RunOutput {
+    /// Converts the dimensions to a shape.
     pub(crate) fn shape(&self) -> Result<Shape, ModelError> {
         Shape::new(&self.sizes).map_err(|error| ModelError::Failed(error.to_string()))
     }
 }
 
-fn outcomes(outputs: Vec<Output>) -> Vec<Outcome> {
-    outputs.into_iter().map(outcome).collect()
+fn convert_outputs(outputs: Vec<Output>) -> Vec<RunOutput> {
+    outputs.into_iter().map(convert_output).collect()
 }
 
-fn outcome(output: Output) -> Outcome {
+fn convert_output(output: Output) -> RunOutput {
     match output {
-        Output::Tensor(tensor) => Outcome {
+        Output::Tensor(tensor) => RunOutput {
             datatype: element::datatype(tensor.element_type()),
             sizes: tensor.sizes(),
             data: tensor.into_bytes(),
         },
-        Output::Strings { data, count } => Outcome {
+        Output::Strings { data, count } => RunOutput {
             datatype: Some(DataType::Bytes),
             sizes: vec![count as i64],
             data,

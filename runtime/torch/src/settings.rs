@@ -1,4 +1,4 @@
-//! The parameters of a model's configuration that the libtorch backend knows.
+//! The parameters of a model's configuration that the libtorch backend supports.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU64};
@@ -6,53 +6,55 @@ use std::str::FromStr;
 
 use weir_runtime::backend::LoadError;
 
-use crate::module::RunOptions;
-
-/// Triton's parameters, parsed. `None` leaves libtorch's default alone.
+/// Triton's parameters for libtorch, parsed. `None` keeps libtorch's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// INFERENCE_MODE, DISABLE_OPTIMIZED_EXECUTION.
+    /// Options of each run: INFERENCE_MODE, DISABLE_OPTIMIZED_EXECUTION.
     pub(crate) run: RunOptions,
-    /// ENABLE_CACHE_CLEANING.
+    /// Handling of cached device memory: ENABLE_CACHE_CLEANING.
     pub(crate) cache: Cache,
-    /// GPU_MEM_LIMIT: bytes of each device.
+    /// Limit on the memory of each device, in bytes: GPU_MEM_LIMIT.
     pub(crate) memory_limit: Option<NonZeroU64>,
-    /// INTRA_OP_THREAD_COUNT, of each instance.
+    /// Intra-operation threads of each instance: INTRA_OP_THREAD_COUNT.
     pub(crate) intra_op_threads: i32,
-    /// What holds for the whole process.
+    /// Settings of the whole process.
     pub(crate) process: ProcessSettings,
 }
 
-/// What becomes of device memory that a run took and needs no more.
+/// The options of a call of `forward`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cache {
-    /// It is kept for the next run.
-    Keep,
-    /// It goes back to the driver after each run.
-    Empty,
+pub(crate) struct RunOptions {
+    /// True for inference mode; otherwise only gradients are off.
+    pub(crate) inference_mode: bool,
+    /// True for the JIT's optimised execution.
+    pub(crate) optimize: bool,
 }
 
-/// Switches libtorch has once for all models: the first model to set one wins.
+/// Handling of device memory that a run allocated and no longer needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Keeps it cached for the next run.
+    Keep,
+    /// Returns it to the driver after each run.
+    EmptyAfterRun,
+}
+
+/// libtorch's settings for all models of the process: the first model to set one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessSettings {
-    /// INTER_OP_THREAD_COUNT.
     pub(crate) inter_op_threads: Option<i32>,
-    /// ENABLE_JIT_EXECUTOR.
     pub(crate) jit_executor: Option<bool>,
-    /// ENABLE_JIT_PROFILING.
     pub(crate) jit_profiling: Option<bool>,
-    /// ENABLE_TENSOR_FUSER.
     pub(crate) tensor_fuser: Option<bool>,
-    /// DISABLE_CUDNN.
     pub(crate) disable_cudnn: Option<bool>,
 }
 
-/// One thread per instance: libtorch's pools of several instances fight for the same cores, and more
-/// instances use more cores anyway.
+/// Threads per instance by default: libtorch's pools of several instances compete for the same cores, and
+/// more instances use more cores anyway.
 const DEFAULT_INTRA_OP_THREADS: i32 = 1;
 
 impl Settings {
-    /// Reads the parameters. Those of other backends and of people's own scripts are left alone.
+    /// Parses the parameters. Unknown ones, of other backends or of the user's own scripts, are ignored.
     pub(crate) fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, LoadError> {
         let flag = |name| flag(parameters, name);
         let threads = |name| {
@@ -66,7 +68,7 @@ impl Settings {
                 optimize: !flag("DISABLE_OPTIMIZED_EXECUTION")?.unwrap_or(false),
             },
             cache: match flag("ENABLE_CACHE_CLEANING")? {
-                Some(true) => Cache::Empty,
+                Some(true) => Cache::EmptyAfterRun,
                 Some(false) | None => Cache::Keep,
             },
             memory_limit: number(parameters, "GPU_MEM_LIMIT")?,
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read() {
+    fn values_are_parsed() {
         let settings = parse(&[
             ("INFERENCE_MODE", "false"),
             ("DISABLE_OPTIMIZED_EXECUTION", "TRUE"),
@@ -139,18 +141,18 @@ mod tests {
             ("ENABLE_CACHE_CLEANING", "1"),
             ("GPU_MEM_LIMIT", "3000000000"),
             ("ENABLE_TENSOR_FUSER", "0"),
-            ("SOMEBODY_ELSES", "x"),
+            ("OF_ANOTHER_BACKEND", "x"),
         ]);
         let settings = settings.unwrap();
         assert!(!settings.run.inference_mode && !settings.run.optimize);
         assert_eq!(settings.intra_op_threads, 2);
-        assert_eq!(settings.cache, Cache::Empty);
+        assert_eq!(settings.cache, Cache::EmptyAfterRun);
         assert_eq!(settings.memory_limit.unwrap().get(), 3_000_000_000);
         assert_eq!(settings.process.tensor_fuser, Some(false));
     }
 
     #[test]
-    fn nonsense_names_the_parameter() {
+    fn errors_name_the_parameter() {
         for (name, value) in [
             ("INFERENCE_MODE", "maybe"),
             ("INTER_OP_THREAD_COUNT", "0"),

@@ -1,29 +1,28 @@
-//! What libtorch leaves in memory from its start, from a load and from first runs.
+//! Releases memory that libtorch needed only for its start, a load and first runs.
 //!
-//! Of libtorch's 300 MB of code, a server at work runs a few. Its start runs through 30 MB more, to register
-//! every operator, and the loader reads 17 MB of tables to link it; a load and the first runs of a model compile. Those
-//! pages stay mapped, and counted, though no one comes back to them.
+//! Of libtorch's 300 MB of code, a running server uses a few. Its start runs another 30 MB, to register every
+//! operator, and the loader reads 17 MB of tables to link it; a load and a model's first runs compile. Those
+//! pages stay mapped and resident, though nothing uses them again.
 
 #![expect(
     unsafe_code,
-    reason = "tells the kernel about a mapping, and the C library to give back what is free"
+    reason = "advises the kernel about a mapping, and trims the C library's heap"
 )]
 
 use std::ops::Range;
 
 const LIBRARY: &str = "/libtorch_cpu.so";
 
-/// Lets the kernel take the pages of libtorch's code and tables back, and the C library give back what it
-/// keeps free. What is used again comes back from the page cache, 16 pages at a time; what is not stays
-/// out: the first request after it waits some tenths of a millisecond for that. To be called after the
-/// first runs.
-pub(crate) fn forget() {
+/// Drops the resident pages of libtorch's code and tables, and trims the C library's heap. Pages that are used
+/// again are read from the page cache, 16 at a time, which delays the next request by some tenths of a
+/// millisecond. Called after the first runs.
+pub(crate) fn release_memory() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else {
         return;
     };
-    for range in file_pages(&maps) {
-        // SAFETY: the range is a private mapping of a file that may not be written and of which no page
-        // was: its pages are the file's, and come back from there when they are touched.
+    for range in unmodified_mappings(&maps) {
+        // SAFETY: the range is a private read-only mapping of a file with no page of its own: the pages are
+        // the file's, and are read from it again when they are touched.
         let refused = unsafe {
             libc::madvise(
                 range.start as *mut libc::c_void,
@@ -32,38 +31,37 @@ pub(crate) fn forget() {
             )
         };
         if refused != 0 {
-            tracing::debug!("the pages of libtorch's start stay in memory");
+            tracing::debug!("the kernel keeps the pages of libtorch's start in memory");
         }
     }
-    give_back();
+    trim_heap();
 }
 
-/// Has the C library give back what it keeps free, wherever it lies; that takes a tenth of a millisecond a
-/// megabyte.
-pub(crate) fn give_back() {
+/// Returns the free memory of the C library's heap to the system; takes a tenth of a millisecond a megabyte.
+pub(crate) fn trim_heap() {
     // SAFETY: it may be called at any time, from any thread.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// The addresses of those mappings of libtorch, as `/proc/self/smaps` lists them, that are as the file is.
-fn file_pages(maps: &str) -> Vec<Range<usize>> {
+/// Finds the address ranges of libtorch's mappings in `/proc/self/smaps` whose pages equal the file's.
+fn unmodified_mappings(maps: &str) -> Vec<Range<usize>> {
     let (mut found, mut current) = (Vec::new(), None);
     for line in maps.lines() {
         match line.strip_prefix("Anonymous:") {
-            // Pages of its own are what the loader wrote before it forbade writing.
+            // Anonymous pages are those that the loader wrote before it made the mapping read-only.
             Some(own) if own.split_ascii_whitespace().next() == Some("0") => {
                 found.extend(current.take());
             }
             Some(_) => current = None,
-            None if line.ends_with(LIBRARY) => current = unwritable(line),
+            None if line.ends_with(LIBRARY) => current = read_only(line),
             None => {}
         }
     }
     found
 }
 
-/// The addresses of a mapping's first line, if it is private and may not be written.
-fn unwritable(line: &str) -> Option<Range<usize>> {
+/// Parses the address range of a mapping's first line, if it is private and read-only.
+fn read_only(line: &str) -> Option<Range<usize>> {
     let mut fields = line.split_ascii_whitespace();
     let (addresses, permissions) = (fields.next()?, fields.next()?);
     if !matches!(permissions, "r-xp" | "r--p") {
@@ -85,9 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_libtorchs_file_can_bring_back_is_forgotten() {
+    fn only_unmodified_mappings_of_libtorch_are_found() {
         let torch = "/x/lib/libtorch_cpu.so";
-        for (permissions, path, own, forgotten) in [
+        for (permissions, path, own, found_it) in [
             ("r-xp", torch, 0, true),
             ("r--p", torch, 0, true),
             ("r--p", torch, 4, false),
@@ -98,8 +96,8 @@ mod tests {
             ("r-xp", "/x/lib/libc.so.6", 0, false),
             ("r--p", "", 0, false),
         ] {
-            let found = file_pages(&mapping(permissions, path, own));
-            let expected = forgotten.then_some(0x7f00..0x7fff);
+            let found = unmodified_mappings(&mapping(permissions, path, own));
+            let expected = found_it.then_some(0x7f00..0x7fff);
             assert_eq!(
                 found.first(),
                 expected.as_ref(),
@@ -109,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mapping_is_judged_by_its_own_lines() {
+    fn each_mapping_has_its_own_lines() {
         let torch = "/x/lib/libtorch_cpu.so";
         let maps = [
             mapping("r--p", torch, 4),
@@ -117,6 +115,6 @@ mod tests {
             mapping("r-xp", torch, 0),
             mapping("rw-p", torch, 0),
         ];
-        assert_eq!(file_pages(&maps.concat()).len(), 1);
+        assert_eq!(unmodified_mappings(&maps.concat()).len(), 1);
     }
 }

@@ -1,10 +1,10 @@
-//! The crate's only clocks: how long the parts of a run took, and what a run cost.
+//! The crate's only clocks: wall time of the parts of a run, and processor time of a thread.
 
 #![expect(unsafe_code, reason = "asks the kernel for a thread's processor time")]
 
 use std::time::{Duration, Instant};
 
-/// Measures one part after the other.
+/// A stopwatch for consecutive parts of a run.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     lap: Instant,
@@ -15,7 +15,7 @@ impl Stopwatch {
         Self { lap: now() }
     }
 
-    /// The time since the last lap, or since the start.
+    /// Returns the time since the last lap, or since the start.
     pub(crate) fn lap(&mut self) -> Duration {
         let now = now();
         let lap = now - self.lap;
@@ -24,14 +24,14 @@ impl Stopwatch {
     }
 }
 
-/// Processor time of the calling thread so far. Unlike what passes on the clock, it does not grow while others
-/// have the processor.
+/// Processor time of the calling thread so far. Unlike wall time, it does not grow while other threads have
+/// the processor.
 pub(crate) fn thread_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a place to write to.
+    // SAFETY: `time` is valid for writes.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -39,7 +39,7 @@ pub(crate) fn thread_time() -> Duration {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "only reports what a run took, and decides nothing"
+    reason = "durations are reported, and decide nothing"
 )]
 fn now() -> Instant {
     Instant::now()

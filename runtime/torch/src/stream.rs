@@ -1,4 +1,4 @@
-//! Streams of a CUDA device, and moments of them.
+//! Streams and events of a CUDA device.
 
 #![expect(unsafe_code, reason = "owns libtorch's streams and events")]
 
@@ -8,55 +8,55 @@ use std::time::Duration;
 use crate::fault::Fault;
 use crate::ffi::{self, RawEvent, RawStream};
 
-/// Work of a device, done in the order it was queued in.
+/// A CUDA stream: a queue of a device's work, which runs in order.
 #[derive(Debug)]
 pub(crate) struct Stream {
     raw: *mut RawStream,
 }
 
-// SAFETY: it points to a plain value, a device's and a stream's number, which nobody writes after it was
-// made; CUDA lets any thread queue on a stream.
+// SAFETY: it points to a plain value, the numbers of a device and a stream, which is never written after it
+// was made; CUDA lets any thread queue work on a stream.
 unsafe impl Send for Stream {}
-// SAFETY: as above; what several threads queue is only unordered among them.
+// SAFETY: as above; the work of several threads is only unordered among them.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A stream of that CUDA device, out of libtorch's pool.
+    /// Takes a stream of the device from libtorch's pool.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
         let device = i32::try_from(device).unwrap_or(i32::MAX);
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: both results are places to write to.
+        // SAFETY: both results are valid for writes.
         let status = unsafe { ffi::weir_stream_new(device, &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Self { raw })
     }
 
-    /// The event that comes when all that is queued so far is done.
+    /// Records an event that completes when all work queued so far is done.
     pub(crate) fn record(&self) -> Result<Event, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the stream is alive, and both results are places to write to.
+        // SAFETY: the stream is alive, and both results are valid for writes.
         let status = unsafe { ffi::weir_stream_record(self.raw, &mut raw, &mut error) };
         Fault::check(status, error)?;
         Ok(Event { raw })
     }
 
-    /// Lets what is queued from now on wait for the event.
+    /// Makes work that is queued from now on wait for the event.
     pub(crate) fn wait(&self, event: &Event) -> Result<(), Fault> {
         let mut error = ptr::null_mut();
-        // SAFETY: both are alive, and `error` is a place to write to.
+        // SAFETY: both are alive, and `error` is valid for writes.
         let status = unsafe { ffi::weir_stream_wait(self.raw, event.raw, &mut error) };
         Fault::check(status, error)
     }
 
-    /// Blocks until all that is queued is done.
+    /// Blocks until all queued work is done.
     pub(crate) fn synchronize(&self) -> Result<(), Fault> {
         let mut error = ptr::null_mut();
-        // SAFETY: the stream is alive, and `error` is a place to write to.
+        // SAFETY: the stream is alive, and `error` is valid for writes.
         let status = unsafe { ffi::weir_stream_synchronize(self.raw, &mut error) };
         Fault::check(status, error)
     }
 
-    /// The shim's stream, still ours.
+    /// The shim's stream, which `self` still owns.
     pub(crate) fn as_raw(&self) -> *const RawStream {
         self.raw
     }
@@ -69,29 +69,29 @@ impl Drop for Stream {
     }
 }
 
-/// A moment of a stream.
+/// A CUDA event: a point in a stream's queue of work.
 #[derive(Debug)]
 pub(crate) struct Event {
     raw: *mut RawEvent,
 }
 
-// SAFETY: a CUDA event belongs to no thread; this one is used by one thread at a time, for it is not
+// SAFETY: a CUDA event belongs to no thread; this one is used by one thread at a time, because it is not
 // `Sync`.
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Blocks until it has come.
+    /// Blocks until the event has completed.
     pub(crate) fn synchronize(&self) -> Result<(), Fault> {
         let mut error = ptr::null_mut();
-        // SAFETY: the event is alive, and `error` is a place to write to.
+        // SAFETY: the event is alive, and `error` is valid for writes.
         let status = unsafe { ffi::weir_event_synchronize(self.raw, &mut error) };
         Fault::check(status, error)
     }
 
-    /// The time from `from` to this event, by the device's clock; both must have come.
+    /// Returns the time from `from` to this event, by the device's clock; both must have completed.
     pub(crate) fn since(&self, from: &Self) -> Result<Duration, Fault> {
         let (mut milliseconds, mut error) = (0.0, ptr::null_mut());
-        // SAFETY: both are alive, and the results are places to write to.
+        // SAFETY: both are alive, and the results are valid for writes.
         let status =
             unsafe { ffi::weir_event_elapsed(from.raw, self.raw, &mut milliseconds, &mut error) };
         Fault::check(status, error)?;
@@ -101,7 +101,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: we own it, and nothing uses it after this; CUDA keeps one that has yet to come.
+        // SAFETY: we own it, and nothing uses it after this; CUDA keeps one that has yet to complete.
         unsafe { ffi::weir_event_free(self.raw) }
     }
 }
@@ -110,9 +110,9 @@ impl Drop for Event {
 mod tests {
     use super::*;
 
-    /// This process has never opened libtorch_cuda: what asks for it must say so, not crash.
+    /// This process never opens libtorch_cuda, so a stream must fail with a message, not crash.
     #[test]
-    fn without_cuda_a_stream_is_refused_in_words() {
+    fn without_cuda_a_stream_is_an_error() {
         let Err(Fault::Raised(text)) = Stream::new(0) else {
             panic!("a stream without a device");
         };

@@ -1,4 +1,4 @@
-//! Tensors in libtorch's hands. An owner frees its tensor; bytes go in and out without a copy.
+//! Tensors of libtorch. Dropping one frees it; bytes are passed in and out without a copy.
 
 #![expect(unsafe_code, reason = "owns libtorch's tensors")]
 
@@ -12,41 +12,42 @@ use crate::fault::Fault;
 use crate::ffi::{self, RawShape, RawTensor};
 use crate::stream::Stream;
 
-/// A tensor that libtorch counts references to.
+/// A reference-counted tensor of libtorch.
 #[derive(Debug)]
 pub(crate) struct Tensor {
     raw: *mut RawTensor,
 }
 
-/// What makes an empty tensor.
-type Maker = unsafe extern "C" fn(RawShape, *mut *mut RawTensor, *mut *mut c_char) -> i32;
+/// A shim function that makes an uninitialised tensor.
+type Constructor = unsafe extern "C" fn(RawShape, *mut *mut RawTensor, *mut *mut c_char) -> i32;
 
 // SAFETY: libtorch's reference counts are atomic, and a `Tensor` is used by one thread at a time.
 unsafe impl Send for Tensor {}
 
 impl Tensor {
-    /// A tensor in the processor's memory. `fill` must write every byte; it gets them all, row-major.
+    /// Makes a tensor in host memory. `fill` must write every byte, row-major.
     pub(crate) fn filled(
         element_type: i32,
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        // SAFETY: it makes them in the processor's memory, and `sizes` outlives the call.
-        unsafe { Self::made(ffi::weir_tensor_empty, shape(element_type, sizes), fill) }
+        // SAFETY: it makes tensors in host memory, and `sizes` outlives the call.
+        unsafe { Self::make_filled(ffi::weir_tensor_empty, shape(element_type, sizes), fill) }
     }
 
-    /// As [`Tensor::filled`], in page-locked memory, which a device copies from by itself.
+    /// Makes a tensor as [`Tensor::filled`] does, in page-locked memory, from which a device copies
+    /// asynchronously.
     pub(crate) fn pinned(
         element_type: i32,
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
-        // SAFETY: it makes them in the processor's memory, and `sizes` outlives the call.
-        unsafe { Self::made(ffi::weir_tensor_pinned, shape(element_type, sizes), fill) }
+        // SAFETY: it makes tensors in host memory, and `sizes` outlives the call.
+        unsafe { Self::make_filled(ffi::weir_tensor_pinned, shape(element_type, sizes), fill) }
     }
 
-    /// A tensor over `data`, which lives until the last tensor on it is gone, the model's outputs
-    /// included. The model must not write to it. `None` where `data` does not fit or is not aligned.
+    /// Makes a tensor over `data`, which lives until the last tensor on it is freed, the model's outputs
+    /// included. The model must not write to it. `None` if `data` does not fit or is not aligned.
     pub(crate) fn borrowed(
         element_type: i32,
         sizes: &[i64],
@@ -61,7 +62,7 @@ impl Tensor {
         let owner = Box::into_raw(Box::new(data.clone()));
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the boxed `Bytes` keeps `data` in place until the tensor's deleter calls `release`,
-        // once. Were no tensor to come of it, the box would leak: safe, and only for lack of memory.
+        // once. If no tensor is made, for lack of memory, the box leaks, which is safe.
         let status = unsafe {
             ffi::weir_tensor_borrow(
                 data.as_ptr().cast(),
@@ -76,23 +77,23 @@ impl Tensor {
         Ok(Some(Self { raw }))
     }
 
-    /// Takes over a tensor that the shim gave away; `None` for null.
+    /// Takes ownership of a tensor of the shim; `None` for null.
     pub(crate) fn from_raw(raw: *mut RawTensor) -> Option<Self> {
         (!raw.is_null()).then_some(Self { raw })
     }
 
-    /// The shim's tensor, still ours.
+    /// The shim's tensor, which `self` still owns.
     pub(crate) fn as_raw(&self) -> *const RawTensor {
         self.raw
     }
 
-    /// Queues, on `on`, its copying to the device; work on `reader` may use the copy after an event that is
-    /// recorded on `on` from now on. For a [`Tensor::pinned`] one. Both may be dropped at any time:
-    /// libtorch does not use their memory again before queued work is done with it.
+    /// Queues, on `on`, the copy of a [`Tensor::pinned`] one to the device. Work on `reader` may use the copy
+    /// after an event that is recorded on `on` from now on. Both may be dropped at any time: libtorch reuses
+    /// their memory only after queued work is done with it.
     pub(crate) fn upload(&self, on: &Stream, reader: &Stream) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are places to
-        // write to.
+        // SAFETY: `self.raw` is a live tensor, both streams are alive, and the results are valid
+        // for writes.
         let status = unsafe {
             ffi::weir_tensor_upload(self.raw, on.as_raw(), reader.as_raw(), &mut raw, &mut error)
         };
@@ -100,8 +101,8 @@ impl Tensor {
         Ok(Self { raw })
     }
 
-    /// Queues, on the stream it was made on, its copying to page-locked memory. The copy's bytes are there
-    /// once an event has come that was recorded after this. Both may be dropped at any time.
+    /// Queues, on the stream it was made on, its copy to page-locked memory. The copy's bytes are valid once
+    /// an event has completed that was recorded after this. Both may be dropped at any time.
     pub(crate) fn download(&self, on: &Stream) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: as in `upload`.
@@ -111,13 +112,13 @@ impl Tensor {
         Ok(Self { raw })
     }
 
-    /// Whether its elements lie in the processor's memory, not a device's.
-    pub(crate) fn on_processor(&self) -> bool {
+    /// Checks whether its elements are in host memory, not a device's.
+    pub(crate) fn is_on_cpu(&self) -> bool {
         // SAFETY: `self.raw` is a live tensor.
         unsafe { ffi::weir_tensor_view(self.raw) }.on_processor != 0
     }
 
-    /// `c10::ScalarType`.
+    /// Element type, as the number of its `c10::ScalarType`.
     pub(crate) fn element_type(&self) -> i32 {
         // SAFETY: `self.raw` is a live tensor.
         unsafe { ffi::weir_tensor_view(self.raw) }
@@ -125,7 +126,7 @@ impl Tensor {
             .element_type
     }
 
-    /// Its dimensions; none for a scalar.
+    /// Dimensions; none for a scalar.
     pub(crate) fn sizes(&self) -> Vec<i64> {
         // SAFETY: `self.raw` is a live tensor, and the sizes are copied before it can go.
         unsafe {
@@ -134,34 +135,34 @@ impl Tensor {
         }
     }
 
-    /// Its elements as bytes, without copying; the tensor lives as long as they do. For contiguous
-    /// tensors in the processor's memory, which the shim's outputs are.
+    /// Converts to its elements' bytes, without copying; they keep the tensor alive. For contiguous tensors in
+    /// host memory, as the shim's outputs are.
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Memory(self))
     }
 
     /// # Safety
-    /// `make` must be the shim's, and make contiguous tensors in the processor's memory; the
-    /// sizes in `shape` must be alive.
-    unsafe fn made(
-        make: Maker,
+    /// `make` must be a function of the shim that makes contiguous tensors in host memory; the sizes in
+    /// `shape` must be alive.
+    unsafe fn make_filled(
+        make: Constructor,
         shape: RawShape,
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Self, Fault> {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the caller says so, and both results are places to write to.
+        // SAFETY: the caller guarantees it, and both results are valid for writes.
         let status = unsafe { make(shape, &mut raw, &mut error) };
         Fault::check(status, error)?;
-        // SAFETY: the tensor was just made, in the processor's memory.
+        // SAFETY: the tensor was just made, in host memory.
         Ok(unsafe { Self { raw }.fill(fill) })
     }
 
     /// # Safety
-    /// The tensor must be contiguous, in the processor's memory, and nobody else's.
+    /// The tensor must be contiguous, in host memory, and without another owner.
     unsafe fn fill(self, fill: impl FnOnce(&mut [MaybeUninit<u8>])) -> Self {
         let (data, size) = self.memory();
         if size > 0 {
-            // SAFETY: the caller says that these bytes are there and ours alone.
+            // SAFETY: the caller guarantees that these bytes are valid and not shared.
             fill(unsafe { std::slice::from_raw_parts_mut(data.cast(), size) });
         }
         self
@@ -181,7 +182,7 @@ impl Drop for Tensor {
     }
 }
 
-/// The bytes of a contiguous tensor in the processor's memory.
+/// The bytes of a contiguous tensor in host memory.
 struct Memory(Tensor);
 
 impl AsRef<[u8]> for Memory {
@@ -195,7 +196,7 @@ impl AsRef<[u8]> for Memory {
     }
 }
 
-/// Copies the sizes a shape points to.
+/// Copies the sizes that a shape points to.
 ///
 /// # Safety
 /// What the shape points to must be alive.
@@ -203,7 +204,7 @@ pub(crate) unsafe fn sizes_of(shape: RawShape) -> Vec<i64> {
     if shape.rank == 0 {
         return Vec::new();
     }
-    // SAFETY: the caller says that it is alive, and `rank` is its length.
+    // SAFETY: the caller guarantees that it is alive, and `rank` is its length.
     unsafe { std::slice::from_raw_parts(shape.sizes, shape.rank) }.to_vec()
 }
 

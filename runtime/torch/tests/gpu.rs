@@ -1,6 +1,6 @@
-//! The libtorch backend on a CUDA device. Where there is none, each test says why it checks nothing.
+//! The libtorch backend on a CUDA device. Without one, each test prints why it checks nothing.
 //!
-//! A test binary of its own: libtorch_cuda must be opened before anything else asks libtorch for CUDA.
+//! These tests have a binary of their own: libtorch_cuda must be opened before any other use of CUDA.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
@@ -20,10 +20,10 @@ use weir_runtime_torch::find_gpus;
 
 use fixture::*;
 
-/// Of GPU and processor: cuDNN computes convolutions in TF32, which keeps ten bits.
+/// Tolerance between GPU and processor: cuDNN computes convolutions in TF32, which keeps ten bits.
 const TOLERANCE: f32 = 2e-3;
 
-/// The first GPU; without one, a line past the test harness's capture, with the reason.
+/// Returns the first GPU; without one, prints the reason past the test harness's capture.
 fn gpu(test: &str) -> Option<Device> {
     static FOUND: OnceLock<Result<usize, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| match find_gpus(DeviceChoice::AllCuda) {
@@ -62,7 +62,7 @@ fn sum_of(value: f32, elements: usize) -> Batch {
 }
 
 #[test]
-fn answers_are_the_processors() {
+fn outputs_equal_the_processors() {
     let Some(device) = gpu("answers_are_the_processors") else {
         return;
     };
@@ -83,11 +83,11 @@ fn answers_are_the_processors() {
     }
 }
 
-/// Large enough that copies and kernels of several batches are under way at once.
+/// Elements of a batch: enough that copies and kernels of several batches overlap.
 const ELEMENTS: usize = 1 << 20;
 
 #[test]
-fn a_batch_started_ahead_comes_back_with_its_own_answer() {
+fn a_batch_started_ahead_has_its_own_outputs() {
     let Some(device) = gpu("a_batch_started_ahead_comes_back_with_its_own_answer") else {
         return;
     };
@@ -106,7 +106,7 @@ fn a_batch_started_ahead_comes_back_with_its_own_answer() {
 }
 
 #[test]
-fn memory_that_runs_out_harms_no_other_batch() {
+fn out_of_memory_affects_no_other_batch() {
     let Some(device) = gpu("memory_that_runs_out_harms_no_other_batch") else {
         return;
     };

@@ -1,10 +1,10 @@
-//! What the program does before its `main`.
+//! The program's memory set-up before its `main`.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The program, ended with the test.
+/// The program, killed at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -14,11 +14,11 @@ impl Drop for Running {
     }
 }
 
-/// How often to look, a hundredth of a second after each other: a start takes half of one.
+/// Number of polls, 10 ms apart: a start takes half a second.
 const LOOKS: usize = 1000;
 
 #[test]
-fn the_heap_that_libtorch_fills_is_of_huge_pages() -> io::Result<()> {
+fn the_heap_that_libtorch_fills_uses_huge_pages() -> io::Result<()> {
     if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
         eprintln!("skipped: this kernel has no huge pages to offer");
         return Ok(());
@@ -49,7 +49,7 @@ fn the_heap_that_libtorch_fills_is_of_huge_pages() -> io::Result<()> {
     panic!("{}", std::fs::read_to_string(&file)?);
 }
 
-/// Kilobytes of the heap for which huge pages are wanted, in what the kernel tells of a process's memory.
+/// Kilobytes of the heap that are advised as huge pages, in the kernel's map of the process's memory.
 fn advised(maps: &str) -> u64 {
     let (mut total, mut size, mut in_heap) = (0, 0, false);
     for line in maps.lines() {

@@ -1,23 +1,23 @@
-//! Inputs worth a trial.
+//! Candidate inputs for trial runs.
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, TensorConfig};
 
 use crate::element;
-use crate::module::{Argument, Example, Kind, Module};
+use crate::module::{Argument, ArgumentKind, Example, Module};
 
-/// Sides of the pictures that models are commonly made for, the smallest first: the first that works
-/// is taken, and a model that takes others too shows that by its larger trials.
+/// Sides of images, in pixels, that models are commonly made for, smallest first: the first that works is
+/// taken, and larger trials then show whether the model takes other sizes.
 const SIDES: [i64; 7] = [8, 28, 32, 64, 96, 224, 299];
 
-/// What to try where weights say nothing, in this order: a model that works on single elements takes
-/// any of them, and then the simplest is the right one.
+/// Shapes to try if the weights suggest none, in this order: a model that works on single elements takes any of
+/// them, and then the simplest is right.
 const SHAPES: [&[i64]; 3] = [&[4], &[3, 4], &[3, 8, 8]];
 
-/// The length to try for sequences.
+/// Length to try for sequences.
 const SEQUENCE: i64 = 8;
 
-/// Inputs without their batch dimension; none where an example shows that there is none.
+/// Returns candidates without their batch dimension; none if an example shows that there is no batch dimension.
 pub(crate) fn batched(
     source: &ModelSource,
     module: &Module,
@@ -25,14 +25,14 @@ pub(crate) fn batched(
     if !source.inputs.is_empty() {
         return Ok(vec![source.inputs.clone()]);
     }
-    let arguments = nameable(source, module)?;
+    let arguments = required_arguments(source, module)?;
     if let Some(examples) = examples(&arguments) {
         let rows = examples
             .first()
             .and_then(|(_, example)| example.sizes.first());
-        let share = |(_, other): &(_, &Example)| rows.is_some() && other.sizes.first() == rows;
-        let shared = examples.iter().all(share);
-        return Ok(if shared {
+        let has_rows = |(_, other): &(_, &Example)| rows.is_some() && other.sizes.first() == rows;
+        let batched = examples.iter().all(has_rows);
+        return Ok(if batched {
             vec![configured(&examples, 1)]
         } else {
             Vec::new()
@@ -40,11 +40,11 @@ pub(crate) fn batched(
     }
     let guesses = guesses(module).into_iter();
     Ok(guesses
-        .map(|(datatype, dims)| like(&arguments, datatype, &dims, &[1]))
+        .map(|(datatype, dims)| uniform_inputs(&arguments, datatype, &dims, &[1]))
         .collect())
 }
 
-/// Inputs as they are, for a model without batch dimension.
+/// Returns candidates for a model without a batch dimension.
 pub(crate) fn whole(
     source: &ModelSource,
     module: &Module,
@@ -52,14 +52,14 @@ pub(crate) fn whole(
     if !source.inputs.is_empty() {
         return Ok(vec![source.inputs.clone()]);
     }
-    let arguments = nameable(source, module)?;
+    let arguments = required_arguments(source, module)?;
     if let Some(examples) = examples(&arguments) {
         return Ok(vec![configured(&examples, 0)]);
     }
-    // Most models want a first dimension even where they do not keep their rows apart.
+    // Most models need a first dimension even if their rows depend on each other.
     let guesses = guesses(module).into_iter();
     let guesses = guesses.map(|(datatype, dims)| {
-        like(
+        uniform_inputs(
             &arguments,
             datatype,
             &[&[2], dims.as_slice()].concat(),
@@ -69,27 +69,30 @@ pub(crate) fn whole(
     Ok(guesses.collect())
 }
 
-/// The arguments that inputs must stand for. Optional ones are left out: what they want is unknown.
-fn nameable<'a>(source: &ModelSource, module: &'a Module) -> Result<Vec<&'a Argument>, LoadError> {
-    let wanted = module
+/// Returns the required arguments. Optional ones are left out, because their shapes are unknown.
+fn required_arguments<'a>(
+    source: &ModelSource,
+    module: &'a Module,
+) -> Result<Vec<&'a Argument>, LoadError> {
+    let required = module
         .arguments()
         .iter()
         .filter(|argument| !argument.optional);
-    let wanted: Vec<&Argument> = wanted.collect();
-    if wanted
+    let required: Vec<&Argument> = required.collect();
+    if required
         .iter()
-        .any(|argument| argument.kind == Kind::TensorDict)
+        .any(|argument| argument.kind == ArgumentKind::TensorDict)
     {
         return Err(LoadError::Config(format!(
-            "the inputs of model '{}' cannot be inferred: it takes a Dict[str, Tensor], whose keys only \
-             config.pbtxt can name; write its inputs and outputs there",
+            "the inputs of model '{}' cannot be inferred: it takes a Dict[str, Tensor], whose keys are \
+             unknown; add its inputs and outputs to config.pbtxt",
             source.name
         )));
     }
-    Ok(wanted)
+    Ok(required)
 }
 
-/// What the module was traced with, where that is known of every argument.
+/// Returns the shapes that the module was traced with, if they are known for every argument.
 fn examples<'a>(arguments: &[&'a Argument]) -> Option<Vec<(&'a Argument, &'a Example)>> {
     let examples = arguments.iter().map(|argument| {
         let example = argument.example.as_ref()?;
@@ -113,16 +116,18 @@ fn configured(examples: &[(&Argument, &Example)], skip: usize) -> Vec<TensorConf
     inputs.collect()
 }
 
-/// All arguments alike, strings apart.
-fn like(
+/// Makes inputs of one datatype and shape for all arguments but lists of strings.
+fn uniform_inputs(
     arguments: &[&Argument],
     datatype: DataType,
     dims: &[i64],
     strings: &[i64],
 ) -> Vec<TensorConfig> {
     let inputs = arguments.iter().map(|argument| match argument.kind {
-        Kind::Strings => input(argument, DataType::Bytes, strings),
-        Kind::Tensor | Kind::TensorDict | Kind::Other => input(argument, datatype, dims),
+        ArgumentKind::Strings => input(argument, DataType::Bytes, strings),
+        ArgumentKind::Tensor | ArgumentKind::TensorDict | ArgumentKind::Other => {
+            input(argument, datatype, dims)
+        }
     });
     inputs.collect()
 }
@@ -137,7 +142,7 @@ fn input(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig 
     }
 }
 
-/// Datatypes and shapes for a module that carries no example: first what its first weights suggest.
+/// Returns datatypes and shapes for a module without an example: first those that its first weights suggest.
 fn guesses(module: &Module) -> Vec<(DataType, Vec<i64>)> {
     let mut guesses = Vec::new();
     for Example {
@@ -153,7 +158,7 @@ fn guesses(module: &Module) -> Vec<(DataType, Vec<i64>)> {
             [_, channels, _] => guesses.push((datatype, vec![*channels, SIDES[2]])),
             [_, features] => {
                 guesses.push((datatype, vec![*features]));
-                guesses.push((DataType::Int64, vec![SEQUENCE])); // it may be a table of embeddings
+                guesses.push((DataType::Int64, vec![SEQUENCE])); // the weights may be a table of embeddings
                 guesses.push((datatype, vec![SEQUENCE, *features]));
             }
             [features] => guesses.push((datatype, vec![*features])),

@@ -1,4 +1,4 @@
-//! Trial runs on made-up inputs.
+//! Trial runs on generated inputs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use weir_runtime::backend::{Column, LoadError, ModelSource, Part, TensorConfig};
 
 use crate::binding::{self, Binding};
 use crate::element;
-use crate::runner::{Outcome, Runner};
+use crate::runner::{RunOutput, Runner};
 
-/// Which rows a trial sends.
+/// The rows of a trial's inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// The inputs as they are, without a batch dimension of ours.
+    /// No batch dimension is added to the inputs.
     None,
-    /// These of an endless sequence of rows, all different where the datatype allows.
+    /// A range of an endless sequence of rows, all different if the datatype allows it.
     Range(Range<usize>),
 }
 
-/// Stands for a dimension that may be of any size.
-const ANY: i64 = 4;
+/// Size that replaces a variable dimension.
+const VARIABLE_SIZE: i64 = 4;
 
-/// A module and the inputs to try on it.
+/// A module with the inputs to try on it.
 pub(crate) struct Trial<'a> {
     runner: &'a Runner,
     binding: Binding,
@@ -44,14 +44,14 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Runs once; with `stretch`, that dimension of each input is made larger. The error is libtorch's.
-    pub(crate) fn run(&self, rows: Rows, stretch: Option<usize>) -> Result<Vec<Outcome>, String> {
+    /// Runs once; `stretch` is the dimension of each input to make larger. The error is libtorch's.
+    pub(crate) fn run(&self, rows: Rows, stretch: Option<usize>) -> Result<Vec<RunOutput>, String> {
         let columns = columns(self.inputs, &rows, stretch)?;
         self.run_on(&columns).map(|(outcomes, _)| outcomes)
     }
 
-    /// Runs once on columns made before; also tells how long the model took.
-    pub(crate) fn run_on(&self, columns: &[Column]) -> Result<(Vec<Outcome>, Duration), String> {
+    /// Runs once on the columns given; also returns the time that the model took.
+    pub(crate) fn run_on(&self, columns: &[Column]) -> Result<(Vec<RunOutput>, Duration), String> {
         let columns: Vec<Option<&Column>> = columns.iter().map(Some).collect();
         let outcomes = self.runner.run(&self.binding, &columns);
         outcomes
@@ -60,7 +60,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Made-up rows of each input; with `stretch`, that dimension of each is larger.
+/// Generates rows of each input; `stretch` is the dimension of each to make larger.
 pub(crate) fn columns(
     inputs: &[TensorConfig],
     rows: &Rows,
@@ -76,7 +76,7 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
         .iter()
         .enumerate()
         .map(|(axis, &dim)| {
-            let dim = if dim < 0 { ANY } else { dim };
+            let dim = if dim < 0 { VARIABLE_SIZE } else { dim };
             if stretch == Some(axis) { dim * 2 } else { dim }
         })
         .collect();
@@ -90,7 +90,7 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
     let shape = Shape::new(&shape).map_err(|error| error.to_string())?;
     let elements = shape.elements() / range.len().max(1);
     let data =
-        range.flat_map(|row| (0..elements).flat_map(move |at| made_up(input.datatype, row, at)));
+        range.flat_map(|row| (0..elements).flat_map(move |at| generate(input.datatype, row, at)));
     Ok(Column {
         name: Arc::from(input.name.as_str()),
         datatype: input.datatype,
@@ -103,9 +103,9 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
     })
 }
 
-/// An element that most models take: floats in (0, 1], integers 0 or 1, for they may be token ids or
-/// masks; each row starts with a 1, for a mask of zeros means nothing.
-fn made_up(datatype: DataType, row: usize, at: usize) -> Vec<u8> {
+/// Generates an element that most models accept: floats in (0, 1], integers 0 or 1, because they may be token
+/// ids or masks; each row starts with a 1, because a mask of zeros has no meaning.
+fn generate(datatype: DataType, row: usize, at: usize) -> Vec<u8> {
     match datatype {
         DataType::Bytes => {
             let text = "ab".repeat(1 + (row + at) % 3);

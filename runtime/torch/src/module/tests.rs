@@ -1,6 +1,6 @@
 use super::*;
 
-/// `add_sub` on this many floats makes two tensors of as many.
+/// Number of floats in each input of `add_sub`, and in each of its two outputs.
 const FLOATS: i64 = 1000;
 
 fn zeros() -> Value {
@@ -11,9 +11,9 @@ fn zeros() -> Value {
     Value::Tensor(tensor.unwrap())
 }
 
-/// The processor's allocator reports as a device's does, so the count can be checked without one.
+/// The processor's allocator reports as a device's does, so that this needs no device.
 #[test]
-fn a_metered_run_tells_the_most_memory_it_had() {
+fn a_metered_run_reports_its_peak_memory() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/add_sub.pt");
     let module = Module::load(&path, Device::Cpu).unwrap();
     let values = Values::Positional(vec![zeros(), zeros()]);
@@ -46,7 +46,7 @@ fn ramp(sizes: &[i64]) -> Value {
     Value::Tensor(tensor.unwrap())
 }
 
-fn answer(module: &Module, sizes: &[i64]) -> Vec<f32> {
+fn output(module: &Module, sizes: &[i64]) -> Vec<f32> {
     let values = Values::Positional(vec![ramp(sizes)]);
     let options = RunOptions {
         inference_mode: true,
@@ -65,14 +65,14 @@ fn answer(module: &Module, sizes: &[i64]) -> Vec<f32> {
 }
 
 #[test]
-fn an_optimised_module_answers_the_same_for_every_shape() {
+fn an_optimised_module_has_the_same_outputs_for_every_shape() {
     let module = model("conv_traced");
     let optimised = module.load_optimized(&path("conv_traced")).unwrap();
     assert_eq!(optimised.arguments(), module.arguments());
     for sizes in [[1, 1, 8, 8], [3, 1, 8, 8], [1, 1, 8, 8]] {
         for _ in 0..3 {
-            let pairs = answer(&module, &sizes);
-            let pairs = pairs.iter().zip(answer(&optimised, &sizes));
+            let pairs = output(&module, &sizes);
+            let pairs = pairs.iter().zip(output(&optimised, &sizes));
             assert!(pairs.clone().count() > 0);
             for (one, other) in pairs {
                 assert!(
@@ -83,11 +83,11 @@ fn an_optimised_module_answers_the_same_for_every_shape() {
         }
     }
     drop(module);
-    assert!(!answer(&optimised, &[2, 1, 8, 8]).is_empty());
+    assert!(!output(&optimised, &[2, 1, 8, 8]).is_empty());
 }
 
 #[test]
-fn only_convolutions_convolve() {
-    assert!(model("conv_traced").convolves());
-    assert!(!model("mlp").convolves());
+fn convolutions_are_found() {
+    assert!(model("conv_traced").has_convolution());
+    assert!(!model("mlp").has_convolution());
 }

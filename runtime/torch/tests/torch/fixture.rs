@@ -1,4 +1,4 @@
-//! Builders of what the engine would hand to the backend.
+//! Builders of sources and batches as the engine passes them to the backend.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) fn tensor(name: &str, datatype: DataType, dims: &[i64]) -> TensorConf
     }
 }
 
-/// A source without configuration, so that all is inferred.
+/// A source without a configuration, so that its signature is inferred.
 pub(crate) fn bare(name: &str) -> ModelSource {
     ModelSource {
         name: name.to_owned(),
@@ -88,7 +88,7 @@ pub(crate) fn as_floats(tensor: &Tensor) -> Vec<f32> {
         .collect()
 }
 
-/// A column of one or more requests' parts.
+/// A column with the parts of one or more requests.
 pub(crate) fn column(
     name: &str,
     datatype: DataType,
@@ -108,7 +108,7 @@ pub(crate) fn column(
     }
 }
 
-/// A column that is one request's.
+/// A column of one request.
 pub(crate) fn whole(name: &str, datatype: DataType, shape: &[i64], data: Bytes) -> Column {
     column(name, datatype, shape, &[(shape, data)])
 }

@@ -1,4 +1,4 @@
-//! What is found out of models without configuration.
+//! The inferred signatures of models without a configuration.
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, Signature, TensorConfig};
@@ -24,7 +24,7 @@ fn check(name: &str, max_batch_size: usize, inputs: &[Row<'_>], outputs: &[Row<'
 const F: DataType = DataType::Fp32;
 
 #[test]
-fn a_traced_model_tells_its_example() {
+fn a_traced_model_has_the_shapes_of_its_example() {
     check(
         "conv_traced",
         32,
@@ -40,7 +40,7 @@ fn a_traced_model_tells_its_example() {
 }
 
 #[test]
-fn weights_tell_what_a_scripted_model_takes() {
+fn weights_suggest_the_inputs_of_a_scripted_model() {
     check("mlp", 32, &[("input", F, &[16])], &[("OUTPUT__0", F, &[4])]);
     check(
         "embedding",
@@ -51,7 +51,7 @@ fn weights_tell_what_a_scripted_model_takes() {
 }
 
 #[test]
-fn without_weights_the_simplest_that_works_is_taken() {
+fn without_weights_the_simplest_inputs_that_work_are_taken() {
     let any: &[i64] = &[-1];
     check(
         "add_sub",
@@ -94,7 +94,7 @@ fn a_model_whose_rows_depend_on_each_other_is_not_batched() {
 }
 
 #[test]
-fn what_the_configuration_says_stands() {
+fn the_configuration_takes_precedence() {
     let mut source = bare("mlp");
     source.inputs = vec![tensor("input", F, &[16])];
     source.max_batch_size = Some(5);
@@ -109,7 +109,7 @@ fn what_the_configuration_says_stands() {
 }
 
 #[test]
-fn what_cannot_be_known_is_asked_for() {
+fn the_error_says_what_the_configuration_must_add() {
     for (name, said) in [
         ("dict_input", "Dict[str, Tensor]"),
         ("scalar", "scalar which is not supported"),

@@ -1,11 +1,10 @@
-//! The libtorch backend on real TorchScript files (`tests/models/`), through its public face only.
+//! The libtorch backend on real TorchScript files (`tests/models/`), through its public interface only.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
 mod fixture;
-
 mod inference;
-mod laws;
+mod properties;
 mod refusals;
 mod results;
 mod strings;

@@ -1,4 +1,4 @@
-//! Files and configurations that must be refused, with a reason.
+//! Files and configurations that must be refused, and the reasons given.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::fixture::*;
 
 const F: DataType = DataType::Fp32;
 
-/// Loads these bytes as a model file and returns the refusal.
+/// Loads these bytes as a model file and returns the error.
 fn refused(bytes: &[u8]) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -29,7 +29,7 @@ fn refused(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_no_archive_is_refused() {
+fn files_other_than_archives_are_refused() {
     assert!(refused(b"").contains("is empty"));
     assert!(refused(b"P").contains("not TorchScript"));
     assert!(refused(b"hello, this is no model").contains("not TorchScript"));
@@ -53,7 +53,7 @@ fn an_archive_without_code_is_refused() {
     assert!(refused(&bytes).contains("torch.jit.save"));
 }
 
-/// Bytes changed anywhere must never end the process; some still load.
+/// Bytes changed anywhere must never crash the process; some files still load.
 #[test]
 fn damaged_archives_never_crash() {
     let whole = std::fs::read(path("add_sub")).unwrap();
@@ -72,9 +72,9 @@ fn damaged_archives_never_crash() {
     }
 }
 
-/// A directory entry that claims to unpack to terabytes.
+/// A directory entry that declares terabytes of unpacked data.
 #[test]
-fn an_archive_that_claims_too_much_is_refused() {
+fn an_archive_that_declares_too_large_a_size_is_refused() {
     let mut bytes = std::fs::read(path("add_sub")).unwrap();
     let entry = bytes
         .windows(4)
@@ -119,7 +119,7 @@ fn configuration_and_model_must_agree() {
 }
 
 #[test]
-fn outputs_that_disagree_fail_the_run_in_tritons_words() {
+fn outputs_unlike_the_configuration_fail_with_tritons_message() {
     let f = |name| tensor(name, F, &[2]);
     let failure = |model: &str, outputs| {
         let source = configured(model, 8, vec![f("x")], outputs);
@@ -145,7 +145,7 @@ fn outputs_that_disagree_fail_the_run_in_tritons_words() {
 }
 
 #[test]
-fn data_that_does_not_fit_is_refused_before_libtorch_sees_it() {
+fn data_that_does_not_fit_is_refused_before_the_run() {
     let f = |name| tensor(name, F, &[2]);
     let mut instance = instance(&configured("identity", 8, vec![f("x")], vec![f("y")]));
     let request = whole("x", F, &[1, 2], floats(&[1.0]));

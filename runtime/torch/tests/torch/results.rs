@@ -1,4 +1,4 @@
-//! Answers, compared with what arithmetic or PyTorch itself says.
+//! Outputs, compared with arithmetic or with PyTorch's own.
 
 use bytes::Bytes;
 use weir_protocol::DataType;
@@ -75,7 +75,7 @@ fn every_datatype_goes_through_unchanged() {
 }
 
 #[test]
-fn data_at_odd_addresses_is_taken_too() {
+fn unaligned_data_is_accepted() {
     let t = |name| tensor(name, DataType::Fp32, &[2]);
     let mut instance = instance(&configured("identity", 4, vec![t("x")], vec![t("y")]));
     let data = Bytes::from([&[0][..], &floats(&[1.5, -2.5])].concat());
@@ -115,7 +115,7 @@ fn a_model_that_writes_to_its_input_does_not_write_to_the_request() {
 }
 
 #[test]
-fn padding_reaches_the_model_as_asked() {
+fn padding_reaches_the_model() {
     let x = tensor("x", DataType::Fp32, &[-1]);
     let mask = tensor("mask", DataType::Int64, &[-1]);
     let y = tensor("y", DataType::Fp32, &[1]);
@@ -129,7 +129,7 @@ fn padding_reaches_the_model_as_asked() {
             (&[1, 1], floats(&[5.0])),
         ],
     );
-    x.pad = 1e30; // whatever: the mask hides it
+    x.pad = 1e30; // any value: the mask hides it
     let mask = column(
         "mask",
         DataType::Int64,
@@ -166,7 +166,7 @@ fn dict_and_optional_arguments() {
 }
 
 #[test]
-fn outputs_that_lie_otherwise_in_memory_are_made_row_major() {
+fn outputs_with_other_strides_are_made_row_major() {
     let x = tensor("x", DataType::Fp32, &[2, 3]);
     let y = tensor("y", DataType::Fp32, &[3, 2]);
     let mut instance = instance(&configured("transpose", 4, vec![x], vec![y]));
@@ -197,9 +197,9 @@ fn nan_and_infinity_come_back() {
     assert_eq!(values[1..], [f32::INFINITY, f32::NEG_INFINITY]);
 }
 
-/// The numbers are PyTorch's own, printed by `tests/models/generate.py`.
+/// The expected numbers are PyTorch's own, printed by `tests/models/generate.py`.
 #[test]
-fn scripted_and_traced_networks_give_pytorchs_answers() {
+fn scripted_and_traced_networks_have_pytorchs_outputs() {
     let mlp = configured(
         "mlp",
         4,
@@ -227,7 +227,7 @@ fn scripted_and_traced_networks_give_pytorchs_answers() {
 }
 
 #[test]
-fn a_raised_error_says_why_and_the_next_batch_runs() {
+fn an_exception_has_its_reason_and_the_next_batch_runs() {
     let t = |name| tensor(name, DataType::Fp32, &[2]);
     let mut instance = instance(&configured("fails", 4, vec![t("x")], vec![t("y")]));
     let request = |first| whole("x", DataType::Fp32, &[1, 2], floats(&[first, 2.0]));
@@ -244,7 +244,7 @@ fn a_raised_error_says_why_and_the_next_batch_runs() {
 }
 
 #[test]
-fn memory_that_runs_out_is_told_apart_and_the_next_batch_runs() {
+fn out_of_memory_is_recognised_and_the_next_batch_runs() {
     let t = |name| tensor(name, DataType::Fp32, &[1]);
     let mut instance = instance(&configured("hungry", 4, vec![t("x")], vec![t("y")]));
     let request = |value| vec![whole("x", DataType::Fp32, &[1, 1], floats(&[value]))];

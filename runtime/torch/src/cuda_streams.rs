@@ -1,83 +1,82 @@
-//! The lanes of an instance on a CUDA device: two streams.
+//! The two streams of an instance on a CUDA device.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::flight::{Lane, Lanes};
+use crate::in_flight::{DeviceStreams, StreamRole};
 use crate::module::Output;
 use crate::process;
 use crate::stream::{Event, Stream};
 use crate::tensor::Tensor;
 
-/// Two streams of one device, belonging to one instance and to what it has under way.
+/// Two streams of one device, shared by an instance and its batches in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct CudaLanes {
-    streams: Arc<Streams>,
+pub(crate) struct CudaStreams {
+    pair: Arc<StreamPair>,
 }
 
 #[derive(Debug)]
-struct Streams {
+struct StreamPair {
     upload: Stream,
     compute: Stream,
 }
 
-impl CudaLanes {
-    /// Streams of that device.
+impl CudaStreams {
+    /// Takes two streams of the device from libtorch's pool.
     pub(crate) fn new(device: usize) -> Result<Self, Fault> {
-        let streams = Streams {
+        let pair = StreamPair {
             upload: Stream::new(device)?,
             compute: Stream::new(device)?,
         };
         Ok(Self {
-            streams: Arc::new(streams),
+            pair: Arc::new(pair),
         })
     }
 
-    /// Gathers a tensor in page-locked memory and queues its copying to the device. `fill` must write every
-    /// byte.
+    /// Gathers a tensor in page-locked memory and queues its copy to the device. `fill` must write every byte.
     pub(crate) fn upload(
         &self,
         element_type: i32,
         sizes: &[i64],
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
     ) -> Result<Tensor, Fault> {
-        let Streams { upload, compute } = &*self.streams;
+        let StreamPair { upload, compute } = &*self.pair;
         Tensor::pinned(element_type, sizes, fill)?.upload(upload, compute)
     }
 
-    /// Where the model runs.
+    /// The stream that the model runs on.
     pub(crate) fn compute(&self) -> &Stream {
-        &self.streams.compute
+        &self.pair.compute
     }
 
-    fn stream(&self, lane: Lane) -> &Stream {
-        match lane {
-            Lane::Upload => &self.streams.upload,
-            Lane::Compute => &self.streams.compute,
+    fn stream(&self, role: StreamRole) -> &Stream {
+        match role {
+            StreamRole::Upload => &self.pair.upload,
+            StreamRole::Compute => &self.pair.compute,
         }
     }
 }
 
-impl Lanes for CudaLanes {
+impl DeviceStreams for CudaStreams {
     type Event = Event;
     type Output = Output;
 
-    fn record(&self, lane: Lane) -> Result<Event, Fault> {
-        self.stream(lane).record()
+    fn record(&self, role: StreamRole) -> Result<Event, Fault> {
+        self.stream(role).record()
     }
 
-    fn wait(&self, lane: Lane, event: &Event) -> Result<(), Fault> {
-        self.stream(lane).wait(event)
+    fn wait(&self, role: StreamRole, event: &Event) -> Result<(), Fault> {
+        self.stream(role).wait(event)
     }
 
     fn download(&self, output: Output) -> Result<Output, Fault> {
         match output {
-            Output::Tensor(tensor) if !tensor.on_processor() => {
+            Output::Tensor(tensor) if !tensor.is_on_cpu() => {
                 tensor.download(self.compute()).map(Output::Tensor)
             }
-            here @ (Output::Tensor(_) | Output::Strings { .. }) => Ok(here),
+            output @ (Output::Tensor(_) | Output::Strings { .. }) => Ok(output),
         }
     }
 
@@ -90,8 +89,8 @@ impl Lanes for CudaLanes {
     }
 
     fn reclaim(&self) -> Result<(), Fault> {
-        self.streams.upload.synchronize()?;
-        self.streams.compute.synchronize()?;
+        self.pair.upload.synchronize()?;
+        self.pair.compute.synchronize()?;
         process::empty_cuda_cache()
     }
 }

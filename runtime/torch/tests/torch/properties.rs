@@ -1,4 +1,4 @@
-//! What holds for all inputs.
+//! Properties that hold for all inputs.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -14,9 +14,9 @@ fn requests() -> impl Strategy<Value = Vec<Vec<f32>>> {
 }
 
 proptest! {
-    /// A batch answers each request as if it were alone.
+    /// Requests in a batch have the same outputs as alone.
     #[test]
-    fn batched_answers_equal_single_ones(requests in requests()) {
+    fn batched_outputs_equal_single_ones(requests in requests()) {
         let mut instance = instance(&configured(
             "mlp",
             32,
@@ -43,7 +43,7 @@ proptest! {
         }
     }
 
-    /// Padding to any length changes nothing for a model that masks.
+    /// Padding to any length does not change the outputs of a model that masks.
     #[test]
     fn padding_changes_nothing_behind_a_mask(
         lengths in proptest::collection::vec(1..9_usize, 1..6),

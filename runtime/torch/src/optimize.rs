@@ -1,0 +1,250 @@
+//! Chooses between a module as saved and the same one optimised for inference, whichever is faster.
+//!
+//! On the processor libtorch converts the layout of a convolution's weights anew for each batch, and computes
+//! normalisation apart from them. A module that is optimised for inference does neither. Most models with long
+//! convolutions gain a third by it and some lose, so both are run, and the faster one is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_protocol::DataType;
+use weir_runtime::backend::{Column, ModelSource, Signature};
+
+use crate::element;
+use crate::infer::trial::{Rows, Trial, columns};
+use crate::module::Module;
+use crate::runner::{Placement, RunOutput, Runner};
+use crate::stopwatch;
+
+/// Shortest time for a row that makes a comparison worth it: to optimise and compare takes some tenths of a
+/// second, which would double the time until a faster model is ready.
+const MIN_TIME: Duration = Duration::from_millis(2);
+
+/// Runs that are not measured: libtorch compiles in the first, and with `ENABLE_JIT_PROFILING` again in the
+/// second.
+const WARM_UP_RUNS: usize = 2;
+
+/// Runs of each module, in turns, of which the fastest counts: the others may have been interrupted.
+const ROUNDS: usize = 3;
+
+/// Further rounds if the times are so close that other load on the processor would decide.
+const EXTRA_ROUNDS: usize = 3;
+
+/// Relative difference below which the times are too close.
+const MIN_DIFFERENCE: f64 = 0.05;
+
+/// Tolerance between the outputs, relative to the largest element of each: single precision keeps seven
+/// digits, and sums in another order lose some of them.
+const TOLERANCE: f64 = 1e-4;
+
+/// Returns the optimised module if it is faster and has the same outputs.
+pub(crate) fn faster_module(
+    source: &ModelSource,
+    runner: &Runner,
+    signature: &Signature,
+) -> Option<Arc<Module>> {
+    let on_cpu = matches!(runner.placement, Placement::Processor);
+    if !on_cpu || !runner.options.optimize || !runner.module.has_convolution() {
+        return None;
+    }
+    let rows = match signature.max_batch_size {
+        0 => Rows::None,
+        _ => Rows::Range(0..1),
+    };
+    let columns = columns(&signature.inputs, &rows, None).ok()?;
+    let module = compare(source, runner, signature, &columns);
+    module.unwrap_or_else(|reason| {
+        tracing::debug!(model = source.name, reason, "not optimised for inference");
+        None
+    })
+}
+
+/// Compares both modules; the error says why that failed.
+fn compare(
+    source: &ModelSource,
+    runner: &Runner,
+    signature: &Signature,
+    columns: &[Column],
+) -> Result<Option<Arc<Module>>, String> {
+    let threads = runner.intra_op_threads;
+    let (outputs, time) = warm_up_and_run(&trial(source, runner, signature)?, columns, threads)?;
+    if time < MIN_TIME {
+        return Ok(None);
+    }
+    let module = runner.module.load_optimized(&source.path);
+    let other = Runner {
+        module: Arc::new(module.map_err(|fault| fault.to_string())?),
+        ..runner.clone()
+    };
+    let (as_saved, optimised) = (
+        trial(source, runner, signature)?,
+        trial(source, &other, signature)?,
+    );
+    let (other_outputs, other_time) = warm_up_and_run(&optimised, columns, threads)?;
+    let (time, other_time) = least_times([&as_saved, &optimised], [time, other_time], |trial| {
+        run(trial, columns, threads).map(|(_, time)| time)
+    })?;
+    drop(optimised);
+    tracing::debug!(
+        model = source.name,
+        ?time,
+        ?other_time,
+        "compared with the module optimised for inference"
+    );
+    let better = is_faster(time, other_time) && outputs_match(&outputs, &other_outputs);
+    Ok(better.then_some(other.module))
+}
+
+/// Runs further rounds and returns the least time of each.
+fn least_times(
+    trials: [&Trial<'_>; 2],
+    [mut time, mut other_time]: [Duration; 2],
+    run: impl Fn(&Trial<'_>) -> Result<Duration, String>,
+) -> Result<(Duration, Duration), String> {
+    let mut round = 1;
+    while round < ROUNDS || (round < ROUNDS + EXTRA_ROUNDS && is_inconclusive(time, other_time)) {
+        time = time.min(run(trials[0])?);
+        other_time = other_time.min(run(trials[1])?);
+        round += 1;
+    }
+    Ok((time, other_time))
+}
+
+fn trial<'a>(
+    source: &ModelSource,
+    runner: &'a Runner,
+    signature: &'a Signature,
+) -> Result<Trial<'a>, String> {
+    Trial::new(source, runner, &signature.inputs).map_err(|error| error.to_string())
+}
+
+/// Returns the outputs and the time of a run after the warm-up.
+fn warm_up_and_run(
+    trial: &Trial<'_>,
+    columns: &[Column],
+    threads: i32,
+) -> Result<(Vec<RunOutput>, Duration), String> {
+    for _ in 0..WARM_UP_RUNS {
+        trial.run_on(columns)?;
+    }
+    run(trial, columns, threads)
+}
+
+/// Returns the outputs and the time of a run: with one thread its processor time, which other load does not
+/// lengthen; with several the wall time.
+fn run(
+    trial: &Trial<'_>,
+    columns: &[Column],
+    threads: i32,
+) -> Result<(Vec<RunOutput>, Duration), String> {
+    let before = stopwatch::thread_time();
+    let (outcomes, elapsed) = trial.run_on(columns)?;
+    let time = match threads {
+        1 => stopwatch::thread_time().saturating_sub(before),
+        _ => elapsed,
+    };
+    Ok((outcomes, time))
+}
+
+/// Checks whether a row takes no longer. That suffices: models that gain with one row gain more with several,
+/// and take less memory.
+fn is_faster(before: Duration, after: Duration) -> bool {
+    after <= before
+}
+
+/// Checks whether further rounds might change the decision.
+fn is_inconclusive(before: Duration, after: Duration) -> bool {
+    let ratio = after.as_secs_f64() / before.as_secs_f64().max(f64::MIN_POSITIVE);
+    (ratio - 1.0).abs() < MIN_DIFFERENCE
+}
+
+fn outputs_match(outputs: &[RunOutput], others: &[RunOutput]) -> bool {
+    let mut pairs = outputs.iter().zip(others);
+    outputs.len() == others.len() && pairs.all(|(one, other)| is_same(one, other))
+}
+
+fn is_same(one: &RunOutput, other: &RunOutput) -> bool {
+    if one.datatype != other.datatype || one.sizes != other.sizes {
+        return false;
+    }
+    let Some(datatype) = one.datatype.filter(|datatype| is_float(*datatype)) else {
+        return one.data == other.data;
+    };
+    let (one, other) = (
+        element::decode(datatype, &one.data),
+        element::decode(datatype, &other.data),
+    );
+    let finite = one.iter().filter(|element| element.is_finite());
+    let largest = finite.fold(0.0, |largest: f64, element| largest.max(element.abs()));
+    let near = |(left, right): (&f64, &f64)| {
+        left == right
+            || (left.is_nan() && right.is_nan())
+            || (left - right).abs() <= TOLERANCE * largest
+    };
+    one.len() == other.len() && one.iter().zip(&other).all(near)
+}
+
+fn is_float(datatype: DataType) -> bool {
+    matches!(
+        datatype,
+        DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn output(values: &[f32]) -> RunOutput {
+        RunOutput {
+            datatype: Some(DataType::Fp32),
+            sizes: vec![values.len() as i64],
+            data: Bytes::from_iter(values.iter().flat_map(|value| value.to_le_bytes())),
+        }
+    }
+
+    #[test]
+    fn the_faster_module_wins_and_close_times_are_inconclusive() {
+        let ms = Duration::from_millis;
+        for (after, faster, inconclusive) in [
+            (200, true, false),
+            (474, true, false),
+            (476, true, true),
+            (500, true, true),
+            (524, false, true),
+            (526, false, false),
+        ] {
+            assert_eq!(is_faster(ms(500), ms(after)), faster, "{after}");
+            assert_eq!(is_inconclusive(ms(500), ms(after)), inconclusive, "{after}");
+        }
+    }
+
+    #[test]
+    fn outputs_may_differ_in_their_last_digits_only() {
+        let one = [output(&[100.0, 0.0, f32::NAN, f32::INFINITY])];
+        let near = [output(&[100.001, 0.001, f32::NAN, f32::INFINITY])];
+        assert!(outputs_match(&one, &one) && outputs_match(&one, &near));
+        for far in [
+            vec![],
+            vec![output(&[100.1, 0.0, f32::NAN, f32::INFINITY])],
+            vec![output(&[100.0, 0.0, 0.0, f32::INFINITY])],
+            vec![output(&[100.0, 0.0, f32::NAN, 1.0])],
+            vec![output(&[100.0, 0.0, f32::NAN])],
+        ] {
+            assert!(!outputs_match(&one, &far), "{far:?}");
+        }
+    }
+
+    #[test]
+    fn integers_must_be_equal() {
+        let whole = |value: i32| RunOutput {
+            datatype: Some(DataType::Int32),
+            sizes: vec![1],
+            data: Bytes::copy_from_slice(&value.to_le_bytes()),
+        };
+        assert!(is_same(&whole(1_000_000), &whole(1_000_000)));
+        assert!(!is_same(&whole(1_000_000), &whole(1_000_001)));
+    }
+}
