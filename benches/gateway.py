@@ -67,13 +67,13 @@ def versions(plan: gateway.Plan) -> dict:
 
 
 def command() -> str:
-    """What was asked for; where this machine keeps its programs is nobody else's business."""
+    """The options that were given, without this machine's paths of programs."""
     given = [word for pair in zip(sys.argv, sys.argv[1:]) if not {*pair} & {"--weir", "--load", "--upstream"} for word in pair[1:]]
     return " ".join(["benches/gateway.py", *given])
 
 
 def together(before: dict, now: dict) -> dict:
-    """What was measured now, and before of what was not."""
+    """This run's measurements, and earlier ones for points that it did not measure."""
     result = {**now, "runs": before["runs"] + now["runs"], "memory": now["memory"] or before["memory"]}
     for kind in ("closed", "open"):
         again = {point["row"] for point in now[kind]}

@@ -30,7 +30,7 @@ ROWS = ["raw", "load", "open", "crowd", "start"]
 
 
 class Plan(NamedTuple):
-    """What to measure, how long and how often."""
+    """Rows to measure, their duration and number of rounds."""
 
     rows: list
     models: list
@@ -83,7 +83,7 @@ def plan(given: argparse.Namespace) -> Plan:
 
 
 def left_out(what: Plan) -> list:
-    """What is missing here, in words."""
+    """Names the programs and files that are missing."""
     notes = []
     if not TRITON.exists():
         notes.append("Triton: `make bench-peers` installs it")
@@ -123,7 +123,7 @@ def measure(what: Plan) -> dict:
     return result
 
 
-# What two measurements of the same point have in common, by kind.
+# Fields that identify a point, by kind of measurement.
 SAME_POINT = {
     "raw": ("model", "batch"),
     "beside": ("model", "protocol", "connections"),
@@ -133,10 +133,10 @@ SAME_POINT = {
 
 
 def together(before: dict, now: dict) -> dict:
-    """What was measured now, and before of what was not."""
+    """This run's measurements, and earlier ones for points that it did not measure."""
     result = {**now, "runs": before["runs"] + now["runs"]}
     for kind, keys in SAME_POINT.items():
-        # A loop belongs to the servers of its rounds: it goes with them.
+        # A loop is kept or replaced together with the servers of its rounds.
         replaced = now["closed" if kind == "beside" else kind]
         again = {tuple(point[key] for key in keys) for point in replaced}
         kept = [point for point in before.get(kind, []) if tuple(point[key] for key in keys) not in again]

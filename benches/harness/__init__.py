@@ -1,1 +1,1 @@
-"""What run.py is made of."""
+"""Modules of run.py and gateway.py."""

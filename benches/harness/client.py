@@ -6,7 +6,7 @@ import subprocess
 from .paths import LOAD, MODELS, RAW_LOOP, TENSORS
 from .servers import CLIENT_CORE, SERVER_CORE, Server
 
-# The longest warm-up worth its time, in seconds; shorter measurements get half of theirs.
+# Longest warm-up, in seconds; shorter measurements have half of their own time.
 WARM_UP = 2.0
 
 
@@ -20,7 +20,7 @@ def tensor(model: str, entry: dict, dims: list) -> str:
 
 
 def load(server: Server, model: str, protocol: str, connections: int, seconds: float, rate: float = 0.0) -> dict:
-    """One measurement, answers checked. `rate` makes it an open loop. A dict with `failed` if it could
+    """Takes one measurement and checks the responses. `rate` makes it an open loop. A dict with `failed` if it could
     not be made."""
     port = server.grpc if protocol == "grpc" else server.http
     known = manifest()[model]
@@ -43,7 +43,7 @@ def load(server: Server, model: str, protocol: str, connections: int, seconds: f
 
 
 def raw_loop(model: str, batch: int, seconds: float) -> dict:
-    """libtorch alone on the servers' core."""
+    """Runs libtorch alone on the servers' core."""
     inputs = [tensor(model, entry, entry["shape"][1:]) for entry in manifest()[model]["inputs"]]
     path = MODELS / "repository" / model / "1" / "model.pt"
     command = ["taskset", "-c", str(SERVER_CORE), str(RAW_LOOP), str(seconds), str(path), str(batch), *inputs]

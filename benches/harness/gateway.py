@@ -1,4 +1,4 @@
-"""What is measured of gateways, point by point."""
+"""Measurements of gateways, point by point."""
 
 import json
 import random
@@ -16,18 +16,18 @@ from .servers import CLIENT_CORE
 SIZES = {"1k": 1 << 10, "64k": 64 << 10, "1m": 1 << 20}
 PROTOCOLS = {"http": "http-binary", "grpc": "grpc"}
 ROWS = [f"{protocol}-{size}" for protocol in PROTOCOLS for size in SIZES]
-# Bytes of an answer: the end of its request.
+# Bytes of a response, which are the last ones of its request.
 ANSWER = 1024
-# Of Weir's peak, at which latency is measured.
+# Fraction of Weir's peak at which latency is measured.
 OPEN_SHARE = 0.5
-# Of memory: what the platform has, and who holds connections without using them.
+# Memory: number of services, and of idle connections.
 SERVICES = 1000
 IDLE_CONNECTIONS = 1000
-# Long enough for what happens once a second, such as reports, to have happened.
+# Seconds after which periodic work, such as reports each second, has run.
 SETTLE = 5.0
-# A new service starts once, to show that it can, and then falls asleep: they are declared so many each second...
+# A new service starts once and then sleeps. Number of services declared each second...
 SERVICES_PER_S = 25
-# ...and so long may it take until the last of them sleeps.
+# ...and limit on the seconds until the last of them sleeps.
 ASLEEP_WITHIN = 300.0
 
 SLEEPER = """---
@@ -47,7 +47,7 @@ spec:
 
 
 class Plan(NamedTuple):
-    """What to measure, how long and how often, and with which programs."""
+    """Rows to measure, their duration, number of rounds, and the programs."""
 
     kinds: list
     rows: list
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 def tensors(folder: Path) -> None:
-    """A file of FP32 for each size, and one of the last bytes, which come back."""
+    """Writes a file of FP32 for each size, and one of the last bytes, which are the response."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
     for name, size in SIZES.items():
@@ -72,7 +72,7 @@ def tensors(folder: Path) -> None:
 
 
 def load(plan: Plan, proxy: proxies.Proxy, row: str, rate: float) -> dict:
-    """One measurement, answers compared. A dict with `failed` if it could not be made."""
+    """Takes one measurement and compares the responses. Returns a dict with `failed` if that was not possible."""
     kind, size = row.split("-")
     port = proxy.grpc if kind == "grpc" else proxy.http
     tensor = plan.folder / "tensors" / size
@@ -82,7 +82,7 @@ def load(plan: Plan, proxy: proxies.Proxy, row: str, rate: float) -> dict:
                "--input", f"INPUT0:FP32:1,{SIZES[size] // 4}={tensor}",
                "--expect", f"OUTPUT0:FP32:1,{ANSWER // 4}={tensor}-end"]
     if rate:
-        # The upstream shares the client's core: who polls would keep it away.
+        # The upstream shares the client's core, which a polling client would occupy.
         command += ["--rate", str(rate), "--wait", "timer"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -94,7 +94,7 @@ def load(plan: Plan, proxy: proxies.Proxy, row: str, rate: float) -> dict:
 
 
 def interleaved(plan: Plan, running: dict, row: str, rate: float = 0.0) -> list:
-    """The same row through every proxy, a round of all after the other, in turns."""
+    """Measures the same row through every proxy, in turns, round after round."""
     rounds = {name: [] for name in running}
     for number in range(plan.rounds):
         for name in rotated(list(running), number):
@@ -106,7 +106,7 @@ def interleaved(plan: Plan, running: dict, row: str, rate: float = 0.0) -> list:
 
 
 def loads(plan: Plan) -> tuple:
-    """For each row a closed loop, and an open one at half of Weir's peak."""
+    """Measures for each row a closed loop, and an open one at half of Weir's peak."""
     closed, open_ = [], []
     tensors(plan.folder / "tensors")
     with proxies.all_of(plan.servers, plan.weir, plan.upstream, plan.folder / "run") as running:
@@ -132,14 +132,14 @@ def line(point: dict) -> str:
 
 
 def memory(plan: Plan) -> list:
-    """Resident memory with nothing but services, and with idle connections too."""
+    """Measures resident memory with services alone, and with idle connections."""
     rounds = []
     for _ in range(plan.rounds):
         folder = proxies.fresh(plan.folder / "memory")
         services = folder / "services"
         services.mkdir()
         declare(plan, services, 0)
-        # Whoever starts a thousand processes gets both cores.
+        # Starting a thousand processes takes both cores.
         with proxies.weir(plan.weir, folder, services, proxies.BOTH_CORES) as proxy:
             for first in range(SERVICES_PER_S, SERVICES, SERVICES_PER_S):
                 time.sleep(1.0)
@@ -175,7 +175,7 @@ def settled(proxy: proxies.Proxy) -> float:
 
 
 def idle_connection(port: int) -> socket.socket:
-    """A connection that was answered once and is kept."""
+    """Opens a connection, sends one request and keeps it idle."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
     answer = connection.recv(4096)

@@ -1,4 +1,4 @@
-"""From gateway measurements to tables, and to what they say of the targets."""
+"""Reports gateway measurements: tables, and a verdict for each target."""
 
 import statistics
 
@@ -12,14 +12,14 @@ TITLES = {"1k": "1 KiB", "64k": "64 KiB", "1m": "1 MiB", "http": "HTTP/1.1", "gr
 # The proxies as they are usually configured; and one with buffers that suit large requests.
 PEERS = ("nginx", "haproxy")
 WIDE = "haproxy-64k"
-# The most of the better peer's processor time per request that Weir may use.
+# Target: Weir's processor time per request, as a multiple of the better peer's.
 CPU_RATIOS = {"http-1k": 1.3, "http-64k": 1.1, "http-1m": 1.1, "grpc-1k": 1.2, "grpc-64k": 1.2, "grpc-1m": 1.2}
 MOST_ADDED_US = 150.0
 MOST_MEMORY_MIB = 60.0
 
 
 def markdown(result: dict) -> str:
-    """All of the measured part of the section."""
+    """Returns the measured part of the section."""
     return "\n\n".join([setup(result), targets(result), loads(result), latencies(result)])
 
 
@@ -69,7 +69,7 @@ def targets(result: dict) -> str:
 
 
 def cpu(result: dict, row: str) -> list:
-    """Against the better peer, which the target is about; and against the other configuration where that is better still."""
+    """Compares with the better peer, the one of the target, and with its other configuration if that is better still."""
     keys = ("server", "cpu_us_per_request")
     peers = [found(result["closed"], row, name) for name in PEERS]
     peer = min(peers, key=lambda point: middle(point, *keys))
@@ -83,7 +83,7 @@ def cpu(result: dict, row: str) -> list:
 
 
 def against(result: dict, row: str, peer: dict) -> tuple:
-    """The median of each round's ratio to that peer, and the line that tells it."""
+    """Returns the median of the rounds' ratios to that peer, and a line of text with it."""
     keys = ("server", "cpu_us_per_request")
     ours = found(result["closed"], row, "weir")
     ratios = [a / b for a, b in zip(values(ours, *keys), values(peer, *keys))]
@@ -93,7 +93,7 @@ def against(result: dict, row: str, peer: dict) -> tuple:
 
 
 def differences(result: dict, row: str, server: str, quantile: str) -> list:
-    """What a proxy adds to a latency, round by round, in µs."""
+    """Returns the latency that a proxy adds in each round, in µs."""
     ours, without = (found(result["open"], row, name) for name in (server, "direct"))
     keys = ("latency_us", quantile)
     return [a - b for a, b in zip(values(ours, *keys), values(without, *keys))]

@@ -1,4 +1,4 @@
-"""Where things are."""
+"""Paths of programs, models and results."""
 
 from pathlib import Path
 

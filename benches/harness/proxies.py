@@ -1,4 +1,4 @@
-"""Starts the proxies that are compared, before one upstream. Each has one core and one thread that works."""
+"""Starts the compared proxies in front of one upstream. Each has one core and one worker thread."""
 
 import contextlib
 import json
@@ -19,8 +19,7 @@ PROXIES = ("weir", "nginx", "haproxy", "haproxy-64k")
 LOOK_EVERY = 0.05
 BOTH_CORES = f"{SERVER_CORE},{CLIENT_CORE}"
 
-# The upstream is Weir's own replica, so that nobody but Weir has to know how to run it; the others are
-# told its ports.
+# The upstream is Weir's own replica, so that only Weir needs its command; the other proxies get its ports.
 SERVICE = """
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
@@ -44,7 +43,7 @@ spec:
             port: {http}
 """
 
-# Bodies stay in memory; connections are kept on both sides; nothing is logged.
+# Bodies stay in memory, connections are kept alive on both sides, and nothing is logged.
 NGINX = """
 worker_processes 1;
 daemon off;
@@ -90,7 +89,7 @@ http {{
 }}
 """
 
-# Its default buffers serve small requests best, larger ones large requests: both are measured.
+# The default buffers are best for small requests, larger ones for large requests: both are measured.
 HAPROXY_BUFFERS = {"haproxy": 16 << 10, "haproxy-64k": 64 << 10}
 HAPROXY = """
 global
@@ -118,7 +117,7 @@ backend calls
 
 
 class Proxy:
-    """A running proxy: where it listens, and the process whose processor time is its own."""
+    """A running proxy: its ports, and the process that its processor time is read from."""
 
     def __init__(self, name: str, pid: int, http: int, grpc: int):
         self.name, self.pid, self.http, self.grpc = name, pid, http, grpc
@@ -132,7 +131,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def started(command: list, log: Path, cores: str = str(SERVER_CORE)):
-    """A process on the servers' core, ended with the block."""
+    """Runs a process on the servers' core until the end of the block."""
     pinned = ["taskset", "-c", cores, *command]
     with log.open("wb") as output:
         process = subprocess.Popen(pinned, stdout=output, stderr=output)
@@ -166,7 +165,7 @@ def wait_ready(name: str, port: int, process, log: Path) -> None:
 
 @contextlib.contextmanager
 def weir(program: Path, folder: Path, services: Path, cores: str = str(SERVER_CORE)):
-    """Weir with the services of that file or folder."""
+    """Runs Weir with the services of a file or folder."""
     port, admin = free_ports(2)
     log = folder / "weir.log"
     up = [str(program), "up", "-f", str(services), "--port", str(port), "--admin-port", str(admin),
@@ -177,7 +176,7 @@ def weir(program: Path, folder: Path, services: Path, cores: str = str(SERVER_CO
 
 
 def service(upstream: Path, settings: dict) -> str:
-    """The YAML of a service whose replica is the upstream."""
+    """Returns the YAML of a service whose replica is the upstream."""
     command = ["taskset", "-c", str(CLIENT_CORE), str(upstream), "--http-port", str(settings["upstream_http"]),
                "--grpc-port", str(settings["upstream_grpc"])]
     return SERVICE.format(model=MODEL, command=json.dumps(command), http=settings["upstream_http"],
@@ -193,7 +192,7 @@ def nginx(folder: Path, settings: dict):
     command = [program("nginx"), "-p", str(folder), "-e", "stderr", "-c", str(path)]
     with started(command, log) as process:
         wait_ready("nginx", http, process, log)
-        # The first process only looks after the one that works.
+        # The first process only supervises the worker.
         (worker,) = children(process.pid)
         yield Proxy("nginx", worker, http, grpc)
 
@@ -211,7 +210,7 @@ def haproxy(name: str, folder: Path, settings: dict):
 
 
 def program(name: str) -> str:
-    """Debian installs them where only root looks."""
+    """Finds the programs, also in the folders that Debian has in root's PATH only."""
     places = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
     found = shutil.which(name, path=places)
     if found is None:
@@ -227,7 +226,7 @@ def fresh(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def all_of(names: list, weir_program: Path, upstream: Path, folder: Path):
-    """The proxies of these names by name, and `direct`, the upstream itself."""
+    """Runs the named proxies, and `direct`, the upstream itself."""
     fresh(folder)
     upstream_http, upstream_grpc = free_ports(2)
     settings = {"upstream_http": upstream_http, "upstream_grpc": upstream_grpc}

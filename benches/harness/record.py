@@ -1,4 +1,4 @@
-"""What every record says of the machine, and how it is written."""
+"""Describes the machine of a record, and writes records."""
 
 import json
 import os
@@ -26,13 +26,13 @@ def machine() -> dict:
 
 
 def output(*command: str) -> str:
-    """What a program prints, both ways, without the last line end."""
+    """Returns a program's stdout and stderr, without the final line end."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).strip()
 
 
 def written(result: dict) -> str:
-    """JSON with a line for each point, numbers to five digits."""
+    """Formats JSON with a line for each point, numbers to five digits."""
 
     def short(value):
         if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""From numbers to tables, and to what they say of the targets."""
+"""Reports measurements: tables, and a verdict for each target."""
 
 import math
 from pathlib import Path
@@ -8,21 +8,21 @@ from .rows import AT_PEAK, BATCHES, middle, values
 BEGIN = "<!-- measured: written by benches/run.py -->"
 END = "<!-- /measured -->"
 
-# Models whose runs are long: batching must cost them nothing.
+# Models with long runs, which batching must not slow down.
 LONG = ("resnet18", "bert")
-# Models that show the server's own work.
+# Models with short runs, which show the server's own overhead.
 SHORT = ("add_sub", "mlp")
 TITLES = {"http-binary": "HTTP, binary", "http-json": "HTTP, JSON", "grpc": "gRPC"}
 
 
 def markdown(result: dict) -> str:
-    """All of the measured part of the page."""
+    """Returns the measured part of the page."""
     parts = [setup(result), targets(result), loads(result), opens(result), raws(result), starts(result)]
     return "\n\n".join(part for part in parts if part)
 
 
 def insert(page: Path, text: str, begin: str = BEGIN) -> None:
-    """Puts the text between the markers of its part of the page."""
+    """Replaces the text between the markers of its part of the page."""
     old = page.read_text()
     before, _, rest = old.partition(begin)
     _, _, after = rest.partition(END)
@@ -35,7 +35,7 @@ def table(head: list, lines: list) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits are more than the noise leaves."""
+    """Formats a number to three digits, more than the noise leaves."""
     if math.isnan(value):
         return "–"
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def spread(point: dict, *keys: str, scale: float = 1.0) -> str:
-    """Median and, in brackets, the smallest and largest of the rounds."""
+    """Formats the median and, in brackets, the smallest and largest of the rounds."""
     found = [value * scale for value in values(point, *keys)]
     if any(math.isnan(value) for value in found):
         return "failed"
@@ -75,13 +75,13 @@ def setup(result: dict) -> str:
 
 
 class Index:
-    """Finds points by what they are of."""
+    """An index of points by their fields."""
 
     def __init__(self, points: list):
         self.points = points
 
     def value(self, keys: tuple, **where) -> dict:
-        """Server to median, of the points that match."""
+        """Returns the median by server, of the points that match."""
         found = {}
         for point in self.points:
             if all(point[key] == wanted for key, wanted in where.items()):
@@ -94,7 +94,7 @@ def tritons(by_server: dict) -> list:
 
 
 def loop(result: dict, where: dict, key: str, pick) -> float:
-    """What the loop without a server came to in the rounds of those servers; where it was not among them, in its own."""
+    """Returns the loop's throughput in the rounds of those servers, or in its own rounds if it was not among them."""
     beside = [point for point in result["beside"] if where.items() <= point.items()]
     alone = [point for point in result["raw"] if point["model"] == where["model"]]
     return pick((middle(point, key) for point in beside or alone), default=math.nan)
@@ -107,7 +107,7 @@ def verdict(what: str, ours: str, theirs: str, ratio: float, target: str, met: b
 
 
 def targets(result: dict) -> str:
-    """One line per target that this run can judge."""
+    """Returns a line for each target that this run measures."""
     closed, open_ = Index(result["closed"]), Index(result["open"])
     lines = (limits(result, closed) + overheads(result, closed) + peak(closed) + lone(result, closed)
              + tails(closed, open_) + memory(closed) + readiness(result))
@@ -171,7 +171,7 @@ def lone(result: dict, closed: Index) -> list:
 
 
 def tails(closed: Index, open_: Index) -> list:
-    """Against the Triton setting of the highest peak: the one its user would choose for that load."""
+    """Compares with the Triton setting of the highest peak, which a user would choose for that load."""
     lines = []
     for model, protocol in dict.fromkeys((p["model"], p["protocol"]) for p in open_.points):
         where = {"model": model, "protocol": protocol, "connections": AT_PEAK}
@@ -213,7 +213,7 @@ def readiness(result: dict) -> list:
 
 
 def loads(result: dict) -> str:
-    """Throughput, latency and processor time of every closed loop."""
+    """Tabulates throughput, latency and processor time of every closed loop."""
     parts = []
     for model in dict.fromkeys(point["model"] for point in result["closed"]):
         lines = []

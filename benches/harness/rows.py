@@ -1,4 +1,4 @@
-"""What is measured, point by point. Each returns a list of points with one report per round."""
+"""Measurements, point by point. Each returns a list of points with one report per round."""
 
 import contextlib
 import statistics
@@ -8,15 +8,15 @@ from .paths import DIGITS, RAW_LOOP
 
 # Batch sizes of the loop without a server; its best is the limit.
 BATCHES = (1, 8, 32)
-# Of a server's own peak, at which latency is measured.
+# Fractions of a server's own peak at which latency is measured.
 OPEN_SHARE = 0.7
-# An open loop goes over as many connections as gave the server its peak, or over a crowd: many more than
-# have a request under way.
+# An open loop uses as many connections as gave the server its peak, or a crowd: many more than have a request
+# in flight.
 AT_PEAK = "peak"
 CROWD = 256
 
-# Models whose batches of 32 take a second or more are measured so many times longer, or the few batches
-# that happen to end within the window would decide.
+# Factor by which models whose batches of 32 take a second or more are measured longer; otherwise the few
+# batches that end within the window would decide.
 LONGER = {"resnet18": 4, "bert": 4}
 
 
@@ -30,7 +30,7 @@ def rotated(items: list, by: int) -> list:
 
 
 def raw(plan) -> list:
-    """The loop without a server, per model and batch size."""
+    """Measures the loop without a server, per model and batch size."""
     points = []
     for model in plan.models if RAW_LOOP.exists() else []:
         for batch in BATCHES:
@@ -58,7 +58,7 @@ def loops(alone: list, model: str) -> list:
 
 
 def interleaved(plan, running: list, point: dict, measure) -> list:
-    """The same point on every server, a round of all after the other, in turns."""
+    """Measures the same point on every server, in turns, round after round."""
     reports = {server.setting: [] for server in running}
     seconds = plan.seconds * LONGER.get(point["model"], 1)
     for number in range(plan.rounds):
@@ -106,19 +106,19 @@ def line(point: dict) -> str:
 
 
 def middle(point: dict, *keys: str) -> float:
-    """The median over a point's rounds."""
+    """Returns the median over a point's rounds."""
     return statistics.median(values(point, *keys))
 
 
 def values(point: dict, *keys: str) -> list:
-    """One number per round that was measured."""
+    """Returns one number per measured round."""
     found = []
     for report in point["rounds"]:
         if "failed" in report:
             continue
         for key in keys:
             report = report[key]
-        # Processor time per request is nothing where no request ended.
+        # Processor time per request is missing if no request ended.
         if report is not None:
             found.append(report)
     return found or [float("nan")]
@@ -151,7 +151,7 @@ def loads(plan, alone: list) -> dict:
 
 
 def connections_at_peak(points: list) -> dict:
-    """Of each server, how many gave it most requests a second."""
+    """Returns, by server, the number of connections with the most requests a second."""
     best = {}
     for point in points:
         if point["server"] not in best or middle(point, "requests_per_s") > middle(best[point["server"]], "requests_per_s"):
@@ -160,7 +160,7 @@ def connections_at_peak(points: list) -> dict:
 
 
 def starts(plan) -> list:
-    """Seconds from start to ready with the digits example, files in the page cache."""
+    """Measures the seconds from start to ready with the digits example, files in the page cache."""
     names = [name for name in servers.available() if name in ("weir", "triton, delay 0")]
     points = {name: [] for name in names}
     # The first round reads the files; it is not kept.

@@ -1,4 +1,4 @@
-"""Starts the servers that are compared, each with one setting of dynamic batching."""
+"""Starts the compared servers, each with one setting of dynamic batching."""
 
 import os
 import shutil
@@ -18,11 +18,11 @@ CLIENT_CORE = 1
 
 # Long enough to load any of the models on a busy machine.
 READY_WITHIN = 120.0
-# Between two looks at whether a server is ready; what start-up times are exact to.
+# Seconds between two polls for readiness: the precision of start-up times.
 LOOK_EVERY = 0.002
 
 BATCHING = "dynamic_batching { }"
-# What stands in a model's config.pbtxt in place of BATCHING.
+# Text that replaces BATCHING in a model's config.pbtxt.
 SETTINGS = {
     "weir": BATCHING,
     "triton, no batching": "",
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def available() -> list:
-    """The settings whose server is here."""
+    """Returns the settings whose server is installed."""
     return [name for name in SETTINGS if is_weir(name) or TRITON.exists()]
 
 
@@ -41,7 +41,7 @@ def is_weir(setting: str) -> bool:
 
 
 def repository(setting: str, model: str) -> Path:
-    """A repository of that model alone, configured for that setting."""
+    """Makes a repository of one model, configured for a setting."""
     path = BENCH / "run" / setting.replace(", ", "-").replace(" ", "-") / model
     shutil.rmtree(path, ignore_errors=True)
     (path / model).mkdir(parents=True)
@@ -54,7 +54,7 @@ def repository(setting: str, model: str) -> Path:
 
 
 def free_ports(count: int) -> list:
-    """Ports nobody listens on; they are free until someone else is quicker."""
+    """Returns unused ports; another process may still take one."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -65,7 +65,7 @@ def free_ports(count: int) -> list:
 
 
 class Server:
-    """A running server; a context manager that ends it."""
+    """A running server, as a context manager that stops it."""
 
     def __init__(self, setting: str, models: Path):
         self.setting = setting
@@ -73,7 +73,7 @@ class Server:
         program = [str(WEIR)] if is_weir(setting) else [str(TRITON), "--backend-directory", str(BACKENDS)]
         command = ["taskset", "-c", str(SERVER_CORE), *program, "--model-repository", str(models),
                    "--http-port", str(self.http), "--grpc-port", str(self.grpc), "--metrics-port", str(metrics)]
-        # One thread computes: there is one core.
+        # One compute thread, because there is one core.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.log = BENCH / "run" / f"{setting.replace(', ', '-').replace(' ', '-')}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class Server:
             self.process.wait()
 
     def wait(self) -> float:
-        """Seconds from the start until it is ready."""
+        """Returns the seconds from the start until it is ready."""
         url = f"http://127.0.0.1:{self.http}/v2/health/ready"
         while time.monotonic() - self.started < READY_WITHIN:
             if self.process.poll() is not None:
@@ -107,7 +107,7 @@ class Server:
         raise SystemExit(f"{self.setting} did not become ready; its log ends:\n{tail}")
 
     def memory_mb(self) -> dict:
-        """Resident and proportional memory now."""
+        """Returns resident and proportional memory."""
         fields = {}
         for file in ("status", "smaps_rollup"):
             for line in Path(f"/proc/{self.process.pid}/{file}").read_text().splitlines():

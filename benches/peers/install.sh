@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts what the measurements compare with under target/bench/peers: a real Triton, a libtorch backend for
-# it, and the loop around libtorch that no server can beat. `make bench-peers` runs it.
+# Installs the peers of the measurements in target/bench/peers: Triton, a libtorch backend for it, and the loop
+# around libtorch that no server can beat. Run by `make bench-peers`.
 #
 # Triton comes from PyPI: the wheel of nvidia-pytriton carries a whole tritonserver, but no backend for
 # TorchScript. So triton_backend/ builds one against Triton's C API, with the libtorch that weir-runtime
@@ -20,7 +20,7 @@ mkdir -p "$OUT"
 
 if [ "$(cat "$TRITON/stamp" 2>/dev/null)" != "$SHA256" ]; then
     rm -rf "$TRITON" "$OUT/wheel"
-    # The wheel is unpacked, not installed: only its server is wanted, none of its Python.
+    # The wheel is unpacked, not installed: only its server is needed, none of its Python.
     "$PYTHON" -m pip download --quiet --no-deps --only-binary :all: \
         --platform manylinux_2_35_x86_64 --dest "$OUT/wheel" "$PYTRITON"
     wheel=$(ls "$OUT"/wheel/*.whl)
@@ -45,7 +45,7 @@ stale() { [ ! -e "$2" ] || [ "$1" -nt "$2" ]; }
 BACKEND=$OUT/backends/pytorch
 mkdir -p "$BACKEND"
 if stale benches/peers/triton_backend/backend.cc "$BACKEND/libtriton_pytorch.so"; then
-    # What Triton's server defines is found when the server opens the library.
+    # Symbols of Triton's server are resolved when the server opens the library.
     compile ignore-all -fPIC -shared -fvisibility=hidden \
         benches/peers/triton_backend/backend.cc -o "$BACKEND/libtriton_pytorch.so"
 fi
@@ -54,7 +54,7 @@ if stale benches/peers/raw_loop.cc "$OUT/raw_loop"; then
 fi
 echo "in place: $TRITON, $BACKEND, $OUT/raw_loop"
 
-# The gateway's peers are packages of the system; Debian puts them where only root's shell looks.
+# The gateway's peers are system packages; Debian installs them in root's PATH only.
 for name in nginx haproxy; do
     PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
         echo "for make bench-gateway, install $name. On Debian and Ubuntu: apt-get install $name"

@@ -1,4 +1,4 @@
-"""tritonclient's four clients behind one face, so that each case runs on every one of them."""
+"""One interface to tritonclient's four clients, so that each case runs on every one of them."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tritonclient.utils import np_to_triton_dtype
 
 
 class Blocking:
-    """A client whose methods return when they are done."""
+    """A synchronous client."""
 
     def __init__(self, library, url: str, **options):
         self.library = library
@@ -21,17 +21,17 @@ class Blocking:
 
     def infer(self, model: str, arrays: dict, outputs=None, **kwargs):
         inputs = [self.input(name, array) for name, array in arrays.items()]
-        wanted = outputs and [self.output(output) for output in outputs]
-        return self.call("infer", model, inputs, outputs=wanted, **kwargs)
+        requested = outputs and [self.output(output) for output in outputs]
+        return self.call("infer", model, inputs, outputs=requested, **kwargs)
 
     def input(self, name: str, array):
         value = self.library.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
         value.set_data_from_numpy(array)
         return value
 
-    def output(self, wanted):
-        """An output by name, or by name and class count."""
-        name, classes = wanted if isinstance(wanted, tuple) else (wanted, 0)
+    def output(self, requested):
+        """A requested output, by name or by name and class count."""
+        name, classes = requested if isinstance(requested, tuple) else (requested, 0)
         return self.library.InferRequestedOutput(name, class_count=classes)
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class Blocking:
 
 
 class Asynchronous(Blocking):
-    """A client of coroutines, each run to its end on a loop of its own."""
+    """An asyncio client, whose coroutines run to completion on an event loop of its own."""
 
     def __init__(self, library, url: str, **options):
         self.loop = asyncio.new_event_loop()
@@ -61,7 +61,7 @@ NAMES = ["http", "http.aio", "grpc", "grpc.aio"]
 
 
 def connect(name: str, server):
-    """The client of that name, connected to the server."""
+    """Connects the client of that name to the server."""
     if name == "http":
         return Blocking(http_client, server.http, concurrency=1, network_timeout=120)
     if name == "http.aio":
@@ -72,7 +72,7 @@ def connect(name: str, server):
 
 
 def error_of(client, method, *args, **kwargs) -> str:
-    """The text of the InferenceServerException that the call must raise."""
+    """Returns the text of the InferenceServerException that the call must raise."""
     from tritonclient.utils import InferenceServerException
 
     try:
@@ -85,6 +85,6 @@ def error_of(client, method, *args, **kwargs) -> str:
     raise AssertionError(f"{method}{args} did not fail")
 
 
-def field(answer, name: str):
-    """A field of an answer: HTTP clients give dicts, gRPC clients messages."""
-    return answer[name] if isinstance(answer, dict) else getattr(answer, name)
+def field(response, name: str):
+    """Returns a field of a response: HTTP clients return dicts, gRPC clients messages."""
+    return response[name] if isinstance(response, dict) else getattr(response, name)

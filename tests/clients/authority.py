@@ -1,4 +1,4 @@
-"""gRPC channels that ask for one service, in processes that have this variable in their environment."""
+"""Sets the authority of gRPC channels, and so the service they address, from an environment variable."""
 
 import os
 
@@ -9,15 +9,15 @@ VARIABLE = "GRPC_AUTHORITY"
 
 
 def apply() -> None:
-    """From here on every insecure channel does, whichever library opens it."""
+    """Patches grpc, so that every insecure channel has the authority, whichever library opens it."""
     if name := os.environ.get(VARIABLE):
         for module in (grpc, grpc.aio):
             module.insecure_channel = with_authority(module.insecure_channel, name)
 
 
 def with_authority(open_channel, name: str):
-    def opened(target, options=None, **more):
+    def open_with_authority(target, options=None, **more):
         options = [*(options or []), ("grpc.default_authority", name)]
         return open_channel(target, options=options, **more)
 
-    return opened
+    return open_with_authority

@@ -1,4 +1,4 @@
-"""The servers the cases share."""
+"""Servers and clients that the tests share."""
 
 import os
 from pathlib import Path
@@ -15,12 +15,12 @@ from server import BINARY, DIGITS, GOOD, RAGGED, Server
 
 
 def pytest_addoption(parser) -> None:
-    parser.addoption("--through", choices=["gateway"], help="put this before every server")
+    parser.addoption("--through", choices=["gateway"], help="start every server behind this")
 
 
 def pytest_configure(config) -> None:
     if config.getoption("--through"):
-        servers.put_before = gateway.put_before
+        servers.use_gateway = gateway.use_gateway
         os.environ[authority.VARIABLE] = wire.HOST
         authority.apply()
 
@@ -28,16 +28,16 @@ def pytest_configure(config) -> None:
 def pytest_collection_modifyitems(config, items) -> None:
     if not config.getoption("--through"):
         return
-    unused = gateway.except_those_that_mean_the_server(items)
+    unused = gateway.skip_direct_only(items)
     is_whole = not config.option.keyword and not any("::" in argument for argument in config.args)
     if unused and is_whole:
-        raise pytest.UsageError(f"exceptions without a case: {sorted(unused)}")
+        raise pytest.UsageError(f"DIRECT_ONLY has patterns that match no test: {sorted(unused)}")
 
 
 def pytest_sessionstart(session) -> None:
     for binary in (BINARY, gateway.BINARY):
         if not binary.exists():
-            pytest.exit(f"{binary} is missing: `make build` makes it", returncode=2)
+            pytest.exit(f"{binary} is missing: run `make build`", returncode=2)
 
 
 def pytest_sessionfinish(session) -> None:
@@ -47,7 +47,7 @@ def pytest_sessionfinish(session) -> None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Server:
-    """The one most cases ask: every good model, and no option but ports."""
+    """The server of most tests: every good model, and no option but ports."""
     log = tmp_path_factory.mktemp("server") / "log"
     running = Server(log, [GOOD, DIGITS, RAGGED]).start()
     yield running
@@ -56,7 +56,7 @@ def server(tmp_path_factory) -> Server:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[..., Server]:
-    """Starts servers for one test, and stops those that still run when it ends."""
+    """Starts servers for one test, and stops those that still run at its end."""
     started: list[Server] = []
 
     def start_one(repositories: Sequence[Path], *options: str, path="/v2/health/ready") -> Server:
@@ -79,7 +79,7 @@ def client(request, server):
 
 @pytest.fixture(scope="session", params=["http", "grpc"])
 def blocking(request, server):
-    """The two clients that are not asynchronous: enough where only the wire differs."""
+    """The two synchronous clients, for tests of which only the protocol matters."""
     connected = adapters.connect(request.param, server)
     yield connected
     connected.close()

@@ -1,5 +1,5 @@
-"""The KServe SDK, asked over a pipe: a process of its own, because kserve and tritonclient each bring
-a protobuf file of package `inference`, and one Python process takes only one of them.
+"""Calls the KServe SDK in a separate process, because kserve and tritonclient each register a protobuf file
+of package `inference`, and a Python process can load only one of them.
 
 Each line in is `[function, arguments…]`, each line out `["ok", result]` or `["error", type, text]`.
 """
@@ -25,11 +25,11 @@ def tensor(name: str, datatype: str, data: list, binary: bool) -> InferInput:
     return row
 
 
-def question(model: str, rows: list, binary: bool) -> InferRequest:
+def infer_request(model: str, rows: list, binary: bool) -> InferRequest:
     return InferRequest(model, [tensor(*row, binary) for row in rows], request_id="sdk-1")
 
 
-def answer(response) -> dict:
+def to_dict(response) -> dict:
     outputs = {}
     for output in response.outputs:
         values = output.as_numpy().reshape(-1).tolist()
@@ -44,13 +44,13 @@ async def rest_state(url: str, protocol: str, method: str, *arguments):
 
 async def rest_infer(url: str, model: str, rows: list, binary: bool):
     async with InferenceRESTClient(RESTConfig(protocol="v2")) as client:
-        return answer(await client.infer(url, question(model, rows, binary), model_name=model))
+        return to_dict(await client.infer(url, infer_request(model, rows, binary), model_name=model))
 
 
 async def rest_infer_dict(url: str, protocol: str, model: str, body: dict):
     async with InferenceRESTClient(RESTConfig(protocol=protocol)) as client:
         response = await client.infer(url, body, model_name=model)
-        return response if isinstance(response, dict) else answer(response)
+        return response if isinstance(response, dict) else to_dict(response)
 
 
 async def grpc_state(url: str, method: str, *arguments):
@@ -60,7 +60,7 @@ async def grpc_state(url: str, method: str, *arguments):
 
 async def grpc_infer(url: str, model: str, rows: list, binary: bool):
     async with InferenceGRPCClient(url) as client:
-        return answer(await client.infer(question(model, rows, binary)))
+        return to_dict(await client.infer(infer_request(model, rows, binary)))
 
 
 FUNCTIONS = {f.__name__: f for f in (rest_state, rest_infer, rest_infer_dict, grpc_state, grpc_infer)}
@@ -72,7 +72,7 @@ def main() -> None:
         function, *arguments = json.loads(line)
         try:
             reply = ["ok", asyncio.run(FUNCTIONS[function](*arguments))]
-        except Exception as error:  # Whatever the SDK raises is the answer.
+        except Exception as error:  # Any exception of the SDK is reported.
             reply = ["error", type(error).__name__, str(error)]
         print(json.dumps(reply), flush=True)
 

@@ -1,4 +1,4 @@
-"""Arrays with the awkward values of each datatype."""
+"""Arrays with the extreme values of each datatype."""
 
 import json
 
@@ -19,11 +19,11 @@ def of(datatype: str) -> np.ndarray:
     if datatype.startswith("FP"):
         return np.array([FLOATS], dtype=f"float{datatype[2:]}")
     kind = np.dtype(datatype.lower())
-    least, greatest = np.iinfo(kind).min, np.iinfo(kind).max
-    return np.array([[least, least + 1, 0, 1, 2, 100, greatest - 1, greatest]], dtype=kind)
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    return np.array([[low, low + 1, 0, 1, 2, 100, high - 1, high]], dtype=kind)
 
 
 def digits() -> dict[str, tuple[np.ndarray, int]]:
-    """The digits example's inputs and the digits they show, by name."""
+    """Returns the digits example's inputs and the digits they show, by name."""
     labels = json.loads((DIGITS_INPUTS / "labels.json").read_text())
     return {name: (np.load(DIGITS_INPUTS / f"{name}.npy"), label) for name, label in labels.items()}

@@ -1,4 +1,4 @@
-"""Starts the real `weir-runtime` on free ports, alone or behind a gateway, waits for it and ends it."""
+"""Starts and stops `weir-runtime` on free ports, alone or behind a gateway."""
 
 import os
 import signal
@@ -22,17 +22,17 @@ DIGITS = ROOT / "examples" / "digits" / "weir-examples"
 DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
 RAGGED = ROOT / "examples" / "ragged" / "weir-examples"
 
-# What is put before each server; set by pytest's option `--through`.
-put_before: Optional[Callable[["Server"], None]] = None
+# Changes each server to one behind a gateway; set by pytest's option `--through`.
+use_gateway: Optional[Callable[["Server"], None]] = None
 
 # Loading fifty small models takes about a second; a busy two-core machine may take many times that.
 START_DEADLINE = 60.0
-# More than the longest --exit-timeout-secs any test gives.
+# Longer than the longest --exit-timeout-secs of any test.
 STOP_DEADLINE = 45.0
 
 
 def wait_until(condition: Callable[[], object], deadline: float, what: str) -> object:
-    """Polls until `condition` gives something true, and returns that."""
+    """Polls until `condition` returns a true value, and returns that."""
     end = time.monotonic() + deadline
     while True:
         result = condition()
@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], object], deadline: float, what: str) -> o
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on; held together, so that they differ."""
+    """Returns unused ports; all are bound at once, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:
         s.bind(("127.0.0.1", 0))
@@ -54,12 +54,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-# Every server that was spawned, for the end of the session: a case that failed leaves its own behind.
+# All servers that were spawned, to be killed at the end of the session: failed tests may leave theirs running.
 spawned: list["Server"] = []
 
 
 class Server:
-    """One running server. `stop` asserts that it ends as it should."""
+    """A server process. `stop` asserts that it ends cleanly."""
 
     def __init__(self, log: Path, repositories: Sequence[Path], options: Sequence[str] = ()):
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
@@ -74,8 +74,8 @@ class Server:
             self.command += [f"--{kind}-port", str(getattr(self, f"{kind}_port"))]
         self.command += ["--device", "cpu", *options]
         self.process: Optional[subprocess.Popen] = None
-        if put_before:
-            put_before(self)
+        if use_gateway:
+            use_gateway(self)
 
     def spawn(self) -> "Server":
         with self.log.open("wb") as log:
@@ -85,13 +85,13 @@ class Server:
 
     def start(self, path: str = "/v2/health/ready") -> "Server":
         self.spawn()
-        wait_until(lambda: self.answers(path), START_DEADLINE, f"{path} of {self.command}")
+        wait_until(lambda: self.responds(path), START_DEADLINE, f"{path} of {self.command}")
         return self
 
-    def answers(self, path: str) -> bool:
+    def responds(self, path: str) -> bool:
         code = self.process.poll()
         if code is not None:
-            raise AssertionError(f"ended at start with {code}:\n{self.log.read_text()[-4000:]}")
+            raise AssertionError(f"exited during start-up with {code}:\n{self.log.read_text()[-4000:]}")
         try:
             return self.call("GET", path).status == 200
         except OSError:
@@ -103,14 +103,14 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still there after {deadline} s:\n{self.log.read_text()[-4000:]}")
+            raise AssertionError(f"still running after {deadline} s:\n{self.log.read_text()[-4000:]}")
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """SIGTERM; it must have lived until now, end with 0 and not have panicked."""
-        assert self.process.poll() is None, f"died:\n{self.log.read_text()[-4000:]}"
+        """Sends SIGTERM. The server must still be running, exit with 0 and not have panicked."""
+        assert self.process.poll() is None, f"exited early:\n{self.log.read_text()[-4000:]}"
         self.terminate()
         code = self.exit_code()
         text = self.log.read_text(errors="replace")
@@ -118,7 +118,7 @@ class Server:
         assert "panicked at" not in text, text[-4000:]
 
     def kill(self) -> None:
-        """For tests that ended it themselves, or failed to."""
+        """Kills the server if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -141,7 +141,7 @@ class Server:
         return reply.body.decode()
 
     def metric(self, name: str, **labels: str) -> float:
-        """The value of the one series of that name whose labels include these; 0 if there is none."""
+        """Returns the value of the only series of that name with these labels; 0 if there is none."""
         found = [
             float(line.rsplit(" ", 1)[1])
             for line in self.metrics_text().splitlines()
@@ -151,13 +151,13 @@ class Server:
         assert len(found) <= 1, (name, labels, found)
         return found[0] if found else 0.0
 
-    def waiting(self, model: str, count: int) -> None:
-        """Blocks until that many requests wait for the model."""
+    def wait_for_pending(self, model: str, count: int) -> None:
+        """Blocks until that many requests are queued for the model."""
         name = "nv_inference_pending_request_count"
-        arrived = lambda: self.metric(name, model=model) >= count  # noqa: E731
-        wait_until(arrived, 10, f"{count} requests wait for {model}")
+        queued = lambda: self.metric(name, model=model) >= count  # noqa: E731
+        wait_until(queued, 10, f"{count} requests queued for {model}")
 
     def resident_bytes(self) -> int:
-        """Its memory; with a gateway before it, that of both."""
+        """Returns its resident memory; behind a gateway, that of both."""
         process = psutil.Process(self.process.pid)
         return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])

@@ -1,31 +1,31 @@
-"""Time as far as this machine ran. A shared host stops it for up to seconds, which is no server's doing."""
+"""Elapsed time without pauses of the machine: a shared host may stop it for seconds, which no server causes."""
 
 import threading
 import time
 
-# A beat of the clock, in seconds...
-BEAT = 0.01
-# ... and the most that one counts: a thread that is only not at its turn yet comes within that.
-LONGEST_BEAT = 5 * BEAT
+# Interval of the clock's ticks, in seconds.
+TICK = 0.01
+# Longest time that one tick counts: a thread that only waits for the processor runs within that.
+MAX_TICK = 5 * TICK
 
 
 class Clock:
-    """Counts beats of its own thread: what stops that stops the clock."""
+    """A clock that counts the ticks of its thread, and so stops while the machine does."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.counted, self.last = 0.0, time.monotonic()
-        threading.Thread(target=self.beat, daemon=True).start()
+        threading.Thread(target=self.tick, daemon=True).start()
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         while True:
-            time.sleep(BEAT)
+            time.sleep(TICK)
             self.now()
 
     def now(self) -> float:
         with self.lock:
             now = time.monotonic()
-            self.counted += min(now - self.last, LONGEST_BEAT)
+            self.counted += min(now - self.last, MAX_TICK)
             self.last = now
             return self.counted
 
@@ -34,10 +34,10 @@ CLOCK = Clock()
 
 
 class Stopwatch:
-    """Runs from when it is made."""
+    """Measures the time since it was created."""
 
     def __init__(self):
-        self.began = CLOCK.now()
+        self.start = CLOCK.now()
 
     def seconds(self) -> float:
-        return CLOCK.now() - self.began
+        return CLOCK.now() - self.start

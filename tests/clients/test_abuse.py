@@ -1,4 +1,4 @@
-"""Ten thousand requests with random faults, then a good one: answered, and memory as before."""
+"""Robustness: after ten thousand malformed requests a valid one succeeds, and memory is as before."""
 
 import errno
 import gzip
@@ -21,14 +21,14 @@ from wire import HEADER_LENGTH, request, tensor
 
 SEED = 20240817
 FAULTS = 10_000
-# Enough to have every thread and every buffer that serving needs.
-ORDINARY = 300
+# Number of valid requests that allocate every thread and buffer that serving needs.
+WARM_UP = 300
 LIMITS = ["--http-max-input-size=8388608"]
 
 
 @pytest.fixture(scope="module")
-def victim(tmp_path_factory):
-    running = Server(tmp_path_factory.mktemp("victim") / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
+def limited(tmp_path_factory):
+    running = Server(tmp_path_factory.mktemp("abuse") / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
     yield running
     running.stop()
 
@@ -45,156 +45,156 @@ def http_bytes(body: bytes, headers: dict, model="add_sub", length=None) -> byte
     return head.encode("latin-1") + b"\r\n" + body
 
 
-# Each fault takes a source of luck and gives bytes to send and whether to hang up without reading.
+# Each fault takes a random generator and returns the bytes to send, and whether to hang up without reading.
 
 
-def truncated(luck):
+def truncated(rng):
     body = json.dumps(wire.add_sub()).encode()
-    return http_bytes(body[: luck.randrange(len(body))], {}), False
+    return http_bytes(body[: rng.randrange(len(body))], {}), False
 
 
-def shorter_than_announced(luck):
+def shorter_than_announced(rng):
     body = json.dumps(wire.add_sub()).encode()
-    return http_bytes(body, {}, length=len(body) + luck.randrange(1, 10_000)), True
+    return http_bytes(body, {}, length=len(body) + rng.randrange(1, 10_000)), True
 
 
-def flipped_bytes(luck):
+def flipped_bytes(rng):
     body = bytearray(json.dumps(wire.add_sub()).encode())
-    for _ in range(luck.randrange(1, 6)):
-        body[luck.randrange(len(body))] = luck.randrange(256)
+    for _ in range(rng.randrange(1, 6)):
+        body[rng.randrange(len(body))] = rng.randrange(256)
     return http_bytes(bytes(body), {}), False
 
 
-def noise(luck):
-    return http_bytes(luck.randbytes(luck.randrange(2000)), {}), False
+def noise(rng):
+    return http_bytes(rng.randbytes(rng.randrange(2000)), {}), False
 
 
-def noise_without_http(luck):
-    return luck.randbytes(luck.randrange(1, 500)), False
+def noise_without_http(rng):
+    return rng.randbytes(rng.randrange(1, 500)), False
 
 
-def lying_header_length(luck):
+def wrong_header_length(rng):
     body, _ = wire.binary(request(tensor("INPUT0", "FP32", [1, 4], binary_data_size=16)), bytes(16))
-    length = luck.choice([0, -1, 1, len(body), len(body) + 1, 2**31, 2**63, 2**64, "x", "1 2", ""])
+    length = rng.choice([0, -1, 1, len(body), len(body) + 1, 2**31, 2**63, 2**64, "x", "1 2", ""])
     return http_bytes(body, {HEADER_LENGTH: length}, "identity_fp32"), False
 
 
-def lying_binary_size(luck):
-    size = luck.choice([0, 1, 15, 17, 2**31, 2**32, 2**63 - 1, -1, "16"])
+def wrong_binary_size(rng):
+    size = rng.choice([0, 1, 15, 17, 2**31, 2**32, 2**63 - 1, -1, "16"])
     header = request(tensor("INPUT0", "FP32", [1, 4]))
     header["inputs"][0]["parameters"] = {"binary_data_size": size}
     body, headers = wire.binary(header, bytes(16))
     return http_bytes(body, headers, "identity_fp32"), False
 
 
-def odd_shape(luck):
+def odd_shape(rng):
     pool = [-1, 0, 1, 16, 17, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64, 10**30, 1.5, "16", None]
-    shape = [luck.choice(pool) for _ in range(luck.randrange(6))]
-    body = json.dumps(request(tensor("INPUT0", "FP32", shape, [1] * luck.randrange(20)))).encode()
-    return http_bytes(body, {}, luck.choice(["add_sub", "var2", "identity_fp32", "nobatch"])), False
+    shape = [rng.choice(pool) for _ in range(rng.randrange(6))]
+    body = json.dumps(request(tensor("INPUT0", "FP32", shape, [1] * rng.randrange(20)))).encode()
+    return http_bytes(body, {}, rng.choice(["add_sub", "var2", "identity_fp32", "nobatch"])), False
 
 
-def odd_tensor(luck):
+def odd_tensor(rng):
     row = tensor("INPUT0", "FP32", [1, 4], [1, 2, 3, 4])
     odd = [None, True, 7, -1.5, "x", [], {}, "\u0000", "INPUT1", "BYTES", "FP16", "BOOL"]
-    row[luck.choice(list(row))] = luck.choice(odd)
+    row[rng.choice(list(row))] = rng.choice(odd)
     return http_bytes(json.dumps(request(row)).encode(), {}, "fail"), False
 
 
-def wrong_inputs(luck):
-    rows = [tensor(luck.choice(["INPUT0", "INPUT1", "X"]), "FP32", [1, 16], [0] * 16)
-            for _ in range(luck.randrange(5))]
+def wrong_inputs(rng):
+    rows = [tensor(rng.choice(["INPUT0", "INPUT1", "X"]), "FP32", [1, 16], [0] * 16)
+            for _ in range(rng.randrange(5))]
     return http_bytes(json.dumps(request(*rows)).encode(), {}), False
 
 
-def wrong_outputs(luck):
-    rows = [{"name": luck.choice(["OUTPUT0", "OUTPUT1", "X", ""]),
-             "parameters": {"classification": luck.choice([-1, 0, 1, 2**40, "x"])}}
-            for _ in range(luck.randrange(1, 4))]
+def wrong_outputs(rng):
+    rows = [{"name": rng.choice(["OUTPUT0", "OUTPUT1", "X", ""]),
+             "parameters": {"classification": rng.choice([-1, 0, 1, 2**40, "x"])}}
+            for _ in range(rng.randrange(1, 4))]
     return http_bytes(json.dumps({**wire.add_sub(), "outputs": rows}).encode(), {}), False
 
 
-def unknown_model(luck):
-    name = luck.choice(["nope", "..", "%2e%2e%2fetc", "%00", "a" * 3000, "%ff", "add_sub%2f1", ""])
+def unknown_model(rng):
+    name = rng.choice(["nope", "..", "%2e%2e%2fetc", "%00", "a" * 3000, "%ff", "add_sub%2f1", ""])
     return http_bytes(json.dumps(wire.add_sub()).encode(), {}, name), False
 
 
-def unknown_version(luck):
-    version = luck.choice(["9", "x", "-1", str(2**64), "01"])
+def unknown_version(rng):
+    version = rng.choice(["9", "x", "-1", str(2**64), "01"])
     return http_bytes(json.dumps(wire.add_sub()).encode(), {}, f"add_sub/versions/{version}"), False
 
 
-def deep(luck):
-    depth = luck.choice([90, 101, 5000, 100_000])
+def deep(rng):
+    depth = rng.choice([90, 101, 5000, 100_000])
     return http_bytes(b'{"inputs":' + b"[" * depth + b"]" * depth + b"}", {}), False
 
 
-def invalid_utf8(luck):
-    name = luck.choice([b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\\ud800"])
+def invalid_utf8(rng):
+    name = rng.choice([b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\\ud800"])
     return http_bytes(b'{"id":"' + name + b'","inputs":[]}', {}), False
 
 
-def bad_strings(luck):
-    blob = struct.pack("<I", luck.choice([0, 1, 5, 2**31, 2**32 - 1])) + luck.randbytes(luck.randrange(8))
-    header = request(tensor("INPUT0", "BYTES", [luck.randrange(4)], binary_data_size=len(blob)))
+def bad_strings(rng):
+    blob = struct.pack("<I", rng.choice([0, 1, 5, 2**31, 2**32 - 1])) + rng.randbytes(rng.randrange(8))
+    header = request(tensor("INPUT0", "BYTES", [rng.randrange(4)], binary_data_size=len(blob)))
     body, headers = wire.binary(header, blob)
     return http_bytes(body, headers, "identity_str"), False
 
 
-# 64 MiB of blanks in 64 KiB: eight times what the server was told to take.
+# 64 MiB of blanks in 64 KiB: eight times the server's limit.
 BOMBS = {"gzip": gzip.compress(b" " * (64 << 20), 9), "deflate": zlib.compress(b" " * (64 << 20), 9)}
 
 
-def bomb(luck):
-    coding = luck.choice(list(BOMBS))
+def bomb(rng):
+    coding = rng.choice(list(BOMBS))
     return http_bytes(BOMBS[coding], {"Content-Encoding": coding}), False
 
 
-def broken_compression(luck):
+def broken_compression(rng):
     body = bytearray(gzip.compress(json.dumps(wire.add_sub()).encode()))
-    body[luck.randrange(len(body))] ^= 1 << luck.randrange(8)
-    return http_bytes(bytes(body[: luck.randrange(1, len(body) + 1)]), {"Content-Encoding": "gzip"}), False
+    body[rng.randrange(len(body))] ^= 1 << rng.randrange(8)
+    return http_bytes(bytes(body[: rng.randrange(1, len(body) + 1)]), {"Content-Encoding": "gzip"}), False
 
 
-def model_raises(luck):
+def model_raises(rng):
     body = json.dumps(request(tensor("INPUT0", "FP32", [1, 4], [-1, 1, 1, 1]))).encode()
     return http_bytes(body, {}, "fail"), False
 
 
-def hangs_up(luck):
-    """A good request whose sender does not wait for the answer."""
+def hangs_up(rng):
+    """A valid request whose client does not wait for the response."""
     body = json.dumps(request(tensor("INPUT0", "INT32", [1, 1], [1]))).encode()
-    return http_bytes(body, {}, luck.choice(["dyn_plain", "echo_now"])), True
+    return http_bytes(body, {}, rng.choice(["dyn_plain", "echo_now"])), True
 
 
-def broken_chunks(luck):
+def broken_chunks(rng):
     head = b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nTransfer-Encoding: chunked\r\n\r\n"
-    size = luck.choice([b"zz", b"-1", b"ffffffffffffffffff", b"5", b""])
-    return head + size + b"\r\nabc\r\n", luck.random() < 0.5
+    size = rng.choice([b"zz", b"-1", b"ffffffffffffffffff", b"5", b""])
+    return head + size + b"\r\nabc\r\n", rng.random() < 0.5
 
 
-def control_noise(luck):
-    path = luck.choice(["repository/index", "repository/models/x/load", "logging", "trace/setting",
+def control_noise(rng):
+    path = rng.choice(["repository/index", "repository/models/x/load", "logging", "trace/setting",
                         "systemsharedmemory/region/x/register", "models/add_sub/generate"])
-    body = luck.choice([b"{", b"[]", b'{"ready":7}', b'{"parameters":{"config":7}}', luck.randbytes(50)])
+    body = rng.choice([b"{", b"[]", b'{"ready":7}', b'{"parameters":{"config":7}}', rng.randbytes(50)])
     head = f"POST /v2/{path} HTTP/1.1\r\nHost: models.tests\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body, False
 
 
 KINDS = [
-    truncated, shorter_than_announced, flipped_bytes, noise, noise_without_http, lying_header_length,
-    lying_binary_size, odd_shape, odd_tensor, wrong_inputs, wrong_outputs, unknown_model,
+    truncated, shorter_than_announced, flipped_bytes, noise, noise_without_http, wrong_header_length,
+    wrong_binary_size, odd_shape, odd_tensor, wrong_inputs, wrong_outputs, unknown_model,
     unknown_version, deep, invalid_utf8, bad_strings, broken_compression, model_raises, hangs_up,
     broken_chunks, control_noise,
 ]
-# Dearer for the server than the rest by a thousand times; one in so many is one of them.
+# One request in this many is a bomb, which costs the server a thousand times more than the others.
 BOMB_EVERY = 100
 
 
 def send(server, seed: int) -> str:
-    luck = random.Random(seed)
-    kind = bomb if seed % BOMB_EVERY == 0 else luck.choice(KINDS)
-    data, hang_up = kind(luck)
+    rng = random.Random(seed)
+    kind = bomb if seed % BOMB_EVERY == 0 else rng.choice(KINDS)
+    data, hang_up = kind(rng)
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as connection:
         try:
             connection.sendall(data)
@@ -205,7 +205,7 @@ def send(server, seed: int) -> str:
         except (BrokenPipeError, ConnectionResetError):
             return kind.__name__
         except OSError as error:
-            # It has refused and closed before all was sent.
+            # The server refused and closed before everything was sent.
             if error.errno != errno.ENOTCONN:
                 raise
             return kind.__name__
@@ -215,50 +215,50 @@ def send(server, seed: int) -> str:
         return kind.__name__
 
 
-def storm(server, seeds: range) -> set:
+def send_all(server, seeds: range) -> set:
     with ThreadPoolExecutor(8) as pool:
         return set(pool.map(lambda seed: send(server, seed), seeds, chunksize=50))
 
 
 def test_ten_thousand_faults_then_a_good_request(tmp_path):
-    """Memory before is that of a server that has answered ordinary requests only. What the faults
-    left free goes back to the system within half a second or so; a busy machine may take longer."""
-    victim = Server(tmp_path / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
-    for _ in range(ORDINARY):
-        good(victim)
-    before = victim.resident_bytes()
-    seen = storm(victim, range(SEED, SEED + FAULTS))
+    """The baseline is the memory after valid requests only. Memory that the faults freed returns to the system
+    within half a second or so; a busy machine may take longer."""
+    limited = Server(tmp_path / "log", [GOOD, DIGITS, RAGGED], LIMITS).start()
+    for _ in range(WARM_UP):
+        good(limited)
+    before = limited.resident_bytes()
+    seen = send_all(limited, range(SEED, SEED + FAULTS))
     assert seen == {kind.__name__ for kind in KINDS} | {"bomb"}
-    good(victim)
-    wait_until(lambda: victim.resident_bytes() <= before * 1.10, 10, f"10 % above {before} bytes at most")
-    good(victim)
-    victim.stop()
+    good(limited)
+    wait_until(lambda: limited.resident_bytes() <= before * 1.10, 10, f"memory of at most 10 % above {before} bytes")
+    good(limited)
+    limited.stop()
 
 
 def upload(server, total: int, sent: int) -> socket.socket:
-    """A connection on which so many bytes of a body of `total` have been sent."""
+    """Opens a connection and sends `sent` bytes of a body of `total`."""
     connection = socket.create_connection(("127.0.0.1", server.http_port), timeout=20)
     connection.sendall(http_bytes(b" " * sent, {}, length=total))
     return connection
 
 
-def test_announced_bytes_take_no_memory(victim):
-    before = victim.resident_bytes()
-    slow = [upload(victim, 1 << 30, 100) for _ in range(200)]
-    good(victim)
-    assert victim.resident_bytes() < before + (32 << 20)
+def test_announced_bytes_take_no_memory(limited):
+    before = limited.resident_bytes()
+    slow = [upload(limited, 1 << 30, 100) for _ in range(200)]
+    good(limited)
+    assert limited.resident_bytes() < before + (32 << 20)
     for connection in slow:
         connection.close()
 
 
 def test_bodies_together_are_bounded(tmp_path):
-    """Each is within its limit; together they would not be. Who comes too much is told to come again."""
+    """Each body is within the limit, but together they exceed it: the last is refused with Retry-After."""
     server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=8388608"]).start()
     slow = [upload(server, 4 << 20, 2_500_000) for _ in range(3)]
     big = request(tensor("INPUT0", "FP32", [1, 400_000], [1] * 400_000))
-    # Not by asking: who asks while they still come may take the place of one of them.
+    # By the metric, because a probe request that arrives among them might take the place of one.
     full = lambda: server.metric("weir_runtime_request_body_bytes") >= 7_500_000  # noqa: E731
-    wait_until(full, 10, "the slow bodies fill what there is")
+    wait_until(full, 10, "the slow bodies fill the budget")
     reply = server.infer("identity_fp32", big)
     assert reply.status == 503
     assert reply.headers["retry-after"] == "1" and "--max-inflight-bytes" in reply.error()
@@ -274,8 +274,8 @@ def test_bodies_together_are_bounded(tmp_path):
         for connection in slow:
             connection.close()
         answered = lambda: server.infer("identity_fp32", big).status == 200  # noqa: E731
-        wait_until(answered, 10, "what was held is given back")
-        # Nothing of the refused ones is still counted, nor of these.
+        wait_until(answered, 10, "the slow bodies are released")
+        # Neither refused nor completed bodies are still counted.
         for _ in range(20):
             assert server.infer("identity_fp32", packed, {"Content-Encoding": "gzip"}).status == 200
             call(raw.SerializeToString(), timeout=20)
@@ -283,17 +283,17 @@ def test_bodies_together_are_bounded(tmp_path):
 
 
 @pytest.mark.parametrize("coding", BOMBS)
-def test_bomb_is_refused_without_inflating_it(victim, coding):
-    before = victim.resident_bytes()
-    reply = victim.infer("add_sub", BOMBS[coding], {"Content-Encoding": coding})
+def test_bomb_is_refused_without_inflating_it(limited, coding):
+    before = limited.resident_bytes()
+    reply = limited.infer("add_sub", BOMBS[coding], {"Content-Encoding": coding})
     assert reply.status in (400, 413)
     assert "8388608" in reply.error() or "size" in reply.error()
-    assert victim.resident_bytes() < before + (32 << 20)
-    good(victim)
+    assert limited.resident_bytes() < before + (32 << 20)
+    good(limited)
 
 
 def test_grpc_bomb(tmp_path):
-    """300 MiB of zeros that travel as 300 KiB are no valid message, and leave no memory behind."""
+    """300 MiB of zeros, compressed to 300 KiB, are refused and leave no memory allocated."""
     server = Server(tmp_path / "log", [GOOD], LIMITS).start()
     before = server.resident_bytes()
     with grpc.insecure_channel(server.grpc, compression=grpc.Compression.Gzip,
@@ -306,20 +306,20 @@ def test_grpc_bomb(tmp_path):
     server.stop()
 
 
-def test_hundred_slow_clients_do_not_stop_a_fast_one(victim):
+def test_hundred_slow_clients_do_not_stop_a_fast_one(limited):
     slow = []
     for _ in range(100):
-        connection = socket.create_connection(("127.0.0.1", victim.http_port))
+        connection = socket.create_connection(("127.0.0.1", limited.http_port))
         connection.sendall(b"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 99999\r\n\r\n{")
         slow.append(connection)
     for _ in range(20):
-        good(victim)
+        good(limited)
     for connection in slow:
         connection.close()
-    good(victim)
+    good(limited)
 
 
-def test_headers_that_never_end_are_cut_off(tmp_path):
+def test_headers_that_never_end_time_out(tmp_path):
     server = Server(tmp_path / "log", [DIGITS], ["--http-header-timeout-secs=1"])
     try:
         server.start()
@@ -332,51 +332,51 @@ def test_headers_that_never_end_are_cut_off(tmp_path):
         server.kill()
 
 
-def test_half_closed_connection_is_answered_or_closed(victim):
-    """Over HTTP/1 the end of what a client sends is how a server learns that it has gone; one that
-    half-closes and waits looks the same. It gets the answer or the end of the connection, at once."""
+def test_half_closed_connection_is_answered_or_closed(limited):
+    """In HTTP/1 a server learns from the end of a client's data that it has disconnected; a client that
+    half-closes and waits looks the same. It gets a response or the end of the connection, at once."""
     body = json.dumps(wire.add_sub()).encode()
-    answer = wire.raw(victim.http_port, http_bytes(body, {}), half_close=True)
+    answer = wire.raw(limited.http_port, http_bytes(body, {}), half_close=True)
     assert answer == b"" or (wire.status_of(answer) == 200 and b'"OUTPUT0"' in answer)
-    good(victim)
+    good(limited)
 
 
-def test_dropped_connections_leave_the_queue(victim):
-    """40 batches of 50 ms are asked for by clients who hang up; a request after them does not wait 2 s."""
+def test_dropped_connections_leave_the_queue(limited):
+    """Clients ask for 40 batches of 50 ms and disconnect; a request after them does not wait 2 s."""
     body = json.dumps(request(tensor("INPUT0", "INT32", [8, 1], [1] * 8))).encode()
     for _ in range(40):
-        with socket.create_connection(("127.0.0.1", victim.http_port)) as connection:
+        with socket.create_connection(("127.0.0.1", limited.http_port)) as connection:
             connection.sendall(http_bytes(body, {}, "dyn_plain"))
-    watch = Stopwatch()
-    assert victim.infer("dyn_plain", request(tensor("INPUT0", "INT32", [1, 1], [3]))).status == 200
-    assert watch.seconds() < 1
-    good(victim)
+    stopwatch = Stopwatch()
+    assert limited.infer("dyn_plain", request(tensor("INPUT0", "INT32", [1, 1], [3]))).status == 200
+    assert stopwatch.seconds() < 1
+    good(limited)
 
 
-def test_grpc_noise(victim):
-    luck = random.Random(SEED)
+def test_grpc_noise(limited):
+    rng = random.Random(SEED)
     for _ in range(200):
-        with socket.create_connection(("127.0.0.1", victim.grpc_port), timeout=5) as connection:
-            preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" if luck.random() < 0.7 else b""
-            connection.sendall(preface + luck.randbytes(luck.randrange(200)))
-    with grpc.insecure_channel(victim.grpc) as channel:
+        with socket.create_connection(("127.0.0.1", limited.grpc_port), timeout=5) as connection:
+            preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" if rng.random() < 0.7 else b""
+            connection.sendall(preface + rng.randbytes(rng.randrange(200)))
+    with grpc.insecure_channel(limited.grpc) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         valid = message("add_sub", ("INPUT0", "FP32", [1, 16]), raw=[bytes(64)]).SerializeToString()
         for _ in range(500):
             data = bytearray(valid)
-            for _ in range(luck.randrange(1, 5)):
-                data[luck.randrange(len(data))] = luck.randrange(256)
+            for _ in range(rng.randrange(1, 5)):
+                data[rng.randrange(len(data))] = rng.randrange(256)
             with pytest.raises(grpc.RpcError):
                 call(bytes(data), timeout=5)
-    good(victim)
+    good(limited)
 
 
-def test_body_over_the_limit(victim):
+def test_body_over_the_limit(limited):
     big = json.dumps(request(tensor("INPUT0", "FP32", [1, 3_000_000], [1] * 3_000_000))).encode()
     try:
-        reply = victim.infer("identity_fp32", big)
+        reply = limited.infer("identity_fp32", big)
     except (BrokenPipeError, ConnectionResetError, http.client.HTTPException):
-        reply = None  # Refused before all of it was sent.
+        reply = None  # Refused before everything was sent.
     if reply is not None:
         assert reply.status in (400, 413) and "8388608" in reply.error()
-    good(victim)
+    good(limited)

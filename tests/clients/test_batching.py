@@ -1,4 +1,4 @@
-"""Batches form under load, never for a lone caller; queue limits, timeouts, priorities, order."""
+"""Batching under load but not for a lone client; queue limits, timeouts, priorities, order."""
 
 import threading
 import time
@@ -16,10 +16,10 @@ from stopwatch import Stopwatch
 from test_grpc import message
 from wire import request, tensor
 
-# A request that would wait longer than it may is refused when it comes; one that did, when its time is up.
+# Errors of timeouts: of a request that expired in the queue, and of one refused because it would.
 EXPIRED = ("Request timeout expired", "predicted wait")
 
-# Absolute; the sum of 512 products may be added in another order for another batch size.
+# Absolute; the 512 products of a sum may be added in another order for another batch size.
 TOLERANCE = 1e-5
 
 
@@ -29,7 +29,7 @@ def number(value: int, **parameters) -> dict:
 
 
 def together(server, model: str, bodies: list) -> list:
-    """Sends all bodies at once, each on its own connection; answers in the order of the bodies."""
+    """Sends all bodies at once, each on its own connection; returns the replies in the order of the bodies."""
     barrier = threading.Barrier(len(bodies))
 
     def ask(body):
@@ -40,12 +40,12 @@ def together(server, model: str, bodies: list) -> list:
         return list(pool.map(ask, bodies))
 
 
-def expired(sentence: str) -> bool:
-    return any(text in sentence for text in EXPIRED)
+def expired(message: str) -> bool:
+    return any(text in message for text in EXPIRED)
 
 
 class Change:
-    """What a model's statistics gained since this was made."""
+    """The change of a model's statistics since this was created."""
 
     def __init__(self, server, model: str):
         self.server, self.model = server, model
@@ -55,7 +55,7 @@ class Change:
         return self.server.statistics(self.model)[key] - self.before[key]
 
     def batches(self) -> dict[int, int]:
-        """Executions by batch size."""
+        """Returns the executions by batch size."""
         sizes = counts(self.server.statistics(self.model))
         for size, count in counts(self.before).items():
             sizes[size] -= count
@@ -67,21 +67,21 @@ def counts(statistics: dict) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_32_clients_on_digits_are_batched_and_get_their_own_answers(server, protocol, tmp_path):
-    """28 of them are perf_analyzer's, because 32 in Python are too slow to keep the model busy; the
-    other four compare every answer with the one given to a lone request."""
+def test_32_clients_on_digits_are_batched_and_get_their_own_outputs(server, protocol, tmp_path):
+    """28 of the clients are perf_analyzer's, because 32 in Python are too slow to keep the model busy; the
+    other four compare every output with that of a lone request."""
     images = [image for image, _ in samples.digits().values()]
     alone = [connect("http", server).infer("digits", {"image": i}).as_numpy("logits") for i in images]
     change = Change(server, "digits")
     with ThreadPoolExecutor() as pool:
         load = pool.submit(perf.analyze, server, tmp_path, "digits", protocol, *LOAD)
-        askers = [pool.submit(greatest_difference, server, protocol, images, alone, load) for _ in range(4)]
+        workers = [pool.submit(greatest_difference, server, protocol, images, alone, load) for _ in range(4)]
         load.result()
-        differences = [asker.result() for asker in askers]
+        differences = [worker.result() for worker in workers]
     inferred, batches = change.of("inference_count"), change.batches()
     assert all(compared > 20 and worst <= TOLERANCE for compared, worst in differences), differences
     assert inferred > 1000
-    # In the mean over inferences, not batches: while perf_analyzer starts and ends, the four are alone.
+    # The mean over inferences, not batches: while perf_analyzer starts and ends, the four are alone.
     shared = sum(size * size * count for size, count in batches.items()) / inferred
     assert shared >= 8, (inferred, shared, batches)
 
@@ -91,7 +91,7 @@ LOAD = ("--concurrency-range", "28", "-p", "1000")
 
 
 def greatest_difference(server, protocol: str, images, alone, load) -> tuple[int, float]:
-    """Asks until the load has ended; how many answers were compared, and the worst of them."""
+    """Infers until the load has ended; returns the count of outputs compared and the largest difference."""
     client = connect(protocol, server)
     compared, worst = 0, 0.0
     while not load.done():
@@ -103,14 +103,14 @@ def greatest_difference(server, protocol: str, images, alone, load) -> tuple[int
     return compared, worst
 
 
-def test_lone_client_waits_for_nobody(server):
-    # On an idle device the wait is a hand-over between threads: microseconds; a busy machine adds some, and
-    # one that stands still adds seconds, but hardly to each of five times.
+def test_lone_client_does_not_wait_for_a_batch(server):
+    # On an idle device the wait is a hand-over between threads: microseconds. A busy machine adds some, and one
+    # that pauses adds seconds, but hardly to each of five rounds.
     assert min(mean_wait(server) for _ in range(5)) < 0.002
 
 
 def mean_wait(server) -> float:
-    """Of a lone client's 50 requests, in the queue, in seconds."""
+    """Returns the mean queue time of a lone client's 50 requests, in seconds."""
     image, _ = next(iter(samples.digits().values()))
     row = tensor("image", "FP32", [1, 1, 8, 8], image.flatten().tolist())
     change = Change(server, "digits")
@@ -122,12 +122,12 @@ def mean_wait(server) -> float:
     return waited / 50 / 1e9
 
 
-def test_what_waits_while_the_device_is_busy_runs_as_one_batch(server):
+def test_requests_queued_while_the_device_is_busy_run_as_one_batch(server):
     change = Change(server, "dyn_plain")
     answers = together(server, "dyn_plain", [number(n) for n in range(17)])
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] for n in range(17)]
     assert change.of("inference_count") == 17
-    # The first runs alone or nearly so; what comes meanwhile fits in two or three batches of 8.
+    # The first runs alone or nearly so; those that arrive meanwhile fit in two or three batches of 8.
     assert change.of("execution_count") <= 5, change.batches()
 
 
@@ -147,7 +147,7 @@ def test_requests_of_different_shape_do_not_share_a_batch_but_are_both_answered(
     change = Change(server, "dyn_shapes")
     answers = together(server, "dyn_shapes", bodies)
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] * (1 + n % 2) for n in range(16)]
-    # Grouped by shape whatever their order: far from one execution a request.
+    # Batches are grouped by shape, whatever the order: far fewer executions than requests.
     assert change.of("execution_count") <= 7, change.batches()
 
 
@@ -167,7 +167,7 @@ def test_lengths_in_one_bucket_share_a_batch(server):
         np.testing.assert_allclose(outputs["embedding"]["data"], expected, atol=TOLERANCE)
 
 
-def test_delay_gathers_what_comes_within_it(server):
+def test_delay_batches_requests_that_arrive_within_it(server):
     change = Change(server, "dyn_delay")
     answers = together(server, "dyn_delay", [number(n) for n in range(4)])
     assert [a.outputs()["OUTPUT0"]["data"] for a in answers] == [[n] for n in range(4)]
@@ -175,27 +175,27 @@ def test_delay_gathers_what_comes_within_it(server):
 
 
 def test_delay_ends_when_the_batch_is_full(server):
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     change = Change(server, "dyn_delay")
     together(server, "dyn_delay", [number(n) for n in range(8)])
     assert change.batches() == {8: 1}
-    assert watch.seconds() < 0.4
+    assert stopwatch.seconds() < 0.4
 
 
-def test_lone_request_waits_out_a_configured_delay(server):
-    started, watch = time.monotonic(), Stopwatch()
+def test_lone_request_waits_for_the_whole_configured_delay(server):
+    started, stopwatch = time.monotonic(), Stopwatch()
     assert server.infer("dyn_delay", number(1)).status == 200
     assert time.monotonic() - started > 0.35
-    assert watch.seconds() < 2
+    assert stopwatch.seconds() < 2
 
 
 @pytest.mark.parametrize("count", [2, 6])
-def test_preferred_size_goes_at_once(server, count):
+def test_preferred_size_runs_at_once(server, count):
     change = Change(server, "dyn_pref")
     rows = request(tensor("INPUT0", "INT32", [count, 1], list(range(count))))
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     assert server.infer("dyn_pref", rows).outputs()["OUTPUT0"]["data"] == list(range(count))
-    assert watch.seconds() < 1.5
+    assert stopwatch.seconds() < 1.5
     assert change.batches() == {count: 1}
 
 
@@ -210,13 +210,13 @@ def test_size_that_is_not_preferred_waits_for_the_delay(server):
 
 def test_full_queue_refuses_at_once(server):
     """2 run, 2 may be prepared, 8 wait: of 24, at least 12 are answered and some refused."""
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     barrier = threading.Barrier(24)
 
     def ask(n: int):
         barrier.wait()
         reply = server.infer("dyn_queue", number(n))
-        return n, reply, watch.seconds()
+        return n, reply, stopwatch.seconds()
 
     with ThreadPoolExecutor(24) as pool:
         results = list(pool.map(ask, range(24)))
@@ -261,19 +261,19 @@ def test_refusals_are_marked_for_gateways(server):
 
 
 def test_queue_timeout_rejects_promptly(server):
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     ends = []
 
     def ask(n: int):
         reply = server.infer("dyn_timeout", number(n))
-        ends.append((reply.status, watch.seconds()))
+        ends.append((reply.status, stopwatch.seconds()))
         return reply
 
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(ask, range(8)))
     assert all(expired(r.error()) for r in replies if r.status != 200)
     assert {r.status for r in replies} == {200, 503}
-    # 100 ms of waiting allowed; Triton would notice up to 500 ms later.
+    # 100 ms of waiting are allowed; Triton notices up to 500 ms later.
     assert all(seconds < 0.4 for status, seconds in ends if status == 503), ends
 
 
@@ -313,12 +313,12 @@ def test_timeout_of_a_request_shortens_the_default_but_does_not_stretch_it(serve
 
 
 def refusal(server, timeout: int) -> tuple[str, float]:
-    """Asks until it is refused: now and then a request comes just when the instance is free."""
+    """Infers until a request is refused: now and then one arrives just when the instance is free."""
     for _ in range(30):
-        watch = Stopwatch()
+        stopwatch = Stopwatch()
         reply = server.infer("dyn_timeout", number(2, timeout=timeout))
         if reply.status == 503:
-            return reply.error(), watch.seconds()
+            return reply.error(), stopwatch.seconds()
     raise AssertionError("never refused")
 
 
@@ -331,16 +331,16 @@ def test_timeout_of_a_request_needs_no_configured_policy(server):
     with ThreadPoolExecutor(12) as pool:
         busy = [pool.submit(server.infer, "slow", request(tensor("INPUT0", "INT32", [8, 1], [1] * 8)))
                 for _ in range(3)]
-        server.waiting("slow", 2)
-        watch = Stopwatch()
+        server.wait_for_pending("slow", 2)
+        stopwatch = Stopwatch()
         reply = server.infer("slow", number(2, timeout=50_000))
-        assert watch.seconds() < 0.4
+        assert stopwatch.seconds() < 0.4
         assert reply.status == 503 and expired(reply.error())
         assert all(future.result().status == 200 for future in busy)
 
 
-def test_higher_priority_overtakes(server):
-    """A queue of level 3, then one of level 1: the latter is answered among the first."""
+def test_higher_priority_runs_first(server):
+    """After a queue of level 3, a request of level 1 is answered among the first."""
     order, lock = [], threading.Lock()
 
     def ask(n: int, priority: int):
@@ -353,7 +353,7 @@ def test_higher_priority_overtakes(server):
         low = []
         for n in range(8):
             low.append(pool.submit(ask, n, 3))
-        server.waiting("dyn_priority", 6)
+        server.wait_for_pending("dyn_priority", 6)
         high = pool.submit(ask, 100, 1)
         assert high.result() == 200
         assert all(future.result() == 200 for future in low)
@@ -379,7 +379,7 @@ def test_order_is_preserved_over_two_instances(server):
     assert finished == list(range(30))
 
 
-def test_bad_request_harms_no_neighbour_in_its_batch(server):
+def test_invalid_request_does_not_fail_others_in_its_batch(server):
     good = request(tensor("INPUT0", "FP32", [1, 4], [1, 2, 3, 4]))
     bad = request(tensor("INPUT0", "FP32", [1, 4], [1, -2, 3, 4]))
     replies = together(server, "fail", [good, bad, good, good])
@@ -388,10 +388,10 @@ def test_bad_request_harms_no_neighbour_in_its_batch(server):
     assert all(r.outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8] for r in replies if r.status == 200)
 
 
-def test_two_instances_work_at_once(server):
+def test_two_instances_run_in_parallel(server):
     change = Change(server, "dyn_order")
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     together(server, "dyn_order", [number(n) for n in range(20)])
     # 20 batches of 20 ms: 0.4 s on one instance, half of that on two; time enough for a busy machine.
     assert change.of("execution_count") == 20
-    assert watch.seconds() < 0.39
+    assert stopwatch.seconds() < 0.39

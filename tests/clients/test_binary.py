@@ -1,4 +1,4 @@
-"""The binary tensor extension and raw requests, byte by byte; compression."""
+"""The binary tensor extension and raw requests at the level of bytes; compression."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ def test_one_input_json_one_binary(server):
 
 
 @pytest.mark.parametrize("listed, binary", [(None, True), (False, False), (True, True)])
-def test_listed_outputs_follow_their_own_flag_then_the_request_s(server, listed, binary):
+def test_listed_outputs_use_their_own_flag_then_the_requests(server, listed, binary):
     wanted = {"name": "OUTPUT0"}
     if listed is not None:
         wanted["parameters"] = {"binary_data": listed}
@@ -181,7 +181,7 @@ def test_surplus_bytes(server):
         ("18446744073709551616", "Inference-Header-Content-Length"),
     ],
 )
-def test_header_lengths_that_lie(server, length, text):
+def test_wrong_header_lengths(server, length, text):
     body, _ = binary_add_sub()
     reply = server.infer("add_sub", body, {HEADER_LENGTH: length})
     assert reply.status == 400
@@ -197,7 +197,7 @@ def test_header_length_off_by_one(server, off_by):
 
 
 @pytest.mark.parametrize("size", [63, 65, 0, 2**31, 2**63 - 1])
-def test_binary_size_that_is_not_the_shape_s(server, size):
+def test_binary_size_unlike_the_shape(server, size):
     header = request(
         tensor("INPUT0", "FP32", [1, 16], binary_data_size=size),
         tensor("INPUT1", "FP32", [1, 16], [0] * 16),
@@ -208,7 +208,7 @@ def test_binary_size_that_is_not_the_shape_s(server, size):
 
 
 @pytest.mark.parametrize("size", [-1, "64", 1.5, True, None, 2**64])
-def test_binary_size_that_is_no_size(server, size):
+def test_invalid_binary_size(server, size):
     header = request(tensor("INPUT0", "FP32", [1, 16], binary_data_size=0))
     header["inputs"][0]["parameters"]["binary_data_size"] = size
     reply = server.infer("identity_fp32", *wire.binary(header, bytes(64)))

@@ -1,4 +1,4 @@
-"""What gRPC says of bad requests: the code and the sentence."""
+"""Invalid gRPC requests: the status code and the message."""
 
 import grpc
 import pytest
@@ -238,10 +238,10 @@ VERSIONED = {
 
 @pytest.mark.parametrize("call", VERSIONED)
 def test_versions_are_numbers(stub, call):  # noqa: F811
-    ask = lambda version: getattr(stub, call)(VERSIONED[call](name="add_sub", version=version))  # noqa: E731
-    assert ask("-1") == ask("1") == ask("01")
+    metadata = lambda version: getattr(stub, call)(VERSIONED[call](name="add_sub", version=version))  # noqa: E731
+    assert metadata("-1") == metadata("1") == metadata("01")
     for version in ("abc", "-2", "1.0"):
-        code, details = code_of(lambda: ask(version))
+        code, details = code_of(lambda: metadata(version))
         assert code == INVALID
         assert f"failed to get model version from specified version string '{version}'" in details
 
@@ -267,7 +267,7 @@ def test_messages_that_are_no_protobuf(server, payload):
 
 
 @pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/Nothing", "/no.Service/Call"])
-def test_calls_that_do_not_exist(server, path):
+def test_unknown_calls(server, path):
     with grpc.insecure_channel(server.grpc) as channel:
         code, _ = code_of(lambda: channel.unary_unary(path)(b"", timeout=5))
     assert code == grpc.StatusCode.UNIMPLEMENTED

@@ -1,4 +1,4 @@
-"""What is wrong with a request is said in a sentence that names it, and the server goes on."""
+"""Invalid HTTP requests: the error names the defect, and the server keeps serving."""
 
 import json
 
@@ -10,8 +10,8 @@ from wire import request, tensor
 
 
 @pytest.fixture(autouse=True)
-def goes_on(server):
-    """After every case of this file a good request is answered."""
+def keeps_serving(server):
+    """After every test of this file a valid request succeeds."""
     yield
     reply = server.infer("add_sub", wire.add_sub())
     assert reply.outputs()["OUTPUT1"]["data"] == list(range(-1, 15))
@@ -124,7 +124,7 @@ def test_huge_shape_with_little_data_allocates_nothing(server):
 
 
 @pytest.mark.parametrize("count", [0, 15, 17, 1000])
-def test_scalars_that_are_not_as_many_as_the_shape_says(server, count):
+def test_wrong_count_of_scalars(server, count):
     body = request(tensor("INPUT0", "FP32", [1, 16], [0] * count), tensor("INPUT1", "FP32", [1, 16], [0] * 16))
     refused(
         server,
@@ -237,7 +237,7 @@ def test_batch_over_the_limit(server):
 def test_empty_batch(server):
     body = request(tensor("INPUT0", "FP32", [0, 16], []), tensor("INPUT1", "FP32", [0, 16], []))
     reply = server.infer("add_sub", body)
-    # Either is sensible: nothing asked and nothing answered, or a refusal that says why.
+    # Both are valid: an empty response to an empty request, or an error.
     if reply.status == 200:
         assert reply.outputs()["OUTPUT0"]["data"] == []
     else:
@@ -265,7 +265,7 @@ def test_no_source_of_data(server):
 
 
 @pytest.mark.parametrize("count", [0, -1, "2", 2.5, 2**40])
-def test_class_counts_that_are_none(server, count):
+def test_invalid_class_counts(server, count):
     body = request(
         tensor("INPUT0", "FP32", [1, 10], [0] * 10),
         outputs=[{"name": "OUTPUT0", "parameters": {"classification": count}}],
@@ -274,7 +274,7 @@ def test_class_counts_that_are_none(server, count):
     if count == 2**40:
         assert reply.outputs()["OUTPUT0"]["shape"] == [1, 10]
     elif count == 0:
-        # No classes asked for: the tensor, or a refusal.
+        # No classes requested: the tensor, or an error.
         assert reply.status in (200, 400)
     else:
         assert reply.status == 400 and "classification" in reply.error()
@@ -283,14 +283,14 @@ def test_class_counts_that_are_none(server, count):
 @pytest.mark.parametrize(
     "model", ["nope", "..", "%2e%2e", "..%2fadd_sub", "add_sub%00", "a" * 5000, "%ff%fe", "%zz"]
 )
-def test_models_that_are_not_there(server, model):
+def test_unknown_models(server, model):
     reply = server.call("POST", f"/v2/models/{model}/infer", wire.add_sub())
     assert reply.status in (400, 404)
     assert reply.error()
 
 
 @pytest.mark.parametrize("version", ["9", "0", "1x", "-1", "18446744073709551616"])
-def test_versions_that_are_not_there(server, version):
+def test_unknown_versions(server, version):
     reply = server.infer("add_sub", wire.add_sub(), version=version)
     assert reply.status == 404
     assert reply.error()
@@ -326,7 +326,7 @@ def test_shared_memory_is_off_by_default(server):
 @pytest.mark.parametrize(
     "head, statuses",
     [
-        (b"GET /v2 HTTP/1.1\r\n\r\n", (200, 400)),  # No Host: a lenient 200 harms nobody.
+        (b"GET /v2 HTTP/1.1\r\n\r\n", (200, 400)),  # No Host: a lenient 200 is harmless.
         (b"GET /v2 HTTP/9.9\r\nHost: models.tests\r\n\r\n", (400, 505, None)),
         (b"nonsense\r\n\r\n", (400, None)),
         (b"GET  /v2  HTTP/1.1\r\nHost: models.tests\r\n\r\n", (400, None)),
@@ -376,8 +376,8 @@ REFUSED_EARLY = {
 
 @pytest.mark.parametrize("size", [10, 300_000, 5_000_000])
 @pytest.mark.parametrize("status", REFUSED_EARLY)
-def test_connection_goes_on_after_an_early_refusal(server, status, size):
-    """Refused by its head, whatever the body: the body is still taken, and the next request heard."""
+def test_connection_is_reused_after_an_early_refusal(server, status, size):
+    """The head alone is refused: the body is still read, and the next request on the connection served."""
     path, headers = REFUSED_EARLY[status]
     connection = wire.Connection(server.http_port, timeout=10)
     for _ in range(2):
@@ -396,7 +396,7 @@ def test_refused_before_the_body_is_asked_for(server):
 
 
 def test_many_chunks(server):
-    """A byte a chunk, 70 000 of them: refused, or taken without more memory than a body needs."""
+    """70 000 chunks of one byte are refused, or read without more memory than a body needs."""
     before = server.resident_bytes()
     body = b" " * 70_000 + json.dumps(wire.add_sub()).encode()
     chunked = b"".join(b"1\r\n" + body[n : n + 1] + b"\r\n" for n in range(len(body))) + b"0\r\n\r\n"
@@ -409,13 +409,13 @@ def test_many_chunks(server):
 
 
 def test_slow_client_keeps_nobody_waiting(server):
-    """While one dribbles its body, others are answered at once."""
+    """While one client sends its body slowly, others are answered at once."""
     connection = wire.Connection(server.http_port, timeout=10)
     connection.putrequest("POST", "/v2/models/add_sub/infer")
     connection.putheader("Content-Length", "1000")
     connection.endheaders()
     connection.send(b'{"inputs"')
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     assert server.infer("add_sub", wire.add_sub()).status == 200
-    assert watch.seconds() < 2
+    assert stopwatch.seconds() < 2
     connection.close()

@@ -85,12 +85,12 @@ def test_typed_bytes(stub):
 
 def test_hundred_thousand_byte_strings_are_fast(stub):
     elements = [b"element %d" % n for n in range(100_000)]
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     answer = stub.ModelInfer(
         message("identity_str", ("INPUT0", "BYTES", [len(elements)], {"bytes_contents": elements}))
     )
     assert answer.raw_output_contents[0] == wire.strings(*elements)
-    assert watch.seconds() < 10
+    assert stopwatch.seconds() < 10
 
 
 @pytest.mark.parametrize(
@@ -155,33 +155,33 @@ def test_256_mebibytes(stub):
 
 def test_deadline_of_the_client(stub):
     request = message("slow", ("INPUT0", "INT32", [1, 1], {"int_contents": [1]}))
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     code, _ = code_of(lambda: stub.ModelInfer(request, timeout=0.1))
     assert code == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert watch.seconds() < 0.45
+    assert stopwatch.seconds() < 0.45
 
 
-def test_dead_work_is_not_run(server, stub):
-    """Requests whose deadline passes while they wait are dropped before they cost anything."""
+def test_expired_requests_are_not_run(server, stub):
+    """Requests whose deadline passes in the queue are dropped before they run."""
     before = server.statistics("slow")["inference_count"]
     request = message("slow", ("INPUT0", "INT32", [8, 1], {"int_contents": [1] * 8}))
     running = stub.ModelInfer.future(request)
     another = stub.ModelInfer.future(request)
-    server.waiting("slow", 1)
+    server.wait_for_pending("slow", 1)
     waiting = [stub.ModelInfer.future(request, timeout=0.1) for _ in range(10)]
     for call in waiting:
-        # Refused at once where the predicted wait is longer than the deadline.
+        # Refused at once if the predicted wait is longer than the deadline.
         assert call.code() in (
             grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED
         )
     running.result()
     another.result()
     stub.ModelInfer(request)
-    # Three were meant to run, and one may have been prepared ahead; nine others never ran.
+    # Three run, and one more may have been prepared ahead; the other nine never ran.
     assert server.statistics("slow")["inference_count"] - before <= 8 * 4
 
 
-def test_cancelled_request_frees_its_place(server, stub):
+def test_cancelled_request_leaves_the_queue(server, stub):
     request = message("slow", ("INPUT0", "INT32", [8, 1], {"int_contents": [1] * 8}))
     running = stub.ModelInfer.future(request)
     waiting = [stub.ModelInfer.future(request) for _ in range(8)]
@@ -189,10 +189,10 @@ def test_cancelled_request_frees_its_place(server, stub):
         call.cancel()
         assert call.cancelled()
     running.result()
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     stub.ModelInfer(request)
-    # Its own half second, and at most one batch that was already under way.
-    assert watch.seconds() < 1.8
+    # Its own half second, and at most one batch that was already running.
+    assert stopwatch.seconds() < 1.8
 
 
 def test_cancel_by_tritonclient(server):
@@ -216,7 +216,7 @@ def test_statistics_of_all_models(stub):
     assert {("add_sub", "1"), ("two_versions", "2"), ("two_versions", "3")} <= names
 
 
-def test_trailers_tell_how_it_was_batched(stub):
+def test_trailers_report_the_batch(stub):
     request = message("slow", ("INPUT0", "INT32", [1, 1], {"int_contents": [1]}))
     _, call = stub.ModelInfer.with_call(request)
     metadata = dict(call.initial_metadata()) | dict(call.trailing_metadata())

@@ -42,7 +42,7 @@ def test_ready(client):
         ("dotted.name", "", True),
     ],
 )
-def test_model_ready_says_no_without_an_error(client, model, version, ready):
+def test_model_not_ready_is_no_error(client, model, version, ready):
     assert client.call("is_model_ready", model, version) is ready
 
 
@@ -64,10 +64,10 @@ def test_health_bodies_are_json_that_the_kserve_sdk_reads(server, path, body):
 
 def test_every_answer_tells_the_capacity_of_all_models(server):
     paths = ["/v2/health/ready", "/v2/models/add_sub/ready", "/v2/models/dotted.name/ready"]
-    told = {server.call("GET", path).headers["weir-capacity"] for path in paths}
-    assert len(told) == 1, told
+    capacities = {server.call("GET", path).headers["weir-capacity"] for path in paths}
+    assert len(capacities) == 1, capacities
     # Several models take one request at least.
-    assert int(told.pop()) > 1
+    assert int(capacities.pop()) > 1
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_every_answer_tells_the_capacity_of_all_models(server):
         ("/v2/repository/index", 405, "Method Not Allowed"),
     ],
 )
-def test_what_is_not_there(server, path, status, text):
+def test_unknown_paths(server, path, status, text):
     reply = server.call("GET", path)
     assert (reply.status, text in reply.error()) == (status, True), reply
 
@@ -200,7 +200,7 @@ def test_http_config_is_the_proto_as_json_with_numbers(server):
     assert config["platform"] == "pytorch_libtorch"
     first = config["input"][0]
     assert (first["name"], first["data_type"], first["dims"]) == ("INPUT0", "TYPE_FP32", [16])
-    # What the file does not say is filled in, as Triton does.
+    # Missing fields of the file are filled in, as Triton does.
     assert config["version_policy"] == {"latest": {"num_versions": 1}}
     assert config["instance_group"][0]["count"] == 1
     assert config["default_model_filename"] == "model.pt"
@@ -255,9 +255,9 @@ def test_grpc_health_check(server, service):
 
 def test_grpc_health_watch_tells_the_state_at_once(server):
     with grpc.insecure_channel(server.grpc) as channel:
-        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=5)
-        assert next(watch) == b"\x08\x01"
-        watch.cancel()
+        stopwatch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=5)
+        assert next(stopwatch) == b"\x08\x01"
+        stopwatch.cancel()
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
@@ -284,6 +284,6 @@ def test_head_of_metrics(server):
     assert reply.headers["content-type"].startswith("text/plain")
 
 
-def test_numpy_answers_are_arrays(client):
+def test_responses_are_numpy_arrays(client):
     result = client.infer("nobatch", {"INPUT0": np.arange(4, dtype=np.float32)})
     np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), [0, 2, 4, 6])

@@ -1,4 +1,4 @@
-"""Inference by tritonclient's four clients: same question, same answer."""
+"""Inference by tritonclient's four clients: the same request has the same response."""
 
 import ml_dtypes
 import numpy as np
@@ -116,7 +116,7 @@ def test_nan_and_infinity(client):
 
 
 @pytest.mark.parametrize("version, added", [("", 3), ("2", 2), ("3", 3)])
-def test_version_asked_for_or_else_the_newest(client, version, added):
+def test_requested_version_or_the_newest(client, version, added):
     given = {"INPUT0": np.array([[10]], dtype=np.int32)}
     result = client.infer("two_versions", given, model_version=version)
     assert result.as_numpy("OUTPUT0").tolist() == [[10 + added]]
@@ -130,7 +130,7 @@ def test_version_that_is_not_served(client):
 
 
 @pytest.mark.parametrize("outputs", [["OUTPUT1"], ["OUTPUT1", "OUTPUT0"], ["OUTPUT0"]])
-def test_only_the_outputs_asked_for_in_that_order(client, outputs):
+def test_only_requested_outputs_in_that_order(client, outputs):
     result = client.infer("add_sub", arrays(), outputs)
     assert [field(row, "name") for row in field(result.get_response(), "outputs")] == outputs
     if "OUTPUT1" in outputs:
@@ -174,7 +174,7 @@ def test_classification_of_strings_is_refused(client):
 
 
 @pytest.mark.parametrize("name", samples.digits())
-def test_digits_are_read_right(blocking, name):
+def test_digits_are_recognised(blocking, name):
     image, label = samples.digits()[name]
     result = blocking.infer("digits", {"image": image}, ["digit", ("logits", 1)])
     assert result.as_numpy("digit").tolist() == [[label]]
@@ -191,8 +191,8 @@ def test_digits_in_one_batch_equal_digits_alone(client):
 
 
 @pytest.mark.parametrize("length", [1, 4, 5, 8, 9, 16, 17, 30])
-def test_padding_to_buckets_does_not_show(client, length):
-    """Pooled output equals the mean over what was sent; per-token output has the length sent."""
+def test_padding_to_buckets_does_not_change_outputs(client, length):
+    """The pooled output equals the mean of the input; the per-token output has the input's length."""
     tokens = np.arange(length, dtype=np.int64)[None] % 7
     mask = np.ones((1, length), dtype=np.float32)
     result = client.infer("ragged", {"tokens": tokens, "mask": mask})

@@ -1,4 +1,4 @@
-"""The JSON form of inference, byte by byte."""
+"""Inference with JSON bodies, at the level of bytes."""
 
 import json
 import math
@@ -79,7 +79,7 @@ def test_nesting_too_deep_is_refused(server, depth, where):
     }[where]
     reply = server.infer("identity_fp32", (body % nested).encode())
     assert reply.status == 400
-    # A parameter may be no array at all, so its depth need not be looked at.
+    # A parameter may be no array at all, so its depth is not checked.
     text = "parameter 'a' has invalid type" if where == "parameters" else DEPTH
     assert text in reply.error() or DEPTH in reply.error()
 
@@ -182,7 +182,7 @@ def test_values_of_another_type_are_refused(server, datatype, value):
     "data, text",
     [(["x"] * 16, "attempt to access JSON non-number as number"), ([0] * 15, "Shape does not match true shape")],
 )
-def test_the_input_at_fault_is_named_among_several(server, data, text):
+def test_error_names_the_invalid_input(server, data, text):
     good = tensor("INPUT0", "FP32", [1, 16], [0] * 16)
     reply = server.infer("add_sub", request(good, tensor("INPUT1", "FP32", [1, 16], data)))
     assert reply.status == 400
@@ -213,7 +213,7 @@ def test_nan_and_infinity_in_are_bare_words(server, datatype, text, value):
 
 
 def test_float_that_overflows_its_type(server):
-    """As every IEEE conversion has it: to infinity. A parse error would be as good; a crash not."""
+    """Rounded to infinity, as in every IEEE conversion; a parse error is valid too, a crash is not."""
     reply = identity(server, "FP32", [1, 1], [1e300])
     assert reply.status == 400 or data_of(reply) == [math.inf]
 
@@ -313,13 +313,13 @@ def test_classification(server):
 def test_chunked_request(server):
     body = json.dumps(wire.add_sub()).encode()
     chunks = iter([body[n : n + 7] for n in range(0, len(body), 7)])
-    # A body that comes in pieces and has no length is what http.client sends chunked.
+    # http.client sends a body from an iterator, without a length, chunked.
     reply = server.infer("add_sub", chunks)
     assert data_of(reply) == list(range(1, 17))
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/octet-stream"])
-def test_content_type_is_not_looked_at(server, content_type):
+def test_content_type_is_ignored(server, content_type):
     reply = server.infer("add_sub", wire.add_sub(), {"Content-Type": content_type})
     assert data_of(reply) == list(range(1, 17))
 

@@ -1,4 +1,4 @@
-"""What flags change: size limits, restricted interfaces, forwarded headers, shared memory, ids."""
+"""Behaviour set by flags: size limits, restricted interfaces, forwarded headers, shared memory, ids."""
 
 import json
 import uuid
@@ -23,7 +23,7 @@ KEY = "admin-key"
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
-    """One server with every option of this file, because they do not disturb each other."""
+    """One server with every option of this file, because they are independent."""
     options = [
         "--id=mine",
         "--http-max-input-size=1048576",
@@ -51,7 +51,7 @@ def test_json_over_the_limit(limited):
 
 
 def test_json_tensor_that_expands_over_the_limit(limited):
-    """Two characters a number on the wire, eight bytes each as FP64."""
+    """Each number has two characters in JSON and eight bytes as FP64."""
     body = request(tensor("INPUT0", "FP64", [1, 200_000], [1] * 200_000))
     reply = limited.infer("identity_fp64", json.dumps(body, separators=(",", ":")).encode())
     assert reply.status in (400, 413)
@@ -126,7 +126,7 @@ LIBRARIES = {"http": http_client, "grpc": grpc_client}
 
 
 @pytest.fixture(params=LIBRARIES)
-def wired(request, limited):
+def shared_memory_client(request, limited):
     library = LIBRARIES[request.param]
     with library.InferenceServerClient(getattr(limited, request.param)) as client:
         yield library, client
@@ -142,8 +142,8 @@ def region():
     shm.destroy_shared_memory_region(handle)
 
 
-def test_tensors_in_shared_memory(wired, region):
-    library, client = wired
+def test_tensors_in_shared_memory(shared_memory_client, region):
+    library, client = shared_memory_client
     handle, key = region
     sent = np.arange(16, dtype=np.float32)[None]
     shm.set_shared_memory_region(handle, [sent])
@@ -158,8 +158,8 @@ def test_tensors_in_shared_memory(wired, region):
     np.testing.assert_array_equal(got, sent * 2)
 
 
-def test_status_and_unregister(wired, region):
-    _, client = wired
+def test_status_and_unregister(shared_memory_client, region):
+    _, client = shared_memory_client
     client.register_system_shared_memory("region", region[1], 64, offset=32)
     status = client.get_system_shared_memory_status()
     if isinstance(status, list):
@@ -182,15 +182,15 @@ def refused(call, *args, **kwargs) -> str:
     return raised.value.message()
 
 
-def test_registering_twice(wired, region):
-    _, client = wired
+def test_registering_twice(shared_memory_client, region):
+    _, client = shared_memory_client
     client.register_system_shared_memory("region", region[1], 128)
     text = refused(client.register_system_shared_memory, "region", region[1], 128)
     assert "shared memory region 'region' already in manager" in text
 
 
-def test_registering_what_is_not_there(wired):
-    _, client = wired
+def test_registering_unknown_shared_memory(shared_memory_client):
+    _, client = shared_memory_client
     text = refused(client.register_system_shared_memory, "region", "/weir-no-such-key", 128)
     assert text.endswith("Unable to open shared memory region: '/weir-no-such-key'")
     assert refused(client.register_system_shared_memory, "region", "/../../etc/passwd", 128)
@@ -213,20 +213,20 @@ def test_registering_what_is_not_there(wired):
         (b"{", "failed to parse the request JSON buffer"),
     ],
 )
-def test_registrations_that_are_none(limited, body, text):
+def test_invalid_registrations(limited, body, text):
     reply = limited.call("POST", "/v2/systemsharedmemory/region/r/register", body)
     assert reply.status == 400
     assert text in reply.error()
 
 
-def test_registering_more_than_there_is(wired, region):
-    _, client = wired
+def test_registering_more_than_the_object_has(shared_memory_client, region):
+    _, client = shared_memory_client
     assert refused(client.register_system_shared_memory, "region", region[1], 1 << 40)
     assert refused(client.register_system_shared_memory, "region", region[1], 128, offset=1)
 
 
-def test_region_that_is_unknown_too_small_or_out_of_bounds(wired, region):
-    library, client = wired
+def test_region_that_is_unknown_too_small_or_out_of_bounds(shared_memory_client, region):
+    library, client = shared_memory_client
     row = library.InferInput("INPUT0", [1, 16], "FP32")
     row.set_shared_memory("region", 64)
     text = refused(client.infer, "identity_fp32", [row])
@@ -244,6 +244,6 @@ def test_region_that_is_unknown_too_small_or_out_of_bounds(wired, region):
     assert "(32 bytes) should be at least 64 bytes to hold the results" in text
 
 
-def test_cuda_shared_memory_is_refused(wired):
-    _, client = wired
+def test_cuda_shared_memory_is_refused(shared_memory_client):
+    _, client = shared_memory_client
     assert refused(client.register_cuda_shared_memory, "region", b"x" * 64, 0, 64)

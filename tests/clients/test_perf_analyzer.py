@@ -1,4 +1,4 @@
-"""NVIDIA's perf_analyzer runs unchanged, over both wires and in both forms."""
+"""NVIDIA's perf_analyzer runs unchanged, over both protocols and with both encodings."""
 
 import csv
 import platform
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.skipif(
 
 
 def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple[str, list[dict]]:
-    """Runs it briefly; its report and the rows of its CSV."""
+    """Runs perf_analyzer briefly; returns its report and the rows of its CSV."""
     assert TOOL.exists(), "run scripts/clients.sh first"
     report = tmp_path / "report.csv"
     command = [TOOL, "-m", model, "-i", protocol, "-u", server.http if protocol == "http" else server.grpc]
-    # The three windows it insists on, short and free to differ: this shows that it works, not how fast. More
-    # of them where a machine that stood still left one without an answer, or made it a thousand times slower.
+    # The three windows it requires, short and free to differ: this tests that it works, not how fast. It takes
+    # more if a pause of the machine left one without a response, or made it a thousand times slower.
     command += ["-p", "200", "-r", "20", "-s", "999", "-f", report, "--verbose-csv", *options]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     output = run.stdout + run.stderr
@@ -31,11 +31,11 @@ def analyze(server, tmp_path, model: str, protocol: str, *options: str) -> tuple
 
 
 def check(output: str, rows: list[dict], count: int = 1) -> None:
-    """It ended with throughput and with the server's own statistics."""
+    """Checks that it reports throughput and the server's own statistics."""
     assert len(rows) == count, output
     for row in rows:
         assert float(row["Inferences/Second"]) > 0
-        # These come from the statistics of the server.
+        # These come from the server's statistics.
         assert float(row["Server Compute Infer"]) >= 0 and float(row["Server Queue"]) >= 0
     assert "Server:" in output and "Inference count:" in output
 
@@ -80,7 +80,7 @@ def test_input_data_from_a_file(server, tmp_path):
 
 
 def test_metrics_url(server, tmp_path):
-    """--collect-metrics reads nv_gpu_* where there is a GPU; without one it must still end well."""
+    """--collect-metrics reads nv_gpu_* if there is a GPU; without one it must still succeed."""
     url = f"127.0.0.1:{server.metrics_port}/metrics"
     options = ["--collect-metrics", "--metrics-url", url, "--metrics-interval", "100"]
     check(*analyze(server, tmp_path, "add_sub", "grpc", *options))

@@ -1,4 +1,4 @@
-"""`weir up` as a laptop has it: several services at one address, found by the names of their models."""
+"""`weir up` with several services at one address, which are found by the names of their models."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from server import BINARY, DIGITS_INPUTS, ROOT, Server, wait_until
 from test_perf_analyzer import analyze, check
 
 EXAMPLES = [ROOT / "examples" / name for name in ("digits", "ragged")]
-# Both sleep until they are asked for; the first of them may be fetched from a slow disk.
+# Both services sleep until a request arrives; the first may be read from a slow disk.
 READY_DEADLINE = 60.0
 TOKENS = {
     "tokens": np.array([[3, 1, 4, 1, 5]], dtype=np.int64),
@@ -42,7 +42,7 @@ def platform(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=adapters.NAMES)
-def asking(request, platform):
+def platform_client(request, platform):
     """Each of tritonclient's clients in turn."""
     connected = adapters.connect(request.param, platform)
     yield connected
@@ -53,24 +53,24 @@ def status(platform) -> dict:
     return wire.call(platform.metrics_port, "GET", "/status").json()
 
 
-# What the gateway answers for all of them.
+# Responses of the gateway for all services.
 
 
-def test_health(asking):
-    assert asking.call("is_server_live") is True
-    assert asking.call("is_server_ready") is True
+def test_health(platform_client):
+    assert platform_client.call("is_server_live") is True
+    assert platform_client.call("is_server_ready") is True
 
 
-def test_metadata_of_the_server(asking):
-    metadata = asking.call("get_server_metadata")
+def test_metadata_of_the_server(platform_client):
+    metadata = platform_client.call("get_server_metadata")
     assert field(metadata, "name") == "weir"
     extensions = set(field(metadata, "extensions"))
     assert {"model_repository", "statistics", "binary_tensor_data"} <= extensions
     assert not {"trace", "logging", "system_shared_memory"} & extensions
 
 
-def test_index_is_the_union(asking):
-    index = asking.call("get_model_repository_index")
+def test_index_is_the_union(platform_client):
+    index = platform_client.call("get_model_repository_index")
     rows = index if isinstance(index, list) else index.models
     found = {field(row, "name"): field(row, "state") for row in rows}
     assert found == {"digits": "READY", "ragged": "READY"}
@@ -96,8 +96,8 @@ def test_list_of_models(platform):
         ("get_inference_statistics", []),
     ],
 )
-def test_what_only_one_runtime_can_do(asking, method, arguments):
-    assert "needs one service: use its host" in error_of(asking, method, *arguments)
+def test_calls_for_one_runtime_are_unimplemented(platform_client, method, arguments):
+    assert "needs one service: use its host" in error_of(platform_client, method, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_only_one_runtime_can_do(asking, method, arguments):
         ("GET", "/v2/systemsharedmemory/status"),
     ],
 )
-def test_what_only_one_runtime_can_do_is_501(platform, method, path):
+def test_calls_for_one_runtime_are_501(platform, method, path):
     reply = platform.call(method, path)
     assert (reply.status, path in reply.error()) == (501, True)
 
@@ -137,40 +137,40 @@ def test_errors_have_one_form(platform, method, path, status):
     assert (reply.status, bool(reply.error())) == (status, True)
 
 
-# What a model's name leads to.
+# Requests routed by a model's name.
 
 
 @pytest.mark.parametrize(
     "model, version, ready", [("digits", "", True), ("digits", "1", True), ("digits", "9", False), ("nope", "", False)]
 )
-def test_readiness_of_a_model(asking, model, version, ready):
-    assert asking.call("is_model_ready", model, version) is ready
+def test_readiness_of_a_model(platform_client, model, version, ready):
+    assert platform_client.call("is_model_ready", model, version) is ready
 
 
-def test_metadata_configuration_and_statistics_of_a_model(asking):
-    assert field(asking.call("get_model_metadata", "digits"), "platform") == "pytorch_libtorch"
-    config = asking.call("get_model_config", "digits")
+def test_metadata_configuration_and_statistics_of_a_model(platform_client):
+    assert field(platform_client.call("get_model_metadata", "digits"), "platform") == "pytorch_libtorch"
+    config = platform_client.call("get_model_config", "digits")
     assert field(getattr(config, "config", config), "max_batch_size") == 64
-    (row,) = field(asking.call("get_inference_statistics", "ragged"), "model_stats")
+    (row,) = field(platform_client.call("get_inference_statistics", "ragged"), "model_stats")
     assert field(row, "name") == "ragged"
 
 
-def test_every_digit_is_read(asking):
+def test_every_digit_is_recognised(platform_client):
     for image, digit in samples.digits().values():
-        answer = asking.infer("digits", {"image": image.astype(np.float32)})
+        answer = platform_client.infer("digits", {"image": image.astype(np.float32)})
         assert answer.as_numpy("digit").item() == digit
 
 
-def test_another_service_at_the_same_address(asking):
-    assert asking.infer("ragged", TOKENS).as_numpy("per_token").shape == (1, 5, 4)
+def test_another_service_at_the_same_address(platform_client):
+    assert platform_client.infer("ragged", TOKENS).as_numpy("per_token").shape == (1, 5, 4)
 
 
-def test_unknown_model_is_told_what_there_is(asking):
-    text = error_of(asking, "infer", "nope", TOKENS)
+def test_unknown_model_lists_the_known_ones(platform_client):
+    text = error_of(platform_client, "infer", "nope", TOKENS)
     assert "nope" in text and "known models: digits, ragged" in text
 
 
-def test_answers_name_revision_time_and_request(platform):
+def test_responses_name_revision_time_and_request(platform):
     body = (DIGITS_INPUTS / "digit-7-a.json").read_bytes()
     reply = platform.infer("digits", body, {"x-request-id": "seven"})
     assert reply.outputs()["digit"]["data"] == [7]
@@ -179,12 +179,12 @@ def test_answers_name_revision_time_and_request(platform):
     assert reply.headers["server-timing"].startswith("queue;dur=")
 
 
-def test_paths_and_hosts_lead_there_too(platform):
+def test_paths_and_hosts_route_to_a_service(platform):
     path = "/v2/models/digits"
     by_path = platform.call("GET", "/serving/default/digits" + path)
     by_host = platform.call("GET", path, headers={"Host": "digits-default.example.com"})
     assert by_path.json() == by_host.json() == platform.call("GET", path).json()
-    # There, the service's own runtime answers for itself.
+    # These paths reach the service's own runtime.
     reply = platform.call("GET", "/serving/default/digits/v2")
     assert reply.json()["name"] == "triton"
 

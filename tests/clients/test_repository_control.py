@@ -47,7 +47,7 @@ def config_of(model: str, **changes) -> str:
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository of a test's own."""
+    """A repository that belongs to one test."""
     root = tmp_path / "repository"
     root.mkdir()
     for model in ("warmed", "latest_version", "add_sub", "slow", "fail"):
@@ -112,7 +112,7 @@ def test_named_repositories_do_not_exist(server):
 # Mode explicit.
 
 
-def test_explicit_mode_starts_empty_and_loads_what_is_asked(explicit):
+def test_explicit_mode_starts_empty_and_loads_on_request(explicit):
     assert all("state" not in row or row["state"] != "READY" for row in index(explicit).values())
     assert {name for name, _ in index(explicit)} >= {"warmed", "add_sub"}
     assert index(explicit, ready=True) == {}
@@ -122,7 +122,7 @@ def test_explicit_mode_starts_empty_and_loads_what_is_asked(explicit):
     assert set(index(explicit, ready=True)) == {("warmed", "1")}
     assert explicit.infer("warmed", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
     assert (unload(explicit, "warmed").status, index(explicit, ready=True)) == (200, {})
-    # The call does not wait for what the model still does.
+    # The call does not wait for the model's running requests.
     row = lambda: next(row for (name, _), row in index(explicit).items() if name == "warmed")  # noqa: E731
     wait_until(lambda: row()["state"] == "UNAVAILABLE", 10, "it is unloaded")
     assert row()["reason"] == "unloaded"
@@ -142,7 +142,7 @@ def test_load_and_unload_by_the_clients(start, repository, name):
     client.call("unload_model", "warmed")
     assert client.call("is_model_ready", "warmed") is False
     assert "nope" in error_of(client, "load_model", "nope")
-    # Unloading what nobody knows does nothing, as in Triton.
+    # Unloading an unknown model does nothing, as in Triton.
     client.call("unload_model", "nope")
     client.close()
 
@@ -159,7 +159,7 @@ def test_star_loads_all_at_start(start, repository):
     }
 
 
-def test_load_parameters_nobody_knows(explicit):
+def test_unknown_load_parameters(explicit):
     reply = explicit.call(
         "POST", "/v2/repository/models/add_sub/load", {"parameters": {"mine": "x"}}
     )
@@ -202,7 +202,7 @@ def test_config_override_holds_until_a_plain_load(explicit):
 @pytest.mark.parametrize(
     "config", ["not json", "[]", '{"max_batch_size": "many"}', '{"max_bach_size": 2}', '{"input": 7}']
 )
-def test_overrides_that_are_no_config(explicit, config):
+def test_invalid_config_overrides(explicit, config):
     assert load(explicit, "warmed").status == 200
     reply = load(explicit, "warmed", config=config)
     assert reply.status == 400 and reply.error()
@@ -273,7 +273,7 @@ def test_reload_that_fails_leaves_the_old_one_serving(explicit, repository):
 
 def test_unload_lets_running_requests_finish(explicit):
     assert load(explicit, "slow").status == 200
-    # As many rows as a batch has, so that the two never share one.
+    # As many rows as a full batch, so that the two requests never share one.
     full = request(tensor("INPUT0", "INT32", [8, 1], [10] * 8))
     with ThreadPoolExecutor() as pool:
         running = [pool.submit(explicit.infer, "slow", full) for _ in range(2)]
@@ -284,7 +284,7 @@ def test_unload_lets_running_requests_finish(explicit):
 
 
 def test_reload_under_load_fails_no_request(explicit, repository):
-    """Versions change beside each other; whoever asks while that happens gets one or the other."""
+    """Versions are replaced side by side; a request meanwhile is answered by one or the other."""
     assert load(explicit, "latest_version").status == 200
     done, answers = threading.Event(), []
 
@@ -296,13 +296,13 @@ def test_reload_under_load_fails_no_request(explicit, repository):
     config = repository / "latest_version" / "config.pbtxt"
     text = config.read_text()
     with ThreadPoolExecutor() as pool:
-        askers = [pool.submit(ask) for _ in range(4)]
+        workers = [pool.submit(ask) for _ in range(4)]
         for n in range(15):
             config.write_text(text + f'parameters {{ key: "n" value {{ string_value: "{n}" }} }}\n')
             assert load(explicit, "latest_version").status == 200
         done.set()
-        for asker in askers:
-            asker.result()
+        for worker in workers:
+            worker.result()
     assert len(answers) > 20
     assert {status for status, _ in answers} == {200}, [a for a in answers if a[0] != 200][:3]
 
@@ -358,7 +358,7 @@ def broken(tmp_path_factory):
         ("no_versions", "version"),
     ],
 )
-def test_model_that_does_not_load_says_why(broken, model, reason):
+def test_model_that_does_not_load_has_its_reason(broken, model, reason):
     rows = [row for (name, _), row in index(broken).items() if name == model]
     assert rows, f"{model} is not in the index"
     assert all(row["state"] == "UNAVAILABLE" for row in rows), rows
@@ -388,7 +388,7 @@ def test_readiness_that_is_not_strict(start):
     assert server.call("GET", "/v2/health/ready").json() == {"ready": True}
 
 
-def test_broken_model_ends_the_start_by_default(tmp_path):
+def test_broken_model_fails_the_start_by_default(tmp_path):
     from server import Server
 
     server = Server(tmp_path / "log", [BROKEN]).spawn()
@@ -406,7 +406,7 @@ def test_loading_broken_models_by_request(start):
     assert server.infer("good", PLAIN_FP32).outputs()["OUTPUT0"]["data"] == [2, 4, 6, 8]
 
 
-# What a path may hold.
+# Contents of a repository path.
 
 
 def test_path_to_one_model(start):

@@ -1,4 +1,4 @@
-"""Trace and log settings, changed while running; by the clients and as bytes."""
+"""Trace and log settings, changed at run time by the clients and by plain HTTP."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def restore(server):
 
 
 def value_of(answer, name: str):
-    """HTTP gives a dict of values, gRPC messages that wrap them."""
+    """HTTP clients return a dict of values, gRPC clients messages that wrap them."""
     if isinstance(answer, dict):
         return answer[name]
     setting = answer.settings[name]

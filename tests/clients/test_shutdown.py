@@ -1,4 +1,4 @@
-"""SIGTERM: what was accepted is answered, what comes later is refused, and the exit code is 0."""
+"""SIGTERM: accepted requests are answered, later ones are refused, and the exit code is 0."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ EIGHT = request(tensor("INPUT0", "INT32", [8, 1], [7] * 8))
 
 @pytest.fixture
 def repository(tmp_path):
-    """Two models, so that starting takes no time."""
+    """Two models only, so that the start is fast."""
     for model in ("slow", "echo_now"):
         shutil.copytree(GOOD / model, tmp_path / "repository" / model)
     return tmp_path / "repository"
@@ -31,30 +31,30 @@ def repository(tmp_path):
 
 @pytest.fixture
 def fresh(tmp_path, repository):
-    """A server that the test ends."""
+    """A server that the test itself stops."""
     running = Server(tmp_path / "log", [repository]).start()
     yield running
     running.kill()
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_idle_server_ends_at_once_with_0(fresh, stop):
-    watch = Stopwatch()
+def test_idle_server_exits_at_once_with_0(fresh, stop):
+    stopwatch = Stopwatch()
     fresh.process.send_signal(stop)
     assert fresh.exit_code() == 0
-    assert watch.seconds() < 5
+    assert stopwatch.seconds() < 5
 
 
-def test_open_but_idle_connections_do_not_hold_it(fresh):
+def test_idle_connections_do_not_delay_shutdown(fresh):
     connections = [socket.create_connection(("127.0.0.1", fresh.http_port)) for _ in range(5)]
     connections += [socket.create_connection(("127.0.0.1", fresh.grpc_port)) for _ in range(5)]
     kept = http.client.HTTPConnection("127.0.0.1", fresh.http_port)
     kept.request("GET", "/v2")
     kept.getresponse().read()
-    watch = Stopwatch()
+    stopwatch = Stopwatch()
     fresh.terminate()
     assert fresh.exit_code() == 0
-    assert watch.seconds() < 15
+    assert stopwatch.seconds() < 15
     for connection in connections:
         connection.close()
 
@@ -86,7 +86,7 @@ def test_grpc_in_flight_is_answered(fresh):
     assert fresh.exit_code() == 0
 
 
-def test_an_upload_that_has_begun_is_answered(fresh):
+def test_an_upload_in_progress_is_answered(fresh):
     body = json.dumps(number(3)).encode()
     head = f"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
@@ -100,15 +100,15 @@ def test_an_upload_that_has_begun_is_answered(fresh):
     assert fresh.exit_code() == 0
 
 
-def test_an_upload_that_stalls_does_not_hold_it(fresh):
+def test_a_stalled_upload_does_not_delay_shutdown(fresh):
     with socket.create_connection(("127.0.0.1", fresh.http_port), timeout=20) as connection:
         connection.sendall(b"POST /v2/models/echo_now/infer HTTP/1.1\r\nHost: models.tests\r\nContent-Length: 99\r\n\r\n{")
         until_in_flight(fresh, "http", 1)
-        watch = Stopwatch()
+        stopwatch = Stopwatch()
         fresh.terminate()
         assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
     assert fresh.exit_code() == 0
-    assert watch.seconds() < 15
+    assert stopwatch.seconds() < 15
 
 
 def connect(port: int) -> str:
@@ -131,17 +131,17 @@ def test_grpc_stream_in_flight_is_answered(fresh):
     assert fresh.exit_code() == 0
 
 
-def test_second_signal_ends_it_at_once(fresh):
+def test_second_signal_exits_at_once(fresh):
     with ThreadPoolExecutor(12) as pool:
         for _ in range(12):
             pool.submit(quietly, fresh)
         fresh.waiting("slow", 8)
         fresh.terminate()
-        wait_until(lambda: "a second signal" in fresh.log.read_text(), 5, "the first was heard")
-        watch = Stopwatch()
+        wait_until(lambda: "a second signal" in fresh.log.read_text(), 5, "the first signal is handled")
+        stopwatch = Stopwatch()
         fresh.terminate()
         assert fresh.exit_code() == 1
-    assert watch.seconds() < 2
+    assert stopwatch.seconds() < 2
 
 
 @pytest.mark.parametrize("repository, reason", [("missing", "No such file"), ("broken", "did not load")])
@@ -155,7 +155,7 @@ def test_nothing_to_serve(tmp_path, repository, reason):
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine may have a GPU")
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
-def test_a_gpu_that_is_not_there(tmp_path, device):
+def test_missing_gpu(tmp_path, device):
     server = Server(tmp_path / "log", [DIGITS])
     server.command[server.command.index("--device") + 1] = device
     assert server.spawn().exit_code(30) == 1
@@ -163,11 +163,11 @@ def test_a_gpu_that_is_not_there(tmp_path, device):
 
 
 def test_under_load_every_accepted_request_is_answered(fresh):
-    """Clients hammer while SIGTERM comes: an answer, or a refusal before the body was taken; never
+    """Clients send_requests while SIGTERM comes: an answer, or a refusal before the body was taken; never
     a connection that ends in the middle of a request that was accepted."""
     outcomes, lock = [], threading.Lock()
 
-    def hammer(n: int) -> None:
+    def send_requests(n: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", fresh.http_port, timeout=20)
         for i in range(10_000):
             outcome = ask(connection, n * 10_000 + i)
@@ -177,7 +177,7 @@ def test_under_load_every_accepted_request_is_answered(fresh):
                 return
 
     with ThreadPoolExecutor(16) as pool:
-        workers = [pool.submit(hammer, n) for n in range(16)]
+        workers = [pool.submit(send_requests, n) for n in range(16)]
         wait_until(lambda: len(outcomes) > 500, 30, "load")
         fresh.terminate()
         for worker in workers:
@@ -197,8 +197,8 @@ def ask(connection: http.client.HTTPConnection, n: int) -> str:
         response = connection.getresponse()
         answer = json.loads(response.read())
     except (http.client.RemoteDisconnected, ConnectionResetError):
-        # A kept connection may be closed between requests; HTTP lets a client try again elsewhere
-        # because not a byte of an answer came.
+        # A kept connection may be closed between requests; HTTP lets a client retry, because no byte of a
+        # response arrived.
         return "closed while idle"
     if response.status == 503:
         return "refused"
@@ -222,7 +222,7 @@ def test_new_connections_are_refused_while_draining(fresh):
     assert fresh.exit_code() == 0
 
 
-def test_readiness_goes_first(tmp_path, repository):
+def test_readiness_fails_before_requests_are_refused(tmp_path, repository):
     """With a delay before refusing, a load balancer sees 503 while requests are still served."""
     server = Server(tmp_path / "log", [repository], ["--drain-delay-secs=2"]).start()
     server.terminate()
@@ -236,12 +236,12 @@ def test_exit_timeout_shorter_than_the_work(tmp_path, repository):
     with ThreadPoolExecutor(12) as pool:
         for _ in range(12):
             pool.submit(quietly, server)
-        server.waiting("slow", 10)
-        watch = Stopwatch()
+        server.wait_for_pending("slow", 10)
+        stopwatch = Stopwatch()
         server.terminate()
         code = server.exit_code()
-    assert watch.seconds() < 4
-    # Work was left undone, and the exit code says so.
+    assert stopwatch.seconds() < 4
+    # The exit code reports that requests were aborted.
     assert code == 1
 
 

@@ -1,4 +1,4 @@
-"""Statistics and metrics count what happened."""
+"""Statistics and metrics count requests, batches and failures."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,7 +43,7 @@ def test_counts_after_known_requests(server):
 
 
 def test_service_time_shows_in_compute_infer(server):
-    # What other tests left running is over when this is answered.
+    # Requests of other tests have completed once this is answered.
     server.infer("slow", number(1))
     before = server.statistics("slow")["inference_stats"]
     server.infer("slow", number(1))
@@ -148,7 +148,7 @@ def test_failure_reasons_exist_before_anything_failed(server):
         assert f'reason="{reason}"' in text
 
 
-def test_our_histograms(server):
+def test_weirs_own_histograms(server):
     server.infer("echo_now", number(1))
     text = server.metrics_text()
     for word in ("queue", "batch_size"):

@@ -26,7 +26,7 @@ def value_of(answer) -> int:
     return int(np.frombuffer(answer.infer_response.raw_output_contents[0], "<i4")[0])
 
 
-def test_answers_come_in_order_with_their_ids(server):
+def test_responses_come_in_order_with_their_ids(server):
     answers = queue.Queue()
     with grpc_client.InferenceServerClient(server.grpc) as client:
         client.start_stream(lambda result, error: answers.put((result, error)))
@@ -45,7 +45,7 @@ def test_order_is_kept_over_models_of_different_speed(stub):  # noqa: F811
     assert [value_of(answer) for answer in answers] == [1, 2, 3, 4]
 
 
-def test_each_answer_says_that_it_is_the_last_of_its_request(stub):  # noqa: F811
+def test_each_response_is_marked_final(stub):  # noqa: F811
     for answer in stub.ModelStreamInfer(iter([one(1), one(2)])):
         assert answer.infer_response.parameters["triton_final_response"].bool_param is True
 
@@ -67,7 +67,7 @@ def test_error_leaves_the_stream_open(stub):  # noqa: F811
     assert answers[1].infer_response.parameters["triton_final_response"].bool_param is True
 
 
-def test_error_repeats_what_was_asked(stub):  # noqa: F811
+def test_error_repeats_the_request(stub):  # noqa: F811
     (answer,) = stub.ModelStreamInfer(iter([one(1, model_version="77")]))
     asked = answer.infer_response
     assert (asked.id, asked.model_name, asked.model_version) == ("id-1", "identity_int32", "77")
@@ -91,7 +91,7 @@ def test_empty_stream(stub):  # noqa: F811
     assert list(stub.ModelStreamInfer(iter([]))) == []
 
 
-def test_stream_cancelled_midway_leaves_the_server_well(server, stub):  # noqa: F811
+def test_server_survives_a_cancelled_stream(server, stub):  # noqa: F811
     answers = stub.ModelStreamInfer(iter([one(n, "slow") for n in range(8)]))
     assert value_of(next(answers)) == 0
     answers.cancel()

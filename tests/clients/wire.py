@@ -1,4 +1,4 @@
-"""HTTP as bytes: what no well-behaved client would send, and what it gets."""
+"""HTTP requests as bytes, valid and invalid ones, and their responses."""
 
 import http.client
 import json
@@ -11,8 +11,8 @@ import numpy as np
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 
-# By this host a gateway finds the service behind which the server under test is (see gateway.py); the
-# server itself does not look at it. Requests that cases write byte by byte spell it out.
+# Host by which a gateway finds the service of the server under test (see gateway.py); the server itself
+# ignores it. Requests that tests write byte by byte contain it literally.
 HOST = "models.tests"
 
 NUMPY = {
@@ -30,7 +30,7 @@ NUMPY = {
     "FP32": np.float32,
     "FP64": np.float64,
 }
-# Not sendable as JSON, by Triton's rule.
+# Datatypes that Triton does not support as JSON.
 BINARY_ONLY = ("FP16", "BF16")
 
 
@@ -43,19 +43,19 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
     def error(self) -> str:
-        """The sentence of an error; asserts that it has the one form errors have."""
+        """Returns the message of an error, and asserts the form of its body."""
         assert self.headers.get("content-type", "").startswith("application/json"), self
         body = self.json()
         assert list(body) == ["error"] and isinstance(body["error"], str), body
         return body["error"]
 
     def outputs(self) -> dict:
-        """JSON outputs by name."""
+        """Returns the JSON outputs by name."""
         assert self.status == 200, self
         return {output["name"]: output for output in self.json()["outputs"]}
 
     def split(self) -> tuple[dict, bytes]:
-        """JSON header and the bytes after it."""
+        """Returns the JSON header and the bytes after it."""
         assert self.status == 200, self
         length = int(self.headers[HEADER_LENGTH.lower()])
         return json.loads(self.body[:length]), self.body[length:]
@@ -69,12 +69,12 @@ class Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.create_connection(("127.0.0.1", self.port), self.timeout)
-        # As the library does: a head must not wait for the acknowledgement of what precedes it.
+        # As the library does: otherwise a body waits for the acknowledgement of the head.
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def call(port: int, method: str, path: str, body=None, headers=None, timeout=30.0) -> Reply:
-    """One request on a connection of its own. A body that is no bytes is sent as JSON."""
+    """Sends one request on a new connection. A body other than bytes is sent as JSON."""
     if body is not None and not isinstance(body, (bytes, bytearray)) and not hasattr(body, "__next__"):
         body = json.dumps(body).encode()
     connection = Connection(port, timeout)
@@ -88,27 +88,27 @@ def call(port: int, method: str, path: str, body=None, headers=None, timeout=30.
 
 
 def raw(port: int, data: bytes, timeout: float = 10.0, half_close: bool = False) -> bytes:
-    """Sends bytes, and returns all that comes until the server closes or falls silent."""
+    """Sends bytes, and returns all received until the server closes the connection or the timeout."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
         try:
             connection.sendall(data)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # It may refuse before it has read all.
-        answer = b""
+            pass  # The server may refuse before it has read everything.
+        response = b""
         try:
             while chunk := connection.recv(65536):
-                answer += chunk
-                if complete(answer):
+                response += chunk
+                if is_complete(response):
                     break
         except (TimeoutError, ConnectionResetError):
             pass
-        return answer
+        return response
 
 
-def complete(answer: bytes) -> bool:
-    head, separator, body = answer.partition(b"\r\n\r\n")
+def is_complete(response: bytes) -> bool:
+    head, separator, body = response.partition(b"\r\n\r\n")
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if separator and name.lower() == b"content-length":
@@ -116,12 +116,12 @@ def complete(answer: bytes) -> bool:
     return False
 
 
-def status_of(answer: bytes) -> Optional[int]:
-    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else None
+def status_of(response: bytes) -> Optional[int]:
+    return int(response.split(b" ", 2)[1]) if response.startswith(b"HTTP/1.1 ") else None
 
 
 def tensor(name: str, datatype: str, shape, data=None, **parameters) -> dict:
-    """One input of a request; `data` is left out where it is None."""
+    """Returns one input of a request; `data` is left out if it is None."""
     row = {"name": name, "datatype": datatype, "shape": list(shape)}
     if parameters:
         row["parameters"] = parameters
@@ -135,13 +135,13 @@ def request(*inputs: dict, **more) -> dict:
 
 
 def binary(header: dict, *blobs: bytes) -> tuple[bytes, dict]:
-    """Body and headers of a binary request; whether the header tells the truth is the test's affair."""
+    """Returns body and headers of a binary request; the JSON header may be wrong on purpose."""
     text = json.dumps(header).encode()
     return text + b"".join(blobs), {HEADER_LENGTH: str(len(text))}
 
 
 def strings(*elements: bytes) -> bytes:
-    """A BYTES tensor as it travels."""
+    """Encodes a BYTES tensor."""
     return b"".join(struct.pack("<I", len(element)) + element for element in elements)
 
 
@@ -150,7 +150,7 @@ def from_bytes(datatype: str, data: bytes, shape) -> np.ndarray:
 
 
 def add_sub(values=None) -> dict:
-    """A good request for `add_sub`: 0..15 and ones."""
+    """Returns a valid request for `add_sub`: 0..15 and ones."""
     values = values or list(range(16))
     return request(
         tensor("INPUT0", "FP32", [1, 16], values), tensor("INPUT1", "FP32", [1, 16], [1] * 16)

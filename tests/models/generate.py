@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 GOOD = HERE / "repository"
 BROKEN = HERE / "broken"
 
-# Every datatype that libtorch 2.11 has a type for.
+# Every datatype that libtorch 2.11 supports.
 DATATYPES = (
     "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 BF16 FP32 FP64".split()
 )
@@ -170,7 +170,7 @@ def save(module: nn.Module, version: Path) -> None:
 
 
 def write(model: torch.jit.ScriptModule, path: Path) -> None:
-    """Saves it without the debug records, which name the folders of whoever ran this."""
+    """Saves it without the debug records, which contain local folder names."""
     buffer = io.BytesIO()
     torch.jit.save(model, buffer)
     with zipfile.ZipFile(buffer) as whole, zipfile.ZipFile(path, "w") as kept:
@@ -234,7 +234,7 @@ def arithmetic() -> None:
     for name, datatype, tensor in (
         ("add_sub", "FP32", "{}{}"),
         ("add_sub_int32", "INT32", "{}{}"),
-        # What tritonclient's own examples call "simple".
+        # The model "simple" of tritonclient's own examples.
         ("simple", "INT32", "{}{}"),
         # Triton's other way to name libtorch tensors: by position.
         ("add_sub_by_index", "FP32", "{}__{}"),

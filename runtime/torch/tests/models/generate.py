@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the TorchScript files beside it. Needs torch 2.11; only whoever changes them runs it.
+"""Writes the TorchScript files beside it. Needs torch 2.11; run it only after a change.
 
     python3 generate.py
 """
