@@ -74,6 +74,16 @@ impl Credit {
         self.close(outcome, verdict, now());
     }
 
+    /// Number of requests that it stands for.
+    pub(super) fn requests(&self) -> u32 {
+        1 + self.others.unwrap_or(0)
+    }
+
+    /// True if it stands for a batch, whose requests each count their own end.
+    pub(super) fn is_batch(&self) -> bool {
+        self.others.is_some()
+    }
+
     /// Makes it count for a batch, whose other requests arrived at these times.
     pub(crate) fn cover_batch(&mut self, others: Option<&[Instant]>) {
         let Some(others) = others else { return };
@@ -97,10 +107,7 @@ impl Credit {
 
     fn close(&mut self, outcome: Outcome, verdict: Verdict, at: Instant) {
         self.open = false;
-        // The requests of a batch each count their own end.
-        let verdict = Some(verdict).filter(|_| self.others.is_none());
-        let requests = 1 + self.others.unwrap_or(0);
-        self.queue.release(self.id, outcome, verdict, requests, at);
+        self.queue.release(self, outcome, verdict, at);
     }
 }
 

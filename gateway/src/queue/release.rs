@@ -4,31 +4,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::RevisionQueue;
-use super::dispatcher::EndpointId;
+use super::credit::Credit;
 use super::queue_state::notify;
 use super::verdict::{Outcome, Verdict};
 use crate::clock::{now, until};
 
 impl RevisionQueue {
-    /// Takes a credit of `requests` requests back, counts their end unless they do so themselves, and dispatches
-    /// queued requests.
+    /// Takes a credit back, counts the end of its request, and dispatches queued requests.
     pub(super) fn release(
         self: &Arc<Self>,
-        id: EndpointId,
+        credit: &Credit,
         outcome: Outcome,
-        verdict: Option<Verdict>,
-        requests: u32,
+        verdict: Verdict,
         at: Instant,
     ) {
         let mut state = self.state.lock();
-        if let Some(verdict) = verdict {
+        if !credit.is_batch() {
             state.count(verdict);
         }
+        let requests = credit.requests();
         if let Outcome::Answered(took) = outcome {
             (0..requests).for_each(|_| state.activity.service_time.record(took));
         }
         state.in_flight = state.in_flight.saturating_sub(requests);
-        let dequeued = state.dispatcher.settle(id, outcome, at);
+        let dequeued = state.dispatcher.settle(credit.endpoint(), outcome, at);
         let wakeups = state.wakeups(self, dequeued, at);
         let needs_timer = !state.has_retry_timer && state.dispatcher.next_readmission(at).is_some();
         state.has_retry_timer |= needs_timer;
