@@ -16,7 +16,7 @@ const MAX_LATENCY: u64 = 600_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) window: (Instant, Instant),
-    /// Latencies, in nanoseconds.
+    /// Histogram of latencies, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) errors: u64,
     /// Message of the first error.

@@ -21,7 +21,7 @@ pub(crate) struct Tensor {
     pub(crate) name: String,
     pub(crate) datatype: ElementType,
     pub(crate) shape: Vec<i64>,
-    /// Elements: little-endian, row-major.
+    /// Bytes of the elements: little-endian, row-major.
     pub(crate) data: Bytes,
 }
 
