@@ -85,8 +85,9 @@ async fn by_segments(request: Request<Body>) -> Result<Response<Body>, Infallibl
         count += 1;
     }
     let model = match &segments[..count] {
-        ["v2", "models", model, "infer"] => *model,
-        ["v2", "models", model, "versions", _, "infer"] => *model,
+        ["v2", "models", model, "infer"] | ["v2", "models", model, "versions", _, "infer"] => {
+            *model
+        }
         _ => "",
     };
     Ok(Response::new(Body::from(model.to_owned())))
@@ -120,9 +121,9 @@ fn count(criterion: &mut Criterion) {
     let counters: [Counter; COUNTERS.len()] = Default::default();
     group.bench_function("held", |bencher| {
         bencher.iter(|| {
-            counters
-                .iter()
-                .for_each(|counter| _ = black_box(counter).inc())
+            for counter in &counters {
+                black_box(counter).inc();
+            }
         });
     });
     group.finish();
