@@ -46,9 +46,8 @@ lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, do
 	$(CARGO) deny --log-level error check bans licenses sources
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps
 
-generate: prerequisites ## Rewrite the generated pages of docs/ and crds/yaml/.
-	UPDATE=1 $(CARGO) test --quiet -p weir-cli --bin weir docs::
-	UPDATE=1 $(CARGO) test --quiet -p weir-crds --test definitions --test samples
+generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/ and crds/yaml/.
+	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples)'
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.
 	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release -p weir-protocol -p weir-runtime fuzz
