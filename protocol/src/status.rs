@@ -65,7 +65,7 @@ impl Code {
         Self::Internal,
     ];
 
-    /// The HTTP status.
+    /// HTTP status of this code.
     #[must_use]
     pub const fn http(self) -> StatusCode {
         match self {
@@ -84,7 +84,7 @@ impl Code {
         }
     }
 
-    /// The gRPC status.
+    /// gRPC status of this code.
     #[must_use]
     pub const fn grpc(self) -> tonic::Code {
         match self {
