@@ -163,9 +163,10 @@ fn a_replica_that_fails_rests_longer_each_time() {
         let id = dispatcher.id_of(&1).unwrap();
         assert!(ids.contains(&id));
         for given in ids {
-            let outcome = match given == id {
-                true => Outcome::Failed,
-                false => Outcome::Answered(Duration::ZERO),
+            let outcome = if given == id {
+                Outcome::Failed
+            } else {
+                Outcome::Answered(Duration::ZERO)
             };
             dispatcher.settle(given, outcome, at);
         }
