@@ -129,7 +129,7 @@ fn a_command_is_expanded_and_finds_its_models() {
 fn what_needs_a_cluster_is_refused_by_name() {
     refused(
         container(json!({ "image": "triton:24" })),
-        "the image \"triton:24\" cannot be run",
+        "cannot run the image \"triton:24\" without Kubernetes",
     );
     refused(json!({ "containers": [] }), "no container");
     let with = |key: &str, value: Value| {
