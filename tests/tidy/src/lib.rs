@@ -1,7 +1,7 @@
 //! Rules about the source that neither rustc nor clippy checks: retired words, one type name once per crate,
 //! doc comments that say something, and no circles of imports. `tests/tree.rs` holds the workspace to them.
 //!
-//! Each rule is a function of source text; only [`tree`] reads files.
+//! Each rule is a function of source text; only `tree` reads files.
 
 mod docs;
 mod graph;
