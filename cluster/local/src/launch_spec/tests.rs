@@ -154,7 +154,10 @@ fn what_needs_a_cluster_is_refused_by_name() {
         "the volume data at /d",
     );
     let exec = json!({ "exec": { "command": ["true"] } });
-    refused(with("readinessProbe", exec.clone()), "exec");
+    refused(
+        with("readinessProbe", exec.clone()),
+        "readinessProbe must be",
+    );
     refused(with("lifecycle", json!({ "preStop": exec })), "preStop");
     let mut two = container(json!({ "command": ["serve"] }));
     two["initContainers"] = json!([{ "name": "fetch" }]);
