@@ -36,7 +36,7 @@ def platform(tmp_path_factory):
     running.grpc_port, running.grpc = running.http_port, running.http
     running.spawn()
     loaded = lambda: all(row["ready"] == "True" for row in status(running)["services"])  # noqa: E731
-    wait_until(lambda: running.answers("/v2/health/live") and loaded(), READY_DEADLINE, "both are ready")
+    wait_until(lambda: running.responds("/v2/health/live") and loaded(), READY_DEADLINE, "both are ready")
     yield running
     running.stop()
 

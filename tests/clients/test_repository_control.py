@@ -277,7 +277,7 @@ def test_unload_lets_running_requests_finish(explicit):
     full = request(tensor("INPUT0", "INT32", [8, 1], [10] * 8))
     with ThreadPoolExecutor() as pool:
         running = [pool.submit(explicit.infer, "slow", full) for _ in range(2)]
-        explicit.waiting("slow", 1)
+        explicit.wait_for_pending("slow", 1)
         assert unload(explicit, "slow").status == 200
         assert explicit.infer("slow", ONE).status in (400, 404, 503)
         assert [r.result().outputs()["OUTPUT0"]["data"] for r in running] == [[10] * 8] * 2

@@ -124,7 +124,7 @@ def test_grpc_stream_in_flight_is_answered(fresh):
     with grpc.insecure_channel(fresh.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         answers = stub.ModelStreamInfer(iter([body] * 4))
-        fresh.waiting("slow", 3)
+        fresh.wait_for_pending("slow", 3)
         fresh.terminate()
         got = [answer.infer_response.raw_output_contents[0] for answer in answers]
     assert got == [b"\5\0\0\0" * 8] * 4
@@ -135,7 +135,7 @@ def test_second_signal_exits_at_once(fresh):
     with ThreadPoolExecutor(12) as pool:
         for _ in range(12):
             pool.submit(quietly, fresh)
-        fresh.waiting("slow", 8)
+        fresh.wait_for_pending("slow", 8)
         fresh.terminate()
         wait_until(lambda: "a second signal" in fresh.log.read_text(), 5, "the first signal is handled")
         stopwatch = Stopwatch()
@@ -208,7 +208,7 @@ def ask(connection: http.client.HTTPConnection, n: int) -> str:
 def test_new_connections_are_refused_while_draining(fresh):
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(fresh.infer, "slow", EIGHT) for _ in range(6)]
-        fresh.waiting("slow", 4)
+        fresh.wait_for_pending("slow", 4)
         fresh.terminate()
 
         def refused() -> bool:
