@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
 use weir_cluster::ServiceName;
 
-/// Who a gateway serves, which decides whether it may tell names and route by model name alone.
+/// The clients of a gateway: they decide whether it may list names and route by model name alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One platform on one machine: names may be told, and models are routed by name.
