@@ -1,5 +1,11 @@
-//! Checks a model file before libtorch loads it: other files than TorchScript are refused with one message,
-//! before the sizes they declare cost memory.
+//! Checks a model file before libtorch loads it: other files than TorchScript are refused with one message that
+//! names what they are, before the sizes they declare cost memory. Only the first bytes, the directory of a zip
+//! archive and the start of its pickle are read, and nothing in them is executed.
+
+mod advice;
+mod pickle;
+mod signatures;
+mod zip_directory;
 
 use std::fs::File;
 use std::io::Read;
@@ -8,6 +14,7 @@ use std::path::Path;
 use weir_runtime::backend::LoadError;
 
 use crate::module::Archive;
+use zip_directory::ZipDirectory;
 
 /// Limit on unpacked bytes per byte of archive. Weights are stored uncompressed, so that an archive unpacks to
 /// hardly more than its own size; code compresses well, but is small.
@@ -16,8 +23,8 @@ const MAX_UNPACKED_PER_BYTE: u64 = 4;
 /// Unpacked bytes allowed for code and debug records of small models, beside that ratio.
 const UNPACKED_FLOOR: u64 = 64 << 20;
 
-/// First bytes of a zip archive.
-const ZIP: &[u8] = b"PK\x03\x04";
+/// First bytes that are read: enough for the classes that a pickle begins with.
+const START: u64 = 64 << 10;
 
 /// Refuses a file that cannot be TorchScript.
 pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
@@ -27,28 +34,35 @@ pub(crate) fn check(path: &Path) -> Result<(), LoadError> {
 
 fn examine(path: &Path) -> Result<(), String> {
     let size = check_size(path)?;
-    let start = first_bytes(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if start.first() == Some(&0x80) {
-        return Err(
-            "is a Python pickle, not TorchScript: save the model with torch.jit.save".to_owned(),
-        );
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let start = first_bytes(path).map_err(unreadable)?;
+    if !start.starts_with(zip_directory::ENTRY) {
+        return Err(signatures::advice(&start, size).text());
     }
-    if start != ZIP {
-        return Err("is not TorchScript: it is not a zip archive".to_owned());
+    let directory = ZipDirectory::read(path).map_err(unreadable)?;
+    let Some(directory) = directory else {
+        return Err(
+            "is damaged: it begins as a zip archive but does not end as one, as after a copy or \
+                    download that was cut off; copy it again"
+                .to_owned(),
+        );
+    };
+    if let Some(advice) = directory.advice() {
+        return Err(advice.text());
     }
     let archive = Archive::inspect(path).map_err(|fault| format!("is damaged: {fault}"))?;
     if !archive.is_script {
-        return Err(
-            "holds tensors or another kind of model, not TorchScript: save it with torch.jit.save"
-                .to_owned(),
-        );
+        let pickle = directory.pickle_start(path, START).unwrap_or_default();
+        return Err(pickle::advice(&pickle).text());
     }
-    let unpacked = archive.unpacked;
-    if unpacked
-        > size
-            .saturating_mul(MAX_UNPACKED_PER_BYTE)
-            .saturating_add(UNPACKED_FLOOR)
-    {
+    check_unpacked(archive.unpacked, size)
+}
+
+fn check_unpacked(unpacked: u64, size: u64) -> Result<(), String> {
+    let most = size
+        .saturating_mul(MAX_UNPACKED_PER_BYTE)
+        .saturating_add(UNPACKED_FLOOR);
+    if unpacked > most {
         return Err(format!(
             "has {size} bytes but declares {unpacked} unpacked: refused as a possible zip bomb"
         ));
@@ -63,21 +77,34 @@ fn check_size(path: &Path) -> Result<u64, String> {
         _ => format!("cannot be read: {error}"),
     })?;
     if metadata.is_dir() {
-        return Err("is a directory".to_owned());
+        return Err(directory_advice(path));
     }
     if !metadata.is_file() {
         return Err("is not a regular file".to_owned());
     }
     if metadata.len() == 0 {
-        return Err("is empty".to_owned());
+        return Err(
+            "is empty: the copy or download that made it failed; copy the model again".to_owned(),
+        );
     }
     Ok(metadata.len())
 }
 
+fn directory_advice(path: &Path) -> String {
+    let holds = |name: &str| path.join(name).is_file();
+    if holds("saved_model.pb") {
+        return advice::SAVED_MODEL.text();
+    }
+    if holds("config.json") {
+        return "is a directory with a config.json, such as Hugging Face's save_pretrained makes: load it in \
+                Python, torch.jit.trace it with an example, and torch.jit.save the result"
+            .to_owned();
+    }
+    "is a directory".to_owned()
+}
+
 fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    File::open(path)?
-        .take(ZIP.len() as u64)
-        .read_to_end(&mut start)?;
+    File::open(path)?.take(START).read_to_end(&mut start)?;
     Ok(start)
 }

@@ -1,0 +1,284 @@
+//! The directory at the end of a zip archive: the names of its entries, and where one of them lies.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::advice::{Advice, EXPORTED, KERAS, MAR, NUMPY, PACKAGE, UNPACK};
+
+/// First bytes of an entry, and so of an archive.
+pub(super) const ENTRY: &[u8] = b"PK\x03\x04";
+
+/// First bytes of an entry's description in the directory, whose fixed part has 46 bytes.
+const DESCRIPTION: &[u8] = b"PK\x01\x02";
+const DESCRIPTION_SIZE: usize = 46;
+
+/// First bytes of the record that ends an archive, of 22 bytes and a comment.
+const END: &[u8] = b"PK\x05\x06";
+const END_SIZE: usize = 22;
+
+/// The record of large archives (zip64) before that, which has the directory's offset at byte 48.
+const LARGE_END: &[u8] = b"PK\x06\x06";
+
+/// The longest comment, its end record, and zip64's two records of 56 and 20 bytes.
+const TAIL: u64 = 65_535 + 22 + 56 + 20;
+
+/// Bytes of the directory that are read: some 50 000 entries, more than any model has.
+const LONGEST: u64 = 4 << 20;
+
+/// Size of an entry's fixed part, before its name and its extra field.
+const ENTRY_SIZE: usize = 30;
+
+/// Entries of a zip archive, as its directory lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ZipDirectory {
+    entries: Vec<Entry>,
+}
+
+/// An entry's name and position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    offset: u64,
+    compressed: bool,
+}
+
+impl ZipDirectory {
+    /// Reads an archive's directory; `None` if it has none, because it was cut off.
+    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let tail_at = size.saturating_sub(TAIL);
+        let tail = read_at(&mut file, tail_at, TAIL)?;
+        let Some(offset) = directory_offset(&tail).filter(|offset| *offset < size) else {
+            return Ok(None);
+        };
+        let directory = read_at(&mut file, offset, LONGEST.min(size - offset))?;
+        Ok(Some(Self {
+            entries: entries(&directory),
+        }))
+    }
+
+    /// Advice for archives of other formats, by the names of their entries.
+    pub(super) fn advice(&self) -> Option<Advice> {
+        // `torch.save` and `torch.jit.save` put everything into one folder.
+        let inner = |name: &str| {
+            self.entries.iter().any(|entry| {
+                entry.name == name
+                    || entry
+                        .name
+                        .split_once('/')
+                        .is_some_and(|(_, rest)| rest == name)
+            })
+        };
+        let known = [
+            (
+                inner("archive_format") || inner("serialized_exported_program.json"),
+                &EXPORTED,
+            ),
+            (inner("MANIFEST.json") && self.any("MAR-INF/"), &MAR),
+            (inner("model.weights.h5"), &KERAS),
+            (inner(".data/extern_modules"), &PACKAGE),
+            (self.all_end_with(".npy"), &NUMPY),
+        ];
+        if let Some((_, format)) = known.iter().find(|(matches, _)| *matches) {
+            return Some(Advice::from(*format));
+        }
+        if inner("data.pkl") {
+            return None;
+        }
+        let model = [".pt", ".pth", ".onnx", ".safetensors"];
+        let inside = self
+            .entries
+            .iter()
+            .find(|entry| model.iter().any(|end| entry.name.ends_with(end)));
+        let shown = |entry: &Entry| format!(" that holds '{}'", printable(&entry.name));
+        Some(Advice {
+            what: format!("a zip archive{}", inside.map(shown).unwrap_or_default()),
+            remedy: UNPACK,
+        })
+    }
+
+    /// The first bytes of the archive's `data.pkl`, if it is stored as it is.
+    pub(super) fn pickle_start(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+        let is_pickle = |entry: &&Entry| {
+            let name = entry
+                .name
+                .rsplit_once('/')
+                .map_or(&*entry.name, |(_, name)| name);
+            name == "data.pkl" && !entry.compressed
+        };
+        let Some(entry) = self.entries.iter().find(is_pickle) else {
+            return Ok(Vec::new());
+        };
+        let mut file = File::open(path)?;
+        let head = read_at(&mut file, entry.offset, ENTRY_SIZE as u64)?;
+        let skip = usize::from(u16_at(&head, 26).unwrap_or(0))
+            + usize::from(u16_at(&head, 28).unwrap_or(0));
+        read_at(
+            &mut file,
+            entry.offset + (ENTRY_SIZE + skip) as u64,
+            longest,
+        )
+    }
+
+    fn any(&self, prefix: &str) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| entry.name.starts_with(prefix))
+    }
+
+    fn all_end_with(&self, end: &str) -> bool {
+        !self.entries.is_empty() && self.entries.iter().all(|entry| entry.name.ends_with(end))
+    }
+}
+
+fn read_at(file: &mut File, offset: u64, longest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(offset))?;
+    file.take(longest).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The directory's offset, from the last bytes of the archive.
+fn directory_offset(tail: &[u8]) -> Option<u64> {
+    let end = rfind(tail, END).filter(|at| at + END_SIZE <= tail.len())?;
+    let offset = u32_at(tail, end + 16)?;
+    if offset != u32::MAX {
+        return Some(u64::from(offset));
+    }
+    let large = rfind(&tail[..end], LARGE_END)?;
+    let bytes = tail.get(large + 48..)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*bytes))
+}
+
+fn entries(mut directory: &[u8]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    while let Some((entry, rest)) = entry(directory) {
+        entries.push(entry);
+        directory = rest;
+    }
+    entries
+}
+
+fn entry(directory: &[u8]) -> Option<(Entry, &[u8])> {
+    if !directory.starts_with(DESCRIPTION) {
+        return None;
+    }
+    let [name, extra, comment] = [28, 30, 32].map(|at| u16_at(directory, at).map(usize::from));
+    let (name, extra, comment) = (name?, extra?, comment?);
+    let text = directory.get(DESCRIPTION_SIZE..DESCRIPTION_SIZE + name)?;
+    let entry = Entry {
+        name: String::from_utf8_lossy(text).into_owned(),
+        offset: u32_at(directory, 42)?.into(),
+        compressed: u16_at(directory, 10)? != 0,
+    };
+    let length = DESCRIPTION_SIZE + name + extra + comment;
+    Some((entry, directory.get(length..)?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes
+        .get(at..)?
+        .first_chunk::<2>()
+        .map(|bytes| u16::from_le_bytes(*bytes))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes
+        .get(at..)?
+        .first_chunk::<4>()
+        .map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+fn rfind(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes
+        .windows(wanted.len())
+        .rposition(|window| window == wanted)
+}
+
+/// A name of the archive, fit for a log line.
+fn printable(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(names: &[&str]) -> Vec<u8> {
+        let (mut bytes, mut directory) = (Vec::new(), Vec::new());
+        for name in names {
+            let offset = bytes.len() as u32;
+            bytes.extend_from_slice(ENTRY);
+            bytes.resize(bytes.len() + ENTRY_SIZE - 4, 0);
+            let at = directory.len();
+            directory.extend_from_slice(DESCRIPTION);
+            directory.resize(at + DESCRIPTION_SIZE, 0);
+            directory[at + 28] = name.len() as u8;
+            directory[at + 42..at + 46].copy_from_slice(&offset.to_le_bytes());
+            directory.extend_from_slice(name.as_bytes());
+        }
+        let offset = bytes.len() as u32;
+        bytes.append(&mut directory);
+        let end = bytes.len();
+        bytes.extend_from_slice(END);
+        bytes.resize(end + END_SIZE, 0);
+        bytes[end + 16..end + 20].copy_from_slice(&offset.to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<ZipDirectory> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        ZipDirectory::read(file.path()).unwrap()
+    }
+
+    #[test]
+    fn archives_are_known_by_their_names() {
+        for (names, what) in [
+            (
+                ["x/models/model.json", "x/archive_format"].as_slice(),
+                ".pt2",
+            ),
+            (&["MAR-INF/MANIFEST.json", "model.pt"], ".mar"),
+            (&["config.json", "model.weights.h5"], "Keras"),
+            (&["x/.data/extern_modules", "x/data.pkl"], "torch.package"),
+            (&["a.npy", "b.npy"], "NumPy"),
+            (
+                &["folder/model.pt", "folder/README"],
+                "holds 'folder/model.pt'",
+            ),
+        ] {
+            let found = read(&archive(names)).unwrap().advice();
+            assert!(
+                found
+                    .as_ref()
+                    .is_some_and(|found| found.what.contains(what)),
+                "{what}: {found:?}"
+            );
+        }
+        let own = read(&archive(&["m/data.pkl", "m/constants.pkl", "m/version"])).unwrap();
+        assert_eq!(own.advice(), None);
+    }
+
+    #[test]
+    fn an_archive_without_its_end_has_no_directory() {
+        let whole = archive(&["m/data.pkl"]);
+        for length in 0..whole.len() {
+            assert_eq!(read(&whole[..length]), None, "{length}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn damage_never_panics(at in 0_usize..150, byte in proptest::num::u8::ANY) {
+            let mut bytes = archive(&["m/data.pkl", "m/version"]);
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Some(directory) = read(&bytes) {
+                let _ = directory.advice();
+            }
+        }
+    }
+}
