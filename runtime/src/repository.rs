@@ -80,6 +80,7 @@ impl<L: Launch> Repository<L> {
             model_name,
             config_name: options.config_name.clone(),
             auto_complete: options.auto_complete,
+            scrutiny: options.control.scrutiny(),
         };
         let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
         let lifecycle = ModelLifecycle::new(scan, options, launch);

@@ -1,12 +1,15 @@
 //! Which versions to load and which to unload: pure, from the last attempts and from what is there now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Outcome of the last attempt to load a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadOutcome {
+    /// The version serves what was loaded.
     Loaded,
-    /// The load failed; the version before it may still serve.
+    /// The load failed; the version serves what was loaded before.
+    Kept,
+    /// The load failed, and nothing of the version serves.
     Failed,
 }
 
@@ -19,119 +22,188 @@ pub(super) enum Retry {
     Never,
 }
 
-/// Versions to load (new or changed) and versions to unload, each in ascending order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
-    /// Loaded first, beside what serves now.
-    pub load: Vec<u64>,
-    /// Unloaded once all of `load` serve.
-    pub unload: Vec<u64>,
+/// The last attempt at each version. `F` identifies a version's files and configuration.
+pub(super) type Attempts<F> = BTreeMap<u64, (F, LoadOutcome)>;
+
+/// The versions that an inspection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FoundVersions<F> {
+    /// Those that the version policy selects, and those that serve and are still there.
+    pub fingerprints: BTreeMap<u64, F>,
+    /// Those that the version policy selects.
+    pub wanted: BTreeSet<u64>,
 }
 
-/// Compares the last attempts with what is there. `F` identifies a version's files and configuration.
-pub(super) fn decide<F: PartialEq>(
-    attempts: &BTreeMap<u64, (F, LoadOutcome)>,
-    found: &BTreeMap<u64, F>,
+/// Versions to load, new or changed, in ascending order. A version that stands in for a wanted one that
+/// failed is kept up to date like a wanted one.
+pub(super) fn to_load<F: PartialEq>(
+    attempts: &Attempts<F>,
+    found: &FoundVersions<F>,
     retry: Retry,
-) -> Changes {
+) -> Vec<u64> {
     let is_current = |version: &u64, fingerprint: &F| {
         attempts.get(version).is_some_and(|(last, outcome)| {
             last == fingerprint
                 && match (outcome, retry) {
-                    (LoadOutcome::Loaded, _) | (LoadOutcome::Failed, Retry::Never) => true,
-                    (LoadOutcome::Failed, Retry::Failed) => false,
+                    (LoadOutcome::Loaded, Retry::Failed | Retry::Never)
+                    | (LoadOutcome::Kept | LoadOutcome::Failed, Retry::Never) => true,
+                    (LoadOutcome::Kept | LoadOutcome::Failed, Retry::Failed) => false,
                 }
         })
     };
-    let load = found
-        .iter()
-        .filter(|(version, fingerprint)| !is_current(version, fingerprint));
-    Changes {
-        load: load.map(|(version, _)| *version).collect(),
-        unload: attempts
-            .keys()
-            .filter(|version| !found.contains_key(version))
-            .copied()
-            .collect(),
-    }
+    let failed = |version: &u64| matches!(attempts.get(version), Some((_, LoadOutcome::Failed)));
+    let needs_stand_in = found.wanted.iter().any(failed);
+    let changed = found.fingerprints.iter().filter(|(version, fingerprint)| {
+        (needs_stand_in || found.wanted.contains(version)) && !is_current(version, fingerprint)
+    });
+    changed.map(|(version, _)| *version).collect()
+}
+
+/// Versions to unload once the loads are over, in ascending order: those that are not wanted and stand
+/// in for none. While a wanted version does not serve, those before it do: each that is still there, or
+/// each at all where nothing that is wanted serves.
+pub(super) fn to_unload<F>(attempts: &Attempts<F>, found: &FoundVersions<F>) -> Vec<u64> {
+    let serves = |version: &u64| {
+        attempts
+            .get(version)
+            .is_some_and(|(_, outcome)| match outcome {
+                LoadOutcome::Loaded | LoadOutcome::Kept => true,
+                LoadOutcome::Failed => false,
+            })
+    };
+    let all_serve = found.wanted.iter().all(serves);
+    let none_serves = !found.wanted.iter().any(serves);
+    let stands_in = |version: &u64| {
+        serves(version) && !all_serve && (none_serves || found.fingerprints.contains_key(version))
+    };
+    let unneeded = |version: &&u64| !found.wanted.contains(*version) && !stands_in(version);
+    attempts.keys().filter(unneeded).copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Changes, LoadOutcome, Retry, decide};
+    use proptest::collection::{btree_map, btree_set};
+    use proptest::prelude::*;
 
-    fn check(
-        attempts: &[(u64, char, LoadOutcome)],
-        found: &[(u64, char)],
-        retry: Retry,
-        (load, unload): (&[u64], &[u64]),
-    ) {
-        let attempts = attempts
+    use super::LoadOutcome::{Failed, Kept, Loaded};
+    use super::{Attempts, FoundVersions, LoadOutcome, Retry, to_load, to_unload};
+
+    fn attempts(of: &[(u64, char, LoadOutcome)]) -> Attempts<char> {
+        let attempts = of
             .iter()
             .map(|&(version, fingerprint, outcome)| (version, (fingerprint, outcome)));
-        let expected = Changes {
-            load: load.to_vec(),
-            unload: unload.to_vec(),
-        };
-        assert_eq!(
-            decide(&attempts.collect(), &found.iter().copied().collect(), retry),
-            expected
-        );
+        attempts.collect()
+    }
+
+    fn found(fingerprints: &[(u64, char)], wanted: &[u64]) -> FoundVersions<char> {
+        FoundVersions {
+            fingerprints: fingerprints.iter().copied().collect(),
+            wanted: wanted.iter().copied().collect(),
+        }
     }
 
     #[test]
     fn a_new_version_loads() {
-        check(&[], &[(1, 'a'), (3, 'a')], Retry::Never, (&[1, 3], &[]));
-        check(
-            &[(1, 'a', LoadOutcome::Loaded)],
-            &[(1, 'a'), (2, 'a')],
-            Retry::Never,
-            (&[2], &[]),
-        );
+        let found = found(&[(1, 'a'), (3, 'a')], &[1, 3]);
+        assert_eq!(to_load(&attempts(&[]), &found, Retry::Never), [1, 3]);
+        let before = attempts(&[(1, 'a', Loaded)]);
+        assert_eq!(to_load(&before, &found, Retry::Never), [3]);
     }
 
     #[test]
     fn an_unchanged_version_stays() {
-        check(
-            &[(1, 'a', LoadOutcome::Loaded)],
-            &[(1, 'a')],
-            Retry::Failed,
-            (&[], &[]),
-        );
+        let (before, found) = (attempts(&[(1, 'a', Loaded)]), found(&[(1, 'a')], &[1]));
+        assert!(to_load(&before, &found, Retry::Failed).is_empty());
+        assert!(to_unload(&before, &found).is_empty());
     }
 
     #[test]
     fn a_changed_version_reloads_alone() {
-        let attempts = [(1, 'a', LoadOutcome::Loaded), (2, 'a', LoadOutcome::Loaded)];
-        check(&attempts, &[(1, 'a'), (2, 'b')], Retry::Never, (&[2], &[]));
+        let before = attempts(&[(1, 'a', Loaded), (2, 'a', Loaded)]);
+        let found = found(&[(1, 'a'), (2, 'b')], &[1, 2]);
+        assert_eq!(to_load(&before, &found, Retry::Never), [2]);
     }
 
     #[test]
     fn a_removed_version_unloads() {
-        let attempts = [(1, 'a', LoadOutcome::Loaded), (2, 'a', LoadOutcome::Failed)];
-        check(&attempts, &[], Retry::Never, (&[], &[1, 2]));
-        check(&attempts, &[(3, 'a')], Retry::Never, (&[3], &[1, 2]));
+        let after = attempts(&[(1, 'a', Loaded), (2, 'a', Failed), (3, 'a', Loaded)]);
+        assert_eq!(to_unload(&after, &found(&[(3, 'a')], &[3])), [1, 2]);
     }
 
     #[test]
     fn a_failed_version_waits_for_a_change_or_a_request() {
-        check(
-            &[(1, 'a', LoadOutcome::Failed)],
-            &[(1, 'a')],
-            Retry::Never,
-            (&[], &[]),
+        for outcome in [Failed, Kept] {
+            let before = attempts(&[(1, 'a', outcome)]);
+            let (same, other) = (found(&[(1, 'a')], &[1]), found(&[(1, 'b')], &[1]));
+            assert!(to_load(&before, &same, Retry::Never).is_empty());
+            assert_eq!(to_load(&before, &same, Retry::Failed), [1]);
+            assert_eq!(to_load(&before, &other, Retry::Never), [1]);
+        }
+    }
+
+    #[test]
+    fn the_last_good_version_stands_in_for_a_broken_one() {
+        let after = attempts(&[(1, 'a', Loaded), (2, 'a', Failed)]);
+        let there = found(&[(1, 'a'), (2, 'a')], &[2]);
+        assert!(to_unload(&after, &there).is_empty());
+        let gone = found(&[(2, 'a')], &[2]);
+        assert!(to_unload(&after, &gone).is_empty());
+        let repaired = attempts(&[(1, 'a', Loaded), (2, 'b', Loaded)]);
+        assert_eq!(to_unload(&repaired, &there), [1]);
+    }
+
+    #[test]
+    fn a_stand_in_follows_its_files() {
+        let before = attempts(&[(1, 'a', Loaded), (2, 'a', Failed)]);
+        let found = found(&[(1, 'b'), (2, 'a')], &[2]);
+        assert_eq!(to_load(&before, &found, Retry::Never), [1]);
+    }
+
+    #[test]
+    fn a_removed_version_goes_where_another_wanted_one_serves() {
+        let after = attempts(&[(1, 'a', Loaded), (2, 'a', Loaded), (3, 'a', Failed)]);
+        assert_eq!(
+            to_unload(&after, &found(&[(2, 'a'), (3, 'a')], &[2, 3])),
+            [1]
         );
-        check(
-            &[(1, 'a', LoadOutcome::Failed)],
-            &[(1, 'a')],
-            Retry::Failed,
-            (&[1], &[]),
-        );
-        check(
-            &[(1, 'a', LoadOutcome::Failed)],
-            &[(1, 'b')],
-            Retry::Never,
-            (&[1], &[]),
-        );
+        let there = found(&[(1, 'a'), (2, 'a'), (3, 'a')], &[2, 3]);
+        assert!(to_unload(&after, &there).is_empty());
+    }
+
+    fn outcome() -> impl Strategy<Value = LoadOutcome> {
+        prop_oneof![Just(Loaded), Just(Kept), Just(Failed)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_model_that_serves_goes_on_serving(
+            after in btree_map(1_u64..6, (Just('a'), outcome()), 0..6),
+            wanted in btree_set(1_u64..6, 1..6),
+            there in btree_set(1_u64..6, 0..6),
+        ) {
+            let serves = |version: &u64| after[version].1 != Failed;
+            let there = wanted.union(&there).map(|version| (*version, 'a'));
+            let found = FoundVersions { fingerprints: there.collect(), wanted };
+            let unloaded = to_unload(&after, &found);
+            let served = after.keys().filter(|version| serves(version)).count();
+            let left = after.keys().filter(|version| serves(version) && !unloaded.contains(version));
+            prop_assert_eq!(left.count() == 0, served == 0);
+            prop_assert!(unloaded.iter().all(|version| !found.wanted.contains(version)));
+            let complete = found.wanted.iter().all(|version| after.contains_key(version) && serves(version));
+            if complete {
+                prop_assert!(after.keys().all(|version| found.wanted.contains(version) || unloaded.contains(version)));
+            }
+        }
+
+        #[test]
+        fn a_poll_of_what_was_tried_loads_nothing(
+            attempts in btree_map(1_u64..6, (0..3, outcome()), 1..6),
+        ) {
+            let found = FoundVersions {
+                fingerprints: attempts.iter().map(|(version, (files, _))| (*version, *files)).collect(),
+                wanted: attempts.keys().copied().collect(),
+            };
+            prop_assert!(to_load(&attempts, &found, Retry::Never).is_empty());
+        }
     }
 }

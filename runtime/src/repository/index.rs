@@ -21,7 +21,7 @@ pub(crate) struct IndexEntry {
     pub version: Option<String>,
     /// The version's state; `None` likewise.
     pub state: Option<IndexState>,
-    /// Reason for the state; empty when ready, loading or unloading.
+    /// Reason for the state; empty when loading or unloading, and when ready with the files that are there.
     pub reason: String,
 }
 
@@ -57,19 +57,29 @@ impl IndexEntry {
         }
     }
 
-    pub(super) fn version<S>(name: &str, version: u64, state: &VersionState<S>) -> Self {
+    /// The line of a version; `kept` is the reason why it would serve what was loaded before.
+    pub(super) fn version<S>(
+        name: &str,
+        version: u64,
+        state: &VersionState<S>,
+        kept: Option<&str>,
+    ) -> Self {
         let (state, reason) = match state {
-            VersionState::Ready(_) => (IndexState::Ready, ""),
-            VersionState::Loading => (IndexState::Loading, ""),
-            VersionState::Unloading(_) => (IndexState::Unloading, ""),
-            VersionState::Unloaded => (IndexState::Unavailable, "unloaded"),
-            VersionState::Failed { reason } => (IndexState::Unavailable, reason.as_str()),
+            VersionState::Ready(_) => (IndexState::Ready, kept.map_or(String::new(), still_serves)),
+            VersionState::Loading => (IndexState::Loading, String::new()),
+            VersionState::Unloading(_) => (IndexState::Unloading, String::new()),
+            VersionState::Unloaded => (IndexState::Unavailable, "unloaded".to_owned()),
+            VersionState::Failed { reason } => (IndexState::Unavailable, reason.clone()),
         };
         Self {
             name: name.to_owned(),
             version: Some(version.to_string()),
             state: Some(state),
-            reason: reason.to_owned(),
+            reason,
         }
     }
+}
+
+fn still_serves(reason: &str) -> String {
+    format!("the files changed, what was loaded before still serves: {reason}")
 }

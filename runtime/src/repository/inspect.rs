@@ -1,7 +1,7 @@
 //! Inspection of a model's directory: its configuration, and for each wanted version the path of the
 //! model file and a fingerprint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tempfile::TempDir;
 use weir_protocol::grpc::proto;
 
 use super::catalog::{ModelLocation, Naming};
-use super::changes::LoadOutcome;
+use super::changes::{FoundVersions, LoadOutcome};
 use super::config_file;
 use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
 use super::options::ScanOptions;
-use super::stamp::Stamp;
+use super::stamp::{Scrutiny, Stamp};
 use crate::backend::LoadError;
 use crate::config::ModelConfig;
 
@@ -27,8 +27,8 @@ pub(super) struct Inspected {
     pub config: Arc<ModelConfig>,
     /// The model's directory; of a single file, the one it lies in.
     pub dir: PathBuf,
-    /// The versions that its version policy selects.
-    pub versions: BTreeMap<u64, Fingerprint>,
+    /// The versions that its version policy selects, and those that serve and are still there.
+    pub versions: FoundVersions<Fingerprint>,
     /// The uploaded files, deleted when the last version loaded from them is gone.
     pub uploaded: Option<Arc<TempDir>>,
 }
@@ -55,6 +55,8 @@ pub(super) enum ConfigSource {
 
 pub(super) struct Inspector<'a> {
     pub options: &'a ScanOptions,
+    /// Versions in service, which may have to go on.
+    pub in_service: &'a BTreeSet<u64>,
     /// The model file's usual name, by backend; see [`Launch::default_filename`](super::Launch::default_filename).
     pub default_filename: &'a dyn Fn(&str) -> Result<Option<&'static str>, LoadError>,
 }
@@ -66,7 +68,7 @@ impl Inspected {
         version: u64,
         outcome: LoadOutcome,
     ) -> Option<(Fingerprint, LoadOutcome)> {
-        let fingerprint = self.versions.get(&version)?;
+        let fingerprint = self.versions.fingerprints.get(&version)?;
         Some((fingerprint.clone(), outcome))
     }
 }
@@ -92,8 +94,15 @@ impl Inspector<'_> {
                 "at least one version must be available under the version policy of model '{name}'"
             ));
         }
-        let wanted = wanted.iter().map(|version| (*version, &found[version]));
-        let versions = fingerprints(location, &config, wanted)?;
+        let looked_at = found
+            .iter()
+            .filter(|(version, _)| wanted.contains(version) || self.in_service.contains(version));
+        let scrutiny = self.options.scrutiny;
+        let fingerprints = fingerprints((location, scrutiny), &config, looked_at)?;
+        let versions = FoundVersions {
+            fingerprints,
+            wanted,
+        };
         let dir = directory(location).to_owned();
         Ok(Inspected {
             config: Arc::new(config),
@@ -187,33 +196,33 @@ fn without_versions(model: PathBuf) -> BTreeMap<u64, Files> {
 }
 
 fn fingerprints<'a>(
-    location: &ModelLocation,
+    (location, scrutiny): (&ModelLocation, Scrutiny),
     config: &ModelConfig,
-    wanted: impl Iterator<Item = (u64, &'a Files)>,
+    versions: impl Iterator<Item = (&'a u64, &'a Files)>,
 ) -> Result<BTreeMap<u64, Fingerprint>, String> {
     let config = Arc::new(proto::ModelConfig {
         version_policy: None,
         ..config.proto.clone()
     });
-    let shared = Arc::new(shared_stamp(location)?);
+    let shared = Arc::new(shared_stamp(location, scrutiny)?);
     let mut fingerprints = BTreeMap::new();
-    for (version, Files { model, stamped }) in wanted {
+    for (version, Files { model, stamped }) in versions {
         let fingerprint = Fingerprint {
             path: model.clone(),
             config: Arc::clone(&config),
             shared: Arc::clone(&shared),
-            files: Stamp::of(stamped)?,
+            files: Stamp::of(stamped, scrutiny)?,
         };
-        fingerprints.insert(version, fingerprint);
+        fingerprints.insert(*version, fingerprint);
     }
     Ok(fingerprints)
 }
 
 /// Stamp of the files that all versions share. The configuration is compared by meaning, not by its file's time.
-fn shared_stamp(location: &ModelLocation) -> Result<Stamp, String> {
+fn shared_stamp(location: &ModelLocation, scrutiny: Scrutiny) -> Result<Stamp, String> {
     match location.layout {
         Layout::File | Layout::Bare => Ok(Stamp::default()),
-        Layout::Versioned => Stamp::of_entries(&location.path, |child| {
+        Layout::Versioned => Stamp::of_entries(&location.path, scrutiny, |child| {
             child.is_version() || [CONFIG_FILE, "configs"].iter().any(|name| child.is(name))
         }),
     }

@@ -84,6 +84,14 @@ impl Child {
         self.version().is_some()
     }
 
+    /// True for names that begin with a dot: programs that copy files write to such a name first and rename
+    /// it, and Kubernetes keeps what its volumes' links point to under one.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.name
+            .as_deref()
+            .is_some_and(|name| name.starts_with('.'))
+    }
+
     fn version(&self) -> Option<u64> {
         let version = versions::number(self.name.as_deref()?)?;
         self.path.is_dir().then_some(version)

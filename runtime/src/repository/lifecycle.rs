@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, ModelLocation};
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
 use super::inspect::{ConfigSource, Inspected};
@@ -130,9 +130,24 @@ impl<L: Launch> ModelLifecycle<L> {
             .map_err(|reason| failure::unreadable(name, &reason))?;
         let entry = catalog.remove(name).ok_or_else(|| failure::absent(name))?;
         Ok(match entry.location {
-            Ok(location) => self.scanner.inspect(name, location, source).await,
+            Ok(location) => self.inspect(name, location, source).await,
             Err(reason) => Err(reason),
         })
+    }
+
+    /// Inspects the model at `location`, with the versions of it that serve.
+    ///
+    /// # Errors
+    /// The reason, for the index and the client.
+    pub(super) async fn inspect(
+        &self,
+        name: &str,
+        location: ModelLocation,
+        source: ConfigSource,
+    ) -> Result<Inspected, String> {
+        let in_service = self.registry.load().in_service(name);
+        let inspection = self.scanner.inspect(name, location, source, in_service);
+        inspection.await
     }
 
     /// Takes a model out of service at a client's request.
@@ -160,19 +175,18 @@ impl<L: Launch> ModelLifecycle<L> {
         self.tasks.wait().await;
     }
 
-    /// Loads what changed of a model, then unloads the versions it no longer has. Each version loads
-    /// by itself, but none is unloaded while another failed: it may be all that serves.
+    /// Loads what changed of a model, then unloads the versions that are not wanted any more. Each version
+    /// loads by itself; one that stands in for another that failed goes on serving.
     pub(super) async fn load_changes(
         self: &Arc<Self>,
         name: &str,
         found: &Inspected,
         retry: Retry,
     ) -> Vec<LoadFailure> {
-        let changes = self
+        let versions = self
             .registry
             .update(|registry| registry.model_mut(name).begin_load(found, retry));
-        let loads = changes
-            .load
+        let loads = versions
             .iter()
             .map(|version| self.load_version(name, *version, found));
         let failures: Vec<_> = join_all(loads)
@@ -180,9 +194,10 @@ impl<L: Launch> ModelLifecycle<L> {
             .into_iter()
             .filter_map(Result::err)
             .collect();
-        if failures.is_empty() {
-            self.unload_versions(name, VersionSelection::Only(&changes.unload));
-        }
+        let retiring = self
+            .registry
+            .update(|registry| registry.model_mut(name).finish_loads(&found.versions));
+        self.retire_each(retiring);
         failures
     }
 

@@ -67,7 +67,7 @@ impl<L: Launch> Loader<L> {
         version: u64,
         from: &Inspected,
     ) -> Result<L::Served, String> {
-        let Some(fingerprint) = from.versions.get(&version) else {
+        let Some(fingerprint) = from.versions.fingerprints.get(&version) else {
             return Err(format!("no version {version}"));
         };
         let source = VersionSource {

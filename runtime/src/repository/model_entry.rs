@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::changes::{self, Changes, LoadOutcome, Retry};
+use super::changes::{self, Attempts, FoundVersions, LoadOutcome, Retry};
 use super::index::IndexEntry;
 use super::inspect::{Fingerprint, Inspected};
 use super::options::IndexFilter;
@@ -20,6 +20,17 @@ pub(super) struct ModelEntry<S> {
     latest: Option<Arc<S>>,
     /// The reason why its directory could not be used at the last inspection.
     failure: Option<String>,
+    standing: Standing,
+}
+
+/// Whether a model has been as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Not yet: every version that fails counts.
+    New,
+    /// All its versions served at once, and one has ever since: what comes later and fails takes nothing
+    /// from what clients had.
+    Established,
 }
 
 #[derive(Debug)]
@@ -27,6 +38,8 @@ struct Version<S> {
     state: VersionState<S>,
     /// The last load attempt; `None` while unloaded.
     attempt: Option<(Fingerprint, LoadOutcome)>,
+    /// The reason why it serves what was loaded before.
+    kept: Option<String>,
     /// Uploaded files that the serving version was loaded from.
     uploaded: Option<Arc<TempDir>>,
 }
@@ -46,12 +59,14 @@ impl<S> Clone for ModelEntry<S> {
             versions,
             latest,
             failure,
+            standing,
         } = self;
         Self {
             name: Arc::clone(name),
             versions: versions.clone(),
             latest: latest.clone(),
             failure: failure.clone(),
+            standing: *standing,
         }
     }
 }
@@ -61,11 +76,13 @@ impl<S> Clone for Version<S> {
         let Self {
             state,
             attempt,
+            kept,
             uploaded,
         } = self;
         Self {
             state: state.clone(),
             attempt: attempt.clone(),
+            kept: kept.clone(),
             uploaded: uploaded.clone(),
         }
     }
@@ -76,6 +93,7 @@ impl<S> Default for Version<S> {
         Self {
             state: VersionState::Unloaded,
             attempt: None,
+            kept: None,
             uploaded: None,
         }
     }
@@ -89,6 +107,7 @@ impl<S> ModelEntry<S> {
             versions: BTreeMap::new(),
             latest: None,
             failure: None,
+            standing: Standing::New,
         }
     }
 
@@ -124,8 +143,15 @@ impl<S> ModelEntry<S> {
         self.failure.is_none() && self.versions.values().all(unloaded)
     }
 
-    /// True if each version serves or was unloaded on purpose.
+    /// True if each version serves or was unloaded on purpose; of an established model, if one serves.
     pub(super) fn is_healthy(&self) -> bool {
+        match self.standing {
+            Standing::Established => true,
+            Standing::New => self.is_complete(),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
         let healthy = |version: &Version<S>| match version.state {
             VersionState::Ready(_) | VersionState::Unloaded | VersionState::Unloading(_) => true,
             VersionState::Loading | VersionState::Failed { .. } => false,
@@ -142,7 +168,7 @@ impl<S> ModelEntry<S> {
             IndexFilter::Ready => version.state.serving().is_some(),
         });
         let mut lines: Vec<_> = lines
-            .map(|(number, version)| IndexEntry::version(&self.name, *number, &version.state))
+            .map(|(number, version)| self.line(*number, version))
             .collect();
         match (filter, &self.failure) {
             (IndexFilter::All, Some(reason)) if self.latest.is_none() => {
@@ -154,21 +180,37 @@ impl<S> ModelEntry<S> {
         lines
     }
 
+    fn line(&self, number: u64, version: &Version<S>) -> IndexEntry {
+        let kept = version.kept.as_deref().or(self.failure.as_deref());
+        IndexEntry::version(&self.name, number, &version.state, kept)
+    }
+
     /// Decides what an inspection asks for, and marks the versions to load as loading.
-    pub(super) fn begin_load(&mut self, found: &Inspected, retry: Retry) -> Changes {
-        let versions = self.versions.iter();
-        let attempts =
-            versions.filter_map(|(number, version)| Some((*number, version.attempt.clone()?)));
-        let changes = changes::decide(&attempts.collect(), &found.versions, retry);
+    pub(super) fn begin_load(&mut self, found: &Inspected, retry: Retry) -> Vec<u64> {
+        let to_load = changes::to_load(&self.attempts(), &found.versions, retry);
         self.failure = None;
-        for version in &changes.load {
+        for version in &to_load {
             self.versions
                 .entry(*version)
                 .or_default()
                 .state
                 .begin_load();
         }
-        changes
+        to_load
+    }
+
+    /// Takes the versions out of service that are not needed after the loads. Returns those that must be
+    /// retired.
+    pub(super) fn finish_loads(&mut self, found: &FoundVersions<Fingerprint>) -> Vec<Retiring<S>> {
+        let to_unload = changes::to_unload(&self.attempts(), found);
+        self.begin_unload(VersionSelection::Only(&to_unload))
+    }
+
+    fn attempts(&self) -> Attempts<Fingerprint> {
+        let versions = self.versions.iter();
+        let attempts =
+            versions.filter_map(|(number, version)| Some((*number, version.attempt.clone()?)));
+        attempts.collect()
     }
 
     /// Puts a loaded version into service. Returns the one it replaces.
@@ -180,9 +222,10 @@ impl<S> ModelEntry<S> {
     ) -> Option<Retiring<S>> {
         let entry = self.versions.entry(version).or_default();
         entry.attempt = from.attempt(version, LoadOutcome::Loaded);
+        entry.kept = None;
         entry.uploaded.clone_from(&from.uploaded);
         let replaced = entry.state.finish_load(served);
-        self.update_latest();
+        self.update_service();
         replaced.map(|served| Retiring {
             model: Arc::clone(&self.name),
             version,
@@ -193,7 +236,12 @@ impl<S> ModelEntry<S> {
     /// Marks a version whose load failed.
     pub(super) fn fail_load(&mut self, version: u64, from: &Inspected, reason: String) {
         let entry = self.versions.entry(version).or_default();
-        entry.attempt = from.attempt(version, LoadOutcome::Failed);
+        let outcome = match entry.state.serving() {
+            Some(_) => LoadOutcome::Kept,
+            None => LoadOutcome::Failed,
+        };
+        entry.attempt = from.attempt(version, outcome);
+        entry.kept = entry.state.serving().map(|_| reason.clone());
         entry.state.fail_load(reason);
     }
 
@@ -212,6 +260,7 @@ impl<S> ModelEntry<S> {
                 VersionSelection::Only(versions) if !versions.contains(version) => {}
                 VersionSelection::Only(_) | VersionSelection::All => {
                     entry.attempt = None;
+                    entry.kept = None;
                     entry.uploaded = None;
                     retiring.extend(entry.state.begin_unload().map(|served| Retiring {
                         model: Arc::clone(&self.name),
@@ -224,7 +273,7 @@ impl<S> ModelEntry<S> {
         if matches!(selection, VersionSelection::All) {
             self.failure = None;
         }
-        self.update_latest();
+        self.update_service();
         retiring
     }
 
@@ -235,13 +284,19 @@ impl<S> ModelEntry<S> {
         }
     }
 
-    fn update_latest(&mut self) {
+    /// Notes what the versions' states mean for the model as a whole.
+    fn update_service(&mut self) {
         let highest = self
             .versions
             .values()
             .rev()
             .find_map(|version| version.state.serving());
         self.latest = highest.cloned();
+        self.standing = match self.latest {
+            None => Standing::New,
+            Some(_) if self.is_complete() => Standing::Established,
+            Some(_) => self.standing,
+        };
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::stamp::Scrutiny;
+
 /// When models are loaded (`--model-control-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlMode {
@@ -18,6 +20,16 @@ pub(crate) enum ControlMode {
     },
     /// The whole repository, scanned again each period.
     Poll(Duration),
+}
+
+impl ControlMode {
+    /// How closely files are looked at for changes: a client's load reads them, whatever their times say.
+    pub(super) const fn scrutiny(&self) -> Scrutiny {
+        match self {
+            Self::None | Self::Poll(_) => Scrutiny::Metadata,
+            Self::Explicit { .. } => Scrutiny::Content,
+        }
+    }
 }
 
 /// Condition for the server's readiness (`--strict-readiness`).
@@ -82,4 +94,5 @@ pub(super) struct ScanOptions {
     pub(crate) model_name: Option<String>,
     pub config_name: Option<String>,
     pub auto_complete: AutoComplete,
+    pub scrutiny: Scrutiny,
 }

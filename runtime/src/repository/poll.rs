@@ -16,6 +16,9 @@ use super::lifecycle::ModelLifecycle;
 use super::model_entry::VersionSelection;
 use super::options::ControlMode;
 
+/// The reason for the index where a model's directory is left without a model.
+const EMPTY_MODEL: &str = "its directory holds no config.pbtxt, version or model.pt any more; to unload the model, remove the directory";
+
 /// The value of `--load-model` that stands for every model.
 const ALL_MODELS: &str = "*";
 
@@ -67,43 +70,57 @@ impl<L: Launch> ModelLifecycle<L> {
         let mut ticks = interval(period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
+        let mut missing = BTreeSet::new();
         while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
             // A load that is under way goes on as a task of its own, which `retire_all` joins.
-            if shutdown
-                .run_until_cancelled(self.poll_once())
-                .await
-                .is_none()
-            {
-                return;
+            match shutdown.run_until_cancelled(self.poll_once(&missing)).await {
+                Some(still_missing) => missing = still_missing,
+                None => return,
             }
         }
     }
 
-    async fn poll_once(self: &Arc<Self>) {
+    /// Brings the models up to date with the repository. Returns those that have gone from it; `missing`
+    /// had at the poll before.
+    async fn poll_once(self: &Arc<Self>, missing: &BTreeSet<String>) -> BTreeSet<String> {
         match self.scan().await {
             Ok(catalog) => {
-                self.unload_removed(&catalog).await;
+                let gone = self.unload_removed(&catalog, missing).await;
                 self.load_all(catalog).await;
+                gone
             }
             // A file system that is away for a moment is no reason to stop serving.
-            Err(reason) => tracing::warn!(reason, "cannot read the model repository"),
+            Err(reason) => {
+                tracing::warn!(reason, "cannot read the model repository");
+                BTreeSet::new()
+            }
         }
     }
 
-    async fn unload_removed(self: &Arc<Self>, catalog: &Catalog) {
-        let known: Vec<_> = self
-            .registry
-            .load()
-            .models()
-            .map(|model| model.name().to_owned())
-            .collect();
-        for name in known
-            .iter()
-            .filter(|name| !catalog.contains_key(name.as_str()))
-        {
-            let _lock = self.locks.acquire(name).await;
-            self.unload_versions(name, VersionSelection::All);
+    /// Unloads the models that have gone, if they had at the poll before: a directory that is replaced by
+    /// another is away for a moment. Returns those that have gone.
+    async fn unload_removed(
+        self: &Arc<Self>,
+        catalog: &Catalog,
+        missing: &BTreeSet<String>,
+    ) -> BTreeSet<String> {
+        let mut gone = self.registry.load().loaded_but(catalog);
+        for name in gone.clone() {
+            let _lock = self.locks.acquire(&name).await;
+            if self.serves_from_directory(&name).await {
+                self.mark_failed(&name, EMPTY_MODEL.to_owned());
+                gone.remove(&name);
+            } else if missing.contains(&name) {
+                self.unload_versions(&name, VersionSelection::All);
+            }
         }
+        gone
+    }
+
+    /// True if the model serves and its directory is there: whoever empties it has not removed the model.
+    async fn serves_from_directory(&self, name: &str) -> bool {
+        let serves = !self.registry.load().in_service(name).is_empty();
+        serves && self.scanner.has_directory(name).await
     }
 
     /// Loads what changed of every model in the catalog, side by side.
@@ -133,11 +150,7 @@ impl<L: Launch> ModelLifecycle<L> {
             return Vec::new();
         }
         let inspected = match location {
-            Ok(location) => {
-                self.scanner
-                    .inspect(&name, location, ConfigSource::File)
-                    .await
-            }
+            Ok(location) => self.inspect(&name, location, ConfigSource::File).await,
             Err(reason) => Err(reason),
         };
         match inspected {

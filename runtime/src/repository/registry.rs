@@ -1,7 +1,7 @@
 //! Every known model with its state, as one value that is replaced whole: a request reads it
 //! without a lock, a load publishes the next one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -101,6 +101,20 @@ impl<S> Registry<S> {
             Some(canonical) if !self.models.contains_key(name) => canonical,
             Some(_) | None => name,
         }
+    }
+
+    /// The versions of that model that accept requests.
+    pub(super) fn in_service(&self, name: &str) -> BTreeSet<u64> {
+        let serving = self.model(name).into_iter().flat_map(ModelEntry::serving);
+        serving.map(|(version, _)| version).collect()
+    }
+
+    /// Names of the models that were loaded and are not in the catalog.
+    pub(super) fn loaded_but(&self, catalog: &Catalog) -> BTreeSet<String> {
+        let gone = self.models().filter(|model| {
+            !catalog.contains_key(model.name()) && !model.is_never_loaded() && !model.is_unloaded()
+        });
+        gone.map(|model| model.name().to_owned()).collect()
     }
 
     pub(super) fn models(&self) -> impl Iterator<Item = &ModelEntry<S>> {

@@ -1,5 +1,6 @@
 //! Reads the repository's directories, off the reactor.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,7 +36,8 @@ impl<L: Launch> Scanner<L> {
         blocking(move || catalog::list(&options)).await
     }
 
-    /// The model at `location` as it is now, ready to be loaded.
+    /// The model at `location` as it is now, ready to be loaded. Versions that serve and are still there
+    /// are inspected too.
     ///
     /// # Errors
     /// The reason, for the index and the client.
@@ -44,6 +46,7 @@ impl<L: Launch> Scanner<L> {
         name: &str,
         location: ModelLocation,
         source: ConfigSource,
+        in_service: BTreeSet<u64>,
     ) -> Result<Inspected, String> {
         let (options, launch) = (Arc::clone(&self.options), Arc::clone(&self.launch));
         let name = name.to_owned();
@@ -51,11 +54,19 @@ impl<L: Launch> Scanner<L> {
             let default_filename = &|backend: &str| launch.default_filename(backend);
             Inspector {
                 options: &options,
+                in_service: &in_service,
                 default_filename,
             }
             .inspect(&name, &location, source)
         })
         .await
+    }
+
+    /// True if a repository path has a directory of that name, whatever is in it.
+    pub(super) async fn has_directory(&self, name: &str) -> bool {
+        let (options, name) = (Arc::clone(&self.options), name.to_owned());
+        let has = move || Ok(options.paths.iter().any(|path| path.join(&name).is_dir()));
+        blocking(has).await.unwrap_or(false)
     }
 
     /// The model that a load call brings along; its files are kept as long as the result.
@@ -76,7 +87,7 @@ impl<L: Launch> Scanner<L> {
             naming: Naming::Directory,
         };
         let inspected = self
-            .inspect(name, location, ConfigSource::Given(config))
+            .inspect(name, location, ConfigSource::Given(config), BTreeSet::new())
             .await;
         Ok(inspected.map(|inspected| Inspected {
             uploaded: Some(Arc::new(uploaded)),

@@ -1,8 +1,12 @@
-//! Change detection for files, by their sizes and modification times, not their content.
+//! Change detection for files: their identity, size and times, and their content where it is read.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::layout::{self, Child};
 
@@ -12,19 +16,51 @@ const DEEPEST: usize = 8;
 /// More files than any model has; a repository path that was mistyped as a model has more.
 const MOST_FILES: usize = 10_000;
 
+/// Time within which two changes of a file may have the same time. File systems take it from a clock that
+/// ticks every 10 ms at most (`CONFIG_HZ=100`); twice that, for the reading of it.
+const CLOCK_TICK: Duration = Duration::from_millis(20);
+
+/// Looks at files that keep changing, before they are taken as they are: their next change is noticed all
+/// the same, unless it falls into the same tick.
+const MOST_LOOKS: usize = 10;
+
+/// Bytes read at once for a digest: enough to keep a disk busy, little enough for a processor's cache.
+const CHUNK: usize = 1 << 18;
+
+/// How closely files are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scrutiny {
+    /// Identity, size and times: what every poll can afford.
+    Metadata,
+    /// The content too, for a client that asks for what is there now, whatever the file system says of it.
+    Content,
+}
+
 /// Files as they were when somebody inspected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp(Vec<(PathBuf, u64, SystemTime)>);
+pub(super) struct Stamp(Vec<FileStamp>);
+
+/// One file, symbolic links followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileStamp {
+    path: PathBuf,
+    size: u64,
+    /// Seconds and nanoseconds of the last write, as far as the writer does not say otherwise.
+    modified: (i64, i64),
+    /// Likewise of the last change of any kind, which no writer can set.
+    changed: (i64, i64),
+    /// Device and inode: a file that was renamed over another has its own.
+    identity: (u64, u64),
+    digest: Option<u64>,
+}
 
 impl Stamp {
     /// The stamp of one file, or of a directory and everything below it.
     ///
     /// # Errors
     /// A sentence that names what cannot be read, or is too much.
-    pub(super) fn of(path: &Path) -> Result<Self, String> {
-        let mut stamp = Self::default();
-        stamp.add(path, DEEPEST)?;
-        Ok(stamp)
+    pub(super) fn of(path: &Path, scrutiny: Scrutiny) -> Result<Self, String> {
+        Self::settled(scrutiny, |stamp| stamp.add(path, DEEPEST))
     }
 
     /// The stamp of a directory's entries but those that `leave_out` selects.
@@ -33,16 +69,58 @@ impl Stamp {
     /// Like [`Stamp::of`].
     pub(super) fn of_entries(
         directory: &Path,
+        scrutiny: Scrutiny,
         leave_out: impl Fn(&Child) -> bool,
     ) -> Result<Self, String> {
+        Self::settled(scrutiny, |stamp| {
+            layout::children(directory)?
+                .iter()
+                .filter(|child| !child.is_hidden() && !leave_out(child))
+                .try_for_each(|child| stamp.add(&child.path, DEEPEST - 1))
+        })
+    }
+
+    /// Collects a stamp that a later change cannot leave as it is: a change in the tick of the last one
+    /// would, so it waits until that tick is over.
+    fn settled(
+        scrutiny: Scrutiny,
+        collect: impl Fn(&mut Self) -> Result<(), String>,
+    ) -> Result<Self, String> {
         let mut stamp = Self::default();
-        for child in layout::children(directory)?
-            .iter()
-            .filter(|child| !leave_out(child))
-        {
-            stamp.add(&child.path, DEEPEST - 1)?;
+        for _ in 0..MOST_LOOKS {
+            stamp.0.clear();
+            collect(&mut stamp)?;
+            if !stamp.is_fresh(now()) {
+                break;
+            }
+            sleep(CLOCK_TICK);
         }
-        Ok(stamp)
+        match scrutiny {
+            Scrutiny::Metadata => Ok(stamp),
+            Scrutiny::Content => stamp.with_digests(),
+        }
+    }
+
+    /// True if a file changed within the last tick.
+    fn is_fresh(&self, now: Duration) -> bool {
+        let changed = |file: &FileStamp| {
+            let (seconds, nanos) = file.changed;
+            Duration::new(
+                seconds.try_into().unwrap_or(0),
+                nanos.try_into().unwrap_or(0),
+            )
+        };
+        // A time to come is that of another machine's clock: waiting for it would help nothing.
+        let age = |file| now.checked_sub(changed(file));
+        self.0.iter().filter_map(age).any(|age| age < CLOCK_TICK)
+    }
+
+    fn with_digests(mut self) -> Result<Self, String> {
+        for file in &mut self.0 {
+            let digest = digest(&file.path);
+            file.digest = Some(digest.map_err(|error| layout::unreadable(&file.path, &error))?);
+        }
+        Ok(self)
     }
 
     fn add(&mut self, path: &Path, depth: usize) -> Result<(), String> {
@@ -53,10 +131,7 @@ impl Stamp {
         if metadata.is_dir() {
             return self.add_below(path, depth);
         }
-        let modified = metadata
-            .modified()
-            .map_err(|error| layout::unreadable(path, &error))?;
-        self.0.push((path.to_owned(), metadata.len(), modified));
+        self.0.push(FileStamp::new(path, &metadata));
         if self.0.len() > MOST_FILES {
             return Err(format!(
                 "'{}' is one of over {MOST_FILES} files",
@@ -75,6 +150,145 @@ impl Stamp {
         }
         layout::children(directory)?
             .iter()
+            .filter(|child| !child.is_hidden())
             .try_for_each(|child| self.add(&child.path, depth - 1))
+    }
+}
+
+impl FileStamp {
+    fn new(path: &Path, metadata: &Metadata) -> Self {
+        Self {
+            path: path.to_owned(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            identity: (metadata.dev(), metadata.ino()),
+            digest: None,
+        }
+    }
+}
+
+/// A digest of a file's content, for comparing it with what it was; not one that withstands an attacker.
+fn digest(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut digest = DefaultHasher::new();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(digest.finish()),
+            read => digest.write(&chunk[..read]),
+        }
+    }
+}
+
+/// Time since 1970, which is what files' times count.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the times of files are compared with the clock they are taken from"
+)]
+fn now() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+    use std::time::SystemTime;
+
+    use tempfile::TempDir;
+
+    use super::{Scrutiny, Stamp};
+
+    const TIME: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn write(path: &Path, content: &str) {
+        fs::write(path, content).unwrap();
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(TIME).unwrap();
+    }
+
+    fn stamp(path: &Path) -> Stamp {
+        Stamp::of(path, Scrutiny::Metadata).unwrap()
+    }
+
+    #[test]
+    fn files_that_stay_as_they_are() {
+        let folder = TempDir::new().unwrap();
+        write(&folder.path().join("model.pt"), "one");
+        assert_eq!(stamp(folder.path()), stamp(folder.path()));
+    }
+
+    #[test]
+    fn an_equal_size_and_time_do_not_hide_a_change() {
+        let folder = TempDir::new().unwrap();
+        let (path, other) = (folder.path().join("model.pt"), folder.path().join("other"));
+        write(&path, "one");
+        for replace in [
+            (|path: &Path, _: &Path| write(path, "two")) as fn(&Path, &Path),
+            |path, other| {
+                write(other, "six");
+                fs::rename(other, path).unwrap();
+            },
+        ] {
+            let before = stamp(&path);
+            replace(&path, &other);
+            assert_ne!(before, stamp(&path));
+        }
+    }
+
+    #[test]
+    fn changes_without_a_pause_are_all_noticed() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("model.pt");
+        let mut before = Stamp::default();
+        for content in ["one", "two", "six", "ten"] {
+            write(&path, content);
+            let after = stamp(&path);
+            assert_ne!(before, after, "{content}");
+            before = after;
+        }
+    }
+
+    #[test]
+    fn a_link_that_points_elsewhere_is_a_change() {
+        let folder = TempDir::new().unwrap();
+        for data in ["..1", "..2"] {
+            fs::create_dir(folder.path().join(data)).unwrap();
+            write(&folder.path().join(data).join("model.pt"), data);
+        }
+        let (link, next) = (folder.path().join("..data"), folder.path().join("..next"));
+        symlink("..1", &link).unwrap();
+        symlink("..data/model.pt", folder.path().join("model.pt")).unwrap();
+        let before = stamp(folder.path());
+        symlink("..2", &next).unwrap();
+        fs::rename(&next, &link).unwrap();
+        assert_ne!(before, stamp(folder.path()));
+    }
+
+    #[test]
+    fn hidden_files_are_those_of_a_copy_under_way() {
+        let folder = TempDir::new().unwrap();
+        write(&folder.path().join("model.pt"), "one");
+        let before = stamp(folder.path());
+        write(&folder.path().join(".model.pt.Xa41bQ"), "tw");
+        assert_eq!(before, stamp(folder.path()));
+    }
+
+    #[test]
+    fn contents_count_where_they_are_read() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("model.pt");
+        let digest = |content| {
+            write(&path, content);
+            let stamp = Stamp::of(&path, Scrutiny::Content).unwrap();
+            stamp.0[0].digest.unwrap()
+        };
+        let (one, two, again) = (digest("one"), digest("two"), digest("one"));
+        assert_ne!(one, two);
+        assert_eq!(one, again);
     }
 }

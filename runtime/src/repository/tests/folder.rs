@@ -1,6 +1,7 @@
 //! Repositories on disk, built a file at a time.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -54,6 +55,27 @@ impl Folder {
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
             .unwrap();
         self
+    }
+
+    /// Replaces a file by another of the same size and time, as `cp -p` and `rsync --inplace` do.
+    pub(crate) fn overwrite(&self, relative: &str, content: &str) -> &Self {
+        let modified = |path| fs::metadata(path).unwrap().modified().unwrap();
+        let before = modified(self.at(relative));
+        fs::write(self.at(relative), content).unwrap();
+        let file = fs::File::options().write(true).open(self.at(relative));
+        file.unwrap().set_modified(before).unwrap();
+        self
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) -> &Self {
+        fs::rename(self.at(from), self.at(to)).unwrap();
+        self
+    }
+
+    /// Makes a symbolic link at `relative`, in place of the one there.
+    pub(crate) fn link(&self, target: &str, relative: &str) -> &Self {
+        symlink(target, self.at("..link")).unwrap();
+        self.rename("..link", relative)
     }
 
     pub(crate) fn remove(&self, relative: &str) -> &Self {

@@ -138,3 +138,191 @@ async fn a_configuration_that_goes_bad_and_good_again() {
     assert!(polled.repository.is_ready());
     polled.end().await;
 }
+
+/// A polled repository with version 1 at work, and version 2 that does not load.
+async fn with_a_broken_version(folder: &Folder) -> Polled {
+    let polled = polled(folder).await;
+    polled.fake.on("m", 2, Behaviour::Fail("truncated"));
+    folder.write("m/2/model.pt", "wei");
+    until(&polled.repository, || {
+        index(&polled.repository).contains(&"m 2 UNAVAILABLE truncated".to_owned())
+    })
+    .await;
+    three_polls().await;
+    polled
+}
+
+impl Polled {
+    fn index(&self) -> Vec<String> {
+        index(&self.repository)
+    }
+
+    fn content(&self) -> String {
+        self.repository.find("m", "").unwrap().content.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_new_version_leaves_the_old_one_serving() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = polled(&folder).await;
+    folder.directory("m/2");
+    three_polls().await;
+    let reason = format!("no file '{}'", folder.at("m/2/model.pt").display());
+    let expected = ["m 1 READY".to_owned(), format!("m 2 UNAVAILABLE {reason}")];
+    assert_eq!(polled.index(), expected);
+    assert!(polled.repository.is_ready(), "one that serves is ready");
+    folder.write("m/2/model.pt", "two");
+    polled
+        .until(&["m 1 UNAVAILABLE unloaded", "m 2 READY"])
+        .await;
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_good_version_serves_until_a_better_one_is_ready() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = with_a_broken_version(&folder).await;
+    assert_eq!(polled.index(), ["m 1 READY", "m 2 UNAVAILABLE truncated"]);
+    folder.remove("m/1");
+    three_polls().await;
+    assert_eq!(polled.content(), "weights");
+    folder.write("m/3/model.pt", "three");
+    let expected = [
+        "m 1 UNAVAILABLE unloaded",
+        "m 2 UNAVAILABLE unloaded",
+        "m 3 READY",
+    ];
+    polled.until(&expected).await;
+    assert_eq!(polled.fake.count("load m 2"), 1, "the same files once");
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_stands_in_follows_its_files() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = with_a_broken_version(&folder).await;
+    folder.overwrite("m/1/model.pt", "WEIGHTS");
+    until(&polled.repository, || polled.content() == "WEIGHTS").await;
+    folder.remove("m/2");
+    polled
+        .until(&["m 1 READY", "m 2 UNAVAILABLE unloaded"])
+        .await;
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_policy_lets_a_broken_version_take_a_good_one_with_it() {
+    for policy in [
+        "version_policy { all { } }",
+        "version_policy { latest { num_versions: 2 } }",
+        "version_policy { specific { versions: [1, 2] } }",
+    ] {
+        let folder = Folder::with(&[("m", &[1])]);
+        folder.write("m/config.pbtxt", &format!("backend: \"pytorch\" {policy}"));
+        let polled = with_a_broken_version(&folder).await;
+        assert_eq!(polled.index(), ["m 1 READY", "m 2 UNAVAILABLE truncated"]);
+        assert!(polled.repository.is_ready(), "{policy}");
+        polled.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_goes_bad_serves_as_it_was_and_says_so() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = polled(&folder).await;
+    polled.fake.on("m", 1, Behaviour::Fail("not a model"));
+    folder.overwrite("m/1/model.pt", "rubbish");
+    let expected = "m 1 READY the files changed, what was loaded before still serves: not a model";
+    polled.until(&[expected]).await;
+    three_polls().await;
+    assert_eq!(polled.fake.count("load m 1"), 2);
+    assert_eq!(polled.content(), "weights");
+    assert!(polled.repository.is_ready());
+    polled.fake.release("m", 1);
+    folder.overwrite("m/1/model.pt", "WEIGHTS");
+    polled.until(&["m 1 READY"]).await;
+    assert_eq!(polled.content(), "WEIGHTS");
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_goes_bad_leaves_the_model_serving_and_says_so() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = polled(&folder).await;
+    folder.write("m/config.pbtxt", "nonsense");
+    let said = || polled.index()[0].starts_with("m 1 READY the files changed");
+    until(&polled.repository, said).await;
+    assert!(polled.repository.is_ready());
+    folder.write("m/config.pbtxt", "backend: \"pytorch\"");
+    polled.until(&["m 1 READY"]).await;
+    assert_eq!(polled.fake.count("load m 1"), 1, "nothing else changed");
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_away_for_a_moment_serves_on() {
+    let folder = Folder::with(&[("m", &[1]), ("n", &[1])]);
+    let polled = polled(&folder).await;
+    // From here on there is one poll in the middle of each period.
+    tokio::time::sleep(PERIOD / 2).await;
+    for _ in 0..3 {
+        folder.rename("m", ".away");
+        tokio::time::sleep(PERIOD).await;
+        assert_eq!(polled.content(), "weights");
+        folder.rename(".away", "m");
+        tokio::time::sleep(PERIOD).await;
+    }
+    assert_eq!(polled.index(), ["m 1 READY", "n 1 READY"]);
+    folder.remove("m");
+    polled
+        .until(&["m 1 UNAVAILABLE unloaded", "n 1 READY"])
+        .await;
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_whose_directory_is_emptied_serves_on() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = polled(&folder).await;
+    folder.rename("m/1", ".away");
+    three_polls().await;
+    assert!(polled.index()[0].contains("holds no config.pbtxt, version or model.pt"));
+    assert_eq!(polled.content(), "weights");
+    folder.rename(".away", "m/1");
+    polled.until(&["m 1 READY"]).await;
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_equal_size_and_time_hide_nothing() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let polled = polled(&folder).await;
+    folder.overwrite("m/1/model.pt", "WEIGHTS");
+    until(&polled.repository, || polled.content() == "WEIGHTS").await;
+    folder
+        .write("other", "weIghts")
+        .touch("other", 1)
+        .touch("m/1/model.pt", 1);
+    folder.rename("other", "m/1/model.pt");
+    until(&polled.repository, || polled.content() == "weIghts").await;
+    polled.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_links_are_switched_is_loaded() {
+    let folder = Folder::new();
+    folder
+        .write("..1/model.pt", "weights")
+        .write("..2/model.pt", "WEIGHTS")
+        .directory("m")
+        .link("..1", "..data")
+        .link("../..data", "m/1");
+    for volume in ["..1/model.pt", "..2/model.pt"] {
+        folder.touch(volume, 1);
+    }
+    let polled = polled(&folder).await;
+    folder.link("..2", "..data");
+    until(&polled.repository, || polled.content() == "WEIGHTS").await;
+    polled.end().await;
+}

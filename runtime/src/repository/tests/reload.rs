@@ -249,3 +249,26 @@ async fn an_unusable_configuration_from_a_client_is_refused() {
     assert_eq!(error.code(), Code::NotFound);
     assert!(repository.is_ready());
 }
+
+#[tokio::test]
+async fn a_load_reads_files_whatever_their_size_and_time() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, _) = explicit(&folder, &["m"]).await;
+    folder.overwrite("m/1/model.pt", "WEIGHTS");
+    repository.load("m", plain()).await.unwrap();
+    assert_eq!(repository.find("m", "").unwrap().content, "WEIGHTS");
+}
+
+#[tokio::test]
+async fn a_broken_new_version_stays_out_however_often_it_is_asked_for() {
+    let folder = Folder::with(&[("m", &[1])]);
+    let (repository, fake) = explicit(&folder, &["m"]).await;
+    fake.on("m", 2, Behaviour::Fail("not a model"));
+    folder.write("m/2/model.pt", "corrupt");
+    for attempts in 1..4 {
+        repository.load("m", plain()).await.unwrap_err();
+        assert_eq!(fake.count("load m 2"), attempts);
+        assert!(repository.find("m", "").is_ok());
+        assert!(repository.is_ready());
+    }
+}
