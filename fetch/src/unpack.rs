@@ -2,6 +2,7 @@
 //! counted as written, not as the archive states them.
 
 mod entry;
+mod metered;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 use self::entry::{Kind, inside};
+use self::metered::Metered;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::source::Packing;
@@ -48,9 +50,25 @@ pub(crate) fn unpack(
     }
 }
 
+/// Most bytes of what precedes an entry's data in a tar archive: its name, which some keep in an entry of its own,
+/// and its attributes. The library holds them in memory; no path of Linux is longer than 4 KiB.
+const MAX_TAR_HEADER: u64 = 256 * 1024;
+
+/// Most bytes of a zip archive's directory, which the library holds in memory at about ten times its size: room for
+/// some forty thousand names of a hundred characters.
+const MAX_ZIP_DIRECTORY: u64 = 6 << 20;
+
 fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError> {
     let broken = |error: zip::result::ZipError| FetchError::Archive(io::Error::other(error));
-    let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(broken)?;
+    let (file, allowance) = Metered::new(file, MAX_ZIP_DIRECTORY);
+    let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|error| {
+        if allowance.is_exhausted() {
+            too_large("directory of the archive", MAX_ZIP_DIRECTORY)
+        } else {
+            broken(error)
+        }
+    })?;
+    allowance.lift();
     for i in 0..archive.len() {
         let mut entry = archive.by_index(i).map_err(broken)?;
         let name = entry.name().map_err(broken)?.into_owned();
@@ -67,18 +85,33 @@ fn unpack_zip(file: File, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError>
 }
 
 fn unpack_tar(stream: impl Read, unpacker: &mut Unpacker<'_>) -> Result<(), FetchError> {
+    let (stream, allowance) = Metered::new(stream, MAX_TAR_HEADER);
     let mut archive = tar::Archive::new(stream);
     for entry in archive.entries().map_err(FetchError::Archive)? {
-        let mut entry = entry.map_err(FetchError::Archive)?;
+        let mut entry = entry.map_err(|error| {
+            if allowance.is_exhausted() {
+                too_large(
+                    "name or the attributes of a file in the archive",
+                    MAX_TAR_HEADER,
+                )
+            } else {
+                FetchError::Archive(error)
+            }
+        })?;
+        allowance.lift();
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let kind = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => Kind::File,
             tar::EntryType::Directory => Kind::Directory,
             // Metadata of the next entry, which the library has applied already.
-            tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => continue,
+            tar::EntryType::XGlobalHeader | tar::EntryType::XHeader => {
+                allowance.set(MAX_TAR_HEADER);
+                continue;
+            }
             _ => Kind::Other,
         };
         unpacker.write(&name, kind, &mut entry)?;
+        allowance.set(MAX_TAR_HEADER);
     }
     Ok(())
 }

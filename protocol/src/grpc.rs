@@ -5,6 +5,7 @@
 
 mod contents;
 mod error;
+mod footprint;
 mod parameters;
 mod peek;
 mod request;
@@ -12,6 +13,7 @@ mod response;
 pub mod timeout;
 
 pub use error::GrpcError;
+pub use footprint::{Footprint, MAX_PARAMETERS, MAX_TENSORS, TooManyParts, held_bytes};
 pub use parameters::encode_parameter;
 pub use peek::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 pub use request::{decode_request, decode_version};

@@ -3,6 +3,7 @@
 mod budgeted_body;
 mod calls;
 mod health;
+mod inflated_body;
 mod listen;
 mod middleware;
 mod service;

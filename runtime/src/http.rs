@@ -1,7 +1,6 @@
 //! V2 (and V1 `:predict`) over HTTP: a codec around [`Server`], one file per group of calls.
 
 mod body;
-mod compression;
 mod control;
 mod infer;
 mod listen;
@@ -18,13 +17,13 @@ use regex::Regex;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use weir_protocol::Coded;
 
+use crate::compression::Coding;
 use crate::error::ServeError;
 use crate::metrics::{Protocol, Requests};
 use crate::request_body::BodyLimits;
 use crate::restriction::{self, Restriction};
 use crate::server::Server;
 use body::Body;
-use compression::Coding;
 use route::Route;
 
 pub(crate) use listen::serve;
@@ -70,6 +69,10 @@ type HttpResult = Result<Response<Body>, ServeError>;
 /// would hold up every other connection for more than a millisecond.
 const LARGE: usize = 256 * 1024;
 
+/// Limit on the bodies of calls that only name something or change a setting, in bytes: some hundred times what
+/// they have, and little once parsed.
+const MAX_CONTROL_BODY: usize = 64 * 1024;
+
 impl Http {
     /// An interface to `server`.
     #[must_use]
@@ -97,7 +100,7 @@ impl Http {
             };
             if let Some(unread) = body.filter(|_| !expects) {
                 // Its sender reads the answer only after it has sent all, and hyper would hang up.
-                body::discard(unread, self.body_limits()).await;
+                body::discard(unread, self.limits_up_to(self.options.max_body)).await;
             }
             in_flight.finish(answer.as_ref().err().map(Coded::code));
             let mut response = answer.unwrap_or_else(|error| respond::error(&error));
@@ -119,8 +122,9 @@ impl Http {
         let coding = request_coding(route, &headers)?;
         // Held until the request is answered: tensors lie in the body's own bytes.
         let permit = Arc::new(self.options.body_budget.permit());
-        let body = self.read(unread, &permit).await?;
-        let body = self.decompress(coding, body, &permit).await?;
+        let limits = self.body_limits(route);
+        let body = self.read(unread, limits, &permit).await?;
+        let body = self.decompress(coding, body, limits.size, &permit).await?;
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
         let received = Received { headers, body, at };
         let response = self.call(route, received).await?;
@@ -134,22 +138,32 @@ impl Http {
     async fn read(
         &self,
         unread: &mut Option<Incoming>,
+        limits: BodyLimits<'_>,
         permit: &BudgetPermit,
     ) -> Result<Bytes, ServeError> {
         let Some(mut body) = unread.take() else {
             return Ok(Bytes::new());
         };
-        let read = body::read(&mut body, self.body_limits(), permit).await;
+        let read = body::read(&mut body, limits, permit).await;
         if let Err(ServeError::BodyBudgetExhausted { .. }) = read {
             // Its sender is still sending, and is to read the reason.
-            body::discard(body, self.body_limits()).await;
+            body::discard(body, limits).await;
         }
         read
     }
 
-    fn body_limits(&self) -> BodyLimits<'_> {
+    fn body_limits(&self, route: &Route<'_>) -> BodyLimits<'_> {
+        let size = self.options.max_body;
+        self.limits_up_to(if route.carries_data() {
+            size
+        } else {
+            size.min(MAX_CONTROL_BODY)
+        })
+    }
+
+    fn limits_up_to(&self, size: usize) -> BodyLimits<'_> {
         BodyLimits {
-            size: self.options.max_body,
+            size,
             idle: self.options.body_idle,
             stop: self.server.ending(),
         }
@@ -185,9 +199,10 @@ impl Http {
         &self,
         coding: Coding,
         body: Bytes,
+        largest: usize,
         permit: &Arc<BudgetPermit>,
     ) -> Result<Bytes, ServeError> {
-        let limit = self.options.max_input;
+        let limit = self.options.max_input.min(largest);
         match coding {
             Coding::Identity => Ok(body),
             // Small bodies can decompress to large ones: always off the reactor.

@@ -5,6 +5,7 @@ pub mod app;
 pub mod args;
 pub mod backend;
 mod batch;
+mod compression;
 mod config;
 mod echo;
 mod engine;

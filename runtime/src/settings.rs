@@ -34,6 +34,17 @@ pub(crate) enum SettingsError {
     Apply(String),
 }
 
+/// Most characters of a client's text that an error repeats: enough to recognise it.
+const EXCERPT: usize = 100;
+
+/// A client's text as an error repeats it.
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl Coded for SettingsError {
     fn code(&self) -> Code {
         match self {
@@ -54,8 +65,8 @@ fn members(body: &[u8]) -> Result<Map<String, Value>, SettingsError> {
 
 fn invalid(key: &str, value: impl ToString, expected: &'static str) -> SettingsError {
     SettingsError::Value {
-        key: key.to_owned(),
-        value: value.to_string(),
+        key: excerpt(key),
+        value: excerpt(&value.to_string()),
         expected,
     }
 }

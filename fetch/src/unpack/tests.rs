@@ -119,6 +119,58 @@ fn limits_hold_whatever_the_archive_says() {
     assert_eq!(error, "the number of files in the archive exceeds 2");
 }
 
+/// A long name and extended attributes stand in entries of their own before the file's.
+#[test]
+fn what_precedes_a_file_is_bounded() {
+    let file = tar_of("a", tar::EntryType::Regular, b"hello");
+    for kind in [
+        tar::EntryType::GNULongName,
+        tar::EntryType::GNULongLink,
+        tar::EntryType::XHeader,
+        tar::EntryType::XGlobalHeader,
+    ] {
+        let before = tar_of("before", kind, &vec![b'a'; 1 << 20]);
+        let tar = [&before[..before.len() - 1024], &file].concat();
+        let error = World::new()
+            .unpack(Packing::Tar, &tar, &Limits::default())
+            .unwrap_err();
+        assert!(
+            error.ends_with("in the archive exceeds 262144"),
+            "{kind:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn long_names_are_read() {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(5);
+    let name = format!("{}/b", "a".repeat(200));
+    builder
+        .append_data(&mut header, &name, &b"hello"[..])
+        .unwrap();
+    let tar = builder.into_inner().unwrap();
+    let world = World::new();
+    world
+        .unpack(Packing::Tar, &tar, &Limits::default())
+        .unwrap();
+    assert_eq!(world.read(&name), "hello");
+}
+
+#[test]
+fn a_directory_of_a_zip_is_bounded() {
+    let names: Vec<String> = (0..30_000)
+        .map(|n| format!("{n}{}", "a".repeat(200)))
+        .collect();
+    let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &b""[..])).collect();
+    let error = World::new().unpack(Packing::Zip, &zip_of(&entries), &Limits::default());
+    assert_eq!(
+        error.unwrap_err(),
+        "the directory of the archive exceeds 6291456"
+    );
+}
+
 #[test]
 fn broken_archives_are_errors() {
     for packing in [Packing::Zip, Packing::TarGz] {

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use prost::Message as _;
+use weir_protocol::grpc::Footprint;
 use weir_protocol::grpc::proto::model_infer_request::InferInputTensor;
 use weir_protocol::grpc::proto::model_infer_response::InferOutputTensor;
 use weir_protocol::grpc::proto::{InferTensorContents, ModelInferRequest, ModelInferResponse};
@@ -30,6 +31,13 @@ pub(super) struct GrpcResponse {
 }
 
 impl GrpcRequest {
+    /// Bytes that a message will take once decoded; `None` if it has more parts than any model takes.
+    pub(super) fn decoded_bytes(message: &[u8]) -> Option<usize> {
+        let mut footprint = Footprint::of_infer();
+        footprint.feed(message).ok()?;
+        Some(footprint.decoded_bytes())
+    }
+
     /// Decodes a request; `None` if it cannot share a batch: no rows, shared memory, sequences, data that does not
     /// fit its shape.
     pub(super) fn read(message: Bytes) -> Option<Self> {

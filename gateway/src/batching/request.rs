@@ -84,7 +84,11 @@ impl ParsedRequest {
         let path = request.path.path();
         match request.protocol {
             Protocol::Grpc if path == MODEL_INFER => {
-                GrpcRequest::read(grpc::only_message(buffered.whole())?).map(Self::Grpc)
+                let message = grpc::only_message(buffered.whole())?;
+                let has_room = buffered.charge(GrpcRequest::decoded_bytes(&message)?);
+                has_room
+                    .then(|| GrpcRequest::read(message))?
+                    .map(Self::Grpc)
             }
             Protocol::Http if path.starts_with("/v1/models/") && path.ends_with(":predict") => {
                 Template::v1(buffered.whole(), BodyKind::Request).map(Self::V1)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -162,7 +162,7 @@ impl BufferedBody {
                 Ok(data) => {
                     self.size += data.len();
                     let grown = self.permit.grow(data.len());
-                    self.chunks.push(data);
+                    join(&mut self.chunks, data);
                     if self.size > limits.size || grown.is_err() {
                         return Ok(false);
                     }
@@ -203,6 +203,11 @@ impl BufferedBody {
             permit,
             size: self.size,
         })
+    }
+
+    /// Charges the body for what its decoded form takes; false where the byte budget is exhausted.
+    pub(crate) fn charge(&self, decoded: usize) -> bool {
+        self.permit.grow(decoded).is_ok()
     }
 
     /// Whether the whole body is buffered.
@@ -255,6 +260,31 @@ impl BufferedBody {
     }
 }
 
+/// Pieces smaller than this are joined: each would hold a handle, and the buffer that it was read into, of many
+/// times its size.
+const SMALL_PIECE: usize = 1024;
+
+/// Size up to which small pieces are joined: large beside a handle, and small to copy as it grows.
+const JOINED_PIECES: usize = 16 * 1024;
+
+/// Appends a piece to a body, to the last one where both are small.
+fn join(chunks: &mut Chunks, piece: Bytes) {
+    let joins = |last: &&mut Bytes| {
+        let is_cheap = last.len() < SMALL_PIECE || last.is_unique();
+        piece.len() < SMALL_PIECE && last.len() < JOINED_PIECES && is_cheap
+    };
+    let Some(last) = chunks.last_mut().filter(joins) else {
+        chunks.push(piece);
+        return;
+    };
+    let mut joined = match std::mem::take(last).try_into_mut() {
+        Ok(own) => own,
+        Err(shared) => BytesMut::from(&shared[..]),
+    };
+    joined.extend_from_slice(&piece);
+    *last = joined.freeze();
+}
+
 /// Returns once a pause has become too long, with its length; shutdown shortens it.
 async fn idle_timeout(pause: Duration, shutdown: &CancellationToken) -> Duration {
     let at_shutdown = async {
@@ -291,4 +321,49 @@ pub(crate) async fn discard(mut body: Incoming) {
     };
     // On a timeout the response is sent all the same.
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn joined(pieces: &[Bytes]) -> Chunks {
+        let mut chunks = Chunks::new();
+        pieces
+            .iter()
+            .for_each(|piece| join(&mut chunks, piece.clone()));
+        chunks
+    }
+
+    #[test]
+    fn bytes_that_come_one_by_one_are_held_together() {
+        let read = Bytes::from(vec![7; 100_000]);
+        let pieces: Vec<Bytes> = (0..read.len()).map(|i| read.slice(i..=i)).collect();
+        let chunks = joined(&pieces);
+        assert_eq!(chunks.concat(), read);
+        assert!(chunks.len() <= 7, "{} chunks", chunks.len());
+    }
+
+    #[test]
+    fn large_pieces_are_not_copied() {
+        let read = Bytes::from(vec![7; 4 * SMALL_PIECE]);
+        let (first, second) = (read.slice(..SMALL_PIECE), read.slice(SMALL_PIECE..));
+        let chunks = joined(&[first.clone(), second.clone(), Bytes::from_static(b"end")]);
+        assert_eq!(chunks[0].as_ptr(), first.as_ptr());
+        assert_eq!(chunks[1].as_ptr(), second.as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn no_byte_is_lost_or_moved(sizes in prop::collection::vec(0..3_000_usize, 0..30)) {
+            let pieces: Vec<Bytes> = sizes
+                .iter()
+                .enumerate()
+                .map(|(index, size)| Bytes::from(vec![index as u8; *size]))
+                .collect();
+            prop_assert_eq!(joined(&pieces).concat(), pieces.concat());
+        }
+    }
 }

@@ -176,6 +176,7 @@ fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {
         max_connections: config.max_connections.get(),
         message_idle: grpc.message_timeout,
         max_message: MAX_MESSAGE,
+        max_decompressed: grpc.max_decompressed,
         gzip_responses: grpc.gzip_responses,
     }
 }

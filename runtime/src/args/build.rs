@@ -39,9 +39,10 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     check_models(&models, &mut errors);
     let metrics = metrics(&http, &mut errors);
     let (threads, body_timeout) = (http.http_thread_count, http.http_body_timeout_secs);
+    let max_decompressed = http.http_max_input_size.get();
     let (http, grpc) = (
         http_config(http, &mut errors),
-        grpc_config(grpc, body_timeout, &mut errors),
+        grpc_config(grpc, body_timeout, max_decompressed, &mut errors),
     );
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
     check_limits(&limits, &mut errors);
@@ -160,6 +161,7 @@ fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {
 fn grpc_config(
     args: GrpcArgs,
     message_timeout: Duration,
+    max_decompressed: usize,
     errors: &mut Vec<String>,
 ) -> Option<GrpcConfig> {
     check_rules(
@@ -173,6 +175,7 @@ fn grpc_config(
         forward: args.grpc_header_forward_pattern,
         restricted: args.grpc_restricted_protocol,
         message_timeout,
+        max_decompressed,
         gzip_responses: args.grpc_infer_response_compression_level.uses_gzip(),
         keepalive_time: args.grpc_keepalive_time,
         keepalive_timeout: args.grpc_keepalive_timeout,

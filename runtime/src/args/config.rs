@@ -104,6 +104,8 @@ pub(crate) struct GrpcConfig {
     pub(crate) restricted: Vec<Restriction>,
     /// Longest pause within a message, a request's or an answer's.
     pub(crate) message_timeout: Duration,
+    /// Bytes of a decompressed message.
+    pub(crate) max_decompressed: usize,
     /// Compress inference responses with gzip for clients that accept it.
     pub(crate) gzip_responses: bool,
     /// Time without activity before a ping.

@@ -26,7 +26,7 @@ pub(super) struct HttpArgs {
     /// Threads that serve HTTP and gRPC; default: one per processor
     #[arg(long, value_name = "N")]
     pub(super) http_thread_count: Option<NonZeroUsize>,
-    /// Largest JSON part of a request, decompressed body and raw body, in bytes
+    /// Largest JSON part of a request, decompressed body or gRPC message, and raw body, in bytes
     #[arg(long, default_value = "67108864", value_name = "BYTES")]
     pub(super) http_max_input_size: NonZeroUsize,
     /// Largest request body of any kind, in bytes

@@ -22,6 +22,7 @@ use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServ
 use super::Grpc;
 use super::calls::Calls;
 use super::health::Readiness;
+use super::inflated_body::MessageLimits;
 use super::middleware::Middleware;
 use crate::metrics::Requests;
 
@@ -42,6 +43,8 @@ pub(crate) struct GrpcListenOptions {
     pub message_idle: Duration,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
+    /// Largest decompressed message, in bytes.
+    pub max_decompressed: usize,
     /// Compress responses with gzip for clients that accept it.
     pub gzip_responses: bool,
 }
@@ -134,9 +137,14 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
     if let Ok(service) = reflection().build_v1alpha() {
         routes.add_service(service);
     }
+    let limits = MessageLimits {
+        size: options.max_message,
+        decompressed: options.max_decompressed,
+    };
+    let routes = routes.routes().prepare();
     Calls {
         grpc,
-        routes: Middleware::new(routes.routes().prepare(), grpc_options, requests.clone()),
+        routes: Middleware::new(routes, grpc_options, requests.clone(), limits),
         requests,
         max_message: options.max_message,
         message_idle: options.message_idle,

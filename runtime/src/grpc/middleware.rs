@@ -13,11 +13,13 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
+use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::Code;
 use weir_protocol::grpc::timeout::parse_timeout;
 
 use super::GrpcOptions;
 use super::budgeted_body::BudgetedBody;
+use super::inflated_body::{self, InflatedBody, MessageLimits};
 use crate::engine::Cost;
 use crate::metrics::{Protocol, Requests};
 use crate::restriction::{self, ApiGroup};
@@ -56,15 +58,33 @@ pub(super) struct Middleware<S> {
     inner: S,
     options: Arc<GrpcOptions>,
     requests: Requests,
+    limits: MessageLimits,
 }
 
 impl<S> Middleware<S> {
-    pub(super) fn new(inner: S, options: Arc<GrpcOptions>, requests: Requests) -> Self {
+    pub(super) fn new(
+        inner: S,
+        options: Arc<GrpcOptions>,
+        requests: Requests,
+        limits: MessageLimits,
+    ) -> Self {
         Self {
             inner,
             options,
             requests,
+            limits,
         }
+    }
+
+    /// The request, its messages decompressed and counted in `permit`.
+    fn receive(&self, request: Request<Body>, permit: Arc<BudgetPermit>) -> Request<Body> {
+        let (mut parts, mut body) = request.into_parts();
+        if let Some(coding) = inflated_body::take_coding(&mut parts.headers) {
+            let own = self.options.body_budget.permit();
+            body = Body::new(InflatedBody::new(body, coding, self.limits, own));
+        }
+        let body = BudgetedBody::new(body, parts.uri.path(), self.limits.size, permit);
+        Request::from_parts(parts, Body::new(body))
     }
 }
 
@@ -89,7 +109,8 @@ where
         let permit = Arc::new(self.options.body_budget.permit());
         let held = Arc::clone(&permit);
         let timeout = timeout(request.headers());
-        let inner = self.inner.call(BudgetedBody::around(request, held));
+        let request = self.receive(request, held);
+        let inner = self.inner.call(request);
         let answer = with_timeout(timeout, async move {
             inner.await.map_err(|never| match never {})
         });

@@ -56,6 +56,9 @@ impl Grpc {
         metadata: &HeaderMap,
         on_error: OnError,
     ) -> Result<proto::ModelStreamInferResponse, Status> {
+        // Until the request is answered: many of one stream run at once.
+        let permit = self.options.body_budget.permit();
+        let held = permit.resize(codec::held_bytes(&request));
         let mut asked = proto::ModelInferResponse {
             id: request.id.clone(),
             model_name: request.model_name.clone(),
@@ -64,7 +67,11 @@ impl Grpc {
         };
         mark_final(&mut asked);
         // The stream's own deadline is not that of each request on it.
-        match self.infer(request, metadata, None).await {
+        let answer = match held {
+            Ok(()) => self.infer(request, metadata, None).await,
+            Err(exhausted) => Err(exhausted.into()),
+        };
+        match answer {
             Ok((inferred, _)) => {
                 let mut response = codec::encode_response(inferred.response);
                 mark_final(&mut response);

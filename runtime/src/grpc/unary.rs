@@ -14,6 +14,8 @@ use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
 use weir_ops::byte_budget::BudgetPermit;
+use weir_protocol::grpc::proto::ModelInferRequest;
+use weir_protocol::grpc::{Footprint, TooManyParts};
 
 use crate::request_body::{self, BodyLimits};
 
@@ -24,15 +26,17 @@ pub(super) const PREFIX: usize = 5;
 /// 588 KiB) in one piece, and costs a client who announces much and sends little hardly more.
 const RESERVED: usize = 1 << 20;
 
-/// Reads the one message of a call whole, and drops what follows it, as gRPC wants it.
+/// Reads the one message of a call whole, and drops what follows it, as gRPC wants it. The permit holds its bytes
+/// and what it takes decoded.
 ///
 /// # Errors
 /// A status, in tonic's words: no message, one that breaks off, is compressed, or is larger than the limit.
-pub(super) async fn read<M: Message + Default>(
+/// Invalid argument for one with more parts than are taken.
+pub(super) async fn read(
     mut body: Incoming,
     limits: BodyLimits<'_>,
     permit: &BudgetPermit,
-) -> Result<M, Status> {
+) -> Result<ModelInferRequest, Status> {
     let Some(first) = next(&mut body, limits).await? else {
         return Err(Status::internal("Missing request message."));
     };
@@ -54,7 +58,15 @@ pub(super) async fn read<M: Message + Default>(
     };
     while !body.is_end_stream() && next(&mut body, limits).await?.is_some() {}
     let message = bytes.into_bytes().slice(PREFIX..PREFIX + length);
-    M::decode(message).map_err(|error| Status::internal(error.to_string()))
+    let mut footprint = Footprint::of_infer();
+    footprint.feed(&message).map_err(too_many_parts)?;
+    hold(permit, held + footprint.decoded_bytes())?;
+    ModelInferRequest::decode(message).map_err(|error| Status::internal(error.to_string()))
+}
+
+/// The status of a message with more parts than are taken.
+pub(super) fn too_many_parts(error: TooManyParts) -> Status {
+    Status::invalid_argument(error.to_string())
 }
 
 async fn next(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Option<Bytes>, Status> {
@@ -87,11 +99,16 @@ fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
     }
     let length = prefix.get_u32() as usize;
     if length > limit {
-        return Err(Status::out_of_range(format!(
-            "Error, decoded message length too large: found {length} bytes, the limit is: {limit} bytes"
-        )));
+        return Err(too_large(length, limit));
     }
     Ok(Some(length))
+}
+
+/// The status of a message over the limit, in tonic's words.
+pub(super) fn too_large(length: usize, limit: usize) -> Status {
+    Status::out_of_range(format!(
+        "Error, decoded message length too large: found {length} bytes, the limit is: {limit} bytes"
+    ))
 }
 
 /// The pieces of a body; a single piece is not copied.

@@ -101,6 +101,11 @@ impl<'a> Route<'a> {
             }
         }
     }
+
+    /// True where the body holds tensors or files, and not just names and settings.
+    pub(crate) fn carries_data(&self) -> bool {
+        self.group() == ApiGroup::Inference || matches!(self, Self::Load(_))
+    }
 }
 
 /// The longest path: `v2/repository/{r}/models/{m}/unload`, and one more to tell "too long".

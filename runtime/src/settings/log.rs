@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_ops::telemetry::{Levels, Settings};
 use weir_protocol::grpc::proto;
 
-use super::{SettingsError, invalid, members};
+use super::{SettingsError, excerpt, invalid, members};
 
 /// The log settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl LogSettings {
             unknown => {
                 return Err(SettingsError::Unknown {
                     kind: "log",
-                    key: unknown.to_owned(),
+                    key: excerpt(unknown),
                 });
             }
         }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use weir_protocol::grpc::proto;
 
-use super::{SettingsError, invalid, members};
+use super::{SettingsError, excerpt, invalid, members};
 
 /// Models that may have settings of their own, so that clients cannot fill memory with made-up names.
 const MAX_MODELS: usize = 1024;
@@ -95,12 +95,12 @@ impl TraceSettings {
             "trace_count" => self.count = count(value)?,
             "log_frequency" => self.log_frequency = frequency(value)?,
             "trace_mode" if value == "triton" => {}
-            "trace_mode" => return Err(SettingsError::Mode(value.clone())),
+            "trace_mode" => return Err(SettingsError::Mode(excerpt(value))),
             "trace_file" => return Err(SettingsError::File("trace")),
             unknown => {
                 return Err(SettingsError::Unknown {
                     kind: "trace",
-                    key: unknown.to_owned(),
+                    key: excerpt(unknown),
                 });
             }
         }
@@ -119,7 +119,7 @@ impl TraceSettings {
             unknown => {
                 return Err(SettingsError::Unknown {
                     kind: "trace",
-                    key: unknown.to_owned(),
+                    key: excerpt(unknown),
                 });
             }
         }

@@ -102,6 +102,7 @@ fn port(message_idle: Duration) -> Port {
         max_connections: 10,
         message_idle,
         max_message: 1 << 20,
+        max_decompressed: 1 << 20,
         gzip_responses: false,
     };
     let serving = serve(listener, grpc, requests, options, stop.clone());

@@ -1,0 +1,219 @@
+//! Decompresses request messages before tonic sees them: off the reactor, up to the limit on decompressed
+//! bodies, and counted as they grow. tonic would do it on the reactor, and count nothing.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body as HttpBody, Frame};
+use tokio::task::JoinHandle;
+use tonic::Status;
+use tonic::body::Body;
+use weir_ops::byte_budget::BudgetPermit;
+
+use super::unary::{PREFIX, too_large};
+use crate::compression::Coding;
+
+const ENCODING: &str = "grpc-encoding";
+
+/// A request's body whose compressed messages come out decompressed.
+pub(super) struct InflatedBody {
+    inner: Body,
+    coding: Coding,
+    limits: MessageLimits,
+    permit: Arc<BudgetPermit>,
+    gathered: BytesMut,
+    decompressing: Option<JoinHandle<Result<Bytes, Status>>>,
+    /// A message whose prefix has gone out.
+    message: Option<Bytes>,
+}
+
+/// Limits on a message, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageLimits {
+    /// As it arrives.
+    pub(super) size: usize,
+    /// Once it is decompressed.
+    pub(super) decompressed: usize,
+}
+
+/// Takes the coding of a request's messages out of its headers; `None` where they are not compressed, or by
+/// something unknown, which tonic refuses.
+pub(super) fn take_coding(headers: &mut HeaderMap) -> Option<Coding> {
+    let name = headers.get(ENCODING)?.to_str().ok()?;
+    let coding = [Coding::Gzip, Coding::Deflate]
+        .into_iter()
+        .find(|coding| coding.name() == name)?;
+    headers.remove(ENCODING);
+    Some(coding)
+}
+
+impl InflatedBody {
+    pub(super) fn new(
+        inner: Body,
+        coding: Coding,
+        limits: MessageLimits,
+        permit: BudgetPermit,
+    ) -> Self {
+        Self {
+            inner,
+            coding,
+            limits,
+            permit: Arc::new(permit),
+            gathered: BytesMut::new(),
+            decompressing: None,
+            message: None,
+        }
+    }
+
+    fn gather(&mut self, data: &[u8]) -> Result<(), Status> {
+        let held = self.permit.resize(self.gathered.len() + data.len());
+        held.map_err(|exhausted| super::status(&exhausted.into()))?;
+        self.gathered.extend_from_slice(data);
+        Ok(())
+    }
+
+    /// The first message, with its prefix, once it has come whole.
+    fn take_message(&mut self) -> Result<Option<Bytes>, Status> {
+        let [_, length @ ..] = match self.gathered.first_chunk::<PREFIX>() {
+            Some(prefix) => *prefix,
+            None => return Ok(None),
+        };
+        let length = u32::from_be_bytes(length) as usize;
+        if length > self.limits.size {
+            return Err(too_large(length, self.limits.size));
+        }
+        let is_whole = self.gathered.len() >= PREFIX + length;
+        Ok(is_whole.then(|| self.gathered.split_to(PREFIX + length).freeze()))
+    }
+
+    fn decompress(&self, message: Bytes) -> JoinHandle<Result<Bytes, Status>> {
+        let (coding, limit) = (self.coding, self.limits.decompressed);
+        let permit = Arc::clone(&self.permit);
+        tokio::task::spawn_blocking(move || {
+            let compressed = message.slice(PREFIX..);
+            let message = coding.decompress(compressed, limit, &permit);
+            message.map_err(|error| super::status(&error))
+        })
+    }
+
+    /// Takes a decompressed message, and returns its prefix. From here on its reader counts it.
+    fn begin(&mut self, message: Bytes) -> Result<Bytes, Status> {
+        self.permit
+            .resize(self.gathered.len())
+            .map_err(|exhausted| super::status(&exhausted.into()))?;
+        let mut prefix = BytesMut::with_capacity(PREFIX);
+        prefix.put_u8(0);
+        prefix.put_u32(message.len() as u32);
+        self.message = Some(message);
+        Ok(prefix.freeze())
+    }
+}
+
+impl HttpBody for InflatedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        loop {
+            if let Some(message) = self.message.take() {
+                return Poll::Ready(Some(Ok(Frame::data(message))));
+            }
+            if let Some(task) = &mut self.decompressing {
+                let message = ready!(Pin::new(task).poll(context));
+                self.decompressing = None;
+                let message =
+                    message.unwrap_or_else(|error| Err(Status::internal(error.to_string())));
+                let prefix = message.and_then(|message| self.begin(message));
+                return Poll::Ready(Some(prefix.map(Frame::data)));
+            }
+            match self.take_message() {
+                Err(refused) => return Poll::Ready(Some(Err(refused))),
+                Ok(Some(message)) if message[0] == 1 => {
+                    self.decompressing = Some(self.decompress(message));
+                    continue;
+                }
+                Ok(Some(message)) => return Poll::Ready(Some(Ok(Frame::data(message)))),
+                Ok(None) => {}
+            }
+            match ready!(Pin::new(&mut self.inner).poll_frame(context)) {
+                // A message that breaks off is for tonic to refuse.
+                None if !self.gathered.is_empty() => {
+                    let rest = std::mem::take(&mut self.gathered).freeze();
+                    return Poll::Ready(Some(Ok(Frame::data(rest))));
+                }
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        if let Err(refused) = self.gather(&data) {
+                            return Poll::Ready(Some(Err(refused)));
+                        }
+                    }
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+    use weir_ops::byte_budget::ByteBudget;
+
+    use super::*;
+
+    const LIMITS: MessageLimits = MessageLimits {
+        size: 10_000,
+        decompressed: 100_000,
+    };
+
+    fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
+        let length = (message.len() as u32).to_be_bytes();
+        [&[flag], &length[..], message].concat()
+    }
+
+    fn compressed(message: &[u8]) -> Vec<u8> {
+        framed(1, &Coding::Gzip.compress(message).unwrap())
+    }
+
+    async fn read(bytes: Vec<u8>, budget: &ByteBudget) -> Result<Vec<u8>, Status> {
+        let body = Body::new(Full::from(bytes));
+        let body = InflatedBody::new(body, Coding::Gzip, LIMITS, budget.permit());
+        Ok(body.collect().await?.to_bytes().to_vec())
+    }
+
+    #[tokio::test]
+    async fn messages_come_out_as_they_were() {
+        let budget = ByteBudget::new(1_000_000);
+        let messages = [
+            compressed(&[7; 5_000]),
+            framed(0, b"plain"),
+            compressed(b""),
+        ]
+        .concat();
+        let plain = [framed(0, &[7; 5_000]), framed(0, b"plain"), framed(0, b"")].concat();
+        assert_eq!(read(messages, &budget).await.unwrap(), plain);
+        assert_eq!(read(vec![1, 0, 0], &budget).await.unwrap(), [1, 0, 0]);
+        assert_eq!(budget.in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn bombs_end_at_the_limit_and_at_the_budget() {
+        let bomb = compressed(&vec![0; 1_000_000]);
+        let large = read(bomb.clone(), &ByteBudget::new(1_000_000)).await;
+        assert_eq!(large.unwrap_err().code(), tonic::Code::InvalidArgument);
+        let full = read(bomb, &ByteBudget::new(80_000)).await;
+        assert_eq!(full.unwrap_err().code(), tonic::Code::ResourceExhausted);
+        let long = read(framed(1, &[0; 20_000]), &ByteBudget::default()).await;
+        assert_eq!(long.unwrap_err().code(), tonic::Code::OutOfRange);
+        let broken = read(framed(1, b"no gzip"), &ByteBudget::default()).await;
+        assert_eq!(broken.unwrap_err().code(), tonic::Code::InvalidArgument);
+    }
+}
