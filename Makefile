@@ -21,8 +21,8 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.
 	$(CARGO) build --release -p weir-cli -p weir-runtime-torch
 
-up: build ## Serve examples/digits on port 8080.
-	@target/release/weir up -f examples/digits
+up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… is the one for status and metrics.
+	@target/release/weir up -f examples/digits $(addprefix --port ,$(PORT)) $(addprefix --admin-port ,$(ADMIN_PORT))
 
 test: lint test-unit test-platform ## Everything that needs no GPU. CI runs this.
 

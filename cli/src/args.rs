@@ -1,15 +1,19 @@
 //! The flags of `weir`.
 
+mod check;
 mod infer;
+mod logs;
 mod range;
 mod status;
 mod up;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use check::CheckArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
+pub(crate) use logs::LogsArgs;
 pub(crate) use range::Range;
-pub(crate) use status::StatusArgs;
+pub(crate) use status::{OutputFormat, StatusArgs};
 pub(crate) use up::UpArgs;
 
 /// Examples at the end of `--help`.
@@ -19,8 +23,12 @@ Examples:
     weir up -f examples/digits
     weir infer digits --json examples/digits/inputs/digit-7-a.json
 
-  Show what is served:
+  Check the files without serving them, as in CI:
+    weir check -f examples/digits
+
+  Show what is served, and what its replicas have printed:
     weir status
+    weir logs digits -f
 
 Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 
@@ -37,8 +45,12 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Serve InferenceServices on this machine, without Kubernetes.
     Up(UpArgs),
+    /// Report what `weir up` would say of the files, without running anything.
+    Check(CheckArgs),
     /// Show what `weir up` serves.
     Status(StatusArgs),
+    /// Show what the replicas of a service have printed.
+    Logs(LogsArgs),
     /// Send one request to a service and print the response.
     Infer(InferArgs),
 }

@@ -3,6 +3,7 @@
 mod trust;
 
 use std::error::Error;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl Client {
             (Some(("http", _)), _) => trust::none(),
             (Some(("https", _)), Some(file)) => trust::certificates_of(file),
             (Some(("https", _)), None) => return Err(usage("needs --cacert FILE")),
-            (_, _) => return Err(usage("does not begin with http:// or https://")),
+            (_, _) => return Err(usage("needs a scheme: write http://… or https://…")),
         };
         Url::parse(url).map_err(|error| usage(&format!("is not valid: {error}")))?;
         let http = reqwest::Client::builder()
@@ -80,12 +81,31 @@ impl Client {
     async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response<Bytes>, CliError> {
         let reason = match tokio::time::timeout(self.timeout, exchange(request)).await {
             Ok(Ok(response)) => return Ok(response),
+            Ok(Err(error)) if is_refused(&*error) => return Err(nothing_listens(url)),
             Ok(Err(error)) => root_cause(&*error).to_string(),
             Err(_) => format!("no answer within {} s", self.timeout.as_secs()),
         };
         let url = url.to_owned();
         Err(CliError::Server { url, reason })
     }
+}
+
+/// True if nothing listens on the port.
+fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let error = root_cause(error).downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn nothing_listens(url: &str) -> CliError {
+    let address = Url::parse(url).ok();
+    let address = address.map_or_else(
+        || url.to_owned(),
+        |url| {
+            let port = url.port_or_known_default().unwrap_or_default();
+            format!("{}:{port}", url.host_str().unwrap_or_default())
+        },
+    );
+    CliError::NothingListens { address }
 }
 
 /// Sends the request, and reads the whole response.

@@ -66,6 +66,14 @@ pub(crate) enum CliError {
         /// Reason of the failure.
         reason: String,
     },
+    /// Nothing listens on the port of a server.
+    #[error(
+        "nothing listens on {address}: start it with `weir up -f FILE`, or give the address of another gateway with --url http://HOST:PORT"
+    )]
+    NothingListens {
+        /// Host and port of the server.
+        address: String,
+    },
     /// A file with an input that cannot be sent.
     #[error("{}: {reason}", .file.display())]
     Input {
@@ -101,6 +109,7 @@ impl CliError {
             | Self::StateTaken { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
+            | Self::NothingListens { .. }
             | Self::Cluster(_)
             | Self::Controller(_) => Exit::Failed,
         }
@@ -118,6 +127,7 @@ impl CliError {
             | Self::StateTaken { .. }
             | Self::NotUp { .. }
             | Self::Server { .. }
+            | Self::NothingListens { .. }
             | Self::Controller(_) => format!("error: {self}"),
             Self::Cluster(error) => format!("error: {}", with_sources(error)),
         }

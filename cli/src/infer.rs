@@ -82,6 +82,7 @@ impl Model {
 fn gateway(args: &InferArgs) -> Result<(String, Option<PathBuf>), CliError> {
     let cacert = args.cacert.clone();
     if let Some(url) = &args.url {
+        check_scheme(url)?;
         return Ok((url.trim_end_matches('/').to_owned(), cacert));
     }
     let state_dir = state::directory(args.state_dir.as_deref())?;
@@ -94,6 +95,17 @@ fn gateway(args: &InferArgs) -> Result<(String, Option<PathBuf>), CliError> {
         (Err(error), Some(_)) => Err(error),
         (Err(_), None) => Ok((DEFAULT_URL.to_owned(), cacert)),
     }
+}
+
+/// Refuses a URL without a scheme, and says how it is written.
+fn check_scheme(url: &str) -> Result<(), CliError> {
+    if url.starts_with("http://") || url.starts_with("https://") {
+        return Ok(());
+    }
+    let address = url.split_once("://").map_or(url, |(_, rest)| rest);
+    Err(CliError::Usage(format!(
+        "--url {url} needs the scheme http or https: write --url http://{address}"
+    )))
 }
 
 /// Makes the request. The model's metadata is read only where the flags leave something open.

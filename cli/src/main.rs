@@ -8,14 +8,17 @@
 
 mod allocator;
 mod args;
+mod check;
 mod client;
 #[cfg(test)]
 mod docs;
 mod error;
 mod exit;
 mod infer;
+mod logs;
 mod output;
 mod pem;
+mod service_name;
 mod state;
 mod status;
 mod status_table;
@@ -48,6 +51,8 @@ fn run(command: Command) -> Result<Exit, CliError> {
     let exit = runtime.block_on(async {
         match command {
             Command::Up(args) => up::run(args).await,
+            Command::Check(args) => check::run(&args),
+            Command::Logs(args) => logs::run(args).await,
             Command::Status(args) => status::run(args).await,
             Command::Infer(args) => infer::run(args).await,
         }

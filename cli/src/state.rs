@@ -13,7 +13,7 @@ use crate::error::CliError;
 pub(crate) use lock::StateLock;
 
 /// Name of the file, which other programs rely on.
-const FILE: &str = "admin.json";
+pub(crate) const ADMIN_FILE: &str = "admin.json";
 
 /// State directory below the home directory, as the XDG Base Directory Specification has it.
 const BELOW_HOME: &str = ".local/state/weir";
@@ -51,7 +51,7 @@ impl AdminFile {
 
     /// Writes the file, whole or not at all.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), CliError> {
-        let path = directory.join(FILE);
+        let path = directory.join(ADMIN_FILE);
         let failed = |source| CliError::io(format!("cannot write {}", path.display()), source);
         let text = serde_json::to_string(self).map_err(|error| failed(error.into()))?;
         fs::create_dir_all(directory).map_err(failed)?;
@@ -62,13 +62,13 @@ impl AdminFile {
 
     /// Reads the file of a state directory.
     pub(crate) fn read(directory: &Path) -> Result<Self, CliError> {
-        let path = directory.join(FILE);
+        let path = directory.join(ADMIN_FILE);
         let not_up = |reason| CliError::NotUp {
             state_dir: directory.to_owned(),
             reason,
         };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => not_up(format!("there is no {FILE} in it")),
+            io::ErrorKind::NotFound => not_up(format!("there is no {ADMIN_FILE} in it")),
             _ => not_up(format!("{}: {error}", path.display())),
         })?;
         serde_json::from_str(&text).map_err(|error| not_up(format!("{}: {error}", path.display())))
@@ -78,7 +78,7 @@ impl AdminFile {
     pub(crate) fn remove(&self, directory: &Path) {
         if Self::read(directory).is_ok_and(|found| found == *self) {
             // A file that is left behind does no harm: `weir status` reports that its address does not answer.
-            let _ = fs::remove_file(directory.join(FILE));
+            let _ = fs::remove_file(directory.join(ADMIN_FILE));
         }
     }
 }

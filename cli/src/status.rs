@@ -6,13 +6,14 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::args::StatusArgs;
+use crate::args::{OutputFormat, StatusArgs};
 use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::print;
 use crate::state::{self, AdminFile};
 use crate::status_table::StatusTable;
+use render::Width;
 
 /// Time for the admin port, which is on this machine and answers from memory.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,11 +33,12 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
     let mut last = None;
     loop {
         let (table, json) = fetch(&state_dir).await?;
-        let text = if args.json {
-            json
-        } else {
-            render::text(&table).trim_end().to_owned()
+        let text = match args.format() {
+            OutputFormat::Table => render::text(&table, Width::Narrow),
+            OutputFormat::Wide => render::text(&table, Width::Wide),
+            OutputFormat::Json => json,
         };
+        let text = text.trim_end().to_owned();
         if last.as_ref() != Some(&text) {
             print(&format!("{}{text}", prefix(&args)));
             last = Some(text);
@@ -55,7 +57,12 @@ async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), CliError> {
     let response = Client::new(&url, None, TIMEOUT)?.get(&url).await;
     let response = response.map_err(|error| CliError::NotUp {
         state_dir: state_dir.to_owned(),
-        reason: error.to_string(),
+        reason: match error {
+            CliError::NothingListens { address } => {
+                format!("nothing listens on its admin port {address}, so it was killed")
+            }
+            error => error.to_string(),
+        },
     })?;
     let json = String::from_utf8_lossy(response.body()).into_owned();
     let table = serde_json::from_str(&json).map_err(|error| CliError::Server {
@@ -67,7 +74,7 @@ async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), CliError> {
 
 /// Text before each table: on a terminal a watched table replaces the one before.
 fn prefix(args: &StatusArgs) -> &'static str {
-    if args.watch && !args.json && std::io::stdout().is_terminal() {
+    if args.watch && args.format() != OutputFormat::Json && std::io::stdout().is_terminal() {
         CLEAR
     } else {
         ""

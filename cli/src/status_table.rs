@@ -26,6 +26,9 @@ pub(crate) struct ServiceRow {
     pub(crate) url: String,
     /// URL by the service's host.
     pub(crate) host_url: Option<String>,
+    /// What the other fields do not show, a sentence each: fields without effect, the rollout, restarts.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
     pub(crate) revisions: Vec<RevisionRow>,
 }
 
@@ -53,6 +56,9 @@ pub(crate) struct RevisionRow {
     pub(crate) queue_delay_p50_ms: Option<f64>,
     /// 99th percentile of that time, in milliseconds.
     pub(crate) queue_delay_p99_ms: Option<f64>,
+    /// Number of restarts of its replicas.
+    #[serde(default)]
+    pub(crate) restarts: u32,
     /// Failure that keeps the revision from being ready.
     pub(crate) failure: Option<String>,
     /// The autoscaler's reason for the number of replicas.

@@ -2,6 +2,7 @@
 
 mod announce;
 mod components;
+mod notes;
 mod ports;
 mod preflight;
 mod progress;
@@ -12,12 +13,14 @@ mod tls;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster_local::{Local, Options};
+use weir_cluster::ServiceName;
+use weir_cluster_local::{Gpu, Inspection, Local, Options};
 use weir_controller::files::Files;
-use weir_controller::{Platform, Source};
+use weir_controller::{Declaration, Platform, Source};
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::telemetry::{self, Levels, Settings};
 
@@ -40,19 +43,18 @@ const REVISIONS: &str = "revisions.json";
 /// [`CliError`] when it cannot start.
 pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     install_logs(args.verbose)?;
-    let platform = Platform {
-        domain: args.domain.clone(),
-        routes_model_names: true,
-    };
-    let files = open_files(&args, platform)?;
-    let declaration = files.watch().borrow().clone();
-    let runtime = runtime::find(args.runtime.as_deref(), &declaration)?;
     let state_dir = state::directory(args.state_dir.as_deref())?;
-    let options = options(runtime, &state_dir);
-    let errors = preflight::errors(&declaration, &options);
-    if !errors.is_empty() {
-        return Err(CliError::Invalid(errors));
-    }
+    let what = Served {
+        files: &args.files,
+        domain: &args.domain,
+        runtime: args.runtime.as_deref(),
+    };
+    let Prepared {
+        files,
+        declaration,
+        options,
+        ..
+    } = prepare(&what, &state_dir)?;
     let ports = Ports::bind(&args)?;
     let _lock = StateLock::acquire(&state_dir)?;
     let drain = Drain::new();
@@ -76,6 +78,44 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     Ok(exit)
 }
 
+/// What is to be served, by the flags that `weir up` and `weir check` share.
+pub(crate) struct Served<'a> {
+    pub(crate) files: &'a [PathBuf],
+    pub(crate) domain: &'a str,
+    pub(crate) runtime: Option<&'a Path>,
+}
+
+/// What can be served, without errors; nothing has been started.
+pub(crate) struct Prepared {
+    files: Files,
+    pub(crate) declaration: Arc<Declaration>,
+    options: Options,
+    /// What is to be said of the services that would run.
+    pub(crate) inspections: Vec<(ServiceName, Inspection)>,
+}
+
+/// Reads the files, and finds out whether each service can run on this machine.
+///
+/// # Errors
+/// [`CliError::Invalid`] with every error in the files, [`CliError::RuntimeMissing`], [`CliError::Usage`].
+pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, CliError> {
+    let platform = Platform {
+        domain: what.domain.to_owned(),
+        routes_model_names: true,
+    };
+    let files = open_files(what.files, platform)?;
+    let declaration = files.watch().borrow().clone();
+    let runtime = runtime::find(what.runtime, &declaration)?;
+    let options = options(runtime, state_dir);
+    let inspections = preflight::inspect(&declaration, &options).map_err(CliError::Invalid)?;
+    Ok(Prepared {
+        files,
+        declaration,
+        options,
+        inspections,
+    })
+}
+
 /// Logs warnings always, and information from `-v` on.
 fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {
@@ -92,8 +132,8 @@ fn install_logs(verbose: u8) -> Result<(), CliError> {
 }
 
 /// Reads the files; nothing starts while they have errors.
-fn open_files(args: &UpArgs, platform: Platform) -> Result<Files, CliError> {
-    let files = Files::open(&args.files, platform)?;
+fn open_files(paths: &[PathBuf], platform: Platform) -> Result<Files, CliError> {
+    let files = Files::open(paths, platform)?;
     let errors = files.watch().borrow().errors();
     if !errors.is_empty() {
         return Err(CliError::Invalid(errors));
@@ -112,6 +152,7 @@ fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
         state_dir: state_dir.to_owned(),
         environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
+        gpu: Gpu::detect(),
     }
 }
 

@@ -19,6 +19,7 @@ mod error;
 mod lease;
 mod memory;
 mod name;
+mod nearest;
 mod report;
 mod reports;
 mod route;
@@ -35,6 +36,7 @@ pub use memory::{Edit, Gateways, Leases, Ledger, Membership};
 #[cfg(feature = "fake")]
 pub use memory::{Fake, Readiness, contract};
 pub use name::{Host, RevisionName, ServiceName, Tag};
+pub use nearest::nearest;
 pub use report::{Activity, BatchTimes, Batches, Histogram, Report};
 pub use reports::{LatestReports, Reports};
 pub use route::{Batching, Conflict, Destination, Mirror, Route, Routes, Split, Tagged, Target};

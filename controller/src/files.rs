@@ -1,10 +1,12 @@
 //! Services declared in YAML files that are watched for changes.
 
 mod collect;
+mod file_kind;
 mod generations;
 mod manifest_file;
 mod manifest_set;
 mod revision_file;
+mod stored_rollout;
 mod watched_folders;
 mod watcher;
 
@@ -71,8 +73,8 @@ impl Files {
         })
     }
 
-    /// Keeps the numbers of revisions in this file, so that a restart does not give a revision's name to
-    /// another one. A damaged file counts as empty; a file that cannot be written causes a warning.
+    /// Keeps the numbers of revisions and the rollouts under way in this file, so that a restart neither gives a
+    /// revision's name to another one nor ends a rollout. A damaged file counts as empty; a file that cannot be written causes a warning.
     #[must_use]
     pub fn numbered_in(mut self, path: PathBuf) -> Self {
         let (file, histories) = RevisionFile::open(path);

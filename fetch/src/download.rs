@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 
 use self::part::Part;
 use self::response::{Head, Verdict, judge};
+use crate::attempt::Attempt;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::source::Source;
@@ -59,12 +60,16 @@ impl<'a> Download<'a> {
         })
     }
 
-    /// Downloads the whole file. Only attempts without progress count towards the limit.
-    pub(crate) async fn run(&mut self) -> Result<(), FetchError> {
+    /// Downloads the whole file, and tells `observe` of each attempt. Only attempts without progress count towards
+    /// the limit.
+    pub(crate) async fn run(
+        &mut self,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<(), FetchError> {
         let mut failures = 0;
         loop {
             let before = self.part.length().await;
-            let reason = match self.attempt().await {
+            let reason = match self.attempt(observe).await {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Fatal(error)) => return Err(error),
                 Err(Interrupted::Retry(reason)) => reason,
@@ -79,17 +84,25 @@ impl<'a> Download<'a> {
                 reason,
                 "download interrupted; resuming"
             );
+            observe(Attempt::Failed(gave_up(self.source, &reason).to_string()));
             tokio::time::sleep(FIRST_BACKOFF * (1 << failures.min(6))).await;
         }
     }
 
-    async fn attempt(&mut self) -> Result<(), Interrupted> {
+    async fn attempt(
+        &mut self,
+        observe: &mut (dyn FnMut(Attempt) + Send),
+    ) -> Result<(), Interrupted> {
         let length = self.part.length().await;
         let response = self.request(length).await?;
         let head = Head::of(&response);
         match judge(&head, length) {
-            Verdict::Append => self.write_body(response, &head, length).await,
+            Verdict::Append => {
+                observe(Attempt::Began);
+                self.write_body(response, &head, length).await
+            }
             Verdict::Restart => {
+                observe(Attempt::Began);
                 let begun = self.part.restart(head.validator.as_deref()).await;
                 begun.map_err(Interrupted::Fatal)?;
                 self.write_body(response, &head, 0).await
@@ -117,7 +130,22 @@ impl<'a> Download<'a> {
             request = request.header(header::RANGE, format!("bytes={length}-"));
             request = request.header(header::IF_RANGE, validator);
         }
-        request.send().await.map_err(|error| retry(&error))
+        let sent = request.send().await;
+        sent.map_err(|error| Interrupted::Retry(self.unreachable(&error)))
+    }
+
+    /// Why a request got no response: the host, and the cause in the operating system's words.
+    fn unreachable(&self, error: &reqwest::Error) -> String {
+        let host = self.source.url.host_str().unwrap_or_default();
+        let text = causes(error);
+        if error.is_timeout() {
+            return format!("the host {host} did not answer in time");
+        }
+        if error.is_connect() {
+            let cause = text.rsplit(": ").next().unwrap_or(&text);
+            return format!("the host {host} cannot be reached ({cause})");
+        }
+        text
     }
 
     async fn write_body(
@@ -159,8 +187,12 @@ impl<'a> Download<'a> {
     }
 }
 
-/// Formats the chain of causes without the outermost error, whose URI may hold a secret.
 fn retry(error: &reqwest::Error) -> Interrupted {
+    Interrupted::Retry(causes(error))
+}
+
+/// Formats the chain of causes without the outermost error, whose URI may hold a secret.
+fn causes(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -170,7 +202,7 @@ fn retry(error: &reqwest::Error) -> Interrupted {
     if text.is_empty() && error.is_timeout() {
         "timed out waiting for data from the server".clone_into(&mut text);
     }
-    Interrupted::Retry(text)
+    text
 }
 
 fn gave_up(source: &Source, reason: &str) -> FetchError {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::attempt::Attempt;
 use crate::download::Download;
 use crate::error::FetchError;
 use crate::limits::Limits;
@@ -16,14 +17,19 @@ struct Staging {
 }
 
 /// Fetches `uri` into the new directory `target`. An archive is unpacked into it; another file keeps its name in it.
-/// An existing target counts as fetched.
+/// An existing target counts as fetched. `observe` is told of each attempt to download.
 ///
 /// # Errors
 /// [`FetchError`]; the partial download is kept for the next attempt.
 ///
 /// # Cancellation
 /// Dropping the future keeps the partial download; unpacking under way continues and its result is not used.
-pub async fn fetch(uri: &str, target: &Path, limits: &Limits) -> Result<(), FetchError> {
+pub async fn fetch(
+    uri: &str,
+    target: &Path,
+    limits: &Limits,
+    observe: &mut (dyn FnMut(Attempt) + Send),
+) -> Result<(), FetchError> {
     let source = Source::parse(uri)?;
     if target.exists() {
         return Ok(());
@@ -34,7 +40,7 @@ pub async fn fetch(uri: &str, target: &Path, limits: &Limits) -> Result<(), Fetc
         return Ok(());
     }
     let part = staging.folder.join("part");
-    Download::new(&source, &part, limits)?.run().await?;
+    Download::new(&source, &part, limits)?.run(observe).await?;
     let (target, limits) = (target.to_owned(), *limits);
     blocking(move || staging.finish(&source, &part, &target, &limits)).await
 }

@@ -8,6 +8,7 @@
 //! The target appears complete or not at all. After an interruption the next attempt resumes the download, in this
 //! process or a later one. Concurrent fetches of one target take turns, and the second finds it done.
 
+mod attempt;
 mod download;
 mod error;
 mod fetch;
@@ -15,7 +16,8 @@ mod limits;
 mod source;
 mod unpack;
 
+pub use attempt::Attempt;
 pub use error::FetchError;
 pub use fetch::fetch;
 pub use limits::Limits;
-pub use source::is_remote;
+pub use source::{is_remote, plain_file};

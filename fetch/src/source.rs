@@ -10,6 +10,13 @@ pub fn is_remote(uri: &str) -> bool {
     uri.starts_with("http://") || uri.starts_with("https://")
 }
 
+/// Name of the file that a fetch of `uri` leaves in its target; `None` for an archive, which leaves what it holds.
+#[must_use]
+pub fn plain_file(uri: &str) -> Option<String> {
+    let source = Source::parse(uri).ok()?;
+    (source.packing == Packing::None).then_some(source.file_name)
+}
+
 /// A file to download, and how it is packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {

@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_fetch::{FetchError, Limits, fetch};
+use weir_fetch::{Attempt, FetchError, Limits};
 
 /// A fault of the server in one request; requests without one are served well.
 #[derive(Clone, Copy)]
@@ -108,6 +109,10 @@ fn content() -> Vec<u8> {
     (0..300_000u32).map(|i| (i % 251) as u8).collect()
 }
 
+async fn fetch(uri: &str, target: &Path, limits: &Limits) -> Result<(), FetchError> {
+    weir_fetch::fetch(uri, target, limits, &mut |_| ()).await
+}
+
 async fn get(server: &Server, limits: &Limits) -> (tempfile::TempDir, Result<Vec<u8>, FetchError>) {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("model");
@@ -188,6 +193,31 @@ async fn a_server_that_never_delivers_ends_the_fetch() {
             .to_string()
             .ends_with("could not be downloaded: status 500")
     );
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_reached_is_named_at_the_first_attempt() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (uri, limits) = (
+        format!("http://{free}/model.pt"),
+        Limits {
+            attempts: 2,
+            ..Limits::default()
+        },
+    );
+    let mut attempts = Vec::new();
+    let mut observe = |attempt| attempts.push(attempt);
+    let target = folder.path().join("model");
+    let fetched = weir_fetch::fetch(&uri, &target, &limits, &mut observe).await;
+    let expected = format!(
+        "{uri} could not be downloaded: the host 127.0.0.1 cannot be reached (Connection refused (os error 111))"
+    );
+    assert_eq!(fetched.unwrap_err().to_string(), expected);
+    assert_eq!(attempts, [Attempt::Failed(expected)]);
 }
 
 #[tokio::test]

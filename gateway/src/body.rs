@@ -3,5 +3,5 @@
 mod buffered;
 mod downstream;
 
-pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard};
+pub(crate) use buffered::{BufferLimits, BufferMode, BufferedBody, discard, linger};
 pub(crate) use downstream::DownstreamBody;

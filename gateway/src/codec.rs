@@ -40,6 +40,15 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
     }
 }
 
+/// The failure code of a response, as far as its head tells; `None` for a success or a code that the protocol does
+/// not have.
+pub(crate) fn code(protocol: Protocol, response: &Response<impl Sized>) -> Option<Code> {
+    match protocol {
+        Protocol::Http => Code::of_http(response.status()),
+        Protocol::Grpc => grpc::status(response.headers()).and_then(Code::of_grpc),
+    }
+}
+
 /// The verdict on a failure code: the caller's mistakes do not count as the revision's failures.
 fn counted(code: Option<Code>) -> Verdict {
     match code.map(Code::blame) {

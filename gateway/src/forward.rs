@@ -8,6 +8,8 @@
 
 mod attempt;
 pub(crate) mod mirror;
+mod own_model;
+pub(crate) mod ready;
 mod relay;
 mod request;
 mod retry;

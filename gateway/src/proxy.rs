@@ -20,7 +20,7 @@ use crate::clock::now;
 use crate::context::Context;
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
-use crate::forward::{ProxyRequest, forward, mirror};
+use crate::forward::{ProxyRequest, forward, mirror, ready};
 use crate::protocol::Protocol;
 use crate::router::{Lookup, Routed};
 
@@ -67,6 +67,10 @@ impl Proxy {
         deadline.enforce(now, buffered.size())?;
         let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
         let request = ProxyRequest::new(protocol, parts, target, deadline);
+        if ready::is_ready_call(&request) {
+            // Boxed, so that the future of other requests has no room for it.
+            return Ok(Box::pin(ready::answer(&request, &mut buffered)).await);
+        }
         if let Some(mirrored) = mirrored {
             mirror::send(&self.context, mirrored, &request, &buffered);
         }

@@ -55,6 +55,26 @@ pub(crate) enum Scale {
     Gone,
 }
 
+/// Whether a revision would serve a request.
+pub(crate) enum Readiness {
+    /// This replica takes requests, perhaps among others.
+    Serving(Arc<Upstream>),
+    /// It has no replica, and the next request starts one.
+    Asleep,
+    /// It would not, for this reason.
+    Down(String),
+}
+
+impl Readiness {
+    /// Why it would not serve a request; `None` if it would.
+    pub(crate) fn why_down(self) -> Option<String> {
+        match self {
+            Self::Serving(_) | Self::Asleep => None,
+            Self::Down(because) => Some(because),
+        }
+    }
+}
+
 /// State of a revision as the cluster reports it.
 pub(crate) struct RevisionState {
     pub(crate) limit: QueueLimit,
@@ -286,10 +306,18 @@ impl RevisionQueue {
             .collect()
     }
 
-    /// True if a request would be served: some replica takes requests, or one is started on demand.
-    pub(crate) fn is_serving(&self) -> bool {
+    /// Whether a request would be served: some replica takes requests, or one is started on demand.
+    pub(crate) fn readiness(&self) -> Readiness {
         let state = self.state.lock();
-        state.dispatcher.is_open() || (state.scale == Scale::Zero && state.failure.is_none())
+        match state.dispatcher.open_replica() {
+            Some(upstream) => Readiness::Serving(Arc::clone(upstream)),
+            None if state.scale == Scale::Zero && state.failure.is_none() => Readiness::Asleep,
+            None => Readiness::Down(format!(
+                "revision {} has no ready replica; {}",
+                self.name,
+                state.why_closed()
+            )),
+        }
     }
 
     /// Reason that the platform reports for having no ready replica.
@@ -362,14 +390,10 @@ impl RevisionQueue {
         if state.dispatcher.is_open() {
             return Ok(());
         }
-        let because = match &state.failure {
-            Some(failure) => format!("{}: {}", failure.reason.label(), failure.message),
-            None => "its replicas are still starting".to_owned(),
-        };
         Err(GatewayError::NotReady {
             revision: self.name.to_string(),
             waited: now().saturating_duration_since(request.arrived),
-            because,
+            because: state.why_closed(),
         })
     }
 

@@ -23,7 +23,7 @@ use crate::protocol::Protocol;
 use crate::queue::RevisionQueue;
 use matcher::RouteMatch;
 use mirror::MirrorTarget;
-use path::model_of_path;
+pub(crate) use path::model_of_path;
 pub(crate) use table::RouteTable;
 
 const V2_SERVICE: &str = "/inference.GRPCInferenceService";
@@ -71,12 +71,11 @@ impl RouteTable {
             }
             if let Some(model) = model_of_path(path) {
                 let found = self.matcher.by_model(&model);
-                let found = found.ok_or_else(|| self.no_model(&model));
+                let found = found.ok_or_else(|| self.matcher.no_model(&model));
                 return self.to_service(parts, &found?);
             }
         }
-        let asked = format!("host {:?}, path {path:?}", host.unwrap_or_default());
-        Err(self.matcher.no_route(asked))
+        Err(self.matcher.no_address(host, path))
     }
 
     /// Routes a gRPC call by the model that its first message names in `field`. `count_unknown` runs if no
@@ -101,7 +100,7 @@ impl RouteTable {
         count_unknown();
         match local::grpc::unknown_model(parts.uri.path(), model) {
             Some(answer) => answer.map(|response| Routed::Local(Box::new(response))),
-            None => Err(self.no_model(model)),
+            None => Err(self.matcher.no_model(model)),
         }
     }
 
@@ -124,10 +123,6 @@ impl RouteTable {
             prefix: found.prefix,
             mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
         })
-    }
-
-    fn no_model(&self, model: &str) -> GatewayError {
-        self.matcher.no_route(format!("model {model:?}"))
     }
 }
 

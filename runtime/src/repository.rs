@@ -22,6 +22,7 @@ mod load_locks;
 mod loader;
 mod model_entry;
 mod names;
+mod no_model;
 mod options;
 mod poll;
 mod registry;
@@ -51,6 +52,8 @@ use options::ScanOptions;
 /// The model repository; `L` loads and retires its versions.
 pub(crate) struct Repository<L: Launch> {
     lifecycle: Arc<ModelLifecycle<L>>,
+    /// True where `--model-name` says that there is a model: without one the server is not ready.
+    is_named: bool,
 }
 
 /// A version that accepts requests.
@@ -65,7 +68,8 @@ impl<L: Launch> Repository<L> {
     /// Lists the models of the paths, which it never writes to. Loads nothing yet.
     ///
     /// # Errors
-    /// A path cannot be read, or `model_name` is invalid. Blocks on the file system.
+    /// A path cannot be read, `model_name` is invalid, or it names a model that the path does not hold and that no
+    /// later poll or load can bring. Blocks on the file system.
     pub(crate) fn new(
         paths: &[PathBuf],
         model_name: Option<String>,
@@ -83,12 +87,17 @@ impl<L: Launch> Repository<L> {
             scrutiny: options.control.scrutiny(),
         };
         let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
+        if options.control == ControlMode::None {
+            catalog::check_named(&catalog, &scan).map_err(failure::unreadable_paths)?;
+        }
+        let is_named = scan.model_name.is_some();
         let lifecycle = ModelLifecycle::new(scan, options, launch);
         lifecycle
             .registry
             .update(|registry| registry.apply(&catalog));
         Ok(Self {
             lifecycle: Arc::new(lifecycle),
+            is_named,
         })
     }
 
@@ -162,7 +171,9 @@ impl<L: Launch> Repository<L> {
     /// True if the models let the server report itself ready.
     pub(crate) fn is_ready(&self) -> bool {
         let policy = self.lifecycle.options.readiness;
-        self.lifecycle.registry.load().is_ready(policy)
+        let registry = self.lifecycle.registry.load();
+        let has_models = !self.is_named || registry.models().next().is_some();
+        has_models && registry.is_ready(policy)
     }
 
     /// Counts the changes of any model's or version's state, for tests that wait for one.

@@ -167,7 +167,7 @@ def test_another_service_at_the_same_address(platform_client):
 
 def test_unknown_model_lists_the_known_ones(platform_client):
     text = error_of(platform_client, "infer", "nope", TOKENS)
-    assert "nope" in text and "known models: digits, ragged" in text
+    assert "nope" in text and "known services: default/digits, default/ragged" in text
 
 
 def test_responses_name_revision_time_and_request(platform):

@@ -6,7 +6,13 @@ const NOTES: &str = "\
 Each line is a revision. READY is the service's condition; REPLICAS is ready/wanted, and 0/0 means that
 the revision sleeps until a request arrives; QUEUE DELAY is the time that requests waited for a replica,
 median and 99th percentile since the gateway started. Lines below the table say why a service is not
-ready.
+ready, and note what it does not show: fields without effect here, the stage of a rollout or why it was
+rolled back, restarts of replicas.
+
+Examples:
+    weir status --watch              update it every second
+    weir status -o wide              with requests, failures, restarts and the reason for the number of replicas
+    weir status -o json              all of it, for programs
 
 Exit code: 0 if every service is ready, 1 if one is not or no `weir up` answers.";
 
@@ -18,11 +24,43 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Print JSON instead of a table.
-    #[arg(long)]
+    /// Format of the output.
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    pub(crate) output: OutputFormat,
+
+    /// The same as -o json.
+    #[arg(long, conflicts_with = "output")]
     pub(crate) json: bool,
 
     /// Update every second until Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+/// Formats of the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// A table, and below it what it does not show.
+    Table,
+    /// The table with more columns.
+    Wide,
+    /// Everything, for programs.
+    Json,
+}
+
+impl StatusArgs {
+    /// The format, by either flag.
+    pub(crate) fn format(&self) -> OutputFormat {
+        if self.json {
+            OutputFormat::Json
+        } else {
+            self.output
+        }
+    }
 }

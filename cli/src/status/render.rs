@@ -15,39 +15,74 @@ const HEADINGS: [&str; 8] = [
     "QUEUE DELAY",
 ];
 
-type Row = [String; 8];
+/// Columns that [`Width::Wide`] adds.
+const WIDE_HEADINGS: [&str; 5] = ["IN FLIGHT", "REQUESTS", "FAILED", "RESTARTS", "SCALED"];
 
-/// Prints a line for each revision, and below them why services are not ready.
-pub(super) fn text(status: &StatusTable) -> String {
+/// Columns of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// Those that fit a terminal.
+    Narrow,
+    /// All of them.
+    Wide,
+}
+
+/// Prints a line for each revision, and below them why services are not ready and notes.
+pub(super) fn text(status: &StatusTable, width: Width) -> String {
     if status.services.is_empty() {
         return format!("no services are declared\n{}", messages(status));
     }
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
-        .set_header(HEADINGS)
-        .add_rows(status.services.iter().flat_map(rows_of));
+        .set_header(headings(width))
+        .add_rows(
+            status
+                .services
+                .iter()
+                .flat_map(|service| rows_of(service, width)),
+        );
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
     format!("{}\n{}", table.trim_fmt(), messages(status))
 }
 
-fn rows_of(service: &ServiceRow) -> Vec<Row> {
+fn headings(width: Width) -> Vec<&'static str> {
+    match width {
+        Width::Narrow => HEADINGS.to_vec(),
+        Width::Wide => [&HEADINGS[..], &WIDE_HEADINGS[..]].concat(),
+    }
+}
+
+fn rows_of(service: &ServiceRow, width: Width) -> Vec<Vec<String>> {
     let name = format!("{}/{}", service.namespace, service.name);
     let mut first = [name, service.ready.clone(), service.url.clone()];
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows = Vec::new();
     for revision in &service.revisions {
-        let [name, ready, url] = std::mem::take(&mut first);
-        let [revision, traffic, replicas, queued, delay] = cells(revision);
-        rows.push([name, ready, url, revision, traffic, replicas, queued, delay]);
+        let mut row = std::mem::take(&mut first).to_vec();
+        row.extend(cells(revision));
+        if width == Width::Wide {
+            row.extend(wide_cells(revision));
+        }
+        rows.push(row);
     }
     if rows.is_empty() {
-        let [name, ready, url] = first;
-        let none = || "-".to_owned();
-        rows.push([name, ready, url, none(), none(), none(), none(), none()]);
+        let mut row = first.to_vec();
+        row.resize(headings(width).len(), "-".to_owned());
+        rows.push(row);
     }
     rows
+}
+
+fn wide_cells(revision: &RevisionRow) -> [String; 5] {
+    [
+        revision.in_flight.to_string(),
+        revision.arrivals.to_string(),
+        revision.failed.to_string(),
+        revision.restarts.to_string(),
+        revision.scaled.clone().unwrap_or_else(|| "-".to_owned()),
+    ]
 }
 
 fn cells(revision: &RevisionRow) -> [String; 5] {
@@ -72,7 +107,7 @@ fn delay(revision: &RevisionRow) -> String {
     }
 }
 
-/// Reasons of services that are not ready, and errors of the files.
+/// Reasons of services that are not ready, notes, and errors of the files.
 fn messages(status: &StatusTable) -> String {
     let mut lines = Vec::new();
     for service in &status.services {
@@ -86,6 +121,8 @@ fn messages(status: &StatusTable) -> String {
                 lines.push(format!("{name}: {}: {failure}", revision.name));
             }
         }
+        let notes = service.notes.iter();
+        lines.extend(notes.map(|note| format!("{name}: note: {note}")));
     }
     lines.extend(status.problems.iter().cloned());
     if lines.is_empty() {
@@ -118,6 +155,7 @@ mod tests {
             failed: 0,
             queue_delay_p50_ms: None,
             queue_delay_p99_ms: None,
+            restarts: 0,
             failure: None,
             scaled: None,
         }
@@ -132,6 +170,7 @@ mod tests {
             message: None,
             url: "http://localhost:8080/serving/default/digits".to_owned(),
             host_url: None,
+            notes: Vec::new(),
             revisions,
         }
     }
@@ -149,7 +188,7 @@ mod tests {
             services: vec![service(revisions)],
             problems: vec!["a.yaml:1:1: missing".to_owned()],
         };
-        let text = super::text(&status);
+        let text = super::text(&status, Width::Narrow);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].starts_with("default/digits  True   http://localhost:8080/"));
         assert!(
@@ -166,6 +205,34 @@ mod tests {
     }
 
     #[test]
+    fn notes_follow_the_reasons_and_wide_tables_have_more_columns() {
+        let mut noted = service(vec![revision("digits-predictor-00001")]);
+        noted.notes = vec!["no effect: spec.predictor.logger".to_owned()];
+        noted.revisions[0].restarts = 7;
+        noted.revisions[0].scaled = Some("one replica: idle".to_owned());
+        let mut empty = service(Vec::new());
+        empty.name = "empty".to_owned();
+        let status = StatusTable {
+            services: vec![noted, empty],
+            problems: Vec::new(),
+        };
+        let narrow = super::text(&status, Width::Narrow);
+        assert!(!narrow.contains("RESTARTS"), "{narrow}");
+        let note = "\ndefault/digits: note: no effect: spec.predictor.logger\n";
+        assert!(narrow.ends_with(note), "{narrow}");
+        let wide = super::text(&status, Width::Wide);
+        let lines: Vec<&str> = wide.lines().collect();
+        assert!(
+            lines[0].ends_with("IN FLIGHT  REQUESTS  FAILED  RESTARTS  SCALED"),
+            "{wide}"
+        );
+        assert!(
+            lines[1].ends_with("0          10        0       7         one replica: idle"),
+            "{wide}"
+        );
+    }
+
+    #[test]
     fn columns_hold_together_with_many_services() {
         let named = |number: usize| {
             let mut service = service(vec![revision(&format!("s{number}-predictor-00001"))]);
@@ -177,7 +244,7 @@ mod tests {
             services: (0..30).map(named).collect(),
             problems: Vec::new(),
         };
-        let text = super::text(&status);
+        let text = super::text(&status, Width::Narrow);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 31);
         for heading in HEADINGS {
@@ -197,13 +264,13 @@ mod tests {
             services: vec![waiting],
             problems: Vec::new(),
         };
-        let text = super::text(&status);
+        let text = super::text(&status, Width::Narrow);
         assert!(
             text.contains("default/digits: nothing of it runs yet"),
             "{text}"
         );
         assert_eq!(
-            super::text(&StatusTable::default()),
+            super::text(&StatusTable::default(), Width::Narrow),
             "no services are declared\n"
         );
     }

@@ -2,57 +2,81 @@
 
 use std::iter::once;
 
-use weir_cluster::{ClusterError, Workload};
-use weir_cluster_local::Options;
+use weir_cluster::{ClusterError, ServiceName, Workload};
+use weir_cluster_local::{Inspection, Options};
 use weir_controller::{Declaration, Service, Validated, Variant};
 
-/// Errors of services that cannot run here, a sentence each with its location. Invalid services are reported
-/// elsewhere.
-pub(super) fn errors(declaration: &Declaration, options: &Options) -> Vec<String> {
-    let services = declaration.services.values();
-    let each = services.flat_map(|declared| match declared.validated() {
-        Some(validated) if !validated.is_stopped => {
-            of_service(&declared.service, validated, options)
+/// Inspects every service that would run. Invalid services are reported elsewhere.
+///
+/// # Errors
+/// What cannot run here, a sentence each with its location.
+pub(super) fn inspect(
+    declaration: &Declaration,
+    options: &Options,
+) -> Result<Vec<(ServiceName, Inspection)>, Vec<String>> {
+    let (mut inspections, mut errors) = (Vec::new(), Vec::new());
+    for declared in declaration.services.values() {
+        let Some(valid) = declared.validated().filter(|valid| !valid.is_stopped) else {
+            continue;
+        };
+        let service = &declared.service;
+        for (field, variant) in variants(valid) {
+            match of_variant(service, valid, variant, options) {
+                Ok(inspection) => {
+                    let inspection = located(service, &field, inspection);
+                    inspections.push((service.name.clone(), inspection));
+                }
+                Err(reason) => errors.push(service.located(&field, &reason)),
+            }
         }
-        Some(_) | None => Vec::new(),
-    });
-    each.collect()
+    }
+    if errors.is_empty() {
+        Ok(inspections)
+    } else {
+        Err(errors)
+    }
 }
 
-fn of_service(service: &Service, valid: &Validated, options: &Options) -> Vec<String> {
+/// The predictor and the canaries, with their fields.
+fn variants(valid: &Validated) -> impl Iterator<Item = (String, &Variant)> {
     let canaries = valid.canaries.iter().enumerate();
     let canaries = canaries.map(|(i, canary)| {
         let field = format!("spec.canary[{i}].predictor");
         (field, &canary.variant)
     });
-    let all = once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries);
-    let refused = all.filter_map(|(field, variant)| {
-        let reason = refusal(service, valid, variant, options)?;
-        Some(service.located(&field, &reason))
-    });
-    refused.collect()
+    once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries)
 }
 
-/// Reason that the variant cannot run here.
-fn refusal(
+/// The inspection with the location of each missing model.
+fn located(service: &Service, field: &str, inspection: Inspection) -> Inspection {
+    let missing = inspection.missing_models.iter();
+    Inspection {
+        missing_models: missing.map(|text| service.located(field, text)).collect(),
+        ..inspection
+    }
+}
+
+/// Inspects one variant; the error is the reason that it cannot run here.
+fn of_variant(
     service: &Service,
     valid: &Validated,
     variant: &Variant,
     options: &Options,
-) -> Option<String> {
+) -> Result<Inspection, String> {
+    // Any number, as no revision runs yet.
+    let revision = service.name.revision(1);
     let workload = Workload {
-        // Any number, as no revision runs yet.
-        revision: service.name.revision(1).ok()?,
+        revision: revision.map_err(|error| error.to_string())?,
         template: variant.template.clone(),
         storage: variant.storage.clone(),
         replicas: 1,
         concurrency: valid.concurrency,
         scaling: None,
     };
-    match weir_cluster_local::check(&workload, options).err()? {
+    weir_cluster_local::inspect(&workload, options).map_err(|error| match error {
         ClusterError::Refused { subject, because } if subject == workload.revision.to_string() => {
-            Some(because)
+            because
         }
-        error => Some(error.to_string()),
-    }
+        error => error.to_string(),
+    })
 }

@@ -12,6 +12,7 @@ use weir_controller::Declaration;
 use weir_controller::files::Statuses;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
+use super::notes;
 use crate::status_table::{RevisionRow, ServiceRow, StatusTable};
 
 /// Latest state of each component of the platform.
@@ -54,6 +55,7 @@ impl StatusSources {
             message: ready.and_then(|ready| ready.message.clone()),
             url: format!("{}{}", self.base_url, service.path_prefix()),
             host_url: status.and_then(|status| status.url.clone()),
+            notes: notes::of(service, status, snapshot.revisions_of(service)),
             revisions: revisions
                 .map(|revision| self.revision(revision, route))
                 .collect(),
@@ -76,6 +78,7 @@ impl StatusSources {
             failed: activity.failed,
             queue_delay_p50_ms: milliseconds(&activity.queue_delay, 0.5),
             queue_delay_p99_ms: milliseconds(&activity.queue_delay, 0.99),
+            restarts: notes::restarts(revision),
             failure: failure.map(|f| format!("{}: {}", f.reason.label(), f.message)),
             scaled: decisions.get(&revision.name).map(ToString::to_string),
         }

@@ -53,6 +53,13 @@ impl Fixture {
         fs::rename(new, &self.file).unwrap();
     }
 
+    /// Stops the platform, and starts it again with the same state directory.
+    pub(crate) fn restart(&mut self) {
+        self.weir.stop();
+        let services = self.file.parent().unwrap();
+        self.weir = Weir::up(services, self.folder.path(), &[]);
+    }
+
     pub(crate) fn delete(&self) {
         fs::remove_file(&self.file).unwrap();
     }

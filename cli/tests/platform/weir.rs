@@ -112,6 +112,11 @@ impl Weir {
         status
     }
 
+    /// Its state directory.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// Id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()

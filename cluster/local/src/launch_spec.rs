@@ -53,12 +53,26 @@ pub(crate) struct LaunchSpec {
     pub(crate) grace: Duration,
 }
 
-/// Whether a workload could run here. Nothing is started.
+/// What can be said of a workload that could run here, before it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// Fields of the pod that have no effect on a process.
+    pub ignored_fields: Vec<&'static str>,
+    /// Models that are not where they should be, a sentence each.
+    pub missing_models: Vec<String>,
+}
+
+/// Inspects a workload. Nothing is started.
 ///
 /// # Errors
 /// [`ClusterError::Refused`] when its pod or its storage needs what a process cannot have.
-pub fn check(workload: &Workload, options: &Options) -> Result<(), ClusterError> {
-    LaunchSpec::of(workload, options).map(drop)
+pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, ClusterError> {
+    let spec = LaunchSpec::of(workload, options)?;
+    let missing = spec.models.iter().filter_map(ModelFiles::missing);
+    Ok(Inspection {
+        missing_models: missing.collect(),
+        ignored_fields: spec.ignored_fields,
+    })
 }
 
 impl LaunchSpec {
@@ -93,7 +107,7 @@ impl LaunchSpec {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,
             probe: Probe::of(container, program.server())?,
             liveness: LivenessProbe::of(container, program.server())?,
-            ignored_fields: pod::ignored_fields(pod, container),
+            ignored_fields: pod::ignored_fields(pod, container, options.gpu),
             pre_stop_delay: pod::pre_stop_delay(container).unwrap_or(PRE_STOP_DELAY),
             grace: pod::grace(pod).unwrap_or(GRACE),
             directory: container

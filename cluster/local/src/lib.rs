@@ -29,7 +29,7 @@ mod reconcile;
 mod replica;
 mod storage;
 
-pub use launch_spec::check;
+pub use launch_spec::{Inspection, inspect};
 pub use local::Local;
-pub use options::Options;
+pub use options::{Gpu, Options};
 pub use program::is_program;

@@ -18,6 +18,33 @@ pub struct Options {
     pub environment: Arc<BTreeMap<String, String>>,
     /// Bounds of each download of a model.
     pub fetch: Limits,
+    /// Whether containers that ask for a GPU find one.
+    pub gpu: Gpu,
+}
+
+/// Whether this machine has a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpu {
+    /// It has none that a program could use.
+    Absent,
+    /// It has one at least.
+    Present,
+}
+
+/// Directory in which NVIDIA's driver lists the GPUs.
+const GPUS: &str = "/proc/driver/nvidia/gpus";
+
+impl Gpu {
+    /// Finds out whether the driver lists a GPU.
+    #[must_use]
+    pub fn detect() -> Self {
+        let listed = std::fs::read_dir(GPUS).map(|mut gpus| gpus.next().is_some());
+        if listed.unwrap_or(false) {
+            Self::Present
+        } else {
+            Self::Absent
+        }
+    }
 }
 
 impl Options {

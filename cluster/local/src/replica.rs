@@ -1,15 +1,19 @@
 //! The task of one replica: fetches its model, starts its process, probes it, starts it again, ends it.
 
+mod loader_error;
 mod models;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{Endpoints, Failure, FailureReason, Replica, RevisionName};
+use weir_fetch::Attempt;
 
 use crate::launch_spec::LaunchSpec;
 use crate::lifecycle::liveness::{Liveness, Verdict};
@@ -110,7 +114,7 @@ impl Task {
     async fn run_once(&mut self) -> Option<Failure> {
         let stop = self.stop.clone();
         let spec = self.spec.clone();
-        let fetching = models::ensure(&spec.models, &spec.fetch);
+        let fetching = self.fetch(&spec);
         if let Err(cause) = stop.run_until_cancelled(fetching).await? {
             return Some(self.cannot_start(FailureReason::StorageFailed, &cause));
         }
@@ -118,6 +122,39 @@ impl Task {
             Ok(run) => self.supervise(run).await,
             Err(cause) => Some(self.cannot_start(FailureReason::NotStarted, &cause)),
         }
+    }
+
+    /// Fetches the model's files. What fails meanwhile is published, as a host that cannot be reached is tried again
+    /// for long.
+    async fn fetch(&mut self, spec: &LaunchSpec) -> Result<(), String> {
+        let (sender, mut attempts) = mpsc::unbounded_channel();
+        // The receiver lives as long as the fetch.
+        let observe = move |attempt| drop(sender.send(attempt));
+        let mut fetching = pin!(models::ensure(&spec.models, &spec.fetch, observe));
+        loop {
+            tokio::select! {
+                biased;
+                Some(attempt) = attempts.recv() => self.record_attempt(attempt).await,
+                fetched = &mut fetching => return fetched,
+            }
+        }
+    }
+
+    async fn record_attempt(&mut self, attempt: Attempt) {
+        self.replica.failure = match attempt {
+            Attempt::Began => None,
+            Attempt::Failed(cause) => {
+                let (replica, at) = (&self.replica.name, Timestamp::now().strftime("%H:%M:%S"));
+                let message = format!(
+                    "{replica} waits for its model: {cause} (last tried at {at} UTC; it is tried again)"
+                );
+                Some(Failure {
+                    reason: FailureReason::StorageFailed,
+                    message: message.into(),
+                })
+            }
+        };
+        self.publish().await;
     }
 
     fn cannot_start(&self, reason: FailureReason, cause: &str) -> Failure {
@@ -261,8 +298,9 @@ impl Task {
         let (replica, age) = (&self.replica.name, age.as_secs_f64());
         let mut message = format!("{replica} {clause} after {age:.1} s");
         let lines = self.log.last_lines();
-        if !lines.is_empty() {
-            message = format!("{message}: {lines}");
+        let explained = loader_error::explain(&lines).unwrap_or(lines);
+        if !explained.is_empty() {
+            message = format!("{message}: {explained}");
         }
         message = format!("{message} (log: {})", self.log.path().display());
         Failure {

@@ -16,6 +16,8 @@ pub(crate) struct ModelFiles {
     pub(crate) mount_path: String,
     /// Path on this machine, now or once they are downloaded.
     pub(crate) path: PathBuf,
+    /// Path that our runtime is given: of a download that is no archive, the file itself, whatever its name.
+    pub(crate) repository: PathBuf,
     pub(crate) origin: Origin,
 }
 
@@ -49,12 +51,39 @@ impl ModelFiles {
                 return refused("without Kubernetes, use pvc://, file://, http:// or https://");
             }
         };
+        let repository = match origin {
+            Origin::Local => path.clone(),
+            Origin::Remote => within(&path, &storage.uri),
+        };
         Ok(Self {
+            repository,
             uri: storage.uri.to_string(),
             mount_path: storage.mount_path.trim_end_matches('/').to_owned(),
             path,
             origin,
         })
+    }
+}
+
+impl ModelFiles {
+    /// A sentence about local files that are not there; `None` for those that are or can be downloaded.
+    pub(crate) fn missing(&self) -> Option<String> {
+        match self.origin {
+            Origin::Local if !self.path.exists() => Some(format!(
+                "{} is missing: put the files of {} there",
+                self.path.display(),
+                self.uri
+            )),
+            Origin::Local | Origin::Remote => None,
+        }
+    }
+}
+
+/// The downloaded file in its directory, or the directory of an archive.
+fn within(directory: &Path, uri: &str) -> PathBuf {
+    match weir_fetch::plain_file(uri) {
+        Some(file) => directory.join(file),
+        None => directory.to_owned(),
     }
 }
 

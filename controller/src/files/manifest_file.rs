@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use weir_crds::{Manifest, read};
 
+use super::file_kind::FileKind;
+
 /// Largest file that is read, in bytes: an object may have 1.5 MiB in etcd, and a file holds a few.
 const MAX_FILE: u64 = 16 << 20;
 
@@ -25,6 +27,9 @@ impl ManifestFile {
     /// Every error in the file, one sentence each, with its position.
     pub(super) fn read(file: &Path, before: Option<&Self>) -> Result<Self, Vec<String>> {
         let name = file.display().to_string();
+        if let Some(kind) = FileKind::of(file) {
+            return Err(vec![format!("{name}: {}", kind.advice(file))]);
+        }
         let text = bounded_text(file).map_err(|error| vec![format!("{name}: {error}")])?;
         if let Some(same) = before.filter(|before| *before.text == *text) {
             return Ok(same.clone());
@@ -49,5 +54,6 @@ fn bounded_text(file: &Path) -> io::Result<String> {
         let message = format!("larger than {MAX_FILE} bytes");
         return Err(io::Error::other(message));
     }
-    fs::read_to_string(file)
+    let text = String::from_utf8(fs::read(file)?);
+    text.map_err(|_| io::Error::other("not YAML, as it is no UTF-8 text"))
 }

@@ -1,11 +1,13 @@
-//! A file with the numbers of revisions: after a restart an equal revision has the same name, and a used name is
-//! not given to another revision.
+//! A file with the numbers of revisions and the rollouts under way: after a restart an equal revision has the same
+//! name, a used name is not given to another revision, and a rollout goes on at its stage.
 //!
-//! Of a revision only the hash is kept, as the manifest has the rest. The state of a rollout is not kept, as
-//! nothing of it runs after a restart.
+//! Of a revision only the hash is kept, as the manifest has the rest; of those of a rollout, whose manifest is
+//! gone, what runs as well.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -13,19 +15,27 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Identity, RevisionName, ServiceName};
 
+use super::stored_rollout::StoredRollout;
 use crate::history::{History, LoadState, RevisionRecord};
 
 /// The histories of all services, by name.
 pub(super) type Histories = BTreeMap<ServiceName, Arc<History>>;
 
-/// Largest file that is read, in bytes: a thousand services with eleven revisions each take half of it.
-const MAX_FILE: u64 = 1 << 20;
+/// Largest file that is read, in bytes: a thousand services with eleven revisions each, and rollouts of a few
+/// kilobytes under way for all of them, take half of it.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Permissions of the file: the variables of a pod may hold secrets.
+const MODE: u32 = 0o600;
 
 /// The contents of the file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct RevisionNumbers {
     /// Hashes by number, for each service: `{"default/digits": {"1": "c307994a5b3c3dca"}}`.
     revisions: BTreeMap<String, BTreeMap<u32, String>>,
+    /// Rollouts under way, for each service that has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    rollouts: BTreeMap<String, StoredRollout>,
 }
 
 /// The file, written whole whenever a number changes.
@@ -65,7 +75,7 @@ impl RevisionFile {
             return;
         }
         let new = self.path.with_extension("json.new");
-        let written = fs::write(&new, &text).and_then(|()| fs::rename(&new, &self.path));
+        let written = write_private(&new, &text).and_then(|()| fs::rename(&new, &self.path));
         match written {
             Ok(()) => *last = text,
             Err(error) => {
@@ -76,7 +86,13 @@ impl RevisionFile {
     }
 }
 
-fn read(path: &std::path::Path) -> io::Result<RevisionNumbers> {
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(MODE);
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+fn read(path: &Path) -> io::Result<RevisionNumbers> {
     if fs::metadata(path)?.len() > MAX_FILE {
         return Err(io::Error::other("the file is too large"));
     }
@@ -93,28 +109,35 @@ impl RevisionNumbers {
             let numbers = history.records.iter().map(number);
             (service.to_string(), numbers.collect())
         });
+        let rollouts = histories.iter().filter_map(|(service, history)| {
+            Some((service.to_string(), StoredRollout::of(history)?))
+        });
         Self {
             revisions: revisions.collect(),
+            rollouts: rollouts.collect(),
         }
     }
 
     /// Converts to histories; invalid names are left out.
-    fn histories(self) -> Histories {
+    fn histories(mut self) -> Histories {
         let services = self.revisions.into_iter();
-        let history = |(service, numbers): (String, BTreeMap<u32, String>)| {
-            let (namespace, name) = service.split_once('/')?;
+        let mut history = |(text, numbers): (String, BTreeMap<u32, String>)| {
+            let (namespace, name) = text.split_once('/')?;
             let service = ServiceName::new(namespace, name).ok()?;
             let records = numbers.iter().filter_map(|(number, identity)| {
                 let revision = service.revision(*number).ok()?;
                 Some(by_hash(revision, Identity::from_label(identity)))
             });
-            let history = History {
+            let mut history = History {
                 records: records.collect(),
                 ..History::default()
             };
+            if let Some(rollout) = self.rollouts.remove(&text) {
+                rollout.restore(&service, &mut history);
+            }
             Some((service, Arc::new(history)))
         };
-        services.filter_map(history).collect()
+        services.filter_map(&mut history).collect()
     }
 }
 
@@ -132,7 +155,12 @@ fn by_hash(revision: RevisionName, identity: Identity) -> RevisionRecord {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use weir_cluster::Storage;
+
     use super::*;
+    use crate::rollout::{Candidate, PreviousRevision, Rollout, Stage};
 
     fn history(service: &ServiceName, numbers: &[(u32, &str)]) -> Arc<History> {
         let record = |(number, identity): &(u32, &str)| {
@@ -156,6 +184,74 @@ mod tests {
         let histories = BTreeMap::from([(service, known)]);
         numbers.write(&histories);
         assert_eq!(RevisionFile::open(path).1, histories);
+    }
+
+    /// A history in which the revision 7 is rolled out over 3, at this stage.
+    fn rollout(service: &ServiceName, stage: Stage) -> History {
+        let mut history = History::clone(&history(service, &[(1, "aa"), (3, "bb"), (7, "cc")]));
+        let name = |number| service.revision(number).unwrap();
+        history.rollout = Rollout {
+            stable: Some(name(3)),
+            previous: Some(PreviousRevision {
+                revision: name(1),
+                since: 5,
+                kept_replicas: 1,
+            }),
+            candidate: Some(Candidate {
+                revision: name(7),
+                stage,
+                since: 9,
+            }),
+            kept_replicas: 2,
+            ..Rollout::default()
+        };
+        let template = serde_json::json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        for record in &mut history.records {
+            record.template = Arc::new(serde_json::from_value(template.clone()).unwrap());
+            record.storage = vec![Storage {
+                uri: format!("pvc://m/{}", record.revision.number()).into(),
+                mount_path: Storage::MOUNT_PATH.into(),
+                claims: Some("/claims".into()),
+            }];
+            record.load = LoadState::Once;
+            record.desired_replicas = 2;
+        }
+        history
+    }
+
+    #[test]
+    fn the_stage_of_a_rollout_survives_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("revisions.json");
+        let service = ServiceName::new("default", "digits").unwrap();
+        for stage in [
+            Stage::Waiting,
+            Stage::Shifting(1),
+            Stage::RolledBack("too slow".into()),
+        ] {
+            let known = Arc::new(rollout(&service, stage));
+            let histories = BTreeMap::from([(service.clone(), known)]);
+            let (numbers, _) = RevisionFile::open(path.clone());
+            numbers.write(&histories);
+            assert_eq!(RevisionFile::open(path.clone()).1, histories);
+        }
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE);
+    }
+
+    #[test]
+    fn a_rollout_of_unknown_revisions_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("revisions.json");
+        let service = ServiceName::new("default", "digits").unwrap();
+        let mut history = rollout(&service, Stage::Shifting(0));
+        history
+            .records
+            .retain(|record| record.revision.number() != 3);
+        let (numbers, _) = RevisionFile::open(path.clone());
+        numbers.write(&BTreeMap::from([(service.clone(), Arc::new(history))]));
+        let found = RevisionFile::open(path).1;
+        assert_eq!(found[&service].rollout, Rollout::default());
     }
 
     #[test]

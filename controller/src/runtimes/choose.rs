@@ -1,6 +1,7 @@
 //! KServe's rules for choosing a runtime.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use weir_crds::inference_service::{FailureReason, Model, Protocol};
 use weir_crds::serving_runtime::SupportedModelFormat;
@@ -53,9 +54,37 @@ impl Runtimes {
             None => first.or_else(|| self.best_speaking(namespace, model, None)),
         };
         found.ok_or_else(|| {
-            let message = format!("no runtime serves {}", described(model));
+            let message = format!(
+                "no runtime serves {}; {}",
+                described(model),
+                self.served(namespace, model)
+            );
             unserved(FailureReason::NoSupportingRuntime, message)
         })
+    }
+
+    /// What is served instead: of a known format its versions and protocols, else the formats.
+    fn served(&self, namespace: &str, model: &Model) -> String {
+        let usable = || {
+            self.usable(namespace)
+                .filter(|runtime| !runtime.is_disabled())
+        };
+        let wanted = &model.model_format.name;
+        let of_name =
+            usable().filter(|runtime| runtime.selectable_formats().any(|f| f.name == *wanted));
+        let words: BTreeSet<String> = of_name.flat_map(|runtime| runtime.ways(wanted)).collect();
+        if !words.is_empty() {
+            let words: Vec<String> = words.into_iter().collect();
+            return format!("{wanted} is served as {}", words.join(", "));
+        }
+        let formats = usable().flat_map(Runtime::selectable_formats);
+        let formats: BTreeSet<&str> = formats.map(|format| &*format.name).collect();
+        let formats: Vec<&str> = formats.into_iter().collect();
+        format!(
+            "formats that work here: {}. Export the model to TorchScript (torch.jit.trace, torch.jit.save) and declare \
+             it as pytorch, or add a ServingRuntime for {wanted}",
+            formats.join(", ")
+        )
     }
 
     fn best_speaking(
@@ -93,6 +122,27 @@ impl Runtime {
             let version = wanted.version.is_none() || format.version == wanted.version;
             format.name == wanted.name && version
         })
+    }
+
+    /// Formats with `autoSelect`, whatever the model.
+    fn selectable_formats(&self) -> impl Iterator<Item = &SupportedModelFormat> {
+        let formats = self.spec.supported_model_formats.iter();
+        formats.filter(|format| format.auto_select == Some(true))
+    }
+
+    /// Versions and protocols in which a format is served.
+    fn ways(&self, name: &str) -> Vec<String> {
+        let formats = self
+            .selectable_formats()
+            .filter(|format| format.name == name);
+        let versions = formats.filter_map(|format| format.version.as_deref());
+        let versions = versions.map(|version| format!("version {version}"));
+        let protocols = self
+            .spec
+            .protocol_versions
+            .iter()
+            .map(|protocol| word(*protocol));
+        versions.chain(protocols.map(str::to_owned)).collect()
     }
 
     /// Matching formats with `autoSelect`.

@@ -65,7 +65,7 @@ fn the_built_in_runtime_serves_its_formats() {
     }
     assert_eq!(
         chosen(Vec::new(), &model("pytorch", Some("v1"), None)),
-        "no runtime serves the format pytorch over v1"
+        "no runtime serves the format pytorch over v1; pytorch is served as grpc-v2, v2, version 1, version 2"
     );
 }
 
@@ -112,7 +112,12 @@ fn runtimes_of_other_namespaces_and_disabled_ones_are_not_chosen() {
     let mut disabled = shared("off-duty", "v2");
     disabled.spec.disabled = Some(true);
     let found = chosen(vec![other, disabled], &model("onnx", Some("v2"), None));
-    assert_eq!(found, "no runtime serves the format onnx over v2");
+    assert_eq!(
+        found,
+        "no runtime serves the format onnx over v2; formats that work here: echo, pytorch, torchscript, triton. Export \
+         the model to TorchScript (torch.jit.trace, torch.jit.save) and declare it as pytorch, or add a ServingRuntime \
+         for onnx"
+    );
 }
 
 #[test]

@@ -175,24 +175,45 @@ fn window(reader: &mut Reader<'_>) -> Option<Duration> {
 }
 
 fn target(reader: &mut Reader<'_>, component: &Component) -> Option<ScaleTarget> {
-    let annotated = reader
-        .text(&knative("metric"))
-        .map(|(_, text)| text.to_owned());
+    let annotated = metric(reader);
     let own = component.scale_target.map(f64::from);
     let annotated_target = reader.positive(&knative("target"));
     let target = own.or(annotated_target);
-    let used = reader.positive(&knative("target-utilization-percentage"));
+    let used = utilization(reader);
     let target = target.map(|target| target * used.unwrap_or(100.0) / 100.0);
-    match (component.scale_metric, annotated.as_deref()) {
-        (Some(ScaleMetric::Concurrency), _) | (None, Some("concurrency")) => {
-            target.map(ScaleTarget::Concurrency)
-        }
-        (Some(ScaleMetric::Rps), _) | (None, Some("rps")) => target.map(ScaleTarget::Rps),
-        // Knative's default metric is concurrency. A bare scaleTarget has none
-        // and is listed as ignored.
-        (None, None) if annotated_target.is_some() => target.map(ScaleTarget::Concurrency),
-        (Some(ScaleMetric::Cpu | ScaleMetric::Memory) | None, None | Some(_)) => None,
+    // Knative's default metric is concurrency. A bare scaleTarget has none and is listed as ignored.
+    let default = annotated_target.map(|_| ScaleMetric::Concurrency);
+    match component.scale_metric.or(annotated).or(default)? {
+        ScaleMetric::Concurrency => target.map(ScaleTarget::Concurrency),
+        ScaleMetric::Rps => target.map(ScaleTarget::Rps),
+        // Listed as ignored.
+        ScaleMetric::Cpu | ScaleMetric::Memory => None,
     }
+}
+
+/// Reads Knative's name of a metric.
+fn metric(reader: &mut Reader<'_>) -> Option<ScaleMetric> {
+    let expected = "a metric: concurrency, rps, cpu or memory";
+    reader.read(&knative("metric"), expected, |text| match text {
+        "concurrency" => Some(ScaleMetric::Concurrency),
+        "rps" => Some(ScaleMetric::Rps),
+        "cpu" => Some(ScaleMetric::Cpu),
+        "memory" => Some(ScaleMetric::Memory),
+        _ => None,
+    })
+}
+
+/// Reads the share of the target that replicas are scaled for, in percent.
+fn utilization(reader: &mut Reader<'_>) -> Option<f64> {
+    let expected = "a percentage above 0 and at most 100";
+    reader.read(
+        &knative("target-utilization-percentage"),
+        expected,
+        |text| {
+            let percent: f64 = text.parse().ok()?;
+            (percent > 0.0 && percent <= 100.0).then_some(percent)
+        },
+    )
 }
 
 fn scaled_by(reader: &mut Reader<'_>) -> ScaledBy {

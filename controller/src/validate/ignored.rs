@@ -46,11 +46,11 @@ fn annotations(
         &written.spec.predictor.component.annotations,
     ];
     for (path, map) in PATHS.into_iter().zip(maps) {
-        for name in map.iter().flat_map(|map| map.keys()) {
+        for (name, value) in map.iter().flat_map(|map| map.iter()) {
             let field = format!("{path}[{name}]");
             if name.starts_with(PREFIX) {
                 check_weir(path, name, field, errors);
-            } else if is_unread(name)
+            } else if (is_unread(name) || is_unread_metric(name, value))
                 && !ignored_fields.iter().any(|ignored| ignored.field == field)
             {
                 let reason = "replicas are scaled by queue delay".to_owned();
@@ -68,6 +68,11 @@ fn check_weir(path: &str, name: &str, field: String, errors: &mut ErrorList) {
     } else if path != PATHS[0] && !OF_COMPONENTS.contains(&name) {
         errors.add(field, format!("move it to {}", PATHS[0]));
     }
+}
+
+/// Reports whether an annotation names a metric that replicas are not scaled by; unknown ones are errors.
+fn is_unread_metric(name: &str, value: &str) -> bool {
+    name.strip_prefix(KNATIVE) == Some("metric") && matches!(value.trim(), "cpu" | "memory")
 }
 
 /// Reports whether an annotation is about scaling and has no effect.

@@ -50,8 +50,9 @@ impl BatchOutcome {
     fn of_http(response: BatchResponse) -> Self {
         match response.head.status {
             status if status.is_success() => Self::Rows(response),
-            // Statuses that depend on the body: invalid, too large, or the model failed on it.
+            // Statuses that depend on the request: invalid, too large, an unknown version, or the model failed on it.
             StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::INTERNAL_SERVER_ERROR => Self::Alone,
@@ -71,6 +72,7 @@ impl BatchOutcome {
             // Statuses that depend on the message; one beyond a server's size limit is `RESOURCE_EXHAUSTED`.
             Some(
                 Code::InvalidArgument
+                | Code::NotFound
                 | Code::FailedPrecondition
                 | Code::OutOfRange
                 | Code::ResourceExhausted
@@ -82,7 +84,6 @@ impl BatchOutcome {
             Some(
                 status @ (Code::Cancelled
                 | Code::DeadlineExceeded
-                | Code::NotFound
                 | Code::AlreadyExists
                 | Code::PermissionDenied
                 | Code::Unauthenticated

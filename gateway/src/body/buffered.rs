@@ -323,6 +323,22 @@ pub(crate) async fn discard(mut body: Incoming) {
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
 }
 
+/// Longest time for which the rest of an upload is read after its response: nginx's `lingering_time`.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest pause within that: nginx's `lingering_timeout`.
+const LINGER_PAUSE: Duration = Duration::from_secs(5);
+
+/// Reads and drops the rest of an upload whose response was sent before its end. Most clients read the response only
+/// after they have sent everything, and lose it if the connection closes before.
+pub(crate) async fn linger(mut body: Incoming) {
+    let read = async {
+        while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER_PAUSE, body.frame()).await {}
+    };
+    // On a timeout the connection closes, as the client has had time to read the response.
+    let _ = tokio::time::timeout(LINGER_TIMEOUT, read).await;
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

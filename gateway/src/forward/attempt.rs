@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::{Response, Version};
 
+use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
 use super::retry::{Failure, InvalidResponse};
@@ -17,7 +18,7 @@ use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Credit, Outcome, Verdict};
 use crate::upstream::{
-    Freshness, RequestBody, ResponseBody, UploadHandle, Upstream, UpstreamError, UpstreamErrorKind,
+    Freshness, RequestBody, ResponseBody, Upstream, UpstreamError, UpstreamErrorKind,
     UpstreamRequest,
 };
 
@@ -61,7 +62,7 @@ pub(super) async fn try_replica(
             credit.settle(Outcome::Refused, Verdict::Open);
             Attempt::Failed(Failure::Refused)
         }
-        Ok(reply) => Attempt::Answered(relayed(request, credit, reply, buffered.upload())),
+        Ok(reply) => Attempt::Answered(relayed(request, credit, reply, buffered)),
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
             upload_failed()
@@ -129,7 +130,7 @@ fn invalid_response(credit: Credit, because: String) -> Attempt {
 
 /// Sends over a pooled connection, and once more over a new one if that was stale; a body that can be sent only once
 /// goes over a new connection.
-async fn exchange<'a>(
+pub(super) async fn exchange<'a>(
     protocol: Protocol,
     buffered: &mut BufferedBody,
     upstream: &Arc<Upstream>,
@@ -162,9 +163,9 @@ fn relayed(
     request: &ProxyRequest,
     credit: Credit,
     reply: Response<ResponseBody>,
-    upload: Option<UploadHandle>,
+    buffered: &BufferedBody,
 ) -> Response<DownstreamBody> {
-    let verdict = codec::verdict(request.protocol, &reply);
+    let verdict = own_model::verdict(request, buffered, &reply);
     let (mut parts, body) = reply.into_parts();
     headers::strip(&mut parts.headers);
     for name in [headers::REFUSED, headers::UNSERVED] {
@@ -180,7 +181,7 @@ fn relayed(
         .headers
         .insert(headers::REVISION, request.queue.header.clone());
     let end = RelayEnd::Replica { credit, verdict };
-    let relay = Relay::new(body, request, upload, end);
+    let relay = Relay::new(body, request, buffered.upload(), end);
     Response::from_parts(parts, relay.into_body())
 }
 

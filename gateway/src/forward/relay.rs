@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 use weir_protocol::Code;
 
 use super::request::ProxyRequest;
-use crate::body::DownstreamBody;
+use crate::body::{DownstreamBody, linger};
 use crate::clock::now;
 use crate::codec::grpc;
 use crate::headers;
@@ -30,7 +30,7 @@ pub(crate) struct Relay {
     deadline: Option<Pin<Box<Sleep>>>,
     end: Option<RelayEnd>,
     /// Keeps a streamed request body alive until the response ends.
-    _upload: Option<UploadHandle>,
+    upload: Option<UploadHandle>,
 }
 
 /// What ends with a response.
@@ -54,7 +54,7 @@ impl Relay {
             protocol: request.protocol,
             deadline: request.deadline.map(sleep),
             end: Some(end),
-            _upload: upload,
+            upload,
         };
         if relay.is_read() {
             relay.finish();
@@ -132,6 +132,18 @@ impl Relay {
         }
         if let Some(body) = self.body.take() {
             body.finish(at);
+        }
+        self.drop_unread();
+    }
+
+    /// Reads the rest of an upload over HTTP whose response came before its end. A gRPC client reads its status while
+    /// it sends.
+    fn drop_unread(&mut self) {
+        if self.protocol == Protocol::Http
+            && let Some(unread) = self.upload.as_ref().and_then(UploadHandle::take_unread)
+            && !unread.is_end_stream()
+        {
+            tokio::spawn(linger(unread));
         }
     }
 

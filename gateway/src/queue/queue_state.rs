@@ -56,6 +56,14 @@ impl QueueState {
         self.scale == Scale::Gone && !self.dispatcher.is_open()
     }
 
+    /// Why no replica takes requests: the last failure, a clause.
+    pub(super) fn why_closed(&self) -> String {
+        match &self.failure {
+            Some(failure) => format!("{}: {}", failure.reason.label(), failure.message),
+            None => "its replicas are still starting".to_owned(),
+        }
+    }
+
     pub(super) fn count_arrival(&mut self, is_new: bool) {
         self.activity.arrivals += u64::from(is_new);
         self.reported = None;

@@ -42,16 +42,18 @@ pub(crate) fn answer(
     }
 }
 
-/// Health of a service: up if each revision with a weight has a replica, or can start one on demand.
-fn health(table: &RouteTable, route: &Route) -> Health {
-    let is_serving = match &route.destination {
-        Destination::Nowhere(_) => false,
-        Destination::Split(split) => split.targets().iter().all(|target| {
-            let queue = table.queues.get(&target.revision);
-            target.weight == 0 || queue.is_some_and(|queue| queue.is_serving())
-        }),
+/// Why a service does not serve; `None` if each revision with a weight has a replica, or can start one on demand.
+fn why_down(table: &RouteTable, route: &Route) -> Option<String> {
+    let split = match &route.destination {
+        Destination::Nowhere(because) => return Some(because.to_string()),
+        Destination::Split(split) => split,
     };
-    health_if(is_serving)
+    let targets = split.targets().iter().filter(|target| target.weight > 0);
+    let mut reasons = targets.filter_map(|target| match table.queues.get(&target.revision) {
+        Some(queue) => queue.readiness().why_down(),
+        None => Some(format!("revision {} was removed", target.revision)),
+    });
+    reasons.next()
 }
 
 /// The models that are routed by name, with their services' health and its reason if it is down.
@@ -60,30 +62,26 @@ fn models(table: &RouteTable) -> Vec<(String, Health, Option<String>)> {
     let named = routes.filter_map(|route| Some((route.model.as_deref()?, route)));
     named
         .map(|(model, route)| {
-            let health = health(table, route);
-            let reason = match health {
-                Health::Up => None,
-                Health::Down => reason(table, route),
+            let reason = why_down(table, route);
+            let health = match reason {
+                None => Health::Up,
+                Some(_) => Health::Down,
             };
             (model.to_owned(), health, reason)
         })
         .collect()
 }
 
-fn reason(table: &RouteTable, route: &Route) -> Option<String> {
-    if let Destination::Nowhere(because) = &route.destination {
-        return Some(because.to_string());
+/// Why the server is not ready; `None` when every declared or routed service is.
+fn why_not_ready(table: &RouteTable) -> Option<String> {
+    if !are_routed(table) {
+        return Some("not every declared service has a route yet".to_owned());
     }
-    let queues = route.revisions().filter_map(|name| table.queues.get(name));
-    let mut failures = queues.filter_map(|queue| queue.failure());
-    failures.next().map(|failure| failure.message.to_string())
-}
-
-/// Health of the server: up when every declared or routed service is.
-fn ready(table: &RouteTable) -> Health {
     let mut each = table.routes.as_slice().iter();
-    let are_ready = each.all(|route| health(table, route) == Health::Up);
-    health_if(are_routed(table) && are_ready)
+    each.find_map(|route| {
+        let reason = why_down(table, route)?;
+        Some(format!("service {}: {reason}", route.service))
+    })
 }
 
 /// True if every declared service has a route. Where the declared services are unknown: if there are routes.
@@ -104,8 +102,4 @@ fn state_label(health: Health) -> String {
         Health::Down => "UNAVAILABLE",
     }
     .to_owned()
-}
-
-fn health_if(is_up: bool) -> Health {
-    if is_up { Health::Up } else { Health::Down }
 }

@@ -7,13 +7,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_cluster::{Destination, Host, RevisionName, Route, Routes};
+use weir_cluster::{Destination, Host, RevisionName, Route, Routes, nearest};
 
 use super::split::choose_by_weight;
 use crate::error::GatewayError;
 use crate::options::Scope;
 
-/// Hosts or models that a "not found" lists at most: what still fits a screen.
+/// Names that a "not found" lists at most: what still fits a screen.
 const LISTED: usize = 20;
 
 /// The path under which a gateway serves services whatever the host.
@@ -97,15 +97,12 @@ impl RouteMatcher {
                 prefix: 0,
             });
         }
-        let rest = path.strip_prefix(PREFIX)?;
-        let namespace = rest.find('/')?;
-        let name = rest[namespace + 1..].find('/');
-        let end = name.map_or(rest.len(), |name| namespace + 1 + name);
-        let route = self.services.get(&rest[..end])?;
+        let service = service_of_path(path)?;
+        let route = self.services.get(service)?;
         Some(RouteMatch {
             route,
             revision: None,
-            prefix: PREFIX.len() + end,
+            prefix: PREFIX.len() + service.len(),
         })
     }
 
@@ -123,17 +120,40 @@ impl RouteMatcher {
         self.scope
     }
 
-    /// What a request gets that leads nowhere.
-    pub(crate) fn no_route(&self, asked: String) -> GatewayError {
-        let known = match self.scope {
-            Scope::Cluster => "check its host or path".to_owned(),
-            Scope::Local => {
-                let hosts = listed(self.hosts.keys().map(Host::as_str));
-                let models = listed(self.models.keys().map(|model| &**model));
-                format!("known hosts: {hosts}; known models: {models}")
+    /// The error of a request for a model that no service has.
+    pub(crate) fn no_model(&self, model: &str) -> GatewayError {
+        let names = self.models.keys().map(|name| &**name);
+        self.no_route(format!("model {model:?}"), nearest(names, model))
+    }
+
+    /// The error of a request whose host and path lead nowhere.
+    pub(crate) fn no_address(&self, host: Option<&str>, path: &str) -> GatewayError {
+        let host = host.unwrap_or_default();
+        let services = self.services.keys().map(String::as_str);
+        let hosts = self.hosts.keys().map(Host::as_str);
+        let meant = match service_of_path(path) {
+            Some(service) => nearest(services, service),
+            None => nearest(hosts, &plain_host(host)),
+        };
+        self.no_route(format!("host {host:?}, path {path:?}"), meant)
+    }
+
+    fn no_route(&self, asked: String, meant: Option<&str>) -> GatewayError {
+        let known = match (self.scope, meant) {
+            (Scope::Cluster, _) => "check its host or path".to_owned(),
+            (Scope::Local, Some(meant)) => {
+                format!(
+                    "did you mean {meant:?}? known services: {}",
+                    self.listed_services()
+                )
             }
+            (Scope::Local, None) => format!("known services: {}", self.listed_services()),
         };
         GatewayError::NoRoute { asked, known }
+    }
+
+    fn listed_services(&self) -> String {
+        listed(self.services.keys().map(String::as_str))
     }
 }
 
@@ -190,6 +210,15 @@ impl<'a> RouteMatch<'a> {
             known,
         }
     }
+}
+
+/// The `{namespace}/{name}` of a path below [`PREFIX`].
+fn service_of_path(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix(PREFIX)?;
+    let namespace = rest.find('/')?;
+    let name = rest[namespace + 1..].find('/');
+    let end = name.map_or(rest.len(), |name| namespace + 1 + name);
+    Some(&rest[..end])
 }
 
 /// A host as the table has it; copies only what is not in lower case.

@@ -42,6 +42,11 @@ impl UploadHandle {
         self.0.has_failed.load(Ordering::Relaxed)
     }
 
+    /// Takes the rest of an upload that was given up, because its response came before its end.
+    pub(crate) fn take_unread(&self) -> Option<Incoming> {
+        self.0.unread.lock().take()
+    }
+
     fn fail(&self) {
         self.0.has_failed.store(true, Ordering::Relaxed);
     }

@@ -100,7 +100,10 @@ async fn a_call_is_routed_by_host_path_and_model() {
     let lost = unary(&world, "localhost", &path, infer("other")).await;
     let (code, message) = status(&lost);
     assert_eq!(code, "5");
-    assert!(message.contains("known models: digits"), "{message}");
+    assert!(
+        message.contains("known services: default/digits"),
+        "{message}"
+    );
     world
         .activity(1, |a| a.succeeded == 3 && a.failed == 0 && a.in_flight == 0)
         .await;

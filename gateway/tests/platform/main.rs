@@ -10,6 +10,7 @@
 mod batching;
 mod burst;
 mod client;
+mod early;
 mod ending;
 mod faults;
 mod forms;

@@ -79,13 +79,16 @@ async fn what_leads_nowhere_is_told_what_there_is() {
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert_eq!(answer.header("content-type"), "application/json");
     let text = answer.text();
-    assert!(text.contains("digits.default.svc.cluster.local"), "{text}");
+    assert!(text.contains("known services: default/digits"), "{text}");
     let answer = once(
         world.address(),
         post("localhost", "/v2/models/other/infer", ""),
     )
     .await;
-    assert!(answer.text().contains("known models: digits"), "{answer:?}");
+    assert!(
+        answer.text().contains("known services: default/digits"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]

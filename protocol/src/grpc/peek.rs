@@ -26,6 +26,9 @@ pub enum Peek<'a> {
 }
 
 impl NameField {
+    /// Field with the version of the model, in `ModelInfer`.
+    pub const VERSION: Self = Self(2);
+
     /// Returns the field for an rpc of `GRPCInferenceService`; `None` where no message names a model.
     #[must_use]
     pub fn of(rpc: &str) -> Option<Self> {

@@ -82,6 +82,20 @@ pub fn model_ready(name: &str, health: Health) -> Bytes {
     out.into()
 }
 
+/// Encodes `{"name":"…","ready":false,"error":"…"}`, with the reason; of a server without a name.
+#[must_use]
+pub fn not_ready(name: Option<&str>, reason: &str) -> Bytes {
+    let mut out = vec![b'{'];
+    if let Some(name) = name {
+        member(&mut out, "name", name);
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"ready\":false,");
+    member(&mut out, "error", reason);
+    out.push(b'}');
+    out.into()
+}
+
 /// Encodes `{"error":"…"}`, the body of every failure.
 #[must_use]
 pub fn error_body(message: &str) -> Bytes {

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::layout::{self, Child, Layout, PathContents};
 use super::options::ScanOptions;
-use super::{config_file, names};
+use super::{config_file, names, no_model};
 
 /// A model that a repository path holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,17 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
     }
     apply_model_name(&mut catalog, options);
     Ok(catalog)
+}
+
+/// Checks that there is a model where `--model-name` names one.
+///
+/// # Errors
+/// A sentence that says what the path holds instead.
+pub(super) fn check_named(catalog: &Catalog, options: &ScanOptions) -> Result<(), String> {
+    match (&options.model_name, &options.paths[..]) {
+        (Some(_), [path]) if catalog.is_empty() => Err(no_model::sentence(path)?),
+        (Some(_) | None, _) => Ok(()),
+    }
 }
 
 /// The model that a repository path itself is. It answers to `--model-name` and to its own name.

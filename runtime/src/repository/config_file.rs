@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
+use super::no_model;
 use super::options::{AutoComplete, ScanOptions};
 use crate::config::{ModelConfig, Origin};
 
@@ -33,6 +34,9 @@ pub(super) fn read(
         backend: guess,
     };
     let config = match (layout, options.auto_complete) {
+        (Layout::Versioned, AutoComplete::On) if !file.exists() && guess.is_none() => {
+            return Err(no_model::sentence(path)?);
+        }
         (Layout::Versioned, AutoComplete::On) if !file.exists() => empty(origin),
         (Layout::Versioned, _) => ModelConfig::from_text(&text(&file)?, origin),
         (Layout::File | Layout::Bare, AutoComplete::On) => empty(origin),

@@ -175,7 +175,7 @@ fn defaults(args: &[String], name: &str, models: &[ModelFiles]) -> Vec<String> {
     let mut words = Vec::new();
     if !given("--model-repository") && !given("--model-store") {
         for model in models {
-            words.push(format!("--model-repository={}", model.path.display()));
+            words.push(format!("--model-repository={}", model.repository.display()));
         }
     }
     if !given("--model-name") && !words.is_empty() {

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
+use crate::options::Gpu;
 use crate::probe::LivenessProbe;
+
+/// Kubernetes' name of NVIDIA's GPUs as a resource.
+const GPU: &str = "nvidia.com/gpu";
 
 /// Refuses what would not be the same without a container. What only listen_flags, limits or guards a pod is
 /// taken, and named by [`ignored_fields`].
@@ -47,11 +51,18 @@ fn check_volumes(pod: &PodSpec, container: &Container) -> Result<(), String> {
 }
 
 /// Fields that are set and have no effect on a process.
-pub(super) fn ignored_fields(pod: &PodSpec, container: &Container) -> Vec<&'static str> {
+pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> Vec<&'static str> {
     let image = container.image.as_ref().and(container.command.as_ref());
     let fields = [
         ("image", image.is_some()),
-        ("resources", container.resources.is_some()),
+        (
+            "resources, which bind nothing",
+            container.resources.is_some(),
+        ),
+        (
+            "nvidia.com/gpu, of which this machine has none",
+            gpu == Gpu::Absent && wants_gpu(container),
+        ),
         (
             "livenessProbe",
             container.liveness_probe.is_some() && !LivenessProbe::is_declared(container),
@@ -78,6 +89,13 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container) -> Vec<&'stat
     ];
     let set = fields.into_iter().filter(|(_, is_set)| *is_set);
     set.map(|(field, _)| field).collect()
+}
+
+/// Whether the container asks for a GPU.
+fn wants_gpu(container: &Container) -> bool {
+    let resources = container.resources.iter();
+    let mut lists = resources.flat_map(|resources| [&resources.limits, &resources.requests]);
+    lists.any(|list| list.as_ref().is_some_and(|list| list.contains_key(GPU)))
 }
 
 /// The container's variables, with paths of models on this machine.

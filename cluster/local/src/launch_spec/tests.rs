@@ -38,6 +38,7 @@ fn options() -> Options {
         runtime: Some("/opt/weir-runtime".into()),
         state_dir: "/state".into(),
         fetch: weir_fetch::Limits::default(),
+        gpu: crate::options::Gpu::Absent,
         environment: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]).into(),
     }
 }
@@ -181,7 +182,13 @@ fn what_has_no_effect_is_named() {
     }));
     pod["nodeSelector"] = json!({ "gpu": "a100" });
     let spec = LaunchSpec::of(&workload(pod), &options()).unwrap();
-    let named = ["image", "resources", "livenessProbe", "nodeSelector"];
+    let named = [
+        "image",
+        "resources, which bind nothing",
+        "nvidia.com/gpu, of which this machine has none",
+        "livenessProbe",
+        "nodeSelector",
+    ];
     assert_eq!(spec.ignored_fields, named);
 }
 

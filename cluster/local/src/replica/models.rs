@@ -1,26 +1,23 @@
 //! The files that a replica needs before it starts.
 
-use weir_fetch::{FetchError, Limits, fetch};
+use weir_fetch::{Attempt, FetchError, Limits, fetch};
 
 use crate::storage::{ModelFiles, Origin};
 
 /// Downloads remote models and checks that local ones exist. The error is a sentence. Of several replicas
-/// that need one model, one downloads it and the others wait.
-pub(super) async fn ensure(models: &[ModelFiles], limits: &Limits) -> Result<(), String> {
+/// that need one model, one downloads it and the others wait. `observe` is told of each attempt.
+pub(super) async fn ensure(
+    models: &[ModelFiles],
+    limits: &Limits,
+    mut observe: impl FnMut(Attempt) + Send,
+) -> Result<(), String> {
     for model in models {
-        match model.origin {
-            Origin::Local if model.path.exists() => {}
-            Origin::Local => {
-                return Err(format!(
-                    "{} is missing: put the files of {} there",
-                    model.path.display(),
-                    model.uri
-                ));
-            }
-            Origin::Remote => {
-                let fetched = fetch(&model.uri, &model.path, limits).await;
-                fetched.map_err(|error| explain(&error))?;
-            }
+        if let Some(missing) = model.missing() {
+            return Err(missing);
+        }
+        if model.origin == Origin::Remote {
+            let fetched = fetch(&model.uri, &model.path, limits, &mut observe).await;
+            fetched.map_err(|error| explain(&error))?;
         }
     }
     Ok(())

@@ -30,6 +30,23 @@ fn each_address_has_a_directory() {
 }
 
 #[test]
+fn a_downloaded_file_is_served_under_any_name() {
+    let repository = |uri: &str| {
+        let storage = Storage {
+            uri: uri.into(),
+            mount_path: Storage::MOUNT_PATH.into(),
+            claims: None,
+        };
+        let files = ModelFiles::of(&storage, Path::new("/models")).unwrap();
+        (files.repository, files.path)
+    };
+    let (repository_of_file, path) = repository("https://a/resnet.pt?signature=1");
+    assert_eq!(repository_of_file, path.join("resnet.pt"));
+    let (repository_of_archive, path) = repository("https://a/resnet.zip");
+    assert_eq!(repository_of_archive, path);
+}
+
+#[test]
 fn what_cannot_be_found_is_refused_with_its_reason() {
     for (uri, text) in [
         ("pvc://models/x", "there is none"),

@@ -93,6 +93,7 @@ pub(crate) fn options(folder: &Path) -> Options {
         state_dir: folder.to_owned(),
         environment: environment.into(),
         fetch: weir_fetch::Limits::default(),
+        gpu: weir_cluster_local::Gpu::Absent,
     }
 }
 

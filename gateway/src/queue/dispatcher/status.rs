@@ -35,6 +35,11 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.open().next().is_some()
     }
 
+    /// A replica that takes requests, at least in a moment.
+    pub(crate) fn open_replica(&self) -> Option<&R> {
+        self.open().next().map(|endpoint| &endpoint.replica)
+    }
+
     /// How many replicas take requests; `None` where another gateway has the queue.
     pub(crate) fn serving(&self) -> Option<usize> {
         match self.ownership() {

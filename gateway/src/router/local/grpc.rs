@@ -5,7 +5,7 @@ use weir_protocol::grpc::proto;
 use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
 use weir_protocol::rest::Health;
 
-use super::{EXTENSIONS, NAME, RouteTable, models, ready, state_label};
+use super::{EXTENSIONS, NAME, RouteTable, models, state_label, why_not_ready};
 use crate::body::DownstreamBody;
 use crate::codec::grpc::message;
 use crate::error::GatewayError;
@@ -20,7 +20,7 @@ pub(super) fn answer(
     let response = match rpc {
         "ServerLive" => message(&proto::ServerLiveResponse { live: true }),
         "ServerReady" => message(&proto::ServerReadyResponse {
-            ready: ready(table) == Health::Up,
+            ready: why_not_ready(table).is_none(),
         }),
         "ServerMetadata" => message(&proto::ServerMetadataResponse {
             name: NAME.to_owned(),

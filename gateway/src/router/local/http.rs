@@ -4,7 +4,7 @@ use http::{Method, Response};
 use weir_protocol::Code;
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
 
-use super::{EXTENSIONS, NAME, RouteTable, models, ready, state_label};
+use super::{EXTENSIONS, NAME, RouteTable, models, state_label, why_not_ready};
 use crate::body::DownstreamBody;
 use crate::codec::http::json;
 use crate::error::GatewayError;
@@ -18,7 +18,7 @@ pub(super) fn answer(
     let is_read = method == Method::GET || method == Method::HEAD;
     let response = match path {
         "/v2/health/live" if is_read => json(rest::live(Health::Up)),
-        "/v2/health/ready" if is_read => health(ready(table)),
+        "/v2/health/ready" if is_read => ready(table),
         "/v2" if is_read => json(rest::server_metadata(&ServerMetadata {
             name: NAME,
             version: env!("CARGO_PKG_VERSION"),
@@ -42,11 +42,12 @@ pub(super) fn answer(
     Some(Ok(response))
 }
 
-fn health(health: Health) -> Response<DownstreamBody> {
-    let mut response = json(rest::ready(health));
-    if health == Health::Down {
-        *response.status_mut() = Code::Unavailable.http();
-    }
+fn ready(table: &RouteTable) -> Response<DownstreamBody> {
+    let Some(reason) = why_not_ready(table) else {
+        return json(rest::ready(Health::Up));
+    };
+    let mut response = json(rest::not_ready(None, &reason));
+    *response.status_mut() = Code::Unavailable.http();
     response
 }
 

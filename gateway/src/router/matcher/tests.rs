@@ -151,11 +151,28 @@ fn what_leads_nowhere_is_told_the_hosts_on_one_machine_only() {
     digits.hosts.truncate(1);
     let local = matcher(vec![digits.clone()], Scope::Local);
     assert_eq!(
-        local.no_route("host x".to_owned()).to_string(),
-        "no service answers to host x; known hosts: digits.default, \
-         prev-digits-default.example.com; known models: digits"
+        local.no_address(Some("x"), "/").to_string(),
+        "no service answers to host \"x\", path \"/\"; known services: default/digits"
     );
-    let shared = matcher(vec![digits], Scope::Cluster).no_route("host x".to_owned());
+    assert_eq!(
+        local.no_model("digit").to_string(),
+        "no service answers to model \"digit\"; did you mean \"digits\"? known services: default/digits"
+    );
+    let mistyped = local.no_address(Some("localhost"), "/serving/default/digts/v2");
+    assert!(
+        mistyped
+            .to_string()
+            .contains("did you mean \"default/digits\"?"),
+        "{mistyped}"
+    );
+    let mistyped = local.no_address(Some("digit.default:80"), "/");
+    assert!(
+        mistyped
+            .to_string()
+            .contains("did you mean \"digits.default\"?"),
+        "{mistyped}"
+    );
+    let shared = matcher(vec![digits], Scope::Cluster).no_address(Some("x"), "/");
     assert!(!shared.to_string().contains("digits"));
 }
 

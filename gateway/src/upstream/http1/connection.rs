@@ -35,6 +35,11 @@ pub(super) struct UpstreamConnection {
     keep_alive: bool,
 }
 
+/// True for an error of the socket; errors of the request's body are of no other kind.
+fn is_of_socket(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::Other
+}
+
 impl UpstreamConnection {
     pub(super) async fn open(address: &Address) -> Result<Box<Self>, UpstreamError> {
         let stream = dial(address).await?;
@@ -86,6 +91,9 @@ impl UpstreamConnection {
                             "it closed the connection without a response".to_owned(),
                         )));
                     }
+                    // A peer that does not read the request may have answered it; that its socket is gone is read
+                    // in a moment.
+                    (Poll::Pending, Some(error)) if is_of_socket(error) => return Poll::Pending,
                     (Poll::Ready(Ok(0)) | Poll::Pending, Some(error)) => {
                         return Poll::Ready(Err(failed(format!("sending failed: {error}"))));
                     }

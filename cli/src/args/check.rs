@@ -1,0 +1,31 @@
+//! The flags of `weir check`.
+
+use std::path::PathBuf;
+
+const NOTES: &str = "\
+Examples:
+  Before a commit, or in CI:
+    weir check -f services/
+
+Errors are those that `weir up` would report, one a line as FILE:LINE:COLUMN: FIELD: MESSAGE, and models whose
+folder is missing. Notes name fields that are accepted and have no effect on this machine. No port is opened and
+no state directory is used, so that it runs beside a `weir up`.
+
+Exit code: 0 if everything can be served, 1 if weir-runtime is not installed, 2 if there are errors.";
+
+/// Reports what `weir up` would say of the files, without running anything.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct CheckArgs {
+    /// File or folder with YAML of InferenceServices and ServingRuntimes; repeatable.
+    #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Path of the program weir-runtime [default: the one beside weir, else the one in PATH].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) runtime: Option<PathBuf>,
+
+    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
+    #[arg(long, default_value = "example.com")]
+    pub(crate) domain: String,
+}

@@ -1,0 +1,106 @@
+//! `weir logs`: prints what the replicas of a service have printed.
+
+mod files;
+mod reader;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::args::LogsArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::service_name;
+use crate::state::{self, AdminFile};
+use files::LogFile;
+use reader::LogReader;
+
+/// Interval of `--follow`: short for a person, and hardly any work.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Directory of the logs in a state directory.
+const LOGS: &str = "logs";
+
+/// Prints the logs; with `--follow` until standard output is closed.
+///
+/// # Errors
+/// [`CliError::Usage`] for a service that has none, with the services that have some.
+pub(crate) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
+    let service = service_name::parse(&args.service)?;
+    let state_dir = state::directory(args.state_dir.as_deref())?;
+    let folder = state_dir.join(LOGS);
+    let files = list(&folder)?;
+    let known = files::services(&files);
+    if !known.contains(&service) {
+        return Err(service_name::unknown(
+            &service,
+            &known,
+            &format!("has logs in {}", folder.display()),
+        ));
+    }
+    let since = started(&state_dir);
+    let mut readers = Readers::default();
+    let mut tail = args.tail;
+    loop {
+        let lines = readers.lines(files::of_service(list(&folder)?, &service, since), tail);
+        let lines = lines.map_err(|error| unreadable(&folder, error))?;
+        // A closed standard output ends it, as that of any filter.
+        if print(&lines).is_err() || !args.follow {
+            return Ok(Exit::Done);
+        }
+        // What comes from now on is printed whole.
+        tail = None;
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Readers of all log files, by their paths.
+#[derive(Debug, Default)]
+struct Readers(BTreeMap<PathBuf, LogReader>);
+
+impl Readers {
+    /// New lines of all files, each with its replica's name; of each the last `tail`.
+    fn lines(&mut self, files: Vec<LogFile>, tail: Option<usize>) -> io::Result<Vec<String>> {
+        let mut all = Vec::new();
+        for file in files {
+            let reader = self.0.entry(file.path.clone());
+            let lines = reader
+                .or_insert_with(|| LogReader::new(file.path))
+                .lines()?;
+            let skipped = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+            let lines = lines.into_iter().skip(skipped);
+            all.extend(lines.map(|line| format!("{} | {line}", file.replica)));
+        }
+        Ok(all)
+    }
+}
+
+/// Time at which the `weir up` of the state directory started, if one runs.
+fn started(state_dir: &Path) -> Option<SystemTime> {
+    AdminFile::read(state_dir).ok()?;
+    fs::metadata(state_dir.join(state::ADMIN_FILE))
+        .ok()?
+        .modified()
+        .ok()
+}
+
+fn list(folder: &Path) -> Result<Vec<LogFile>, CliError> {
+    files::list(folder).map_err(|error| unreadable(folder, error))
+}
+
+fn unreadable(folder: &Path, source: io::Error) -> CliError {
+    CliError::io(
+        format!("cannot read the logs in {}", folder.display()),
+        source,
+    )
+}
+
+fn print(lines: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}

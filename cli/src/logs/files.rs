@@ -1,0 +1,136 @@
+//! The log files of a service's replicas in a state directory.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, io};
+
+use weir_cluster::ServiceName;
+
+/// Extension of a replica's log.
+const EXTENSION: &str = "log";
+
+/// What lies between a service's name and the number of a revision in the name of a replica.
+const PREDICTOR: &str = "-predictor-";
+
+/// Namespace whose replicas have no namespace in their names.
+const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
+
+/// The log of one replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LogFile {
+    pub(super) service: ServiceName,
+    pub(super) replica: String,
+    pub(super) path: PathBuf,
+    /// Time of the last line.
+    pub(super) changed: SystemTime,
+}
+
+/// The logs of a folder, those that changed last at the end.
+///
+/// # Errors
+/// The folder cannot be read; one that does not exist has no logs.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<LogFile>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let files = entries.filter_map(|entry| log_file(entry.ok()?.path()));
+    let mut files: Vec<_> = files.collect();
+    files.sort_by(|a, b| (a.changed, &a.replica).cmp(&(b.changed, &b.replica)));
+    Ok(files)
+}
+
+/// The services that have logs.
+pub(super) fn services(files: &[LogFile]) -> BTreeSet<ServiceName> {
+    files.iter().map(|file| file.service.clone()).collect()
+}
+
+/// The files of one service. Those from before `since` are left out if there are newer ones.
+pub(super) fn of_service(
+    files: Vec<LogFile>,
+    service: &ServiceName,
+    since: Option<SystemTime>,
+) -> Vec<LogFile> {
+    let mut ours: Vec<_> = files
+        .into_iter()
+        .filter(|file| file.service == *service)
+        .collect();
+    let is_new = |file: &LogFile| since.is_some_and(|since| file.changed >= since);
+    if ours.iter().any(is_new) {
+        ours.retain(is_new);
+    }
+    ours
+}
+
+fn log_file(path: PathBuf) -> Option<LogFile> {
+    if path.extension()? != EXTENSION {
+        return None;
+    }
+    let replica = path.file_stem()?.to_str()?.to_owned();
+    Some(LogFile {
+        service: service_of(&replica)?,
+        changed: fs::metadata(&path).ok()?.modified().ok()?,
+        replica,
+        path,
+    })
+}
+
+/// The service of a replica, which is named `[NAMESPACE.]SERVICE-predictor-NUMBER-COUNT`.
+fn service_of(replica: &str) -> Option<ServiceName> {
+    let (service, _) = replica.rsplit_once(PREDICTOR)?;
+    let (namespace, name) = service
+        .split_once('.')
+        .unwrap_or((DEFAULT_NAMESPACE, service));
+    ServiceName::new(namespace, name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn service(namespace: &str, name: &str) -> ServiceName {
+        ServiceName::new(namespace, name).unwrap()
+    }
+
+    #[test]
+    fn replicas_lead_to_their_services() {
+        assert_eq!(
+            service_of("digits-predictor-00001-0"),
+            Some(service("default", "digits"))
+        );
+        assert_eq!(
+            service_of("team-a.digits-predictor-00012-3"),
+            Some(service("team-a", "digits"))
+        );
+        assert_eq!(
+            service_of("x-predictor-y-predictor-00001-0"),
+            Some(service("default", "x-predictor-y"))
+        );
+        assert_eq!(service_of("lock"), None);
+    }
+
+    #[test]
+    fn logs_of_an_earlier_run_are_left_out_if_there_are_newer_ones() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let file = |replica: &str, seconds| LogFile {
+            service: service_of(replica).unwrap(),
+            replica: replica.to_owned(),
+            path: replica.into(),
+            changed: at(seconds),
+        };
+        let (old, new) = (
+            file("a-predictor-00001-0", 1),
+            file("a-predictor-00002-0", 5),
+        );
+        let other = file("b-predictor-00001-0", 6);
+        let all = vec![old.clone(), new.clone(), other];
+        let ours = |since| of_service(all.clone(), &service("default", "a"), since);
+        assert_eq!(ours(None), [old.clone(), new.clone()]);
+        assert_eq!(ours(Some(at(4))), std::slice::from_ref(&new));
+        assert_eq!(ours(Some(at(9))), [old, new]);
+    }
+}

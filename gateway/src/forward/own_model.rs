@@ -1,0 +1,110 @@
+//! Inferences of the model that a service is named after. Every revision of the service must have it, so that "not
+//! found" is the revision's failure; of another model, version or path it is the caller's mistake.
+
+use http::Response;
+use http::header::HeaderName;
+use weir_protocol::Code;
+use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+
+use super::request::ProxyRequest;
+use crate::body::BufferedBody;
+use crate::codec::{self, grpc};
+use crate::headers;
+use crate::protocol::Protocol;
+use crate::queue::Verdict;
+use crate::router::model_of_path;
+
+/// The verdict on a replica's response, as far as its head determines it.
+pub(super) fn verdict(
+    request: &ProxyRequest,
+    buffered: &BufferedBody,
+    response: &Response<impl Sized>,
+) -> Verdict {
+    let verdict = codec::verdict(request.protocol, response);
+    if codec::code(request.protocol, response) == Some(Code::NotFound)
+        && infers_own_model(request, buffered)
+    {
+        Verdict::Failed
+    } else {
+        verdict
+    }
+}
+
+fn infers_own_model(request: &ProxyRequest, buffered: &BufferedBody) -> bool {
+    let (name, path) = (request.queue.name.service().name(), request.path.path());
+    match request.protocol {
+        Protocol::Http => is_inference(path) && model_of_path(path).is_some_and(|m| m == name),
+        Protocol::Grpc => {
+            let encoding = HeaderName::from_static("grpc-encoding");
+            let encoding = headers::text(&request.headers, &encoding);
+            let head = buffered.head(PEEK_LIMIT);
+            let message = grpc::first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
+            path.ends_with("/ModelInfer") && names_only(name, &message)
+        }
+    }
+}
+
+/// True for an inference of no particular version.
+fn is_inference(path: &str) -> bool {
+    let v2 = path.strip_prefix("/v2/models/");
+    let v2 = v2.and_then(|rest| rest.split_once('/'));
+    match (v2, path.strip_prefix("/v1/models/")) {
+        (Some((_, call)), _) => matches!(call, "infer" | "generate" | "generate_stream"),
+        (None, Some(rest)) => rest.ends_with(":predict"),
+        (None, None) => false,
+    }
+}
+
+/// True if a `ModelInfer` message begins with this model's name, and asks for no particular version.
+fn names_only(model: &str, message: &[u8]) -> bool {
+    let name = NameField::of("ModelInfer").map(|field| peek_model_name(field, message));
+    let version = peek_model_name(NameField::VERSION, message);
+    name == Some(Peek::Found(model))
+        && !matches!(version, Peek::Found(version) if !version.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use weir_protocol::grpc::proto::ModelInferRequest;
+
+    use super::*;
+
+    #[test]
+    fn inferences_of_no_particular_version_are_told_from_other_paths() {
+        for path in [
+            "/v2/models/digits/infer",
+            "/v2/models/digits/generate",
+            "/v2/models/digits/generate_stream",
+            "/v1/models/digits:predict",
+        ] {
+            assert!(is_inference(path), "{path}");
+        }
+        for path in [
+            "/v2/models/digits/versions/9/infer",
+            "/v2/models/digits/nothing",
+            "/v2/models/digits",
+            "/v1/models/digits",
+            "/v2/infer",
+            "/infer",
+        ] {
+            assert!(!is_inference(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_version_is_the_callers_choice() {
+        let message = |name: &str, version: &str| {
+            ModelInferRequest {
+                model_name: name.to_owned(),
+                model_version: version.to_owned(),
+                ..ModelInferRequest::default()
+            }
+            .encode_to_vec()
+        };
+        assert!(names_only("digits", &message("digits", "")));
+        assert!(!names_only("digits", &message("digits", "9")));
+        assert!(!names_only("digits", &message("other", "")));
+        assert!(!names_only("digits", b"\xff"));
+    }
+}

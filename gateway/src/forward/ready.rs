@@ -1,0 +1,177 @@
+//! Ready calls, answered at once: neither a queue, nor a sleeping revision, nor one that does not start holds them up,
+//! and they wake nothing.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Response, Version};
+use weir_protocol::Code;
+use weir_protocol::grpc::proto;
+use weir_protocol::rest::{self, Health};
+
+use super::attempt::exchange;
+use super::relay::{Relay, RelayEnd};
+use super::request::ProxyRequest;
+use crate::body::{BufferedBody, DownstreamBody};
+use crate::codec::{grpc, http::json};
+use crate::headers;
+use crate::protocol::Protocol;
+use crate::queue::Readiness;
+use crate::router::model_of_path;
+use crate::upstream::Upstream;
+
+/// Longest wait for a replica's own answer, as for that to a probe.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The subject of a ready call.
+enum ReadySubject<'a> {
+    Server,
+    Model(Cow<'a, str>),
+}
+
+/// Whether a request is a ready call.
+pub(crate) fn is_ready_call(request: &ProxyRequest) -> bool {
+    subject(request).is_some()
+}
+
+/// Answers a ready call. A replica that takes requests is asked itself; a revision that sleeps is ready, as the next
+/// request starts it.
+pub(crate) async fn answer(
+    request: &ProxyRequest,
+    buffered: &mut BufferedBody,
+) -> Response<DownstreamBody> {
+    let subject = subject(request).unwrap_or(ReadySubject::Server);
+    let mut response = match request.queue.readiness() {
+        Readiness::Serving(upstream) => match ask(request, buffered, &upstream).await {
+            Ok(response) => response,
+            Err(because) => local(request.protocol, &subject, Err(&because)),
+        },
+        Readiness::Asleep => local(request.protocol, &subject, Ok(())),
+        Readiness::Down(because) => local(request.protocol, &subject, Err(&because)),
+    };
+    let revision = request.queue.header.clone();
+    response.headers_mut().insert(headers::REVISION, revision);
+    response
+}
+
+fn subject(request: &ProxyRequest) -> Option<ReadySubject<'_>> {
+    let path = request.path.path();
+    match request.protocol {
+        Protocol::Http if request.method == Method::GET || request.method == Method::HEAD => {
+            of_path(path.strip_suffix('/').unwrap_or(path))
+        }
+        Protocol::Http => None,
+        Protocol::Grpc => match path.strip_prefix("/inference.GRPCInferenceService/")? {
+            "ServerReady" => Some(ReadySubject::Server),
+            // Its answer holds no name.
+            "ModelReady" => Some(ReadySubject::Model(Cow::Borrowed(""))),
+            _ => None,
+        },
+    }
+}
+
+fn of_path(path: &str) -> Option<ReadySubject<'_>> {
+    if path == "/v2/health/ready" {
+        return Some(ReadySubject::Server);
+    }
+    let rest = path.strip_prefix("/v2/models/")?.strip_suffix("/ready")?;
+    let is_model = match rest.split_once('/') {
+        None => true,
+        Some((_, version)) => version
+            .strip_prefix("versions/")
+            .is_some_and(|v| !v.contains('/')),
+    };
+    model_of_path(path)
+        .filter(|_| is_model)
+        .map(ReadySubject::Model)
+}
+
+/// Asks a replica, without a credit: the answer costs it no work. The error is a clause.
+async fn ask(
+    request: &ProxyRequest,
+    buffered: &mut BufferedBody,
+    upstream: &Arc<Upstream>,
+) -> Result<Response<DownstreamBody>, String> {
+    let asking = exchange(request.protocol, buffered, upstream, |body| {
+        request.to_replica(body)
+    });
+    let reply = match tokio::time::timeout(TIMEOUT, asking).await {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => return Err(format!("replica {}: {}", upstream.name, error.because)),
+        Err(_) => {
+            let name = &upstream.name;
+            return Err(format!("replica {name} does not answer its ready call"));
+        }
+    };
+    let (mut parts, body) = reply.into_parts();
+    headers::strip(&mut parts.headers);
+    parts.version = Version::HTTP_11;
+    if let Some(capacity) = headers::number(&parts.headers, &headers::CAPACITY) {
+        request.queue.report_capacity(upstream, capacity);
+    }
+    let relay = Relay::new(body, request, buffered.upload(), RelayEnd::Gateway);
+    Ok(Response::from_parts(parts, relay.into_body()))
+}
+
+/// The gateway's own answer; the error is the reason that the revision is not ready.
+fn local(
+    protocol: Protocol,
+    subject: &ReadySubject<'_>,
+    ready: Result<(), &str>,
+) -> Response<DownstreamBody> {
+    match (protocol, subject) {
+        (Protocol::Http, ReadySubject::Server) => match ready {
+            Ok(()) => json(rest::ready(Health::Up)),
+            Err(because) => unavailable(rest::not_ready(None, because)),
+        },
+        (Protocol::Http, ReadySubject::Model(name)) => match ready {
+            Ok(()) => json(rest::model_ready(name, Health::Up)),
+            Err(because) => unavailable(rest::not_ready(Some(name), because)),
+        },
+        (Protocol::Grpc, ReadySubject::Server) => grpc::message(&proto::ServerReadyResponse {
+            ready: ready.is_ok(),
+        }),
+        (Protocol::Grpc, ReadySubject::Model(_)) => grpc::message(&proto::ModelReadyResponse {
+            ready: ready.is_ok(),
+        }),
+    }
+}
+
+fn unavailable(body: bytes::Bytes) -> Response<DownstreamBody> {
+    let mut response = json(body);
+    *response.status_mut() = Code::Unavailable.http();
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_calls_are_told_from_other_paths() {
+        let model = |path| match of_path(path) {
+            Some(ReadySubject::Model(name)) => Some(name.into_owned()),
+            Some(ReadySubject::Server) | None => None,
+        };
+        assert!(matches!(
+            of_path("/v2/health/ready"),
+            Some(ReadySubject::Server)
+        ));
+        assert_eq!(model("/v2/models/a/ready").as_deref(), Some("a"));
+        assert_eq!(
+            model("/v2/models/a%2Eb/versions/1/ready").as_deref(),
+            Some("a.b")
+        );
+        for path in [
+            "/v2/health/live",
+            "/v2/models/ready",
+            "/v2/models/a",
+            "/v2/models/a/versions/1/2/ready",
+            "/v2/models//ready",
+            "/v1/models/a/ready",
+        ] {
+            assert!(of_path(path).is_none(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Answers that a replica sends before it has read the request.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use weir_gateway::{Options, Scope};
+
+use crate::world::{HOST, TEST_TIMEOUT, World};
+
+/// More than the sockets on the way hold.
+const BODY: usize = 24 << 20;
+
+/// Uploads in a row: the races differ.
+const UPLOADS: u64 = 20;
+
+/// What the replica does after its answer.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    /// Closes the connection, of which much is unread: the kernel resets it.
+    Close,
+    /// Keeps it, and reads nothing.
+    Stay,
+}
+
+/// A replica that answers 413 once it has the head and so many bytes more.
+async fn replica(read: usize, then: Then) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = vec![0; read.max(1024)];
+            let first = stream.read(&mut buffer).await.unwrap();
+            if buffer[..first].starts_with(b"GET") {
+                let ready = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(ready).await.unwrap();
+                continue;
+            }
+            let mut left = read.saturating_sub(first);
+            while left > 0 {
+                left = left.saturating_sub(stream.read(&mut buffer).await.unwrap());
+            }
+            let answer = b"HTTP/1.1 413 Payload Too Large\r\ncontent-length: 9\r\n\r\ntoo large";
+            stream.write_all(answer).await.unwrap();
+            match then {
+                Then::Close => drop(stream),
+                Then::Stay => kept.push(stream),
+            }
+        }
+    });
+    address
+}
+
+/// Sends the whole body, as most clients do, and then reads the answer's status line.
+async fn upload(address: SocketAddr, chunked: bool) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let framing = if chunked {
+        "transfer-encoding: chunked".to_owned()
+    } else {
+        format!("content-length: {BODY}")
+    };
+    let head =
+        format!("POST /v2/models/digits/infer HTTP/1.1\r\nhost: {HOST}\r\n{framing}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let piece = vec![b'0'; 1 << 16];
+    for _ in 0..BODY / piece.len() {
+        if chunked {
+            stream.write_all(b"10000\r\n").await.unwrap();
+        }
+        stream.write_all(&piece).await.unwrap();
+        if chunked {
+            stream.write_all(b"\r\n").await.unwrap();
+        }
+    }
+    if chunked {
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+    }
+    let mut answer = vec![0; 1024];
+    let read = stream.read(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer[..read]).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_early_answer_reaches_a_client_that_sends_everything_first() {
+    for then in [Then::Close, Then::Stay] {
+        for read in [0, 300_000] {
+            let mut world = World::new(0).await;
+            let mut options = Options::new("small", Scope::Local);
+            options.request_buffer = 100_000;
+            world.add(options).await;
+            world.serve(&[100], |_| {}).await;
+            world.put(1, "a", replica(read, then).await).await;
+            for number in 0..UPLOADS {
+                let asked = upload(world.address(), number % 2 == 0);
+                let answer = tokio::time::timeout(TEST_TIMEOUT, asked).await.unwrap();
+                let is_right = answer.starts_with("HTTP/1.1 413 ");
+                assert!(is_right, "{then:?} {read} {number}: {answer}");
+            }
+            // No failure of the replica: none counts, and it was not ejected.
+            world
+                .activity(1, |activity| {
+                    activity.succeeded == UPLOADS && activity.failed == 0
+                })
+                .await;
+        }
+    }
+}
