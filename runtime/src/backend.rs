@@ -71,6 +71,15 @@ pub trait Instance: Send {
         Overlap::None
     }
 
+    /// An instance as this one is now, for runs that must not change what this one answers, as the warm-up's;
+    /// `None` where no run changes that.
+    ///
+    /// # Errors
+    /// [`LoadError`] when the device cannot take another.
+    fn rehearsal(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
+        Ok(None)
+    }
+
     /// Frees memory that only loading and warm-up needed.
     fn finish_warm_up(&mut self) {}
 

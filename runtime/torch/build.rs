@@ -4,15 +4,17 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 8] = [
+const SHIM: [&str; 10] = [
     "weir_torch.h",
     "error.h",
     "meter.h",
     "stream.h",
+    "writes.h",
     "device.cc",
     "module.cc",
     "process.cc",
     "tensor.cc",
+    "writes.cc",
 ];
 
 fn main() {

@@ -64,10 +64,30 @@ pub(super) fn warm_up(
             })?;
         }
     }
-    if plan.sizes == WarmUp::Helps {
-        measure_sizes(plan.budget, interface, instance, batcher);
+    match plan.sizes {
+        WarmUp::Helps => rehearse(plan.budget, interface, instance, batcher),
+        WarmUp::Needless => {}
     }
     Ok(())
+}
+
+/// Measures the sizes without a trace in the instance: the first client meets the state that the model was saved in,
+/// or that the configuration's samples left it in.
+fn rehearse(
+    budget: Duration,
+    interface: &Interface,
+    instance: &mut dyn Instance,
+    batcher: &Batcher<Job, JobResult>,
+) {
+    match instance.rehearsal() {
+        Ok(None) => measure_sizes(budget, interface, instance, batcher),
+        Ok(Some(mut copy)) => measure_sizes(budget, interface, copy.as_mut(), batcher),
+        Err(error) => tracing::warn!(
+            model = interface.model,
+            %error,
+            "not warmed up: its runs change the model, and there is no room for a copy to run"
+        ),
+    }
 }
 
 fn measure_sizes(

@@ -4,7 +4,6 @@
 #include <c10/core/StreamGuard.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/api/module.h>
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -20,6 +19,7 @@
 #include "error.h"
 #include "meter.h"
 #include "stream.h"
+#include "writes.h"
 
 using torch::jit::IValue;
 
@@ -69,18 +69,6 @@ std::vector<IValue> traced_with(const std::string& path) {
   return {};
 }
 
-// The inputs that the graph may write to, self first; conservative.
-std::vector<bool> written_inputs(const torch::jit::Method& method) {
-  auto graph = method.graph()->copy();
-  torch::jit::Inline(*graph);
-  torch::jit::AliasDb aliases(graph);
-  std::vector<bool> written;
-  for (const auto* input : graph->inputs()) {
-    written.push_back(aliases.hasWriters(input));
-  }
-  return written;
-}
-
 at::Device device_of(int32_t index) {
   return index < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
@@ -95,6 +83,7 @@ struct WeirModule {
   torch::jit::Method forward;
   at::Device device;
   uint64_t device_bytes = 0;
+  weir::Writes writes;
   Sizes sizes;
   std::vector<std::string> texts;
   std::vector<WeirArgument> arguments;
@@ -115,7 +104,8 @@ namespace {
 
 void describe(WeirModule& module, const std::vector<IValue>& examples) {
   const auto& arguments = module.forward.function().getSchema().arguments();
-  auto written = written_inputs(module.forward);
+  module.writes = weir::writes_of(module.module, module.forward);
+  const auto& written = module.writes.arguments;
   module.texts.reserve(2 * arguments.size()); // so that no text moves while pointers to it exist
   for (size_t i = 1; i < arguments.size(); ++i) {
     const auto& argument = arguments[i];
@@ -260,6 +250,16 @@ std::unique_ptr<WeirAnswer> flatten(const IValue& result, at::Device device) {
   return answer;
 }
 
+// Copies outputs in host memory: the module may return what it keeps, and change it in its next run while the
+// output is sent. On a device the copy to host memory is queued before that run.
+void own_memory(WeirAnswer& answer) {
+  for (auto& output : answer.outputs) {
+    if (output.tensor.defined() && output.tensor.is_cpu()) {
+      output.tensor = output.tensor.clone();
+    }
+  }
+}
+
 } // namespace
 
 WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error) {
@@ -289,6 +289,39 @@ WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, cha
 
 void weir_module_free(WeirModule* module) {
   delete module;
+}
+
+int32_t weir_module_writes(const WeirModule* module, const char** where) {
+  *where = module->writes.where.c_str();
+  auto attributes = module->writes.attributes ? WEIR_WRITES_ATTRIBUTES : WEIR_WRITES_NOTHING;
+  return module->writes.constants ? WEIR_WRITES_CONSTANTS : attributes;
+}
+
+WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error) {
+  return weir::guarded(error, [&] {
+    IValue::HashAliasedIValues values;
+    IValue(module->module._ivalue()).getSubValues(values);
+    std::unordered_set<const void*> counted;
+    *bytes = 0;
+    for (const auto& value : values) {
+      if (value.isTensor() && value.toTensor().has_storage()) {
+        const auto& storage = value.toTensor().storage();
+        *bytes += counted.insert(storage.unsafeGetStorageImpl()).second ? storage.nbytes() : 0;
+      }
+    }
+  });
+}
+
+WeirStatus weir_module_copy(const WeirModule* module, WeirModule** copy, char** error) {
+  return weir::guarded(error, [&] {
+    at::NoGradGuard no_gradients;
+    auto made = std::make_unique<WeirModule>(module->module.deepcopy(), module->device);
+    made->writes = module->writes;
+    if (module->device.is_cuda()) {
+      at::accelerator::synchronizeDevice(module->device.index());
+    }
+    *copy = made.release();
+  });
 }
 
 uint64_t weir_module_device_bytes(const WeirModule* module) {
@@ -327,6 +360,9 @@ WeirStatus weir_module_run(
     bool dict = count > 0 && values[0].key != nullptr;
     auto stack = dict ? keyed(values, count) : positional(*module, values, count);
     auto made = flatten(module->forward(std::move(stack)), module->device);
+    if (module->writes.attributes || module->writes.constants) {
+      own_memory(*made);
+    }
     made->peak_bytes = metered.has_value() ? metered->meter().peak() : 0;
     *answer = made.release();
   });

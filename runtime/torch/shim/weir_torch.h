@@ -25,6 +25,13 @@ enum WeirKind : int32_t {
   WEIR_OTHER = 4,
 };
 
+// What of itself `forward` may write to; in doubt all of it.
+enum WeirWrites : int32_t {
+  WEIR_WRITES_NOTHING = 0,
+  WEIR_WRITES_ATTRIBUTES = 1,  // parameters, buffers and other attributes: those of a copy are its own
+  WEIR_WRITES_CONSTANTS = 2,   // also tensors in its code, which copies share
+};
+
 struct WeirModule;
 struct WeirAnswer;
 struct WeirStream;  // a queue of a CUDA device's work, which runs in order
@@ -79,6 +86,13 @@ void weir_module_free(WeirModule* module);
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count);
 // Returns 1 if `forward` calls a convolution, otherwise 0.
 int32_t weir_module_convolves(const WeirModule* module);
+// Returns a WeirWrites, and the first such write in words, which live as long as the module.
+int32_t weir_module_writes(const WeirModule* module, const char** where);
+// Returns the bytes of the tensors among its attributes.
+WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** error);
+// Copies a module in its present state, which no other thread may change meanwhile. The copy shares the code, which
+// is compiled once for both; tensors that share memory in the module do not in the copy.
+WeirStatus weir_module_copy(const WeirModule* module, WeirModule** copy, char** error);
 // Loads a TorchScript archive onto the processor, optimised for inference: its weights become constants of its
 // code, in the layout of the processor's convolutions. The module has no arguments to ask for.
 WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error);

@@ -105,6 +105,17 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn weir_module_free(module: *mut RawModule);
     pub(crate) fn weir_module_convolves(module: *const RawModule) -> i32;
+    pub(crate) fn weir_module_writes(module: *const RawModule, place: *mut *const c_char) -> i32;
+    pub(crate) fn weir_module_bytes(
+        module: *const RawModule,
+        bytes: *mut u64,
+        error: *mut *mut c_char,
+    ) -> i32;
+    pub(crate) fn weir_module_copy(
+        module: *const RawModule,
+        copy: *mut *mut RawModule,
+        error: *mut *mut c_char,
+    ) -> i32;
     pub(crate) fn weir_module_load_optimized(
         path: *const c_char,
         module: *mut *mut RawModule,

@@ -4,13 +4,14 @@
 //! results of the trials.
 
 mod candidates;
+pub(crate) mod independence;
 pub(crate) mod trial;
 
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
-use crate::element;
 use crate::runner::{RunOutput, Runner};
+use independence::Dependence;
 use trial::{Rows, Trial};
 
 /// Largest batch of a model with an inferred batch dimension and no configured limit. Beyond it CPU models gain
@@ -20,12 +21,23 @@ const DEFAULT_MAX_BATCH_SIZE: usize = 32;
 /// Infers the signature; whatever the configuration has is kept.
 pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signature, LoadError> {
     let mut last = "no candidate for its inputs was found".to_owned();
-    if source.max_batch_size != Some(0) {
+    let mut mixed = None;
+    if may_batch(source, runner) {
         for inputs in candidates::batched(source, &runner.module)? {
             let trial = Trial::new(source, runner, &inputs)?;
-            match batched(source, &trial, &inputs) {
+            match batched(source, runner, &trial, &inputs) {
                 Ok(signature) => return Ok(signature),
-                Err(reason) => last = reason,
+                Err(Dependence::Failed(reason)) => last = reason,
+                Err(Dependence::Shaped(reason)) => {
+                    last.clone_from(&reason);
+                    mixed.get_or_insert(reason);
+                }
+                Err(Dependence::Mixed(reason)) => {
+                    // Inputs that hide it are no better.
+                    last.clone_from(&reason);
+                    mixed = Some(reason);
+                    break;
+                }
             }
         }
     }
@@ -33,7 +45,10 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signatu
         for inputs in candidates::whole(source, &runner.module)? {
             let trial = Trial::new(source, runner, &inputs)?;
             match whole(source, &trial, &inputs) {
-                Ok(signature) => return Ok(signature),
+                Ok(signature) => {
+                    independence::warn_unbatched(source, runner, mixed.as_deref());
+                    return Ok(signature);
+                }
                 Err(reason) => last = reason,
             }
         }
@@ -41,24 +56,30 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signatu
     without_trial(source, runner, &last)
 }
 
-/// Accepts a batch dimension if rows have the same outputs alone and together.
+/// Checks whether to look for a batch dimension: not in a model that changes itself, unless the configuration says
+/// so, because the rows of a batch would meet one state, and leave one.
+fn may_batch(source: &ModelSource, runner: &Runner) -> bool {
+    match source.max_batch_size {
+        Some(configured) => configured > 0,
+        None => runner.module.self_writes().reason().is_none(),
+    }
+}
+
+/// Accepts a batch dimension if rows have the same outputs alone and together, or the configuration says so.
 fn batched(
     source: &ModelSource,
+    runner: &Runner,
     trial: &Trial<'_>,
     inputs: &[TensorConfig],
-) -> Result<Signature, String> {
-    let together = trial.run(Rows::Range(0..2), None)?;
-    let apart = [
-        trial.run(Rows::Range(0..1), None)?,
-        trial.run(Rows::Range(1..2), None)?,
-    ];
-    for (index, both) in together.iter().enumerate() {
-        let rows = [apart[0].get(index), apart[1].get(index)];
-        if !independent(both, rows) {
-            return Err(format!("output {index} mixes the rows of a batch"));
-        }
+) -> Result<Signature, Dependence> {
+    let rows = Rows::Range(0..2);
+    let together = trial.run(rows.clone(), None).map_err(Dependence::Failed)?;
+    match source.max_batch_size {
+        Some(configured) => independence::warn_if_mixed(source, runner, inputs, configured),
+        None => independence::check(source, runner, inputs, DEFAULT_MAX_BATCH_SIZE)?,
     }
-    let mut signature = observe(source, trial, inputs, &together, Rows::Range(0..2))?;
+    let signature = observe(source, trial, inputs, &together, rows);
+    let mut signature = signature.map_err(Dependence::Failed)?;
     signature.max_batch_size = source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE);
     Ok(signature)
 }
@@ -75,33 +96,6 @@ fn whole(
         ));
     }
     observe(source, trial, inputs, &seen, Rows::None)
-}
-
-/// Relative tolerance between two outputs: kernels for other batch sizes sum in another order, and half
-/// precision keeps three digits.
-const TOLERANCE: f64 = 1e-2;
-
-fn independent(both: &RunOutput, apart: [Option<&RunOutput>; 2]) -> bool {
-    let [Some(first), Some(second)] = apart else {
-        return false;
-    };
-    if both.sizes.first() != Some(&2) || both.sizes[1..] != *first.sizes.get(1..).unwrap_or(&[0]) {
-        return false;
-    }
-    let Some(datatype) = both.datatype else {
-        return true; // refused later, with the output's name
-    };
-    let alone = [first.data.as_ref(), second.data.as_ref()].concat();
-    let (together, alone) = (
-        element::decode(datatype, &both.data),
-        element::decode(datatype, &alone),
-    );
-    together.len() == alone.len()
-        && together.iter().zip(&alone).all(|(left, right)| {
-            left == right
-                || (left.is_nan() && right.is_nan())
-                || (left - right).abs() <= TOLERANCE * (1.0 + left.abs())
-        })
 }
 
 /// Names the outputs, and finds the variable dimensions by making each larger in turn.

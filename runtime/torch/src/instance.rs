@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Affinity, Answer, Batch, Column, Instance, ModelError, Overlap, Pending, Signature, Started,
-    TensorConfig, Timing,
+    Affinity, Answer, Batch, Column, Instance, LoadError, ModelError, Overlap, Pending, Signature,
+    Started, TensorConfig, Timing,
 };
 
 use crate::binding::Binding;
@@ -57,6 +57,18 @@ impl Instance for TorchInstance {
                 Cache::EmptyAfterRun => Overlap::None,
             },
         }
+    }
+
+    fn rehearsal(&self) -> Result<Option<Box<dyn Instance>>, LoadError> {
+        let runner = self.runner.rehearsal();
+        let runner = runner.map_err(|fault| fault.of_load("a copy of the model"))?;
+        Ok(runner.map(|runner| -> Box<dyn Instance> {
+            Box::new(Self {
+                plan: Arc::clone(&self.plan),
+                runner,
+                peak_memory: PeakMemory::default(),
+            })
+        }))
     }
 
     fn finish_warm_up(&mut self) {

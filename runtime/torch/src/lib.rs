@@ -1,7 +1,7 @@
 //! The libtorch backend: TorchScript files become [`Model`](weir_runtime::backend::Model)s.
 //!
 //! ```text
-//!   model.pt ──file──► module (weights, once per device) ──infer / binding──► plan (signature)
+//!   model.pt ──file──► module (weights, shared unless it writes to them) ──infer / binding──► plan (signature)
 //!   Batch ──gather──► tensors ──runner──► forward ──instance──► Answer
 //! ```
 //!
@@ -29,10 +29,12 @@ mod peak_memory;
 mod process;
 mod runner;
 mod settings;
+mod stamp;
 mod startup;
 mod stopwatch;
 mod stream;
 mod tensor;
+mod weights;
 
 pub use cuda::find_gpus;
 pub use model::TorchBackend;

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use bytes::Bytes;
@@ -17,16 +17,24 @@ use crate::settings::RunOptions;
 use crate::stream::Stream;
 use crate::tensor::{Tensor, sizes_of};
 
-/// Weights and code on one device, shared by all instances on it.
+mod copies;
+
+pub(crate) use copies::SelfWrites;
+
+/// Weights and code on one device, shared by the instances on it unless `forward` writes to them.
 #[derive(Debug)]
 pub(crate) struct Module {
     raw: *mut RawModule,
     device: Device,
+    /// The file it was loaded from.
+    path: PathBuf,
     arguments: Vec<Argument>,
+    writes: SelfWrites,
 }
 
 // SAFETY: the shim's functions on a module are const but for `run`, and running a TorchScript method
-// from several threads at once is supported: each run has its own interpreter state.
+// from several threads at once is supported: each run has its own interpreter state. One that writes to
+// itself is no exception for the compiler, but each instance has its own (`Weights`).
 unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
@@ -112,8 +120,8 @@ pub(crate) enum Output {
 
 impl Module {
     /// Loads a TorchScript file onto a device.
-    pub(crate) fn load(path: &Path, device: Device) -> Result<Self, Fault> {
-        let path = c_path(path)?;
+    pub(crate) fn load(file: &Path, device: Device) -> Result<Self, Fault> {
+        let path = c_path(file)?;
         let index = match device {
             Device::Cpu => -1,
             Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
@@ -122,11 +130,12 @@ impl Module {
         // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
         let status = unsafe { ffi::weir_module_load(path.as_ptr(), index, &mut raw, &mut error) };
         Fault::check(status, error)?;
-        let arguments = arguments(raw);
         Ok(Self {
             raw,
             device,
-            arguments,
+            path: file.to_owned(),
+            arguments: arguments(raw),
+            writes: copies::self_writes(raw),
         })
     }
 
@@ -148,7 +157,9 @@ impl Module {
         Ok(Self {
             raw,
             device: self.device,
+            path: self.path.clone(),
             arguments: self.arguments.clone(),
+            writes: self.writes.clone(),
         })
     }
 

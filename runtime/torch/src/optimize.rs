@@ -44,7 +44,9 @@ pub(crate) fn faster_module(
     signature: &Signature,
 ) -> Option<Arc<Module>> {
     let on_cpu = matches!(runner.placement, Placement::Processor);
-    if !on_cpu || !runner.options.optimize || !runner.module.has_convolution() {
+    // What a module writes to cannot become constants of its code.
+    let writes = runner.module.self_writes().reason().is_some();
+    if !on_cpu || !runner.options.optimize || writes || !runner.module.has_convolution() {
         return None;
     }
     let rows = match signature.max_batch_size {

@@ -76,6 +76,17 @@ pub(crate) struct QueuedRun {
 }
 
 impl Runner {
+    /// Returns a runner for runs that must not change the module: one over a copy if its runs do, else `None`.
+    pub(crate) fn rehearsal(&self) -> Result<Option<Self>, Fault> {
+        if self.module.self_writes().reason().is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            module: Arc::new(self.module.copy()?),
+            ..self.clone()
+        }))
+    }
+
     /// Runs one batch. `columns` are in the binding's order, `None` for an input that no request has. The
     /// caller adds its own part to the output time.
     pub(crate) fn run(

@@ -13,6 +13,8 @@ pub(crate) struct Settings {
     pub(crate) run: RunOptions,
     /// Handling of cached device memory: ENABLE_CACHE_CLEANING.
     pub(crate) cache: Cache,
+    /// One copy of the weights for all instances of a device, or one each: ENABLE_WEIGHT_SHARING.
+    pub(crate) weight_sharing: WeightSharing,
     /// Limit on the memory of each device, in bytes: GPU_MEM_LIMIT.
     pub(crate) memory_limit: Option<NonZeroU64>,
     /// Intra-operation threads of each instance: INTRA_OP_THREAD_COUNT.
@@ -39,6 +41,17 @@ pub(crate) enum Cache {
     EmptyAfterRun,
 }
 
+/// The configuration's word on sharing weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WeightSharing {
+    /// Nothing: shared where that changes no answer.
+    Unset,
+    /// To share them.
+    Asked,
+    /// A copy for each instance.
+    Declined,
+}
+
 /// libtorch's settings for all models of the process: the first model to set one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessSettings {
@@ -61,7 +74,6 @@ impl Settings {
             let count = number::<NonZeroU16>(parameters, name)?;
             Ok(count.map(|count| i32::from(count.get())))
         };
-        flag("ENABLE_WEIGHT_SHARING")?; // accepted: instances of a device always share their weights
         Ok(Self {
             run: RunOptions {
                 inference_mode: flag("INFERENCE_MODE")?.unwrap_or(true),
@@ -70,6 +82,11 @@ impl Settings {
             cache: match flag("ENABLE_CACHE_CLEANING")? {
                 Some(true) => Cache::EmptyAfterRun,
                 Some(false) | None => Cache::Keep,
+            },
+            weight_sharing: match flag("ENABLE_WEIGHT_SHARING")? {
+                Some(true) => WeightSharing::Asked,
+                Some(false) => WeightSharing::Declined,
+                None => WeightSharing::Unset,
             },
             memory_limit: number(parameters, "GPU_MEM_LIMIT")?,
             intra_op_threads: threads("INTRA_OP_THREAD_COUNT")?.unwrap_or(DEFAULT_INTRA_OP_THREADS),
@@ -127,6 +144,7 @@ mod tests {
         let settings = parse(&[]).unwrap();
         assert!(settings.run.inference_mode && settings.run.optimize);
         assert_eq!(settings.cache, Cache::Keep);
+        assert_eq!(settings.weight_sharing, WeightSharing::Unset);
         assert_eq!(settings.memory_limit, None);
         assert_eq!(settings.intra_op_threads, 1);
         assert_eq!(settings.process, ProcessSettings::default());
@@ -139,6 +157,7 @@ mod tests {
             ("DISABLE_OPTIMIZED_EXECUTION", "TRUE"),
             ("INTRA_OP_THREAD_COUNT", "2"),
             ("ENABLE_CACHE_CLEANING", "1"),
+            ("ENABLE_WEIGHT_SHARING", "false"),
             ("GPU_MEM_LIMIT", "3000000000"),
             ("ENABLE_TENSOR_FUSER", "0"),
             ("OF_ANOTHER_BACKEND", "x"),
@@ -147,6 +166,7 @@ mod tests {
         assert!(!settings.run.inference_mode && !settings.run.optimize);
         assert_eq!(settings.intra_op_threads, 2);
         assert_eq!(settings.cache, Cache::EmptyAfterRun);
+        assert_eq!(settings.weight_sharing, WeightSharing::Declined);
         assert_eq!(settings.memory_limit.unwrap().get(), 3_000_000_000);
         assert_eq!(settings.process.tensor_fuser, Some(false));
     }

@@ -53,7 +53,12 @@ impl<'a> Trial<'a> {
     /// Runs once on the columns given; also returns the time that the model took.
     pub(crate) fn run_on(&self, columns: &[Column]) -> Result<(Vec<RunOutput>, Duration), String> {
         let columns: Vec<Option<&Column>> = columns.iter().map(Some).collect();
-        let outcomes = self.runner.run(&self.binding, &columns);
+        // Each trial, and the first request after them, meets the model as it was saved.
+        let rehearsal = self.runner.rehearsal().map_err(|fault| fault.to_string())?;
+        let outcomes = rehearsal
+            .as_ref()
+            .unwrap_or(self.runner)
+            .run(&self.binding, &columns);
         outcomes
             .map(|(outcomes, timing)| (outcomes, timing.infer))
             .map_err(|error| error.to_string())

@@ -91,3 +91,72 @@ fn convolutions_are_found() {
     assert!(model("conv_traced").has_convolution());
     assert!(!model("mlp").has_convolution());
 }
+
+#[test]
+fn modules_that_write_to_themselves_are_found() {
+    for (name, said) in [
+        ("counter", "aten::add_"),
+        ("recurrent", "assigns self.h"),
+        ("window", "aten::append"),
+        ("cache", "aten::_set_item"),
+        ("nested", "aten::add_"),
+        ("norm_in_training", "aten::"),
+    ] {
+        let module = model(name);
+        let SelfWrites::Attributes(reason) = module.self_writes() else {
+            panic!("{name}: {:?}", module.self_writes());
+        };
+        assert!(reason.contains(said), "{name}: {reason}");
+    }
+    let captured = model("captured");
+    assert!(
+        matches!(captured.self_writes(), SelfWrites::Constants(_)),
+        "{captured:?}"
+    );
+}
+
+#[test]
+fn what_a_run_makes_or_is_given_is_not_the_modules() {
+    for name in [
+        "harmless",
+        "in_place",
+        "dict_in_place",
+        "mlp",
+        "conv_traced",
+        "embedding",
+        "strings",
+    ] {
+        assert_eq!(*model(name).self_writes(), SelfWrites::Nothing, "{name}");
+    }
+    for (name, mutated) in [
+        ("in_place", true),
+        ("dict_in_place", true),
+        ("harmless", false),
+        ("dict_input", false),
+    ] {
+        assert_eq!(model(name).arguments()[0].mutated, mutated, "{name}");
+    }
+}
+
+#[test]
+fn a_copy_has_a_state_of_its_own() {
+    for name in ["counter", "captured"] {
+        let module = model(name);
+        let before = output(&module, &[1, 4]);
+        let copy = module.copy().unwrap();
+        for _ in 0..3 {
+            output(&copy, &[1, 4]);
+        }
+        let after = output(&module, &[1, 4]);
+        assert_eq!(after[0] - before[0], 1.0, "{name}");
+    }
+}
+
+#[test]
+fn bytes_are_those_of_the_tensors() {
+    assert_eq!(
+        model("mlp").bytes().unwrap(),
+        4 * (16 * 32 + 32 + 32 * 4 + 4)
+    );
+    assert_eq!(model("identity").bytes().unwrap(), 0);
+}

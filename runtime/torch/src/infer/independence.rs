@@ -1,0 +1,273 @@
+//! Tests that a row of a batch is answered as it would be alone: only then may requests of different clients share
+//! a run.
+//!
+//! One row is run alone, and then at several places of batches of several sizes, beside rows like it, beside larger
+//! ones and beside zeros. Its outputs must be the same. How nearly the same depends on what differs: kernels for
+//! another size add in another order, but with the size the kernels are the same, and what stands in the other rows
+//! must not be seen at all, however faint a trace it leaves.
+
+mod likeness;
+mod rows;
+
+use std::time::Duration;
+
+use weir_runtime::backend::{ModelSource, TensorConfig};
+
+use super::trial::Trial;
+use crate::runner::{RunOutput, Runner};
+use likeness::{RowOutput, Tolerance};
+use rows::{Companions, Row};
+
+/// Time for further runs. A model that takes 60 ms for a row has only those of [`MUST`]; one that takes 4 ms has
+/// all, of which there are 17 with 125 rows for batches of up to 32.
+const BUDGET: Duration = Duration::from_millis(500);
+
+/// Runs that are made whatever they take: 2 and 3 rows, beside rows like it and beside larger ones.
+const MUST: usize = 3;
+
+/// Largest batch that is tried. Beyond it no kernel and no model's own code behaves otherwise.
+const LARGEST: usize = 32;
+
+/// The reason not to batch a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Dependence {
+    /// The model takes one row but not several, or does not take the row at all.
+    Failed(String),
+    /// The outputs have not one part for each row, as it may be with inputs of another shape than the model's.
+    Shaped(String),
+    /// A row's answer depends on the rows beside it, or does not show that it does not.
+    Mixed(String),
+}
+
+/// A batch to try: the row to compare stands at `place` among companions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Case {
+    rows: usize,
+    place: usize,
+    companions: Companions,
+}
+
+/// Checks that the answer to a row is the same in every batch of up to `max_batch_size` rows.
+///
+/// # Errors
+/// [`Dependence`], if not, or in doubt.
+pub(crate) fn check(
+    source: &ModelSource,
+    runner: &Runner,
+    inputs: &[TensorConfig],
+    max_batch_size: usize,
+) -> Result<(), Dependence> {
+    let trial = Trial::new(source, runner, inputs);
+    let mut test = Test {
+        trial: trial.map_err(|error| Dependence::Failed(error.to_string()))?,
+        inputs,
+        runner,
+        seen: Vec::new(),
+        informative: false,
+        spent: Duration::ZERO,
+    };
+    let alone = test.alone()?;
+    let row_time = test.spent / 2;
+    for (number, case) in cases(max_batch_size).into_iter().enumerate() {
+        let expected = row_time * u32::try_from(case.rows).unwrap_or(u32::MAX);
+        if number >= MUST && test.spent + expected > BUDGET {
+            break;
+        }
+        test.compare(case, &alone)?;
+    }
+    if test.informative || max_batch_size < 2 {
+        return Ok(());
+    }
+    Err(Dependence::Mixed(
+        "the trial runs cannot show that the rows of a batch are independent, because every row has the same \
+         outputs"
+            .to_owned(),
+    ))
+}
+
+/// Warns if the rows of a batch are not independent in a model whose configuration lets requests share a run.
+pub(crate) fn warn_if_mixed(
+    source: &ModelSource,
+    runner: &Runner,
+    inputs: &[TensorConfig],
+    max_batch_size: usize,
+) {
+    let (model, instead) = (
+        &source.name,
+        "with max_batch_size: 0 each request runs by itself",
+    );
+    if let Some(reason) = runner.module.self_writes().reason() {
+        tracing::warn!(
+            model,
+            max_batch_size,
+            reason,
+            instead,
+            "the model may keep something from one run to the next, and requests of different clients share runs"
+        );
+        return;
+    }
+    let checked = check(source, runner, inputs, max_batch_size);
+    if let Err(Dependence::Mixed(reason) | Dependence::Shaped(reason)) = checked {
+        tracing::warn!(
+            model,
+            max_batch_size,
+            reason,
+            instead,
+            "a request's answer may depend on the requests of others that it shares a run with"
+        );
+    }
+}
+
+/// Warns that requests do not share runs, where the model does not show that they may.
+pub(crate) fn warn_unbatched(source: &ModelSource, runner: &Runner, mixed: Option<&str>) {
+    if source.max_batch_size.is_some() {
+        return;
+    }
+    let writes = runner.module.self_writes().reason();
+    if let Some(reason) = writes.or(mixed) {
+        tracing::warn!(
+            model = source.name,
+            reason,
+            instead = "configure max_batch_size, inputs and outputs in config.pbtxt",
+            "each request runs by itself: those that shared a run might have each other's answers"
+        );
+    }
+}
+
+/// Returns the batches to try, most telling first.
+fn cases(max_batch_size: usize) -> Vec<Case> {
+    let largest = max_batch_size.min(LARGEST);
+    let all = [Companions::Alike, Companions::Zeros, Companions::Large];
+    let first = [
+        (3, 1, Companions::Alike),
+        (3, 1, Companions::Large),
+        (2, 1, Companions::Alike),
+    ];
+    let places = [
+        (2, 1),
+        (8, 4),
+        (3, 1),
+        (2, 0),
+        (8, 7),
+        (largest, largest / 2),
+    ];
+    let others = places
+        .into_iter()
+        .flat_map(|(rows, place)| all.map(|companions| (rows, place, companions)));
+    let mut cases = Vec::new();
+    for (rows, place, companions) in first.into_iter().chain(others) {
+        let case = Case {
+            rows,
+            place,
+            companions,
+        };
+        if (2..=largest).contains(&rows) && !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+/// A test on the way.
+struct Test<'a> {
+    trial: Trial<'a>,
+    inputs: &'a [TensorConfig],
+    runner: &'a Runner,
+    /// The row's outputs in the first batch of each size and place.
+    seen: Vec<(Case, Vec<RowOutput>)>,
+    /// True once two rows had different outputs: a model that answers all rows alike shows nothing.
+    informative: bool,
+    spent: Duration,
+}
+
+impl Test<'_> {
+    /// Runs the row alone, twice: a model of chance answers otherwise each time.
+    fn alone(&mut self) -> Result<Vec<RowOutput>, Dependence> {
+        let row = self.row(1, Companions::Subject)?;
+        let first = self.run(&[&row]).map_err(Dependence::Failed)?;
+        let alone = split(&first, 1)?.remove(0);
+        let again = self.run(&[&row]).map_err(Dependence::Failed)?;
+        let again = split(&again, 1)?.remove(0);
+        let tolerance = self.tolerance(&first);
+        match likeness::first_difference(&alone, &again, tolerance.same_kernels) {
+            None => Ok(alone),
+            Some(difference) => Err(Dependence::Mixed(format!(
+                "{difference} when the same row is run twice"
+            ))),
+        }
+    }
+
+    fn compare(&mut self, case: Case, alone: &[RowOutput]) -> Result<(), Dependence> {
+        let rows = (0..case.rows).map(|at| match at {
+            at if at == case.place => self.row(1, Companions::Subject),
+            at => self.row(2 * at, case.companions),
+        });
+        let rows = rows.collect::<Result<Vec<Row>, _>>()?;
+        let outputs = match self.run(&rows.iter().collect::<Vec<_>>()) {
+            Ok(outputs) => outputs,
+            Err(_) if self.is_refused(&rows, case) => return Ok(()),
+            Err(reason) => return Err(Dependence::Failed(reason)),
+        };
+        let mut together = split(&outputs, case.rows)?;
+        let row = together.swap_remove(case.place);
+        self.informative |= together.iter().any(|other| *other != row);
+        let tolerance = self.tolerance(&outputs);
+        let same_size = |(seen, _): &&(Case, _)| (seen.rows, seen.place) == (case.rows, case.place);
+        let before = self.seen.iter().find(same_size);
+        let difference = before
+            .and_then(|(_, before)| {
+                likeness::first_difference(before, &row, tolerance.same_kernels)
+            })
+            .or_else(|| likeness::first_difference(alone, &row, tolerance.other_kernels));
+        if let Some(difference) = difference {
+            return Err(Dependence::Mixed(format!(
+                "{difference} with the rows beside it in a batch of {}",
+                case.rows
+            )));
+        }
+        self.seen.push((case, row));
+        Ok(())
+    }
+
+    /// Checks whether the model refuses a companion by itself, so that it says nothing that a batch with it fails.
+    fn is_refused(&mut self, rows: &[Row], case: Case) -> bool {
+        let companion = rows.iter().enumerate().find(|(at, _)| *at != case.place);
+        companion.is_some_and(|(_, row)| self.run(&[row]).is_err())
+    }
+
+    fn row(&self, index: usize, companions: Companions) -> Result<Row, Dependence> {
+        rows::row(self.inputs, index, companions, &self.runner.placement)
+            .map_err(Dependence::Failed)
+    }
+
+    fn run(&mut self, rows: &[&Row]) -> Result<Vec<RunOutput>, String> {
+        let columns = rows::batch(rows)?;
+        let (outputs, time) = self.trial.run_on(&columns)?;
+        self.spent += time;
+        Ok(outputs)
+    }
+
+    fn tolerance(&self, outputs: &[RunOutput]) -> Tolerance {
+        Tolerance::of(self.runner, self.inputs, outputs)
+    }
+}
+
+/// Splits the outputs of a batch: those of each row.
+fn split(outputs: &[RunOutput], rows: usize) -> Result<Vec<Vec<RowOutput>>, Dependence> {
+    let mut split = vec![Vec::with_capacity(outputs.len()); rows];
+    for (index, output) in outputs.iter().enumerate() {
+        let parts = likeness::rows_of(output, rows).ok_or_else(|| {
+            let sizes = &output.sizes;
+            Dependence::Shaped(format!(
+                "output {index} has the shape {sizes:?} for a batch of {rows}"
+            ))
+        })?;
+        for (row, part) in split.iter_mut().zip(parts) {
+            row.push(part);
+        }
+    }
+    Ok(split)
+}
+
+#[cfg(test)]
+mod tests;

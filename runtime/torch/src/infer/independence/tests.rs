@@ -1,0 +1,139 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weir_runtime::backend::Device;
+
+use super::*;
+use crate::infer::{self, candidates};
+use crate::module::Module;
+use crate::runner::Placement;
+use crate::settings::RunOptions;
+
+fn source(name: &str) -> ModelSource {
+    ModelSource {
+        name: name.to_owned(),
+        version: 1,
+        path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        max_batch_size: None,
+        parameters: BTreeMap::new(),
+        devices: vec![Device::Cpu],
+    }
+}
+
+fn runner(source: &ModelSource) -> Runner {
+    Runner {
+        module: Arc::new(Module::load(&source.path, Device::Cpu).unwrap()),
+        placement: Placement::Processor,
+        options: RunOptions {
+            inference_mode: true,
+            optimize: true,
+        },
+        intra_op_threads: 1,
+    }
+}
+
+fn inferred_batch_size(name: &str) -> usize {
+    let source = source(name);
+    infer::signature(&source, &runner(&source))
+        .unwrap()
+        .max_batch_size
+}
+
+#[test]
+fn rows_that_mix_are_never_batched() {
+    for name in [
+        "centred",
+        "offset",
+        "faint",
+        "softmax",
+        "cumulative",
+        "scaled",
+        "sorted",
+        "reversed",
+        "fromthree",
+        "fromeight",
+        "clipped",
+        "beside",
+        "longest",
+        "ranked",
+        "dynamic",
+    ] {
+        assert_eq!(inferred_batch_size(name), 0, "{name}");
+    }
+}
+
+#[test]
+fn in_doubt_rows_are_not_batched() {
+    for name in ["chance", "constant"] {
+        assert_eq!(inferred_batch_size(name), 0, "{name}");
+    }
+}
+
+#[test]
+fn ordinary_models_are_batched() {
+    for name in [
+        "far",
+        "strict",
+        "classes",
+        "attention",
+        "gru",
+        "conv",
+        "mlp",
+        "float16",
+        "bfloat16",
+        "float64",
+        "extreme",
+    ] {
+        let source = source(name);
+        let runner = runner(&source);
+        let candidates = candidates::batched(&source, &runner.module).unwrap();
+        let first = check(&source, &runner, &candidates[0], 32);
+        assert_eq!(first, Ok(()), "{name}");
+        assert_eq!(inferred_batch_size(name), 32, "{name}");
+    }
+}
+
+#[test]
+fn the_reason_says_what_changes() {
+    let source = source("centred");
+    let runner = runner(&source);
+    let inputs = [TensorConfig {
+        name: "y".to_owned(),
+        datatype: weir_protocol::DataType::Fp32,
+        dims: vec![4],
+        reshape: None,
+        optional: false,
+    }];
+    let Err(Dependence::Mixed(reason)) = check(&source, &runner, &inputs, 32) else {
+        panic!("it mixes");
+    };
+    assert!(
+        reason.contains("output 0 of a row changes by 1.0e0"),
+        "{reason}"
+    );
+    assert!(reason.contains("in a batch of 3"), "{reason}");
+    assert_eq!(
+        check(&source, &runner, &inputs, 1),
+        Ok(()),
+        "a batch of one mixes nothing"
+    );
+}
+
+proptest! {
+    #[test]
+    fn cases_stay_within_the_largest_batch_and_cover_it(max_batch_size in 0..100_usize) {
+        let cases = cases(max_batch_size);
+        for (at, case) in cases.iter().enumerate() {
+            prop_assert!(case.place < case.rows && (2..=max_batch_size.min(LARGEST)).contains(&case.rows));
+            prop_assert!(!cases[..at].contains(case));
+        }
+        if max_batch_size >= 2 {
+            let largest = cases.iter().map(|case| case.rows).max();
+            prop_assert_eq!(largest, Some(max_batch_size.min(LARGEST)));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Writes models whose rows mix, each in its own way, and some that only look like it. Needs torch 2.11; run it only
+after a change.
+
+    python3 mixing.py
+"""
+
+import torch
+from torch import Tensor, nn
+
+from generate import HERE, write
+
+FOLDER = HERE / "mixing"
+
+
+class Centred(nn.Module):
+    """The rows mix in full, but their size is small."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return (y - y.mean(0)) * 0.01
+
+
+class Offset(nn.Module):
+    """The same on top of something large that all rows have."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return (y - y.mean(0)) * 0.1 + 100.0
+
+
+class Faint(nn.Module):
+    """A thousandth of the other rows."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return y + 0.001 * y.mean(0)
+
+
+class Softmax(nn.Module):
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.softmax(y, 0)
+
+
+class Cumulative(nn.Module):
+    """A row sees those before it."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.cumsum(y, 0)
+
+
+class Scaled(nn.Module):
+    """A row sees the largest."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return y / y.abs().max()
+
+
+class Sorted(nn.Module):
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.sort(y, 0)[0]
+
+
+class Reversed(nn.Module):
+    def forward(self, y: Tensor) -> Tensor:
+        return y.flip(0)
+
+
+class FromThree(nn.Module):
+    """Pairs are fine."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        if y.size(0) >= 3:
+            return y - y.mean(0)
+        return y
+
+
+class FromEight(nn.Module):
+    def forward(self, y: Tensor) -> Tensor:
+        if y.size(0) >= 8:
+            return y + y.sum()
+        return y
+
+
+class Clipped(nn.Module):
+    """Mixes only beside rows with large elements."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return y / torch.clamp(y.abs().max(), min=2.0)
+
+
+class Beside(nn.Module):
+    """Mixes only beside rows of zeros."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        empty = (y.abs().sum(1) == 0).sum()
+        return y * (1 + empty)
+
+
+class Longest(nn.Module):
+    """As many columns as the largest row wants."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        count = int(y.sum().item()) + 1
+        return y[:, :1].repeat(1, count)
+
+
+class Ranked(nn.Module):
+    """Integers: the place of each row among them."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.argsort(y, 0)
+
+
+class Chance(nn.Module):
+    def forward(self, y: Tensor) -> Tensor:
+        return y + torch.rand_like(y)
+
+
+class Constant(nn.Module):
+    """Answers every row alike: nothing can be said of it."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.ones(y.size(0), 3)
+
+
+class Extreme(nn.Module):
+    """Independent, with what has no finite value."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.cat([torch.log(y - 0.5), 1.0 / (y - y), y], 1)
+
+
+class Far(nn.Module):
+    """Independent, with a large offset and a small signal."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        return torch.tanh(y.sum(1, keepdim=True)) * 0.001 + 1000.0
+
+
+class Strict(nn.Module):
+    """Independent; takes no row of zeros and no large element."""
+
+    def forward(self, y: Tensor) -> Tensor:
+        if bool((y.abs().sum(1) == 0).any()) or bool((y.abs() > 10).any()):
+            raise ValueError("out of range")
+        return y * 2
+
+
+class Classes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 8)
+
+    def forward(self, y: Tensor) -> Tensor:
+        return self.linear(y).argmax(1, keepdim=True)
+
+
+class Attention(nn.Module):
+    """Independent: a layer of a transformer over token ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(32, 16)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.layer(self.table(ids))
+
+
+class Gru(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 8, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gru(x)[0]
+
+
+def conv() -> nn.Module:
+    layers = [nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)]
+    layers += [nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 10)]
+    return nn.Sequential(*layers)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, 4))
+
+
+class Half(nn.Module):
+    """Single precision outside, less inside."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.inner = mlp().to(dtype)
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x.to(self.dtype)).to(torch.float32)
+
+
+SCRIPTED = [
+    Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
+    Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
+]  # fmt: skip
+
+
+def main() -> None:
+    torch.manual_seed(7)
+    torch.backends.quantized.engine = "fbgemm"
+    torch.backends.mha.set_fastpath_enabled(False)
+    FOLDER.mkdir(exist_ok=True)
+    for model in SCRIPTED:
+        write(torch.jit.script(model().eval()), f"mixing/{model.__name__.lower()}")
+    ids = torch.ones(1, 6, dtype=torch.int64)
+    quantised = torch.ao.quantization.quantize_dynamic(mlp().eval(), {nn.Linear})
+    traced = {
+        "dynamic": (quantised, torch.rand(1, 16)),
+        "classes": (Classes(), torch.rand(1, 16)),
+        "attention": (Attention(), ids),
+        "gru": (Gru(), torch.rand(1, 5, 4)),
+        "conv": (conv(), torch.rand(1, 1, 8, 8)),
+        "mlp": (mlp(), torch.rand(1, 16)),
+        "float16": (Half(torch.float16), torch.rand(1, 16)),
+        "bfloat16": (Half(torch.bfloat16), torch.rand(1, 16)),
+        "float64": (mlp().double(), torch.rand(1, 16, dtype=torch.float64)),
+    }
+    for name, (model, example) in traced.items():
+        write(torch.jit.trace(model.eval(), example, check_trace=False), f"mixing/{name}")
+
+
+if __name__ == "__main__":
+    main()
