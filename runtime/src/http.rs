@@ -145,9 +145,9 @@ impl Http {
             return Ok(Bytes::new());
         };
         let read = body::read(&mut body, limits, permit).await;
-        if let Err(ServeError::BodyBudgetExhausted { .. }) = read {
+        if let Err(ServeError::BodyBudgetExhausted { .. } | ServeError::TooLarge(_)) = read {
             // Its sender is still sending, and is to read the reason.
-            body::discard(body, limits).await;
+            body::discard(body, self.limits_up_to(self.options.max_body)).await;
         }
         read
     }

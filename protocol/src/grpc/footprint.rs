@@ -178,7 +178,7 @@ impl Footprint {
             Position::Tag(_) if is_open => self.position = Position::Tag(varint),
             Position::Value(_) if is_open => self.position = Position::Value(varint),
             Position::Length(field, _) if is_open => {
-                self.position = Position::Length(field, varint)
+                self.position = Position::Length(field, varint);
             }
             Position::Tag(_) => self.tag(varint.value),
             Position::Length(field, _) => return self.length(field, varint.value),
@@ -192,8 +192,9 @@ impl Footprint {
     fn tag(&mut self, tag: u64) {
         let (field, wire_type) = (tag >> 3, tag & 7);
         match (wire_type, self.field(field)) {
-            (0, Field::Varints(element)) => self.elements(1, element),
-            (1 | 5, Field::Fixed(element)) => self.elements(1, element),
+            (0, Field::Varints(element)) | (1 | 5, Field::Fixed(element)) => {
+                self.elements(1, element);
+            }
             _ => {}
         }
         match wire_type {
@@ -211,18 +212,19 @@ impl Footprint {
     fn field(&self, number: u64) -> Field {
         let message = self.open.last().map_or(self.root, |(message, _)| *message);
         match (message, number) {
-            (Message::Infer, 1..=3) | (Message::Load, 1 | 2) => Field::Text,
-            (Message::Input, 1 | 2) | (Message::Output, 1) => Field::Text,
-            (Message::Infer | Message::Input, 4) => Field::Parameter,
-            (Message::Output, 2) | (Message::Load, 3) => Field::Parameter,
+            (Message::Infer, 1..=3)
+            | (Message::Load | Message::Input, 1 | 2)
+            | (Message::Output, 1) => Field::Text,
+            (Message::Infer | Message::Input, 4) | (Message::Output, 2) | (Message::Load, 3) => {
+                Field::Parameter
+            }
             (Message::Infer, 5) => Field::Message(Message::Input),
             (Message::Infer, 6) => Field::Message(Message::Output),
             (Message::Infer, 7) => Field::Raw,
-            (Message::Input, 3) => Field::Varints(size_of::<i64>()),
             (Message::Input, 5) => Field::Message(Message::Contents),
             (Message::Contents, 1) => Field::Varints(size_of::<bool>()),
             (Message::Contents, 2 | 4) => Field::Varints(size_of::<i32>()),
-            (Message::Contents, 3 | 5) => Field::Varints(size_of::<i64>()),
+            (Message::Input, 3) | (Message::Contents, 3 | 5) => Field::Varints(size_of::<i64>()),
             (Message::Contents, 6) => Field::Fixed(size_of::<f32>()),
             (Message::Contents, 7) => Field::Fixed(size_of::<f64>()),
             (Message::Contents, 8) => Field::Bytes,
