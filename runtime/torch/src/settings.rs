@@ -44,11 +44,11 @@ pub(crate) enum Cache {
 /// The configuration's word on sharing weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WeightSharing {
-    /// Nothing: shared where that changes no answer.
+    /// Nothing: they are shared where that changes no answer.
     Unset,
-    /// To share them.
+    /// Instances on one device are to share them.
     Asked,
-    /// A copy for each instance.
+    /// Each instance is to have a copy.
     Declined,
 }
 

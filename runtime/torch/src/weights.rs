@@ -42,9 +42,9 @@ struct OnDevice {
 /// The owner of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sharing {
-    /// All instances on a device.
+    /// All instances on its device have it.
     Device,
-    /// One instance.
+    /// One instance has it for itself.
     Instance,
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weir_protocol::DataType;
 use weir_runtime::backend::TensorConfig;
 
-use super::rows::is_float;
+use super::rows::{is_float, strings};
 use crate::element;
 use crate::runner::{Placement, RunOutput, Runner};
 
@@ -128,19 +128,6 @@ pub(super) fn rows_of(output: &RunOutput, rows: usize) -> Option<Vec<RowOutput>>
     (parts.len() == rows).then(|| parts.into_iter().map(part).collect())
 }
 
-/// Splits a column of strings, each after its length.
-pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
-    let (mut strings, mut at) = (Vec::new(), 0);
-    while let Some(length) = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()) {
-        let end = (at + 4)
-            .saturating_add(u32::from_le_bytes(length) as usize)
-            .min(data.len());
-        strings.push(data.slice(at..end));
-        at = end;
-    }
-    strings
-}
-
 /// Says what differs between a row's outputs in two runs, by more than noise.
 pub(super) fn first_difference(
     one: &[RowOutput],
@@ -178,7 +165,7 @@ fn difference(one: &RowOutput, other: &RowOutput, tolerance: f64) -> Option<Stri
     let distance = distance(&one, &other);
     // A distance that is no number is none of noise.
     let is_noise = distance <= tolerance;
-    (!is_noise).then(|| format!("by {:.1e} of its largest element", distance))
+    (!is_noise).then(|| format!("by {distance:.1e} of its largest element"))
 }
 
 /// The largest difference of two elements, relative to the largest element that is finite. Equal ones, infinite or

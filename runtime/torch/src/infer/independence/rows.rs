@@ -4,7 +4,6 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
 use weir_runtime::backend::{Column, Part, TensorConfig};
 
-use super::likeness::strings;
 use crate::element;
 use crate::infer::trial::{self, Rows};
 use crate::runner::Placement;
@@ -12,12 +11,12 @@ use crate::runner::Placement;
 /// A row of each input.
 pub(super) type Row = Vec<Column>;
 
-/// The elements of a row, relative to those that trials use, which are in (0, 1] or are 0 and 1.
+/// The elements of a row, relative to what trials use, which are in (0, 1] or are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Companions {
     /// Small ones: those of the row that is compared, so that any others are larger or zero.
     Subject,
-    /// The trial's own.
+    /// Those that trials use.
     Alike,
     /// Zeros and empty strings.
     Zeros,
@@ -88,18 +87,27 @@ fn scaled(
         Placement::Cuda(_) => LARGE_ON_GPU,
     };
     match (datatype, companions) {
-        (_, Companions::Alike) => data.clone(),
-        (DataType::Bytes, Companions::Zeros) => {
-            // An empty string is four zero bytes: its length.
-            Bytes::from(vec![0; 4 * strings(data).len()])
-        }
-        (DataType::Bytes, Companions::Subject | Companions::Large) => data.clone(),
+        // An empty string is four zero bytes: its length.
+        (DataType::Bytes, Companions::Zeros) => Bytes::from(vec![0; 4 * strings(data).len()]),
         (_, Companions::Zeros) => Bytes::from(vec![0; data.len()]),
-        (datatype, Companions::Subject) if is_float(datatype) => multiplied(datatype, data, SMALL),
-        (datatype, Companions::Large) if is_float(datatype) => multiplied(datatype, data, large),
         (DataType::Uint8, Companions::Large) => Bytes::from(vec![u8::MAX; data.len()]),
-        (_, Companions::Subject | Companions::Large) => data.clone(),
+        (float, Companions::Subject) if is_float(float) => multiplied(float, data, SMALL),
+        (float, Companions::Large) if is_float(float) => multiplied(float, data, large),
+        (_, Companions::Subject | Companions::Alike | Companions::Large) => data.clone(),
     }
+}
+
+/// Splits a column of strings, each after its length.
+pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
+    let (mut strings, mut at) = (Vec::new(), 0);
+    while let Some(length) = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()) {
+        let end = (at + 4)
+            .saturating_add(u32::from_le_bytes(length) as usize)
+            .min(data.len());
+        strings.push(data.slice(at..end));
+        at = end;
+    }
+    strings
 }
 
 fn multiplied(datatype: DataType, data: &[u8], factor: f64) -> Bytes {
