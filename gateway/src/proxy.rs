@@ -67,7 +67,7 @@ impl Proxy {
         deadline.enforce(now, buffered.size())?;
         let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
         let request = ProxyRequest::new(protocol, parts, target, deadline);
-        if ready::is_ready_call(&request) {
+        if ready::is_health_call(&request) {
             // Boxed, so that the future of other requests has no room for it.
             return Ok(Box::pin(ready::answer(&request, &mut buffered)).await);
         }

@@ -27,7 +27,7 @@ pub use crate::json::{RowLayout, elements, members, rows};
 pub use binary::parse_header_length;
 pub use bodies::{
     Health, IndexEntry, ModelMetadata, ServerMetadata, error_body, live, model_list,
-    model_metadata, model_ready, not_ready, ready, repository_index, server_metadata,
+    model_metadata, model_ready, not_live, not_ready, ready, repository_index, server_metadata,
 };
 pub use error::RestError;
 pub use generate::{decode_generate, encode_generate, event};

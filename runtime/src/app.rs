@@ -139,9 +139,13 @@ async fn load(config: &Config, server: &Server, drain: &Drain) -> Exit {
         tracing::error!("{failure}");
     }
     if !failures.is_empty() && config.on_load_error == OnLoadError::Exit {
-        tracing::error!(
-            "exiting: a model did not load. To serve the others, use --exit-on-error false"
-        );
+        match config.model_name {
+            // There are no others.
+            Some(_) => tracing::info!("exiting: the model did not load"),
+            None => tracing::error!(
+                "exiting: a model did not load. To serve the others, use --exit-on-error false"
+            ),
+        }
         return Exit::Failed;
     }
     server.enter(Phase::Serving);

@@ -5,6 +5,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Most bytes of a file that are read at once; `weir up` begins another after 4 MiB.
+const MAX_READ: u64 = 64 << 20;
+
 /// The log file of one replica, and how far it has been read.
 #[derive(Debug)]
 pub(super) struct LogReader {
@@ -80,7 +83,8 @@ impl LogReader {
 fn read_from(path: &Path, offset: u64, bytes: &mut Vec<u8>) -> io::Result<u64> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
-    file.read_to_end(bytes).map(|read| read as u64)
+    let read = file.take(MAX_READ).read_to_end(bytes)?;
+    Ok(read as u64)
 }
 
 #[cfg(test)]

@@ -135,7 +135,11 @@ fn messages(status: &StatusTable) -> String {
 /// True if the service's message holds the failure's already; the failure begins with its reason.
 fn contains(reason: Option<&String>, failure: &str) -> bool {
     let sentence = failure.split_once(": ").map_or(failure, |(_, rest)| rest);
-    reason.is_some_and(|reason| reason.contains(sentence))
+    // The time of an attempt stands at the end, and may be another by now.
+    let cause = sentence
+        .rsplit_once(" (")
+        .map_or(sentence, |(cause, _)| cause);
+    reason.is_some_and(|reason| reason.contains(cause))
 }
 
 #[cfg(test)]

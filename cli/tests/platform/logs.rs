@@ -128,6 +128,13 @@ fn a_check_says_what_up_would_say_without_running_it() {
         message.contains("spec.predictor: /no/such is missing: put the files of"),
         "{message}"
     );
+    let empty = folder_of(&folder.path().join("named"), &["1/mymodel.pt"]);
+    fs::write(&file, manifest("net", &uri(&empty), "")).unwrap();
+    let (code, _, message) = check(&file);
+    assert!(
+        code == Some(2) && message.contains("spec.predictor: no model in "),
+        "{message}"
+    );
     fs::write(&file, "").unwrap();
     let (code, _, message) = check(&file);
     assert!(

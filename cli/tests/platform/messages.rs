@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::fixture::Fixture;
 use crate::manifest::Service;
-use crate::torch::{manifest, model_file};
+use crate::torch::{manifest, model_file, uri};
 use crate::weir::{PROGRAM, Weir, wait_until};
 
 /// Runs a command that fails; its exit code and message.
@@ -176,7 +176,8 @@ fn a_metric_that_does_not_exist_is_refused_by_name() {
     let file = folder.path().join("service.yaml");
     let check = |name: &str, value: &str| {
         let annotation = format!("  annotations: {{autoscaling.knative.dev/{name}: '{value}'}}\n");
-        fs::write(&file, manifest("net", "file:///", &annotation)).unwrap();
+        let model = uri(&model_file());
+        fs::write(&file, manifest("net", &model, &annotation)).unwrap();
         let words = [
             "check",
             "--runtime",

@@ -81,6 +81,9 @@ fn a_sleeping_service_is_ready_and_goes_on_sleeping() {
         assert!(status == 200 && text.contains("\"ready\":true"), "{text}");
     }
     assert_eq!(call_grpc(&fixture), [true, true]);
+    let live = "/serving/default/echo/v2/health/live";
+    let (status, text) = send(fixture.weir.serving, "localhost", "GET", live);
+    assert!(status == 200 && text.contains("\"live\":true"), "{text}");
     // What the calls had woken would be loading by the time that a request is answered by a replica.
     let (status, text) = send(
         fixture.weir.serving,
@@ -108,6 +111,12 @@ fn a_crash_loop_is_not_ready_and_says_why() {
         assert!(text.contains("cannot load the model"), "{text}");
     }
     assert_eq!(call_grpc(&fixture), [false, false]);
+    let live = "/serving/default/echo/v2/health/live";
+    let (status, text) = send(fixture.weir.serving, "localhost", "GET", live);
+    assert!(
+        status == 503 && text.contains("exited with status 7"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -68,9 +68,12 @@ pub struct Inspection {
 /// [`ClusterError::Refused`] when its pod or its storage needs what a process cannot have.
 pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, ClusterError> {
     let spec = LaunchSpec::of(workload, options)?;
-    let missing = spec.models.iter().filter_map(ModelFiles::missing);
+    let mut missing: Vec<_> = spec.models.iter().filter_map(ModelFiles::missing).collect();
+    if spec.needs_model(options) {
+        missing.extend(spec.models.iter().filter_map(ModelFiles::without_model));
+    }
     Ok(Inspection {
-        missing_models: missing.collect(),
+        missing_models: missing,
         ignored_fields: spec.ignored_fields,
     })
 }
@@ -121,6 +124,15 @@ impl LaunchSpec {
             env,
             models,
         })
+    }
+
+    /// Whether it runs our runtime in the mode that ends without a model at its start.
+    fn needs_model(&self, options: &Options) -> bool {
+        let runtime = options.runtime.as_ref();
+        let is_ours =
+            runtime.is_some_and(|path| self.words.first() == Some(&path.display().to_string()));
+        let mut words = self.words.iter();
+        is_ours && !words.any(|word| word.starts_with("--model-control-mode"))
     }
 
     /// The way in which a replica is found ready.

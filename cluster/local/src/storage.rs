@@ -79,6 +79,48 @@ impl ModelFiles {
     }
 }
 
+/// Depth of a directory at which model files lie: MODEL/VERSION/FILE.
+const DEPTH: u32 = 3;
+
+/// Most entries that are looked at: more than a model has, and done in some milliseconds.
+const MAX_ENTRIES: usize = 10_000;
+
+impl ModelFiles {
+    /// A sentence about a local directory in which our runtime finds no model, whatever it is given besides; `None`
+    /// for those in which it may.
+    pub(crate) fn without_model(&self) -> Option<String> {
+        let is_empty = self.origin == Origin::Local
+            && self.path.is_dir()
+            && !may_hold_model(&self.path, DEPTH, &mut { MAX_ENTRIES });
+        is_empty.then(|| {
+            format!(
+                "no model in {}: it has neither a model.pt nor a config.pbtxt; name the TorchScript file model.pt, or \
+                 let the storageUri lead to the file itself",
+                self.path.display()
+            )
+        })
+    }
+}
+
+/// Whether some file has a name by which a model is found. What cannot be read may hold one, and so may what is too
+/// large to look through.
+fn may_hold_model(directory: &Path, depth: u32, budget: &mut usize) -> bool {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return true;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let path = entry.path();
+        *budget = budget.saturating_sub(1);
+        let is_named = path.file_name().is_some_and(|name| name == "model.pt")
+            || path.extension().is_some_and(|end| end == "pbtxt");
+        let is_within = || depth > 1 && path.is_dir();
+        if *budget == 0 || is_named || (is_within() && may_hold_model(&path, depth - 1, budget)) {
+            return true;
+        }
+    }
+    false
+}
+
 /// The downloaded file in its directory, or the directory of an archive.
 fn within(directory: &Path, uri: &str) -> PathBuf {
     match weir_fetch::plain_file(uri) {

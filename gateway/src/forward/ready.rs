@@ -1,4 +1,4 @@
-//! Ready calls, answered at once: neither a queue, nor a sleeping revision, nor one that does not start holds them up,
+//! Ready and live calls, answered at once: neither a queue, nor a sleeping revision, nor one that does not start holds them up,
 //! and they wake nothing.
 
 use std::borrow::Cow;
@@ -24,24 +24,25 @@ use crate::upstream::Upstream;
 /// Longest wait for a replica's own answer, as for that to a probe.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The subject of a ready call.
-enum ReadySubject<'a> {
-    Server,
-    Model(Cow<'a, str>),
+/// The subject of a call.
+enum HealthCall<'a> {
+    Live,
+    Ready,
+    ModelReady(Cow<'a, str>),
 }
 
-/// Whether a request is a ready call.
-pub(crate) fn is_ready_call(request: &ProxyRequest) -> bool {
+/// Whether a request is a ready or live call.
+pub(crate) fn is_health_call(request: &ProxyRequest) -> bool {
     subject(request).is_some()
 }
 
-/// Answers a ready call. A replica that takes requests is asked itself; a revision that sleeps is ready, as the next
+/// Answers a ready or live call. A replica that takes requests is asked itself; a revision that sleeps is ready, as the next
 /// request starts it.
 pub(crate) async fn answer(
     request: &ProxyRequest,
     buffered: &mut BufferedBody,
 ) -> Response<DownstreamBody> {
-    let subject = subject(request).unwrap_or(ReadySubject::Server);
+    let subject = subject(request).unwrap_or(HealthCall::Ready);
     let mut response = match request.queue.readiness() {
         Readiness::Serving(upstream) => match ask(request, buffered, &upstream).await {
             Ok(response) => response,
@@ -55,7 +56,7 @@ pub(crate) async fn answer(
     response
 }
 
-fn subject(request: &ProxyRequest) -> Option<ReadySubject<'_>> {
+fn subject(request: &ProxyRequest) -> Option<HealthCall<'_>> {
     let path = request.path.path();
     match request.protocol {
         Protocol::Http if request.method == Method::GET || request.method == Method::HEAD => {
@@ -63,17 +64,20 @@ fn subject(request: &ProxyRequest) -> Option<ReadySubject<'_>> {
         }
         Protocol::Http => None,
         Protocol::Grpc => match path.strip_prefix("/inference.GRPCInferenceService/")? {
-            "ServerReady" => Some(ReadySubject::Server),
+            "ServerLive" => Some(HealthCall::Live),
+            "ServerReady" => Some(HealthCall::Ready),
             // Its answer holds no name.
-            "ModelReady" => Some(ReadySubject::Model(Cow::Borrowed(""))),
+            "ModelReady" => Some(HealthCall::ModelReady(Cow::Borrowed(""))),
             _ => None,
         },
     }
 }
 
-fn of_path(path: &str) -> Option<ReadySubject<'_>> {
-    if path == "/v2/health/ready" {
-        return Some(ReadySubject::Server);
+fn of_path(path: &str) -> Option<HealthCall<'_>> {
+    match path {
+        "/v2/health/live" => return Some(HealthCall::Live),
+        "/v2/health/ready" => return Some(HealthCall::Ready),
+        _ => {}
     }
     let rest = path.strip_prefix("/v2/models/")?.strip_suffix("/ready")?;
     let is_model = match rest.split_once('/') {
@@ -84,7 +88,7 @@ fn of_path(path: &str) -> Option<ReadySubject<'_>> {
     };
     model_of_path(path)
         .filter(|_| is_model)
-        .map(ReadySubject::Model)
+        .map(HealthCall::ModelReady)
 }
 
 /// Asks a replica, without a credit: the answer costs it no work. The error is a clause.
@@ -117,22 +121,29 @@ async fn ask(
 /// The gateway's own answer; the error is the reason that the revision is not ready.
 fn local(
     protocol: Protocol,
-    subject: &ReadySubject<'_>,
+    subject: &HealthCall<'_>,
     ready: Result<(), &str>,
 ) -> Response<DownstreamBody> {
     match (protocol, subject) {
-        (Protocol::Http, ReadySubject::Server) => match ready {
+        (Protocol::Http, HealthCall::Live) => match ready {
+            Ok(()) => json(rest::live(Health::Up)),
+            Err(because) => unavailable(rest::not_live(because)),
+        },
+        (Protocol::Http, HealthCall::Ready) => match ready {
             Ok(()) => json(rest::ready(Health::Up)),
             Err(because) => unavailable(rest::not_ready(None, because)),
         },
-        (Protocol::Http, ReadySubject::Model(name)) => match ready {
+        (Protocol::Http, HealthCall::ModelReady(name)) => match ready {
             Ok(()) => json(rest::model_ready(name, Health::Up)),
             Err(because) => unavailable(rest::not_ready(Some(name), because)),
         },
-        (Protocol::Grpc, ReadySubject::Server) => grpc::message(&proto::ServerReadyResponse {
+        (Protocol::Grpc, HealthCall::Live) => grpc::message(&proto::ServerLiveResponse {
+            live: ready.is_ok(),
+        }),
+        (Protocol::Grpc, HealthCall::Ready) => grpc::message(&proto::ServerReadyResponse {
             ready: ready.is_ok(),
         }),
-        (Protocol::Grpc, ReadySubject::Model(_)) => grpc::message(&proto::ModelReadyResponse {
+        (Protocol::Grpc, HealthCall::ModelReady(_)) => grpc::message(&proto::ModelReadyResponse {
             ready: ready.is_ok(),
         }),
     }
@@ -151,20 +162,21 @@ mod tests {
     #[test]
     fn ready_calls_are_told_from_other_paths() {
         let model = |path| match of_path(path) {
-            Some(ReadySubject::Model(name)) => Some(name.into_owned()),
-            Some(ReadySubject::Server) | None => None,
+            Some(HealthCall::ModelReady(name)) => Some(name.into_owned()),
+            Some(HealthCall::Ready | HealthCall::Live) | None => None,
         };
         assert!(matches!(
             of_path("/v2/health/ready"),
-            Some(ReadySubject::Server)
+            Some(HealthCall::Ready)
         ));
+        assert!(matches!(of_path("/v2/health/live"), Some(HealthCall::Live)));
         assert_eq!(model("/v2/models/a/ready").as_deref(), Some("a"));
         assert_eq!(
             model("/v2/models/a%2Eb/versions/1/ready").as_deref(),
             Some("a.b")
         );
         for path in [
-            "/v2/health/live",
+            "/v2/health",
             "/v2/models/ready",
             "/v2/models/a",
             "/v2/models/a/versions/1/2/ready",

@@ -82,6 +82,15 @@ pub fn model_ready(name: &str, health: Health) -> Bytes {
     out.into()
 }
 
+/// Encodes `{"live":false,"error":"…"}`, with the reason.
+#[must_use]
+pub fn not_live(reason: &str) -> Bytes {
+    let mut out = b"{\"live\":false,".to_vec();
+    member(&mut out, "error", reason);
+    out.push(b'}');
+    out.into()
+}
+
 /// Encodes `{"name":"…","ready":false,"error":"…"}`, with the reason; of a server without a name.
 #[must_use]
 pub fn not_ready(name: Option<&str>, reason: &str) -> Bytes {

@@ -24,6 +24,7 @@ impl LastLines {
     pub(super) fn joined(&self) -> String {
         let lines = self.0.iter().map(|line| without_time(line.trim()));
         let (errors, others): (Vec<_>, Vec<_>) = lines.partition(|line| is_error(line));
+        let errors: Vec<_> = errors.into_iter().map(without_level).collect();
         if errors.is_empty() {
             others.join(" | ")
         } else {
@@ -50,6 +51,16 @@ fn without_time(line: &str) -> &str {
     if is_time { rest.trim_start() } else { line }
 }
 
+/// An error without its level and the part of the program that it is from: `ERROR weir_runtime::app: ` and the like.
+fn without_level(line: &str) -> &str {
+    let message = line.strip_prefix("ERROR ").and_then(|rest| {
+        let (target, message) = rest.trim_start().split_once(": ")?;
+        let is_target = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-');
+        target.chars().all(is_target).then_some(message)
+    });
+    message.unwrap_or(line)
+}
+
 /// As most logs mark them.
 fn is_error(line: &str) -> bool {
     let mut joined = line.split(|c: char| !c.is_ascii_alphanumeric());
@@ -72,7 +83,8 @@ mod tests {
             "2026-11-21T18:47:26.007656Z ERROR app: no model",
             "2026-11-21T18:47:26.007820Z  INFO app: ended",
         ];
-        assert_eq!(joined(&lines), "ERROR app: no model");
+        assert_eq!(joined(&lines), "no model");
+        assert_eq!(joined(&["ERROR in line 3: x"]), "ERROR in line 3: x");
     }
 
     #[test]

@@ -47,6 +47,35 @@ fn a_downloaded_file_is_served_under_any_name() {
 }
 
 #[test]
+fn a_directory_without_a_model_is_told_from_others() {
+    let holds = |files: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        may_hold_model(folder.path(), DEPTH, &mut { MAX_ENTRIES })
+    };
+    for none in [
+        &[][..],
+        &["a.pt", "b.pt"],
+        &["1/mymodel.pt"],
+        &["a/b/c/model.pt"],
+    ] {
+        assert!(!holds(none), "{none:?}");
+    }
+    for some in [
+        &["model.pt"][..],
+        &["1/model.pt"],
+        &["net/1/model.pt"],
+        &["net/config.pbtxt"],
+    ] {
+        assert!(holds(some), "{some:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_found_is_refused_with_its_reason() {
     for (uri, text) in [
         ("pvc://models/x", "there is none"),
