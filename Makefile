@@ -4,11 +4,12 @@ PYTHON ?= python3
 CARGO ?= cargo
 # Outside the tree and named by what it is made of: clones share it, and a new version never meets an old folder.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir
+BED := tests/kubernetes/bed
 TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build up test test-unit test-platform check lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -35,6 +36,18 @@ test-platform: prerequisites libtorch tools clients ## Real processes, and real 
 	$(CARGO) nextest run --workspace -E 'binary(platform)'
 	$(CARGO) build --workspace --bins --tests
 	scripts/client-tests.sh
+
+test-kube: prerequisites libtorch tools ## A real API server, scheduler and controllers with pretend GPU nodes; no root.
+	$(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter
+
+test-cluster: ## A real one-node Kubernetes with real pods; root on Linux, else skipped.
+	@tests/kubernetes/test-cluster.sh
+
+cluster-up: ## Start a one-node Kubernetes: target/cluster/kubeconfig, target/cluster/exec CMD…
+	@$(BED)/cluster-up.sh
+
+cluster-down: ## End it; nothing of it is left.
+	@$(BED)/cluster-down.sh
 
 check: prerequisites libtorch tools ## fmt, clippy and the tests of what changed since BASE (origin/main, else HEAD).
 	@PYTHON=$(PYTHON) CARGO=$(CARGO) scripts/check.sh $(BASE)

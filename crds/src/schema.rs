@@ -151,7 +151,6 @@ fn range(schema: &Map<String, Value>) -> RangeInclusive<i64> {
     let bound = |keyword| schema.get(keyword).and_then(Value::as_i64);
     let (least, most) = match schema.get("format").and_then(Value::as_str) {
         Some("int32") => (i32::MIN.into(), i32::MAX.into()),
-        Some("uint16") => (0, u16::MAX.into()),
         Some(_) | None => (i64::MIN, i64::MAX),
     };
     bound("minimum").unwrap_or(least)..=bound("maximum").unwrap_or(most)

@@ -60,7 +60,8 @@ pub struct ServingRuntimeSpec {
     pub http_data_endpoint: Option<String>,
     /// Number of the runtime's pods, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<u16>,
+    #[schemars(range(min = 0, max = 65535))]
+    pub replicas: Option<i32>,
     /// Settings of the storage helper, of ModelMesh. Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_helper: Option<StorageHelper>,

@@ -65,6 +65,21 @@ fn kubectl_apply_can_keep_them() {
     }
 }
 
+/// An API server warns of any other at each `kubectl apply`.
+#[test]
+fn formats_are_those_that_kubernetes_knows() {
+    for (name, definition) in generated() {
+        let text = serde_json::to_string_pretty(&definition).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("\"format\": \""));
+        for format in lines.filter_map(|rest| rest.split('"').next()) {
+            let known = ["date-time", "double", "int32", "int64"];
+            assert!(known.contains(&format), "{name}: {format}");
+        }
+    }
+}
+
 #[test]
 fn kubectl_scale_finds_the_replicas() {
     let definition = InferenceService::crd();

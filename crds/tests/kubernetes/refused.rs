@@ -1,0 +1,161 @@
+//! Manifests that are not good: the server names the field, or says the rule.
+
+use crate::kubectl::Namespace;
+
+/// The server's words about an InferenceService of this name and spec.
+fn service(namespace: &Namespace, name: &str, spec: &str) -> String {
+    let manifest = format!(
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    );
+    said(namespace, &manifest)
+}
+
+fn said(namespace: &Namespace, manifest: &str) -> String {
+    match namespace.call(&["apply", "-f", "-"], manifest) {
+        Ok(output) => format!("accepted: {output}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn rules_of_a_service_are_said() {
+    let namespace = Namespace::new("refused-services");
+    let model = "modelFormat: {name: onnx}";
+    let predictor = |fields: &str| format!("{{predictor: {{{fields}, model: {{{model}}}}}}}");
+    let canary = |fields: &str| {
+        format!(
+            "{{predictor: {{name: stable, minReplicas: 1, model: {{{model}}}}}, canary: [{{trafficPercent: 5, predictor: {{{fields}model: {{{model}}}}}}}]}}"
+        )
+    };
+    for (spec, expected) in [
+        (
+            predictor("minreplicas: 0"),
+            r#"unknown field "spec.predictor.minreplicas""#,
+        ),
+        (
+            predictor("minReplicas: -1"),
+            "'MinReplicas' cannot be less than 0",
+        ),
+        (
+            predictor("minReplicas: 3, maxReplicas: 2"),
+            "'MinReplicas' cannot be greater than MaxReplicas",
+        ),
+        (
+            predictor("containerConcurrency: -1"),
+            "parallelism cannot be less than 0",
+        ),
+        (predictor("timeout: -1"), "timeout cannot be less than 0"),
+        (
+            predictor("canaryTrafficPercent: 101"),
+            "canaryTrafficPercent must be between 0 and 100",
+        ),
+        (
+            predictor("scaleMetric: concurency"),
+            r#"Unsupported value: "concurency""#,
+        ),
+        (
+            predictor("batcher: {maxBatchSize: 0}"),
+            "spec.predictor.batcher.maxBatchSize",
+        ),
+        (predictor("minReplicas: two"), "spec.predictor.minReplicas"),
+        (predictor("onnx: {}"), "Exactly one of [sklearn"),
+        (
+            "{predictor: {minReplicas: 1}}".to_owned(),
+            "Exactly one of [sklearn",
+        ),
+        (
+            "{predictor: {model: {modelFormat: {version: '1'}}}}".to_owned(),
+            "spec.predictor.model.modelFormat.name: Required value",
+        ),
+        ("{}".to_owned(), "spec.predictor: Required value"),
+        (canary(""), "canary predictor.name is required"),
+        (
+            canary("name: stable, "),
+            "canary predictor.name conflicts with stable predictor name",
+        ),
+        (
+            canary("name: next, minReplicas: 2, "),
+            "canary minReplicas must not exceed stable predictor minReplicas",
+        ),
+        (
+            canary("name: next, maxReplicas: 2, "),
+            "canary must not set maxReplicas",
+        ),
+        (
+            canary("name: next, scaleTarget: 2, "),
+            "canary must not set scaleTarget",
+        ),
+    ] {
+        let said = service(&namespace, "digits", &spec);
+        assert!(said.contains(expected), "{spec}: {said}");
+    }
+}
+
+#[test]
+fn rules_of_a_name_are_said() {
+    let namespace = Namespace::new("refused-names");
+    let spec = "{predictor: {model: {modelFormat: {name: onnx}}}}";
+    let long = "a".repeat(48);
+    for (name, expected) in [
+        ("1digits", "must start with alphabetical character"),
+        (
+            "digits.v1",
+            "must consist of lower case alphanumeric characters or '-'",
+        ),
+        (&long, "at most 47 characters"),
+    ] {
+        let said = service(&namespace, name, spec);
+        assert!(said.contains(expected), "{name}: {said}");
+    }
+    let said = service(&namespace, &long[1..], spec);
+    assert!(said.ends_with("created\n"), "{said}");
+}
+
+#[test]
+fn rules_of_a_runtime_are_said() {
+    let namespace = Namespace::new("refused-runtimes");
+    let runtime = |spec: &str| {
+        format!(
+            "apiVersion: serving.kserve.io/v1alpha1\nkind: ServingRuntime\nmetadata: {{name: mine}}\nspec: {spec}\n"
+        )
+    };
+    let container = "containers: [{name: kserve-container, image: example/server}]";
+    let priorities = format!(
+        "{{supportedModelFormats: [{{name: onnx, priority: 1}}, {{name: onnx, priority: 2}}], {container}}}"
+    );
+    for (spec, expected) in [
+        (
+            &*priorities,
+            "different priorities assigned for the model format",
+        ),
+        (
+            "{supportedModelFormats: []}",
+            "spec.containers: Required value",
+        ),
+    ] {
+        let said = said(&namespace, &runtime(spec));
+        assert!(said.contains(expected), "{spec}: {said}");
+    }
+}
+
+/// A rule that costs too much on the largest object that fits its bounds would refuse good ones.
+#[test]
+fn a_large_service_is_within_the_budget_of_its_rules() {
+    let namespace = Namespace::new("large-services");
+    let canary = |i: usize| {
+        let env: Vec<_> = (0..100)
+            .map(|v| format!("{{name: V{v}, value: x}}"))
+            .collect();
+        format!(
+            "{{trafficPercent: 1, predictor: {{name: c{i}, minReplicas: 1, model: {{modelFormat: {{name: onnx}}, env: [{}]}}}}}}",
+            env.join(", ")
+        )
+    };
+    let canaries: Vec<_> = (0..16).map(canary).collect();
+    let spec = format!(
+        "{{predictor: {{name: stable, minReplicas: 2, model: {{modelFormat: {{name: onnx}}}}}}, canary: [{}]}}",
+        canaries.join(", ")
+    );
+    let said = service(&namespace, "large", &spec);
+    assert!(said.ends_with("created\n"), "{said}");
+}

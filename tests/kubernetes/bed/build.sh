@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Provides the programs of a Kubernetes and prints the folder that holds them: build.sh [MODULE...], all when none is named.
+# A module is a folder beside this file: its go.mod says which programs in which version. One that is on PATH or in
+# KUBEBUILDER_ASSETS in that version is copied, any other is built.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# Named by what it is made of: clones share it, and a new version never meets an old folder.
+key=$(cd "$here" && cat build.sh */go.mod */go.sum */*.go | sha256sum | cut -d' ' -f1)
+out=${XDG_CACHE_HOME:-$HOME/.cache}/weir/kubernetes-$key
+say() { echo "$*" >&2; }
+
+packages() { # packages MODULE: what its go.mod lists as tools
+    awk '/^tool \(/ { block = 1; next } /^\)/ { block = 0 } block { print $1 } /^tool [^(]/ { print $2 }' "$here/$1/go.mod"
+}
+
+version() { # version MODULE PACKAGE: that of the Go module that has the package, which is the longest that begins like it
+    awk -v package="$2/" '{ sub(/^require /, "") }
+        $2 ~ /^v/ && index(package, $1 "/") == 1 && length($1) > longest { longest = length($1); found = $2 }
+        END { print found }' "$here/$1/go.mod"
+}
+
+program() { # program MODULE PACKAGE: the name that people call it by
+    case $2 in
+        go.etcd.io/etcd/server/v3) echo etcd ;;
+        *) basename "$2" ;;
+    esac
+}
+
+stamp() { # stamp MODULE VERSION: linker flags for what a release is told from outside its source
+    local number=${2#v}
+    case $1 in
+        kubernetes)
+            local at=k8s.io/component-base/version
+            echo "-X $at.gitVersion=$2 -X $at.gitMajor=${number%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$number")"
+            ;;
+        containerd) echo "-X github.com/containerd/containerd/v2/version.Version=$2" ;;
+        kwok) echo "-X sigs.k8s.io/kwok/pkg/consts.Version=$2" ;;
+        helm) echo "-X helm.sh/helm/v3/internal/version.version=$2" ;;
+    esac
+}
+
+says_version() { # says_version FILE VERSION
+    local ask=--version
+    case $(basename "$1") in kubectl) ask="version --client" ;; helm) ask="version --short" ;; coredns) ask=-version ;; esac
+    # shellcheck disable=SC2086 # two words for kubectl
+    timeout 5 "$1" $ask 2>/dev/null </dev/null | grep -qE "(^|[^0-9.])${2//./\\.}([^0-9.+-]|\$)"
+}
+
+installed() { # installed PROGRAM VERSION: the file, if there is one in this version
+    local folders folder
+    [ -n "$2" ] || return 1 # ours
+    IFS=: read -ra folders <<<"${KUBEBUILDER_ASSETS:-}:$PATH"
+    for folder in "${folders[@]}"; do
+        [ -x "$folder/$1" ] && says_version "$folder/$1" "${2#v}" && echo "$folder/$1" && return
+    done
+    return 1
+}
+
+compile() { # compile MODULE PACKAGE VERSION TARGET
+    local started=$SECONDS log=$4.log
+    command -v go >/dev/null || { say "go is missing. It builds Kubernetes for the tests: install Go 1.26 or later from go.dev"; exit 1; }
+    if ! (cd "$here/$1" && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w $(stamp "$1" "$3")" -o "$4" "$2") 2>&1 |
+        tee "$log" | awk 'NR % 200 == 0 { printf "    %d packages\n", NR; fflush() }' >&2; then
+        tail -n 20 "$log" >&2
+        say "$2 $3 could not be built: see above"
+        exit 1
+    fi
+    rm "$log"
+    say "    in $((SECONDS - started)) s"
+}
+
+# The stages by which kwok moves pretend nodes and pods on lie in its module.
+stages() {
+    local module folder
+    module=$(cd "$here/kwok" && go mod download -json sigs.k8s.io/kwok | awk -F'"' '$2 == "Dir" { print $4 }')
+    mkdir -p "$out/stages.partial"
+    for folder in node/fast/node-initialize node/heartbeat/node-heartbeat pod/fast/pod-{ready,complete,delete}; do
+        install -m 644 "$module/kustomize/stage/$folder.yaml" "$out/stages.partial/"
+    done
+    mv "$out/stages.partial" "$out/stages"
+}
+
+provide() { # provide MODULE
+    local package name version found
+    for package in $(packages "$1"); do
+        name=$(program "$1" "$package")
+        [ -x "$out/bin/$name" ] && continue
+        version=$(version "$1" "$package")
+        # What is not whole has another name.
+        if found=$(installed "$name" "$version"); then
+            say "$name $version is at $found"
+            cp -L "$found" "$out/partial/$name"
+        else
+            say "building $name${version:+ $version}"
+            compile "$1" "$package" "$version" "$out/partial/$name"
+        fi
+        mv "$out/partial/$name" "$out/bin/$name"
+    done
+}
+
+mkdir -p "$out/bin" "$out/partial"
+modules=("$@")
+[ $# -gt 0 ] || modules=(etcd kubernetes kwok containerd cni coredns helm pause)
+for module in "${modules[@]}"; do
+    provide "$module"
+    [ "$module" != kwok ] || [ -d "$out/stages" ] || stages
+done
+echo "$out"

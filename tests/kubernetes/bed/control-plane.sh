@@ -1,0 +1,53 @@
+# The part of a cluster that needs no root: etcd, API server, controllers, scheduler; to be sourced.
+# Set before: $bin, $state, $address (of the API server), $port, $etcd_port, $peer_port, $services (range), $launch.
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=tests/kubernetes/bed/processes.sh
+. "$here/processes.sh"
+# shellcheck source=tests/kubernetes/bed/identities.sh
+. "$here/identities.sh"
+
+kubectl() { "$bin/kubectl" --kubeconfig "$state/admin.kubeconfig" "$@"; }
+
+control_plane() {
+    local server=https://$address:$port
+    authority
+    # The first address of the range of services is the API server's, whatever the range: 16 or 24 bits of it are fixed.
+    identity apiserver /CN=kube-apiserver \
+        "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$address,IP:${services%.*}.1"
+    identity admin /O=system:masters/CN=admin
+    identity controllers /CN=system:kube-controller-manager
+    identity scheduler /CN=system:kube-scheduler
+    for name in admin controllers scheduler; do kubeconfig $name "$server"; done
+    etcd
+    api_server
+    controllers
+    scheduler
+}
+
+etcd() { # Nothing here outlives a crash of the machine: no write waits for the disk.
+    local url=http://127.0.0.1:$etcd_port
+    start etcd "$bin/etcd" --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn --listen-peer-urls "http://127.0.0.1:$peer_port" \
+        --listen-client-urls "$url" --advertise-client-urls "$url"
+}
+
+api_server() {
+    start kube-apiserver "$bin/kube-apiserver" --etcd-servers "http://127.0.0.1:$etcd_port" \
+        --bind-address "$address" --advertise-address "$address" --secure-port "$port" --service-cluster-ip-range "$services" \
+        --tls-cert-file "$state/pki/apiserver.crt" --tls-private-key-file "$state/pki/apiserver.key" \
+        --client-ca-file "$state/pki/ca.crt" --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \
+        --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$state/pki/tokens.pub" \
+        --service-account-signing-key-file "$state/pki/tokens.key" --allow-privileged \
+        --kubelet-client-certificate "$state/pki/admin.crt" --kubelet-client-key "$state/pki/admin.key" \
+        --kubelet-preferred-address-types InternalIP # else logs and exec look up the node's name in DNS
+    wait_for 120 kube-apiserver kubectl get --raw /readyz
+}
+
+controllers() { # At the default of 20 requests a second, thousands of objects take minutes.
+    start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$state/controllers.kubeconfig" --secure-port 0 \
+        --leader-elect=false --use-service-account-credentials --service-account-private-key-file "$state/pki/tokens.key" \
+        --root-ca-file "$state/pki/ca.crt" --kube-api-qps 500 --kube-api-burst 1000
+}
+
+scheduler() {
+    start kube-scheduler "$bin/kube-scheduler" --kubeconfig "$state/scheduler.kubeconfig" --secure-port 0 --leader-elect=false
+}

@@ -1,0 +1,19 @@
+# Starting programs and waiting for them; to be sourced. Logs go to $state/log, pids to the array `pids`.
+
+start() { # start NAME COMMAND...
+    mkdir -p "$state/log"
+    "${launch[@]}" "${@:2}" >"$state/log/$1.log" 2>&1 </dev/null &
+    pids+=($!)
+}
+
+wait_for() { # wait_for SECONDS NAME COMMAND...: until the command succeeds; else shows the end of the log of NAME
+    local until=$((SECONDS + $1))
+    until "${@:3}" >/dev/null 2>&1; do
+        if [ $SECONDS -ge $until ]; then
+            echo "$2 is not ready after $1 s. The end of $state/log/$2.log:" >&2
+            tail -n 20 "$state/log/$2.log" >&2
+            return 1
+        fi
+        sleep 0.2
+    done
+}

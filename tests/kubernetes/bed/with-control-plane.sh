@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Runs a command beside a control plane with pretend nodes: with-control-plane.sh COMMAND...
+# The command finds it by WEIR_TEST_KUBECONFIG and has its kubectl first on PATH. Needs no root. Everything listens on 127.0.0.1, and
+# ends with the command, even if this script is killed.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+command -v openssl >/dev/null || { echo "openssl is missing. On Debian and Ubuntu: apt-get install openssl" >&2; exit 1; }
+tools=$("$here/build.sh" etcd kubernetes kwok)
+bin=$tools/bin
+state=$root/target/control-plane/$$
+address=127.0.0.1 services=10.96.0.0/16
+pids=()
+launch=()
+# The kernel ends them with this shell where it can.
+if setpriv --pdeathsig KILL true 2>/dev/null; then launch=(setpriv --pdeathsig KILL); fi
+# shellcheck source=tests/kubernetes/bed/control-plane.sh
+. "$here/control-plane.sh"
+
+free_ports() { # free_ports COUNT
+    python3 -c 'import socket, sys
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+print(*(s.getsockname()[1] for s in held))' "$1"
+}
+
+pretend_nodes() {
+    local stages=() stage
+    for stage in "$tools"/stages/*.yaml; do stages+=(--config "$stage"); done
+    kubectl apply -f "$here/nodes.yaml" >/dev/null
+    start kwok "$bin/kwok" --kubeconfig "$state/admin.kubeconfig" "${stages[@]}" --cidr 10.244.0.0/16 \
+        --manage-nodes-with-annotation-selector kwok.x-k8s.io/node=fake
+    wait_for 60 kwok kubectl wait --for condition=Ready node --all --timeout 1s
+}
+
+end() { # Hard: nothing of it is worth keeping, and an API server whose etcd is gone would drain for a minute.
+    [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || true
+    wait "${pids[@]}" 2>/dev/null || true
+    rm -rf "$state"
+    rmdir "$root/target/control-plane" 2>/dev/null || true
+}
+
+forget_the_killed() { # Folders whose script could not clean up.
+    local folder
+    for folder in "$root"/target/control-plane/*/; do
+        kill -0 "$(basename "$folder")" 2>/dev/null || rm -rf "$folder"
+    done
+}
+
+[ $# -gt 0 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
+forget_the_killed
+mkdir -p "$state"
+trap end EXIT
+read -r port etcd_port peer_port < <(free_ports 3)
+control_plane
+pretend_nodes
+kubectl apply -f "$root/crds/yaml" >/dev/null
+wait_for 60 kube-apiserver kubectl wait --for condition=Established crd --all --timeout 1s
+WEIR_TEST_KUBECONFIG=$state/admin.kubeconfig PATH=$bin:$PATH "$@"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# What `make test-cluster` runs: real pods on a real kubelet, and what a user of the one-node cluster relies on.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bed=tests/kubernetes/bed
+exec=target/cluster/exec
+passed=0
+
+check() { # check WHAT EXPECTED FOUND
+    if [ "$2" != "$3" ]; then
+        printf '%s\n  expected: %s\n  found:    %s\n' "$1" "$2" "$3" >&2
+        exit 1
+    fi
+    passed=$((passed + 1))
+}
+
+code() { local code=0; "$@" >/dev/null 2>&1 || code=$?; echo $code; } # code COMMAND...: its exit code
+
+remains() { # What a cluster could leave on the machine.
+    find /sys/fs/cgroup -maxdepth 2 -name 'weir-*'
+    grep -c . /proc/mounts
+    ls -A /run/netns /run/containerd /var/log/containers /var/lib/kubelet /opt 2>/dev/null || true
+    pgrep -fa 'kube-apiserver|kubelet|containerd|etcd|weir/kubernetes-' || true
+    ls -d target/cluster 2>/dev/null || true
+}
+
+a_command_keeps_what_it_is_given() {
+    check "arguments" "[a b][][*]" "$($exec printf '[%s]' 'a b' '' '*')"
+    check "environment" "of the caller" "$(WEIR_TEST="of the caller" $exec printenv WEIR_TEST)"
+    check "input" "from the pipe" "$(echo "from the pipe" | $exec cat)"
+    check "exit code" 42 "$(code $exec sh -c 'exit 42')"
+    check "folder" "$PWD" "$($exec pwd)"
+}
+
+pods_run() {
+    check "the node" True "$($exec kubectl get node node0 -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')"
+    $exec kubectl create namespace pods >/dev/null
+    $exec kubectl apply -n pods -f tests/kubernetes/pods.yaml >/dev/null
+    $exec kubectl wait -n pods --for condition=Available deployment/health --timeout 60s >/dev/null
+    check "a service by its name" OK "$($exec curl -sS http://health.pods:8080/health)"
+    check "a service by its full name" OK "$($exec curl -sS http://health.pods.svc.cluster.local:8080/health)"
+    check "logs" 1 "$($exec kubectl logs -n pods deployment/health | grep -c '^CoreDNS-')"
+}
+
+the_way_out_is_closed() {
+    check "another machine" 1 "$(code $exec sh -c 'timeout 2 bash -c "</dev/tcp/192.0.2.1/80" || exit 1')"
+}
+
+it_can_be_started_twice() {
+    local before
+    before=$(cat target/cluster/anchor)
+    # Whoever waits for the end of the output must not wait for the cluster's.
+    check "a second start" "the cluster is up" "$(timeout 60 $bed/cluster-up.sh | cat)"
+    check "the cluster" "$before" "$(cat target/cluster/anchor)"
+}
+
+if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then
+    echo "test-cluster: skipped: real pods need root on Linux"
+    exit
+fi
+$bed/cluster-down.sh
+before=$(remains)
+trap '$bed/cluster-down.sh' EXIT
+$bed/cluster-up.sh | cat
+a_command_keeps_what_it_is_given
+pods_run
+the_way_out_is_closed
+it_can_be_started_twice
+$bed/cluster-down.sh
+check "what is left" "$before" "$(remains)"
+check "a second end" 0 "$(code $bed/cluster-down.sh)"
+echo "test-cluster: $passed checks passed"
