@@ -1,0 +1,71 @@
+//! The cluster behind an API server, as a handle.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use weir_cluster::{ClusterError, Directory, Gateway, Snapshot};
+
+use crate::Options;
+use crate::watching::{self, Published};
+
+/// The cluster behind an API server. Clones share it; with the last one, watching ends.
+#[derive(Clone)]
+pub struct Kubernetes {
+    pub(crate) client: Client,
+    pub(crate) options: Arc<Options>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    gateways: watch::Receiver<Arc<[Gateway]>>,
+    _watching: Arc<AbortOnDropHandle<()>>,
+}
+
+impl Kubernetes {
+    /// Watches the cluster; returns as soon as all that exists is known. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unavailable`] when the API server does not answer, or not to us.
+    pub async fn connect(client: Client, options: Options) -> Result<Self, ClusterError> {
+        let generation = watching::newest_generation(&client).await?;
+        let (publish, mut snapshots) = watch::channel(Arc::<Snapshot>::default());
+        let (publish_gateways, gateways) = watch::channel(Arc::from([]));
+        let to = Published {
+            snapshots: publish,
+            gateways: publish_gateways,
+        };
+        let run = watching::run(client.clone(), options.clone(), generation, to);
+        let watching = AbortOnDropHandle::new(tokio::spawn(run));
+        let synced = snapshots.changed().await;
+        synced.map_err(|ended| ClusterError::Unavailable {
+            what: "the Kubernetes API server".to_owned(),
+            source: ended.into(),
+        })?;
+        Ok(Self {
+            client,
+            options: options.into(),
+            snapshots,
+            gateways,
+            _watching: Arc::new(watching),
+        })
+    }
+
+    /// The gateways that take requests, and every change: those whose reports are to be followed.
+    #[must_use]
+    pub fn gateways(&self) -> watch::Receiver<Arc<[Gateway]>> {
+        self.gateways.clone()
+    }
+}
+
+impl Directory for Kubernetes {
+    fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshots.clone()
+    }
+}
+
+impl std::fmt::Debug for Kubernetes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kubernetes")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

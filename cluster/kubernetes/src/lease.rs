@@ -1,0 +1,158 @@
+//! `Lease` over the Leases of the coordination API.
+
+mod claim;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
+use kube::api::{Api, PostParams};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_cluster::{ClusterError, HeldLease, Lease};
+
+use self::claim::{Claim, Sighting, claimed, released};
+use crate::{Kubernetes, error};
+
+/// How long a holder may be silent: client-go's default, long enough for an API server that is started again.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(15);
+
+/// Time between two renewals: five may fail.
+const RENEW_EVERY: Duration = Duration::from_secs(3);
+
+/// When a holder that could not renew stops, before anyone else may begin.
+const LOST_AFTER: Duration = Duration::from_secs(12);
+
+/// Time between two looks at a lease that another holds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells the tasks of one process apart.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+#[async_trait]
+impl Lease for Kubernetes {
+    async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
+        let holder = Holder {
+            leases: Api::namespaced(self.client.clone(), &self.options.namespace),
+            name: name.to_owned(),
+            identity: self.identity(),
+        };
+        let mut sighting = Sighting::default();
+        loop {
+            if let Some(held) = holder.try_acquire(&mut sighting).await? {
+                return Ok(holder.hold(held));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl Kubernetes {
+    fn identity(&self) -> String {
+        let number = ASKED.fetch_add(1, Ordering::Relaxed);
+        let process = &self.options.process;
+        format!("{process}-{}-{number}", std::process::id())
+    }
+}
+
+/// One that asks for a lease.
+struct Holder {
+    leases: Api<LeaseObject>,
+    name: String,
+    identity: String,
+}
+
+impl Holder {
+    /// Takes the lease if it is free.
+    async fn try_acquire(
+        &self,
+        sighting: &mut Sighting,
+    ) -> Result<Option<LeaseObject>, ClusterError> {
+        let existing = self.leases.get_opt(&self.name).await;
+        let existing = existing.map_err(error::unavailable)?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "how long another is silent is measured here"
+        )]
+        let now = Instant::now().into_std();
+        let claim = match existing {
+            Some(existing) => match sighting.claim(&existing, now) {
+                Claim::Free => {
+                    self.leases
+                        .replace(
+                            &self.name,
+                            &PostParams::default(),
+                            &claimed(existing, &self.identity),
+                        )
+                        .await
+                }
+                Claim::Held => return Ok(None),
+            },
+            None => {
+                let mut first = LeaseObject::default();
+                first.metadata.name = Some(self.name.clone());
+                self.leases
+                    .create(&PostParams::default(), &claimed(first, &self.identity))
+                    .await
+            }
+        };
+        match claim {
+            Ok(held) => Ok(Some(held)),
+            // Another was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(error) => Err(error::unavailable(error)),
+        }
+    }
+
+    /// Renews the lease until the answer is dropped, and then lets it go.
+    fn hold(self, held: LeaseObject) -> HeldLease {
+        let (lost, release) = (CancellationToken::new(), CancellationToken::new());
+        let renewing = self.renew(held, lost.clone(), release.clone());
+        tokio::spawn(renewing);
+        HeldLease::new(lost, release.drop_guard())
+    }
+
+    async fn renew(
+        self,
+        mut held: LeaseObject,
+        lost: CancellationToken,
+        release: CancellationToken,
+    ) {
+        let _lost_at_the_end: DropGuard = lost.drop_guard();
+        let mut renewed = Instant::now();
+        while release
+            .run_until_cancelled(tokio::time::sleep(RENEW_EVERY))
+            .await
+            .is_some()
+        {
+            let asked = Instant::now();
+            let renewal = tokio::time::timeout_at(renewed + LOST_AFTER, self.renewed(&held)).await;
+            let Ok(Some(stored)) = renewal else {
+                return;
+            };
+            (held, renewed) = (stored, asked);
+        }
+        // Whoever waits need not wait until it has run out. If this fails they do.
+        let _ = self.replace(&released(held)).await;
+    }
+
+    /// Renews the lease, however often that takes; none when another has taken it.
+    async fn renewed(&self, held: &LeaseObject) -> Option<LeaseObject> {
+        loop {
+            match self.replace(&claimed(held.clone(), &self.identity)).await {
+                Ok(stored) => return Some(stored),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return None,
+                Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    async fn replace(&self, lease: &LeaseObject) -> Result<LeaseObject, kube::Error> {
+        self.leases
+            .replace(&self.name, &PostParams::default(), lease)
+            .await
+    }
+}

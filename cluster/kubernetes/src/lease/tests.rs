@@ -1,0 +1,58 @@
+use std::time::{Duration, Instant};
+
+use super::claim::*;
+use super::*;
+
+fn stored(identity: &str, version: &str) -> LeaseObject {
+    let mut lease = claimed(LeaseObject::default(), identity);
+    lease.metadata.resource_version = Some(version.to_owned());
+    lease
+}
+
+#[test]
+fn a_lease_is_held_while_it_changes() {
+    let mut sighting = Sighting::default();
+    let start = Instant::now();
+    for second in 0..60 {
+        let lease = stored("other", &second.to_string());
+        let now = start + Duration::from_secs(second * 10);
+        assert_eq!(sighting.claim(&lease, now), Claim::Held);
+    }
+}
+
+#[test]
+fn a_silent_holder_is_gone() {
+    let mut sighting = Sighting::default();
+    let start = Instant::now();
+    let lease = stored("other", "1");
+    assert_eq!(sighting.claim(&lease, start), Claim::Held);
+    assert_eq!(sighting.claim(&lease, start + HELD_FOR), Claim::Held);
+    let later = start + HELD_FOR + Duration::from_millis(1);
+    assert_eq!(sighting.claim(&lease, later), Claim::Free);
+}
+
+#[test]
+fn what_was_let_go_is_free_at_once() {
+    let lease = released(stored("other", "1"));
+    assert_eq!(
+        Sighting::default().claim(&lease, Instant::now()),
+        Claim::Free
+    );
+    assert_eq!(
+        Sighting::default().claim(&LeaseObject::default(), Instant::now()),
+        Claim::Free
+    );
+}
+
+#[test]
+fn renewing_is_no_transition() {
+    let first = claimed(LeaseObject::default(), "a");
+    let transitions = |lease: &LeaseObject| lease.spec.as_ref().unwrap().lease_transitions;
+    assert_eq!(transitions(&claimed(first.clone(), "a")), Some(1));
+    assert_eq!(transitions(&claimed(first, "b")), Some(2));
+}
+
+#[test]
+fn a_holder_stops_before_another_begins() {
+    assert!(LOST_AFTER < HELD_FOR && RENEW_EVERY < LOST_AFTER);
+}

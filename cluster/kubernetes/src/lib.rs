@@ -1,0 +1,30 @@
+//! The traits of weir-cluster over a Kubernetes API server.
+//!
+//! | what | is |
+//! |---|---|
+//! | a revision | a Deployment `{name}-predictor-{NNNNN}` and a headless Service of that name, which keeps what a `Workload` has beside its pods |
+//! | its replicas | the Deployment's pods |
+//! | a service's route | an annotation of the Service `{name}`, an alias of the gateway's |
+//! | the generation of routes | the `resourceVersion` of that Service: it grows over restarts of all parts |
+//! | the gateways | the ready endpoints of the Service `weir-gateway` |
+//! | a lease | a Lease |
+//!
+//! `apply` writes as field manager `weir-controller` and never holds a Deployment's `replicas`, which belong to
+//! `weir-autoscaler` from the first moment on.
+
+mod apply;
+mod error;
+mod gateways;
+mod handle;
+mod lease;
+mod objects;
+mod observed;
+mod options;
+mod replica;
+mod scale;
+mod seen;
+mod watching;
+mod written;
+
+pub use handle::Kubernetes;
+pub use options::Options;

@@ -1,0 +1,147 @@
+//! The objects of a service: what is written, and how it is found again. Pure.
+
+mod deployment;
+mod owned;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use weir_cluster::{ClusterError, RevisionName, Route, ServiceName, Workload};
+
+pub(crate) use deployment::deployment;
+pub(crate) use owned::{check_owner, revision_of, selector, service_of};
+
+use crate::written::{WrittenRevision, WrittenRoute};
+use crate::{Options, error};
+
+/// Field manager of what the controller decides.
+pub(crate) const CONTROLLER: &str = "weir-controller";
+/// Field manager of the number of replicas.
+pub(crate) const AUTOSCALER: &str = "weir-autoscaler";
+
+/// Label of all that `apply` writes; an object without it is another's.
+pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub(crate) const WEIR: &str = "weir";
+/// Label with the name of the service, KServe's.
+pub(crate) const SERVICE: &str = "serving.kserve.io/inferenceservice";
+/// Label with the full name of the revision.
+pub(crate) const REVISION: &str = "weir.dev/revision";
+
+/// Annotation with what a workload has beside its pods.
+pub(crate) const WORKLOAD: &str = "weir.dev/workload";
+/// Annotation with the route.
+pub(crate) const ROUTE: &str = "weir.dev/route";
+
+/// The objects of a revision.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RevisionObjects {
+    /// Its pods, without a number of replicas.
+    pub(crate) deployment: Deployment,
+    /// Its addresses, and what it has beside its pods.
+    pub(crate) service: Service,
+}
+
+impl RevisionObjects {
+    /// The objects of a workload.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when its storage cannot be had here.
+    pub(crate) fn of(workload: &Workload) -> Result<Self, ClusterError> {
+        Ok(Self {
+            deployment: deployment(workload)?,
+            service: headless(workload)?,
+        })
+    }
+}
+
+/// Labels of all objects of a revision, and of its pods.
+pub(crate) fn labels(revision: &RevisionName) -> BTreeMap<String, String> {
+    let mut labels = service_labels(revision.service());
+    labels.insert(REVISION.to_owned(), revision.as_str().to_owned());
+    labels
+}
+
+/// Labels of all objects of a service.
+pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> {
+    let labels = [(MANAGED_BY, WEIR), (SERVICE, service.name())];
+    labels
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
+
+/// A Service without an address of its own: its endpoints are the replicas, those included that are not ready yet,
+/// for a gateway uses one as soon as it answers.
+fn headless(workload: &Workload) -> Result<Service, ClusterError> {
+    let revision = &workload.revision;
+    let written = json(revision, &WrittenRevision::of(workload))?;
+    Ok(Service {
+        metadata: ObjectMeta {
+            name: Some(revision.as_str().to_owned()),
+            namespace: Some(revision.service().namespace().to_owned()),
+            labels: Some(labels(revision)),
+            annotations: Some([(WORKLOAD.to_owned(), written)].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            publish_not_ready_addresses: Some(true),
+            selector: Some(pod_selector(revision)),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    })
+}
+
+/// The Services by which callers inside the cluster reach a service, aliases of the gateway's: under the predictor's
+/// name, and under its own, which keeps the route.
+pub(crate) fn aliases(
+    service: &ServiceName,
+    route: &Route,
+    options: &Options,
+) -> Result<[Service; 2], ClusterError> {
+    let mut predictor = alias(format!("{}-predictor", service.name()), service, options);
+    predictor.metadata.annotations = None;
+    let mut own = alias(service.name().to_owned(), service, options);
+    let written = json(service, &WrittenRoute::of(route))?;
+    own.metadata.annotations = Some([(ROUTE.to_owned(), written)].into());
+    Ok([predictor, own])
+}
+
+/// An alias of the gateway's Service.
+pub(crate) fn alias(name: String, service: &ServiceName, options: &Options) -> Service {
+    let gateway = format!(
+        "{}.{}.svc.{}",
+        Options::GATEWAY,
+        options.namespace,
+        options.cluster_domain
+    );
+    Service {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(service.namespace().to_owned()),
+            labels: Some(service_labels(service)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            type_: Some("ExternalName".to_owned()),
+            external_name: Some(gateway),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+/// Labels by which a revision's pods are found: no more than tell it from others, for they can never change.
+pub(crate) fn pod_selector(revision: &RevisionName) -> BTreeMap<String, String> {
+    [(REVISION.to_owned(), revision.as_str().to_owned())].into()
+}
+
+fn json(subject: &impl ToString, written: &impl serde::Serialize) -> Result<String, ClusterError> {
+    serde_json::to_string(written).map_err(|error| error::unwritable(subject, error))
+}

@@ -1,0 +1,136 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use serde_json::json;
+use weir_cluster::{Destination, Split, Storage};
+
+use super::*;
+
+fn workload(storage: &[(&str, &str)]) -> Workload {
+    let template: PodTemplateSpec = serde_json::from_value(json!({
+        "metadata": { "labels": { "team": "vision" } },
+        "spec": { "containers": [
+            { "name": "proxy", "image": "example/proxy" },
+            { "name": "kserve-container", "image": "example/server" },
+        ] },
+    }))
+    .unwrap();
+    let place = |(uri, mount_path): &(&str, &str)| Storage {
+        uri: (*uri).into(),
+        mount_path: (*mount_path).into(),
+        claims: None,
+    };
+    Workload {
+        revision: ServiceName::new("vision", "digits")
+            .unwrap()
+            .revision(3)
+            .unwrap(),
+        template: Arc::new(template),
+        storage: storage.iter().map(place).collect(),
+        replicas: 2,
+        concurrency: None,
+        scaling: None,
+    }
+}
+
+fn pod(workload: &Workload) -> k8s_openapi::api::core::v1::PodSpec {
+    let deployment = deployment(workload).unwrap();
+    deployment.spec.unwrap().template.spec.unwrap()
+}
+
+#[test]
+fn a_deployment_has_no_number_of_replicas() {
+    let objects = RevisionObjects::of(&workload(&[])).unwrap();
+    let spec = objects.deployment.spec.unwrap();
+    assert_eq!(spec.replicas, None);
+    let labels = spec.template.metadata.unwrap().labels.unwrap();
+    assert_eq!(labels["team"], "vision");
+    assert_eq!(labels["serving.kserve.io/inferenceservice"], "digits");
+    for (key, value) in spec.selector.match_labels.unwrap() {
+        assert_eq!(labels[&key], value);
+    }
+    assert_eq!(revision_of(&objects.service), Some(workload(&[]).revision));
+}
+
+#[test]
+fn a_claim_is_mounted_where_the_container_that_serves_expects_it() {
+    let pod = pod(&workload(&[
+        ("pvc://models/digits/3/", "/mnt/models"),
+        ("pvc://adapters", "/mnt/adapters"),
+    ]));
+    let claims: Vec<_> = pod
+        .volumes
+        .unwrap()
+        .into_iter()
+        .map(|volume| {
+            let claim = volume.persistent_volume_claim.unwrap();
+            (claim.claim_name, claim.read_only)
+        })
+        .collect();
+    assert_eq!(
+        claims,
+        [
+            ("models".to_owned(), Some(true)),
+            ("adapters".to_owned(), Some(true))
+        ]
+    );
+    assert_eq!(pod.containers[0].volume_mounts, None);
+    let mounts = pod.containers[1].volume_mounts.as_ref().unwrap();
+    let mounts: Vec<_> = mounts
+        .iter()
+        .map(|m| (&*m.mount_path, m.sub_path.as_deref()))
+        .collect();
+    assert_eq!(
+        mounts,
+        [("/mnt/models", Some("digits/3")), ("/mnt/adapters", None)]
+    );
+}
+
+#[test]
+fn storage_that_is_no_volume_is_refused_by_name() {
+    for uri in ["s3://models/digits", "pvc://", "pvc://models/../secret"] {
+        let refused = RevisionObjects::of(&workload(&[(uri, "/mnt/models")])).unwrap_err();
+        assert!(refused.to_string().contains(uri), "{refused}");
+    }
+}
+
+#[test]
+fn the_services_own_alias_comes_last_and_keeps_the_route() {
+    let workload = workload(&[]);
+    let service = workload.revision.service();
+    let route = Route::new(
+        service.clone(),
+        Destination::Split(Split::all(workload.revision.clone())),
+    );
+    let aliases = aliases(service, &route, &Options::default()).unwrap();
+    let names = aliases
+        .each_ref()
+        .map(|alias| alias.metadata.name.as_deref().unwrap());
+    assert_eq!(names, ["digits-predictor", "digits"]);
+    for alias in &aliases {
+        let name = alias.spec.as_ref().unwrap().external_name.as_deref();
+        assert_eq!(name, Some("weir-gateway.weir-system.svc.cluster.local"));
+        assert_eq!(service_of(alias).as_ref(), Some(service));
+    }
+    assert!(
+        aliases[1]
+            .metadata
+            .annotations
+            .as_ref()
+            .unwrap()
+            .contains_key(ROUTE)
+    );
+}
+
+#[test]
+fn what_is_not_ours_is_told_by_kind_and_name() {
+    let mut theirs = Service::default();
+    theirs.metadata.name = Some("digits".to_owned());
+    let refused = check_owner(&theirs, &"vision/digits", None)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        refused,
+        r#"vision/digits: the Service "digits" is not Weir's: rename or delete it"#
+    );
+}

@@ -1,0 +1,294 @@
+//! What the watches have shown, as a value, and the snapshot that follows from it. Pure.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use kube::runtime::watcher::Event;
+use weir_cluster::{
+    Failure, Gateway, Identity, Phase, Replica, Revision, RevisionName, Revisions, Route, Routes,
+    Snapshot,
+};
+
+use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
+use crate::seen::{Edit, Seen};
+use crate::written::{WrittenRevision, WrittenRoute};
+use crate::{gateways, replica};
+
+/// An event of one of the watches.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// Of a revision's pods.
+    Deployment(Event<Deployment>),
+    /// Of a revision's or a service's Service.
+    Service(Event<Service>),
+    /// Of a replica.
+    Pod(Event<Pod>),
+    /// Of the gateways' endpoints.
+    Gateways(Event<EndpointSlice>),
+}
+
+/// What the watches have shown.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    deployments: Seen<(RevisionName, u32)>,
+    services: Seen<Written>,
+    pods: Seen<(RevisionName, Replica)>,
+    slices: Seen<Vec<Gateway>>,
+    /// The replicas of each revision, by name: those of `pods`.
+    replicas: BTreeMap<RevisionName, BTreeMap<Arc<str>, Replica>>,
+    /// The newest change of any Service of ours.
+    newest: u64,
+    stale: Stale,
+    last: Snapshot,
+}
+
+/// What the last snapshot does not show yet.
+#[derive(Debug, Default)]
+struct Stale {
+    revisions: BTreeSet<RevisionName>,
+    has_routes: bool,
+    has_gateways: bool,
+}
+
+/// What is written in a Service.
+#[derive(Clone, Debug, PartialEq)]
+enum Written {
+    Revision(RevisionName, WrittenRevision),
+    Route(Arc<Route>),
+}
+
+impl Observed {
+    /// Nothing yet; routes are at least of this generation.
+    pub(crate) fn new(generation: u64) -> Self {
+        Self {
+            newest: generation,
+            stale: Stale {
+                has_routes: true,
+                ..Stale::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// The state as it is now, once all that existed at the start is known. Its generation grows with every change.
+    pub(crate) fn snapshot(&mut self) -> Option<&Snapshot> {
+        let is_complete = self.deployments.is_complete()
+            && self.services.is_complete()
+            && self.pods.is_complete()
+            && self.slices.is_complete();
+        if !is_complete {
+            return None;
+        }
+        let mut next = self.last.clone();
+        let stale = std::mem::take(&mut self.stale);
+        let is_changed = [
+            self.refresh(&mut next, stale.revisions),
+            stale.has_routes && self.reroute(&mut next),
+            stale.has_gateways && self.regroup(&mut next),
+        ];
+        if is_changed.contains(&true) || next.generation == 0 {
+            next.generation += 1;
+            self.last = next;
+        }
+        Some(&self.last)
+    }
+
+    /// Takes in an event.
+    pub(crate) fn take(&mut self, change: Change) {
+        match change {
+            Change::Deployment(event) => self.take_deployment(event),
+            Change::Service(event) => self.take_service(event),
+            Change::Pod(event) => self.take_pod(event),
+            Change::Gateways(event) => self.take_slice(event),
+        }
+    }
+
+    fn take_deployment(&mut self, event: Event<Deployment>) {
+        let edits = self.deployments.take(event, |object, _| {
+            let replicas = object.spec.as_ref()?.replicas.unwrap_or(1);
+            Some((
+                revision_of(object)?,
+                u32::try_from(replicas).unwrap_or_default(),
+            ))
+        });
+        let names = edits
+            .iter()
+            .flat_map(Edit::values)
+            .map(|(name, _)| name.clone());
+        self.stale.revisions.extend(names);
+    }
+
+    fn take_pod(&mut self, event: Event<Pod>) {
+        let edits = self.pods.take(event, |object, before| {
+            let before = before.map(|(_, replica)| replica);
+            Some((revision_of(object)?, replica::replica(object, before)))
+        });
+        for Edit { before, after } in edits {
+            if let Some((name, replica)) = before {
+                let replicas = self.replicas.entry(name.clone()).or_default();
+                replicas.remove(&replica.name);
+                self.stale.revisions.insert(name);
+            }
+            if let Some((name, replica)) = after {
+                let replicas = self.replicas.entry(name.clone()).or_default();
+                replicas.insert(replica.name.clone(), replica);
+                self.stale.revisions.insert(name);
+            }
+        }
+    }
+
+    fn take_slice(&mut self, event: Event<EndpointSlice>) {
+        let edits = self
+            .slices
+            .take(event, |slice, _| Some(gateways::gateways(slice)));
+        self.stale.has_gateways |= !edits.is_empty();
+    }
+
+    fn take_service(&mut self, event: Event<Service>) {
+        self.newest = self.newest.max(version(&event));
+        let edits = self.services.take(event, |object, before| {
+            written(object).unwrap_or_else(|error| {
+                let service = object.name_any();
+                tracing::warn!(service, %error, "cannot be read: its last good state stays");
+                before.cloned()
+            })
+        });
+        for written in edits.iter().flat_map(Edit::values) {
+            match written {
+                Written::Revision(name, _) => self.stale.revisions.extend([name.clone()]),
+                Written::Route(_) => self.stale.has_routes = true,
+            }
+        }
+    }
+
+    /// Makes the routes anew. Equal ones are of a later generation too: it is that of the object, which whoever
+    /// wrote it waits for.
+    fn reroute(&self, next: &mut Snapshot) -> bool {
+        let routes = self.services.values().filter_map(Written::route);
+        let routes = Arc::new(Routes::new(self.newest, routes.cloned().collect()));
+        std::mem::replace(&mut next.routes, routes) != next.routes
+    }
+
+    fn regroup(&self, next: &mut Snapshot) -> bool {
+        let all = self.slices.values().flatten();
+        let by_name: BTreeMap<_, _> = all.map(|gateway| (&gateway.name, gateway)).collect();
+        let gateways = by_name.into_values().cloned().collect();
+        std::mem::replace(&mut next.gateways, gateways) != next.gateways
+    }
+
+    fn refresh(&mut self, next: &mut Snapshot, names: BTreeSet<RevisionName>) -> bool {
+        let mut edited: Option<Revisions> = None;
+        for name in names {
+            let before = next.revisions.get(&name);
+            let after = self.revision(&name, before.map(AsRef::as_ref));
+            if before.map(AsRef::as_ref) == after.as_ref() {
+                continue;
+            }
+            let revisions = edited.get_or_insert_with(|| (*next.revisions).clone());
+            match after {
+                Some(revision) => revisions.insert(name, Arc::new(revision)),
+                None => revisions.remove(&name),
+            };
+        }
+        let is_changed = edited.is_some();
+        if let Some(revisions) = edited {
+            next.revisions = Arc::new(revisions);
+        }
+        self.replicas.retain(|_, replicas| !replicas.is_empty());
+        is_changed
+    }
+
+    /// A revision, as its objects show it. One without a Service ends, and is seen until its last pod has.
+    fn revision(&self, name: &RevisionName, before: Option<&Revision>) -> Option<Revision> {
+        let key = (
+            name.service().namespace().to_owned(),
+            name.as_str().to_owned(),
+        );
+        let replicas = self.replicas.get(name);
+        let replicas: Vec<_> = replicas
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .cloned()
+            .collect();
+        let Some(Written::Revision(_, written)) = self.services.get(&key) else {
+            let ends = before.filter(|_| !replicas.is_empty())?;
+            return Some(Revision {
+                desired: 0,
+                replicas,
+                ..ends.clone()
+            });
+        };
+        let desired = self
+            .deployments
+            .get(&key)
+            .map_or(0, |(_, replicas)| *replicas);
+        Some(Revision {
+            name: name.clone(),
+            identity: Identity::from_label(&written.identity),
+            desired,
+            concurrency: written.concurrency,
+            scaling: written
+                .scaling
+                .as_ref()
+                .map(|scaling| Arc::new(scaling.policy())),
+            ready_call: written.ready_call(),
+            ignored_fields: Vec::new(),
+            failure: failure(&replicas, before),
+            replicas,
+        })
+    }
+}
+
+/// The last cause of a revision's not being ready, until a replica is.
+fn failure(replicas: &[Replica], before: Option<&Revision>) -> Option<Failure> {
+    if replicas.iter().any(|replica| replica.phase == Phase::Ready) {
+        return None;
+    }
+    let now = replicas.iter().find_map(|replica| replica.failure.clone());
+    now.or_else(|| before.and_then(|before| before.failure.clone()))
+}
+
+impl Written {
+    fn route(&self) -> Option<&Arc<Route>> {
+        match self {
+            Self::Revision(..) => None,
+            Self::Route(route) => Some(route),
+        }
+    }
+}
+
+/// What is written in a Service of ours.
+fn written(object: &Service) -> Result<Option<Written>, Box<dyn std::error::Error + Send + Sync>> {
+    if let (Some(name), Some(text)) = (revision_of(object), object.annotations().get(WORKLOAD)) {
+        return Ok(Some(Written::Revision(name, serde_json::from_str(text)?)));
+    }
+    let (Some(service), Some(text)) = (service_of(object), object.annotations().get(ROUTE)) else {
+        return Ok(None);
+    };
+    let written: WrittenRoute = serde_json::from_str(text)?;
+    Ok(Some(Written::Route(Arc::new(written.route(&service)?))))
+}
+
+/// The version of the Service that an event is about.
+fn version(event: &Event<Service>) -> u64 {
+    let object = match event {
+        Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => object,
+        Event::Init | Event::InitDone => return 0,
+    };
+    generation(object)
+}
+
+/// The generation of routes that an object belongs to: its version, which grows with every write in the cluster.
+pub(crate) fn generation(object: &impl kube::Resource) -> u64 {
+    let version = object.resource_version();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}

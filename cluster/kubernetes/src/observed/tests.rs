@@ -1,0 +1,213 @@
+use std::num::NonZeroU32;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use serde_json::json;
+use weir_cluster::{Destination, ReadyCall, ServiceName, Split, Workload};
+
+use super::*;
+use crate::Options;
+use crate::objects::{RevisionObjects, aliases};
+
+fn service() -> ServiceName {
+    ServiceName::new("vision", "digits").unwrap()
+}
+
+fn workload() -> Workload {
+    let template: PodTemplateSpec = serde_json::from_value(json!({
+        "spec": { "containers": [{
+            "name": "kserve-container",
+            "readinessProbe": { "httpGet": { "path": "/v2/health/ready", "port": 8080 } },
+        }] },
+    }))
+    .unwrap();
+    Workload {
+        revision: service().revision(1).unwrap(),
+        template: Arc::new(template),
+        storage: Vec::new(),
+        replicas: 1,
+        concurrency: NonZeroU32::new(4),
+        scaling: None,
+    }
+}
+
+fn deployment(replicas: i32) -> Deployment {
+    let mut deployment = RevisionObjects::of(&workload()).unwrap().deployment;
+    deployment.spec.as_mut().unwrap().replicas = Some(replicas);
+    deployment
+}
+
+fn headless() -> Service {
+    RevisionObjects::of(&workload()).unwrap().service
+}
+
+/// The Service that keeps the route, as stored at this version.
+fn routed(version: u64) -> Service {
+    let split = Split::all(workload().revision);
+    let route = Route::new(service(), Destination::Split(split));
+    let [_, mut own] = aliases(&service(), &route, &Options::default()).unwrap();
+    own.metadata.resource_version = Some(version.to_string());
+    own
+}
+
+fn pod(name: &str) -> Pod {
+    let template = deployment(1).spec.unwrap().template;
+    let mut pod = Pod {
+        metadata: template.metadata.unwrap(),
+        spec: template.spec,
+        status: serde_json::from_value(json!({
+            "podIP": "10.0.0.7", "conditions": [{ "type": "Ready", "status": "True" }],
+        }))
+        .unwrap(),
+    };
+    pod.metadata.name = Some(name.to_owned());
+    pod.metadata.namespace = Some("vision".to_owned());
+    pod
+}
+
+fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
+    let listed = objects.into_iter().map(Event::InitApply);
+    [Event::Init]
+        .into_iter()
+        .chain(listed)
+        .chain([Event::InitDone])
+        .collect()
+}
+
+/// A cluster with one service of one ready replica.
+fn observed() -> Observed {
+    let mut observed = Observed::new(100);
+    let deployments = list(vec![deployment(1)])
+        .into_iter()
+        .map(Change::Deployment);
+    let services = list(vec![headless(), routed(90)])
+        .into_iter()
+        .map(Change::Service);
+    let pods = list(vec![pod("a")]).into_iter().map(Change::Pod);
+    let slices = list(Vec::new()).into_iter().map(Change::Gateways);
+    deployments
+        .chain(services)
+        .chain(pods)
+        .chain(slices)
+        .for_each(|c| observed.take(c));
+    observed
+}
+
+fn snapshot(observed: &mut Observed) -> Snapshot {
+    observed.snapshot().unwrap().clone()
+}
+
+#[test]
+fn nothing_is_shown_before_all_is_known() {
+    let mut observed = Observed::new(0);
+    for event in list(vec![deployment(1)]) {
+        observed.take(Change::Deployment(event));
+    }
+    assert_eq!(observed.snapshot(), None);
+}
+
+#[test]
+fn a_revision_is_what_its_objects_say() {
+    let seen = snapshot(&mut observed());
+    let revision = seen.revision(&workload().revision).unwrap();
+    assert_eq!(revision.identity, workload().identity());
+    assert_eq!(
+        (revision.desired, revision.concurrency),
+        (1, NonZeroU32::new(4))
+    );
+    assert_eq!(revision.ready_call, ReadyCall::V2);
+    assert_eq!(revision.ready().count(), 1);
+    assert!(seen.routes.of(&service()).is_some());
+}
+
+#[test]
+fn the_generation_of_routes_is_never_below_that_of_the_start() {
+    let mut observed = observed();
+    assert_eq!(snapshot(&mut observed).routes.generation, 100);
+    observed.take(Change::Service(Event::Apply(routed(120))));
+    assert_eq!(snapshot(&mut observed).routes.generation, 120);
+    let mut last = routed(130);
+    last.metadata.annotations = None;
+    observed.take(Change::Service(Event::Apply(last)));
+    let emptied = snapshot(&mut observed);
+    assert_eq!(
+        (emptied.routes.generation, emptied.routes.of(&service())),
+        (130, None)
+    );
+}
+
+#[test]
+fn an_event_that_says_nothing_new_makes_no_snapshot() {
+    let mut observed = observed();
+    let before = snapshot(&mut observed);
+    observed.take(Change::Pod(Event::Apply(pod("a"))));
+    observed.take(Change::Deployment(Event::Apply(deployment(1))));
+    assert_eq!(snapshot(&mut observed), before);
+    observed.take(Change::Deployment(Event::Apply(deployment(2))));
+    assert_eq!(snapshot(&mut observed).generation, before.generation + 1);
+}
+
+#[test]
+fn what_cannot_be_read_keeps_its_last_good_state() {
+    let mut observed = observed();
+    let before = snapshot(&mut observed);
+    for (mut object, annotation) in [(headless(), WORKLOAD), (routed(150), ROUTE)] {
+        let annotations = object.metadata.annotations.as_mut().unwrap();
+        annotations.insert(annotation.to_owned(), "{".to_owned());
+        observed.take(Change::Service(Event::Apply(object)));
+    }
+    let after = snapshot(&mut observed);
+    assert_eq!(after.revisions, before.revisions);
+    assert_eq!(after.routes.as_slice(), before.routes.as_slice());
+}
+
+#[test]
+fn a_revision_that_ends_is_seen_until_its_last_pod_has() {
+    let mut observed = observed();
+    let name = workload().revision;
+    observed.take(Change::Service(Event::Delete(headless())));
+    observed.take(Change::Deployment(Event::Delete(deployment(1))));
+    let ending = snapshot(&mut observed);
+    let revision = ending.revision(&name).unwrap();
+    assert_eq!((revision.desired, revision.replicas.len()), (0, 1));
+    observed.take(Change::Pod(Event::Delete(pod("a"))));
+    assert_eq!(snapshot(&mut observed).revision(&name), None);
+}
+
+#[test]
+fn a_list_that_is_made_again_forgets_what_is_not_in_it() {
+    let mut observed = observed();
+    for event in list(vec![pod("b")]) {
+        observed.take(Change::Pod(event));
+    }
+    let seen = snapshot(&mut observed);
+    let replicas = &seen.revision(&workload().revision).unwrap().replicas;
+    let names: Vec<_> = replicas.iter().map(|replica| &*replica.name).collect();
+    assert_eq!(names, ["b"]);
+}
+
+#[test]
+fn gateways_are_the_ready_endpoints() {
+    let slice = |ready: bool| -> EndpointSlice {
+        serde_json::from_value(json!({
+            "metadata": { "name": "weir-gateway-1", "namespace": "weir-system" },
+            "addressType": "IPv4",
+            "endpoints": [{
+                "addresses": ["10.0.0.9"], "conditions": { "ready": ready },
+                "targetRef": { "kind": "Pod", "name": "weir-gateway-a" },
+            }],
+            "ports": [{ "name": "http", "port": 8080 }, { "name": "admin", "port": 9090 }],
+        }))
+        .unwrap()
+    };
+    let mut observed = observed();
+    observed.take(Change::Gateways(Event::Apply(slice(true))));
+    let gateways = snapshot(&mut observed).gateways;
+    assert_eq!(&*gateways[0].name, "weir-gateway-a");
+    assert_eq!(gateways[0].serving.to_string(), "10.0.0.9:8080");
+    assert_eq!(
+        gateways[0].admin.as_ref().unwrap().to_string(),
+        "10.0.0.9:9090"
+    );
+    observed.take(Change::Gateways(Event::Apply(slice(false))));
+    assert!(snapshot(&mut observed).gateways.is_empty());
+}

@@ -1,0 +1,27 @@
+//! Settings of the cluster.
+
+/// Settings of the cluster.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Namespace of Weir itself: its gateways' Service and its Leases.
+    pub namespace: String,
+    /// Domain of the cluster's own names.
+    pub cluster_domain: String,
+    /// Name of this process among those that ask for a lease, such as its pod's.
+    pub process: String,
+}
+
+impl Options {
+    /// Name of the gateways' Service.
+    pub const GATEWAY: &'static str = "weir-gateway";
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            namespace: "weir-system".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+            process: "weir".to_owned(),
+        }
+    }
+}

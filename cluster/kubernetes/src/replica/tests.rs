@@ -1,0 +1,137 @@
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use weir_cluster::{FailureReason, Phase, Replica};
+
+use super::*;
+
+/// A pod whose container has this state, and a condition `Ready`.
+fn pod(state: &Value, is_ready: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": { "name": "digits-1", "namespace": "vision" },
+        "spec": { "containers": [
+            { "name": "proxy" },
+            { "name": "kserve-container", "ports": [
+                { "name": "http", "containerPort": 8000 }, { "name": "grpc", "containerPort": 8001 }
+            ] },
+        ] },
+        "status": {
+            "podIP": "10.0.0.7",
+            "conditions": [{ "type": "Ready", "status": is_ready }],
+            "containerStatuses": [{
+                "name": "kserve-container", "image": "", "imageID": "", "ready": false,
+                "restartCount": state["restarts"].as_i64().unwrap_or(0),
+                "state": state["now"], "lastState": state["before"],
+            }],
+        },
+    }))
+    .unwrap()
+}
+
+fn running() -> Value {
+    json!({ "now": { "running": {} } })
+}
+
+fn seen(state: &Value, is_ready: &str, before: Option<&Replica>) -> Replica {
+    replica(&pod(state, is_ready), before)
+}
+
+#[track_caller]
+fn failed(state: &Value, phase: Phase, reason: FailureReason, message: &str) {
+    let replica = seen(state, "False", None);
+    let failure = replica.failure.unwrap();
+    assert_eq!((replica.phase, failure.reason), (phase, reason));
+    assert!(failure.message.contains(message), "{}", failure.message);
+}
+
+#[test]
+fn a_ready_pod_has_the_addresses_of_the_container_that_serves() {
+    let replica = seen(&running(), "True", None);
+    assert_eq!(replica.phase, Phase::Ready);
+    let address = |address: Option<Address>| address.unwrap().to_string();
+    assert_eq!(address(replica.endpoints.http), "10.0.0.7:8000");
+    assert_eq!(address(replica.endpoints.grpc), "10.0.0.7:8001");
+}
+
+#[test]
+fn one_that_was_ready_is_unready_and_not_starting() {
+    let starts = seen(&running(), "False", None);
+    assert_eq!(starts.phase, Phase::Starting);
+    let ready = seen(&running(), "True", Some(&starts));
+    let unready = seen(&running(), "False", Some(&ready));
+    assert_eq!(unready.phase, Phase::Unready);
+    assert_eq!(
+        seen(&running(), "False", Some(&unready)).phase,
+        Phase::Unready
+    );
+}
+
+#[test]
+fn one_that_is_deleted_terminates_though_it_is_ready() {
+    let mut pod = pod(&running(), "True");
+    pod.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(replica(&pod, None).phase, Phase::Terminating);
+}
+
+#[test]
+fn an_image_that_cannot_be_had_is_said() {
+    let state =
+        json!({ "now": { "waiting": { "reason": "ErrImagePull", "message": "no such image" } } });
+    failed(
+        &state,
+        Phase::Pending,
+        FailureReason::NotStarted,
+        "ErrImagePull: no such image",
+    );
+}
+
+#[test]
+fn a_container_that_is_being_made_has_not_failed() {
+    let state = json!({ "now": { "waiting": { "reason": "ContainerCreating" } } });
+    let replica = seen(&state, "False", None);
+    assert_eq!((replica.phase, replica.failure), (Phase::Pending, None));
+}
+
+#[test]
+fn a_loop_of_crashes_says_how_it_ended() {
+    let state = json!({
+        "restarts": 3,
+        "now": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 40s" } },
+        "before": { "terminated": { "exitCode": 3, "reason": "Error" } },
+    });
+    failed(
+        &state,
+        Phase::BackOff,
+        FailureReason::CrashLoopBackOff,
+        "code 3",
+    );
+}
+
+#[test]
+fn too_little_memory_is_said() {
+    let state = json!({ "restarts": 1, "now": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } } });
+    failed(&state, Phase::BackOff, FailureReason::Exited, "memory");
+}
+
+#[test]
+fn a_pod_without_a_node_says_what_the_scheduler_says() {
+    let mut pod = pod(&json!({}), "False");
+    let status = pod.status.as_mut().unwrap();
+    status.container_statuses = None;
+    status.conditions = serde_json::from_value(json!([
+        { "type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient nvidia.com/gpu" }
+    ]))
+    .unwrap();
+    let replica = replica(&pod, None);
+    assert_eq!(replica.phase, Phase::Pending);
+    assert!(replica.failure.unwrap().message.contains("nvidia.com/gpu"));
+}
+
+#[test]
+fn a_cause_stays_until_it_is_ready() {
+    let state = json!({ "now": { "waiting": { "reason": "ErrImagePull" } } });
+    let failed = seen(&state, "False", None);
+    let starts = seen(&running(), "False", Some(&failed));
+    assert_eq!(starts.failure, failed.failure);
+    assert_eq!(seen(&running(), "True", Some(&starts)).failure, None);
+}

@@ -1,0 +1,119 @@
+//! Objects of one kind, as a watch has shown them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
+
+/// Namespace and name of an object.
+pub(crate) type Key = (String, String);
+
+/// What is known of each object of one kind.
+#[derive(Debug)]
+pub(crate) struct Seen<V> {
+    values: BTreeMap<Key, V>,
+    /// Those of the list that is under way.
+    listed: BTreeSet<Key>,
+    is_complete: bool,
+}
+
+/// What an event made of one object's value.
+#[derive(Debug)]
+pub(crate) struct Edit<V> {
+    pub(crate) before: Option<V>,
+    pub(crate) after: Option<V>,
+}
+
+impl<V> Edit<V> {
+    /// The values before and after, as far as there are any.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.before.iter().chain(&self.after)
+    }
+}
+
+impl<V> Default for Seen<V> {
+    fn default() -> Self {
+        Self {
+            values: BTreeMap::new(),
+            listed: BTreeSet::new(),
+            is_complete: false,
+        }
+    }
+}
+
+impl<V: Clone> Seen<V> {
+    /// Whether all that existed at the start is known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The value of one object.
+    pub(crate) fn get(&self, key: &Key) -> Option<&V> {
+        self.values.get(key)
+    }
+
+    /// The values of all objects.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.values.values()
+    }
+
+    /// Takes in an event, and returns what it made of which values. `read` gets the value before; an object for which
+    /// it has none is not kept.
+    pub(crate) fn take<K: Resource>(
+        &mut self,
+        event: Event<K>,
+        read: impl Fn(&K, Option<&V>) -> Option<V>,
+    ) -> Vec<Edit<V>> {
+        match event {
+            Event::Init => {
+                self.listed.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                self.listed.insert(key(&object));
+                vec![self.put(&object, read)]
+            }
+            Event::Apply(object) => vec![self.put(&object, read)],
+            Event::Delete(object) => vec![self.remove(&key(&object))],
+            Event::InitDone => self.end_list(),
+        }
+    }
+
+    fn put<K: Resource>(
+        &mut self,
+        object: &K,
+        read: impl Fn(&K, Option<&V>) -> Option<V>,
+    ) -> Edit<V> {
+        let key = key(object);
+        let before = self.values.remove(&key);
+        let after = read(object, before.as_ref());
+        if let Some(value) = &after {
+            self.values.insert(key, value.clone());
+        }
+        Edit { before, after }
+    }
+
+    fn remove(&mut self, key: &Key) -> Edit<V> {
+        Edit {
+            before: self.values.remove(key),
+            after: None,
+        }
+    }
+
+    /// What was not in the list is gone.
+    fn end_list(&mut self) -> Vec<Edit<V>> {
+        self.is_complete = true;
+        let listed = std::mem::take(&mut self.listed);
+        let known = self.values.keys();
+        let gone: Vec<_> = known
+            .filter(|key| !listed.contains(*key))
+            .cloned()
+            .collect();
+        gone.iter().map(|key| self.remove(key)).collect()
+    }
+}
+
+/// Namespace and name of an object.
+pub(crate) fn key(object: &impl Resource) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}

@@ -1,0 +1,114 @@
+//! The watches of the API server, whose events make snapshots.
+
+use std::sync::Arc;
+
+use futures_util::stream::{BoxStream, SelectAll, StreamExt, select_all};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, ListParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use weir_cluster::{ClusterError, Gateway, Snapshot};
+
+use crate::objects::{MANAGED_BY, WEIR};
+use crate::observed::{Change, Observed};
+use crate::{Options, error};
+
+/// Events that make one snapshot together when they are there at once, as at the start.
+const AT_ONCE: usize = 1024;
+
+/// Snapshots, and the gateways among them.
+pub(crate) struct Published {
+    pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
+    pub(crate) gateways: watch::Sender<Arc<[Gateway]>>,
+}
+
+/// The newest generation of routes: no later one is ever smaller, though the object that had it may be gone.
+///
+/// # Errors
+/// [`ClusterError::Unavailable`].
+pub(crate) async fn newest_generation(client: &Client) -> Result<u64, ClusterError> {
+    let services: Api<Service> = Api::all(client.clone());
+    let first = services
+        .list_metadata(&ListParams::default().limit(1))
+        .await;
+    let version = first.map_err(error::unavailable)?.metadata.resource_version;
+    Ok(version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default())
+}
+
+/// Publishes snapshots until nobody reads them.
+pub(crate) async fn run(client: Client, options: Options, generation: u64, to: Published) {
+    let mut changes = changes(&client, &options).ready_chunks(AT_ONCE);
+    let mut observed = Observed::new(generation);
+    let closed = to.snapshots.clone();
+    let follow = async {
+        while let Some(some) = changes.next().await {
+            some.into_iter().for_each(|change| observed.take(change));
+            to.publish(&mut observed);
+        }
+    };
+    tokio::select! {
+        () = follow => {}
+        () = closed.closed() => {}
+    }
+}
+
+impl Published {
+    fn publish(&self, observed: &mut Observed) {
+        let Some(snapshot) = observed.snapshot() else {
+            return;
+        };
+        self.gateways.send_if_modified(|gateways| {
+            let is_other = **gateways != *snapshot.gateways;
+            *gateways = snapshot.gateways.clone();
+            is_other
+        });
+        self.snapshots.send_if_modified(|published| {
+            let is_other = published.generation != snapshot.generation;
+            *published = Arc::new(snapshot.clone());
+            is_other
+        });
+    }
+}
+
+fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, Change>> {
+    let ours = Config::default().labels(&format!("{MANAGED_BY}={WEIR}"));
+    let of_gateways = format!("kubernetes.io/service-name={}", Options::GATEWAY);
+    let slices = Api::namespaced(client.clone(), &options.namespace);
+    select_all([
+        events(Api::all(client.clone()), ours.clone())
+            .map(Change::Service)
+            .boxed(),
+        events(Api::all(client.clone()), ours.clone())
+            .map(Change::Deployment)
+            .boxed(),
+        events(Api::all(client.clone()), ours)
+            .map(Change::Pod)
+            .boxed(),
+        events(slices, Config::default().labels(&of_gateways))
+            .map(Change::Gateways)
+            .boxed(),
+    ])
+}
+
+/// The events of one watch. While the API server does not answer, what was last seen stays.
+fn events<K>(api: Api<K>, config: Config) -> BoxStream<'static, Event<K>>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let events = watcher(api, config).default_backoff();
+    let good = events.filter_map(async |event| match event {
+        Ok(event) => Some(event),
+        Err(error) => {
+            tracing::warn!(kind = %K::kind(&()), %error, "a watch of the API server failed: it is tried again");
+            None
+        }
+    });
+    good.boxed()
+}

@@ -1,0 +1,56 @@
+//! Written form of what a workload has beside its pods.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+use weir_cluster::{ReadyCall, Workload};
+
+use super::scaling::WrittenScaling;
+
+/// What a workload has beside its pods.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenRevision {
+    /// Hash of what shapes its pods.
+    pub(crate) identity: String,
+    /// Whether a replica is found ready by the V2 ready call.
+    pub(crate) v2_ready: bool,
+    /// Requests a replica takes at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrency: Option<NonZeroU32>,
+    /// Bounds and targets for the autoscaler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scaling: Option<WrittenScaling>,
+}
+
+/// The path of the V2 ready call.
+const V2_READY: &str = "/v2/health/ready";
+
+impl WrittenRevision {
+    /// Writes a workload.
+    pub(crate) fn of(workload: &Workload) -> Self {
+        Self {
+            identity: workload.identity().as_str().to_owned(),
+            v2_ready: is_probed_by_v2(workload),
+            concurrency: workload.concurrency,
+            scaling: workload.scaling.as_deref().map(WrittenScaling::of),
+        }
+    }
+
+    /// The way in which a replica is found ready.
+    pub(crate) fn ready_call(&self) -> ReadyCall {
+        if self.v2_ready {
+            ReadyCall::V2
+        } else {
+            ReadyCall::Platform
+        }
+    }
+}
+
+fn is_probed_by_v2(workload: &Workload) -> bool {
+    let probe = workload
+        .container()
+        .and_then(|container| container.readiness_probe.as_ref());
+    let call = probe.and_then(|probe| probe.http_get.as_ref());
+    call.is_some_and(|call| call.path.as_deref() == Some(V2_READY))
+}

@@ -1,0 +1,173 @@
+//! Written form of a route.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_cluster::{
+    Batching, ClusterError, Destination, Host, Mirror, RevisionName, Route, ServiceName, Split,
+    Tag, Tagged, Target,
+};
+
+/// A route, without the name of its service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenRoute {
+    since: u64,
+    hosts: Vec<String>,
+    model: Option<String>,
+    destination: WrittenDestination,
+    #[serde(default)]
+    tags: Vec<WrittenTag>,
+    timeout: Option<Duration>,
+    activation_timeout: Duration,
+    max_queue: u32,
+    batching: Option<WrittenBatching>,
+    mirror: Option<WrittenShare>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenDestination {
+    Split(Vec<WrittenShare>),
+    Nowhere(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenShare {
+    revision: String,
+    share: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenTag {
+    tag: String,
+    hosts: Vec<String>,
+    revision: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenBatching {
+    max_size: u32,
+    max_latency: Duration,
+}
+
+impl WrittenRoute {
+    /// Writes a route.
+    pub(crate) fn of(route: &Route) -> Self {
+        Self {
+            since: route.since,
+            hosts: texts(&route.hosts),
+            model: route.model.as_deref().map(str::to_owned),
+            destination: match &route.destination {
+                Destination::Split(split) => {
+                    WrittenDestination::Split(split.targets().iter().map(share).collect())
+                }
+                Destination::Nowhere(because) => WrittenDestination::Nowhere(because.to_string()),
+            },
+            tags: route.tags.iter().map(tag).collect(),
+            timeout: route.timeout,
+            activation_timeout: route.activation_timeout,
+            max_queue: route.max_queue,
+            batching: route.batching.map(|batching| WrittenBatching {
+                max_size: batching.max_size,
+                max_latency: batching.max_latency,
+            }),
+            mirror: route.mirror.as_ref().map(|mirror| WrittenShare {
+                revision: mirror.revision.as_str().to_owned(),
+                share: mirror.percent.into(),
+            }),
+        }
+    }
+
+    /// Reads it, as that of this service.
+    ///
+    /// # Errors
+    /// [`ClusterError`] when a name in it is none, or its split is not possible.
+    pub(crate) fn route(self, service: &ServiceName) -> Result<Route, ClusterError> {
+        let tags = self.tags.iter().map(|tag| tag.read(service));
+        Ok(Route {
+            since: self.since,
+            hosts: hosts(&self.hosts)?,
+            model: self.model.map(Into::into),
+            destination: self.destination.read(service)?,
+            tags: tags.collect::<Result<_, _>>()?,
+            timeout: self.timeout,
+            activation_timeout: self.activation_timeout,
+            max_queue: self.max_queue,
+            batching: self.batching.map(|batching| Batching {
+                max_size: batching.max_size,
+                max_latency: batching.max_latency,
+            }),
+            mirror: self.mirror.map(|mirror| mirror.read(service)).transpose()?,
+            service: service.clone(),
+        })
+    }
+}
+
+impl WrittenDestination {
+    fn read(self, service: &ServiceName) -> Result<Destination, ClusterError> {
+        let shares = match self {
+            Self::Split(shares) => shares,
+            Self::Nowhere(because) => return Ok(Destination::Nowhere(because.into())),
+        };
+        let target = |share: &WrittenShare| {
+            Ok(Target {
+                revision: RevisionName::parse(service.namespace(), &share.revision)?,
+                weight: share.share,
+            })
+        };
+        let targets: Result<Vec<_>, ClusterError> = shares.iter().map(target).collect();
+        Ok(Destination::Split(Split::new(targets?)?))
+    }
+}
+
+impl WrittenShare {
+    fn read(&self, service: &ServiceName) -> Result<Mirror, ClusterError> {
+        let percent = u8::try_from(self.share).map_err(|_| {
+            ClusterError::refused(
+                service,
+                format!("cannot mirror {} % of requests", self.share),
+            )
+        });
+        Ok(Mirror {
+            revision: RevisionName::parse(service.namespace(), &self.revision)?,
+            percent: percent?,
+        })
+    }
+}
+
+impl WrittenTag {
+    fn read(&self, service: &ServiceName) -> Result<Tagged, ClusterError> {
+        Ok(Tagged {
+            tag: Tag::new(&self.tag)?,
+            hosts: hosts(&self.hosts)?,
+            revision: RevisionName::parse(service.namespace(), &self.revision)?,
+        })
+    }
+}
+
+fn tag(tagged: &Tagged) -> WrittenTag {
+    WrittenTag {
+        tag: tagged.tag.to_string(),
+        hosts: texts(&tagged.hosts),
+        revision: tagged.revision.as_str().to_owned(),
+    }
+}
+
+fn share(target: &Target) -> WrittenShare {
+    WrittenShare {
+        revision: target.revision.as_str().to_owned(),
+        share: target.weight,
+    }
+}
+
+fn texts(hosts: &[Host]) -> Vec<String> {
+    hosts.iter().map(Host::to_string).collect()
+}
+
+fn hosts(texts: &[String]) -> Result<Vec<Host>, ClusterError> {
+    texts.iter().map(|text| Host::parse(text)).collect()
+}

@@ -1,0 +1,86 @@
+//! Written form of a scaling policy.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
+
+/// A scaling policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenScaling {
+    min: u32,
+    max: Option<NonZeroU32>,
+    queue_delay: Duration,
+    quantile: f64,
+    economy: WrittenEconomy,
+    target: Option<WrittenTarget>,
+    retention: Option<Duration>,
+    scale_down_delay: Duration,
+    window: Duration,
+    activation: NonZeroU32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenEconomy {
+    Economy,
+    Balanced,
+    Latency,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenTarget {
+    Concurrency(f64),
+    Rps(f64),
+}
+
+impl WrittenScaling {
+    /// Writes a policy.
+    pub(crate) fn of(policy: &ScalingPolicy) -> Self {
+        Self {
+            min: policy.min,
+            max: policy.max,
+            queue_delay: policy.queue_delay,
+            quantile: policy.quantile,
+            economy: match policy.economy {
+                Economy::Economy => WrittenEconomy::Economy,
+                Economy::Balanced => WrittenEconomy::Balanced,
+                Economy::Latency => WrittenEconomy::Latency,
+            },
+            target: policy.target.map(|target| match target {
+                ScaleTarget::Concurrency(each) => WrittenTarget::Concurrency(each),
+                ScaleTarget::Rps(each) => WrittenTarget::Rps(each),
+            }),
+            retention: policy.retention,
+            scale_down_delay: policy.scale_down_delay,
+            window: policy.window,
+            activation: policy.activation,
+        }
+    }
+
+    /// Reads it.
+    pub(crate) fn policy(&self) -> ScalingPolicy {
+        ScalingPolicy {
+            min: self.min,
+            max: self.max,
+            queue_delay: self.queue_delay,
+            quantile: self.quantile,
+            economy: match self.economy {
+                WrittenEconomy::Economy => Economy::Economy,
+                WrittenEconomy::Balanced => Economy::Balanced,
+                WrittenEconomy::Latency => Economy::Latency,
+            },
+            target: self.target.map(|target| match target {
+                WrittenTarget::Concurrency(each) => ScaleTarget::Concurrency(each),
+                WrittenTarget::Rps(each) => ScaleTarget::Rps(each),
+            }),
+            retention: self.retention,
+            scale_down_delay: self.scale_down_delay,
+            window: self.window,
+            activation: self.activation,
+        }
+    }
+}

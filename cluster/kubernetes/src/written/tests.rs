@@ -1,0 +1,91 @@
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster::{
+    Batching, Destination, Economy, Host, Mirror, Route, ScaleTarget, ScalingPolicy, ServiceName,
+    Split, Tag, Tagged, Target, Workload,
+};
+
+use super::*;
+
+fn service() -> ServiceName {
+    ServiceName::new("vision", "digits").unwrap()
+}
+
+fn read_again(route: &Route) -> Route {
+    let text = serde_json::to_string(&WrittenRoute::of(route)).unwrap();
+    let written: WrittenRoute = serde_json::from_str(&text).unwrap();
+    written.route(&route.service).unwrap()
+}
+
+#[test]
+fn a_route_with_everything_is_read_as_it_was() {
+    let [one, two] = [1, 2].map(|number| service().revision(number).unwrap());
+    let weighted = |(revision, weight): (&_, u32)| Target {
+        revision: Clone::clone(revision),
+        weight,
+    };
+    let split = Split::new([(&one, 80), (&two, 20)].map(weighted).to_vec()).unwrap();
+    let mut route = Route::new(service(), Destination::Split(split));
+    route.since = 1_700_000_000;
+    route.hosts = service().inside_hosts().unwrap();
+    route.model = Some("digits".into());
+    route.tags = vec![Tagged {
+        tag: Tag::new("next").unwrap(),
+        hosts: vec![Host::parse("next-digits-vision.example.com").unwrap()],
+        revision: two.clone(),
+    }];
+    route.timeout = Some(Duration::from_millis(1500));
+    route.batching = Some(Batching {
+        max_size: 32,
+        max_latency: Duration::from_micros(500),
+    });
+    route.mirror = Some(Mirror {
+        revision: two,
+        percent: 10,
+    });
+    assert_eq!(read_again(&route), route);
+}
+
+#[test]
+fn a_route_to_nowhere_keeps_its_sentence() {
+    let route = Route::new(service(), Destination::Nowhere("it is stopped".into()));
+    assert_eq!(read_again(&route), route);
+}
+
+#[test]
+fn a_newer_writer_may_add_fields() {
+    let mut written = serde_json::to_value(WrittenRoute::of(&Route::new(
+        service(),
+        Destination::Nowhere("stopped".into()),
+    )))
+    .unwrap();
+    written["invented"] = true.into();
+    assert!(serde_json::from_value::<WrittenRoute>(written).is_ok());
+}
+
+#[test]
+fn a_policy_is_read_as_it_was() {
+    let policy = ScalingPolicy {
+        min: 2,
+        max: NonZeroU32::new(9),
+        economy: Economy::Latency,
+        target: Some(ScaleTarget::Rps(2.5)),
+        retention: Some(Duration::from_secs(90)),
+        ..ScalingPolicy::default()
+    };
+    let workload = Workload {
+        revision: service().revision(1).unwrap(),
+        template: Arc::default(),
+        storage: Vec::new(),
+        replicas: 1,
+        concurrency: NonZeroU32::new(4),
+        scaling: Some(Arc::new(policy.clone())),
+    };
+    let text = serde_json::to_string(&WrittenRevision::of(&workload)).unwrap();
+    let written: WrittenRevision = serde_json::from_str(&text).unwrap();
+    assert_eq!(written.concurrency, NonZeroU32::new(4));
+    assert_eq!(written.identity, workload.identity().as_str());
+    assert_eq!(written.scaling.unwrap().policy(), policy);
+}

@@ -1,0 +1,73 @@
+//! The cluster over an API server keeps the contract.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use kube::Client;
+use weir_cluster::contract::World;
+use weir_cluster::{Apply, Directory, Gateway, Lease, Report, Reports, Scale, contract_tests};
+use weir_cluster_kubernetes::Kubernetes;
+use weir_cluster_reports::RemoteReports;
+
+use crate::gateway::GatewayPod;
+use crate::server;
+
+/// The cluster, and the reports of its gateways.
+struct Server {
+    client: Client,
+    cluster: Kubernetes,
+    reports: RemoteReports,
+}
+
+impl Server {
+    async fn connect() -> Self {
+        let client = server::client().await;
+        // That of the suite's services.
+        server::namespace(&client, "contract").await;
+        let cluster = server::cluster().await;
+        let reports = RemoteReports::follow(cluster.gateways());
+        Self {
+            client,
+            cluster,
+            reports,
+        }
+    }
+}
+
+#[async_trait]
+impl World for Server {
+    fn directory(&self) -> &dyn Directory {
+        &self.cluster
+    }
+
+    fn apply(&self) -> &dyn Apply {
+        &self.cluster
+    }
+
+    fn scale(&self) -> &dyn Scale {
+        &self.cluster
+    }
+
+    fn reports(&self) -> &dyn Reports {
+        &self.reports
+    }
+
+    fn leases(&self) -> &dyn Lease {
+        &self.cluster
+    }
+
+    fn template(&self) -> PodTemplateSpec {
+        server::template()
+    }
+
+    async fn join(&self, gateway: Gateway, report: Report) -> Box<dyn Send> {
+        Box::new(GatewayPod::start(&self.client, &gateway.name, report).await)
+    }
+
+    fn deadline(&self) -> Duration {
+        server::DEADLINE
+    }
+}
+
+contract_tests!(Server::connect().await);

@@ -1,0 +1,8 @@
+//! The cluster over a real API server: that of `make test-kube`, whose nodes only seem to be there.
+
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+mod contract;
+mod gateway;
+mod ownership;
+mod server;
