@@ -25,7 +25,7 @@ build: prerequisites libtorch ## Build target/release/weir and target/release/we
 up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… is the one for status and metrics.
 	@target/release/weir up -f examples/digits $(addprefix --port ,$(PORT)) $(addprefix --admin-port ,$(ADMIN_PORT))
 
-test: lint test-unit test-platform ## Everything that needs no GPU. CI runs this.
+test: lint test-unit test-platform test-kube ## Everything that needs no GPU, but real pods. CI runs this.
 
 # Every command below takes the whole workspace: a part of it would have other features of its dependencies, and
 # compile them again.

@@ -32,13 +32,16 @@ a_command_keeps_what_it_is_given() {
     check "folder" "$PWD" "$($exec pwd)"
 }
 
+# A Deployment is available a moment before its Service leads to it.
+get() { $exec curl -sS --retry 30 --retry-connrefused --retry-delay 1 --retry-max-time 30 "$1" 2>/dev/null; }
+
 pods_run() {
     check "the node" True "$($exec kubectl get node node0 -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')"
     $exec kubectl create namespace pods >/dev/null
     $exec kubectl apply -n pods -f tests/kubernetes/pods.yaml >/dev/null
     $exec kubectl wait -n pods --for condition=Available deployment/health --timeout 60s >/dev/null
-    check "a service by its name" OK "$($exec curl -sS http://health.pods:8080/health)"
-    check "a service by its full name" OK "$($exec curl -sS http://health.pods.svc.cluster.local:8080/health)"
+    check "a service by its name" OK "$(get http://health.pods:8080/health)"
+    check "a service by its full name" OK "$(get http://health.pods.svc.cluster.local:8080/health)"
     check "logs" 1 "$($exec kubectl logs -n pods deployment/health | grep -c '^CoreDNS-')"
 }
 

@@ -16,7 +16,7 @@ bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 files() { # Whatever is written outside the state goes with the namespace.
     mount --make-rshared /
     local folder
-    for folder in /run /opt /var/log; do mount -t tmpfs tmpfs $folder; done
+    for folder in /run /var/log; do mount -t tmpfs tmpfs $folder; done
     mkdir -p $state
     mount --bind "$1" $state
     mkdir -p $state/tmp
@@ -61,6 +61,8 @@ root = "$state/containerd"
 state = "/run/containerd"
 [grpc]
   address = "/run/containerd.sock"
+[plugins.'io.containerd.internal.v1.opt']
+  path = "$state/opt"
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "$(snapshotter)"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
@@ -81,7 +83,7 @@ TOML
     wait_for 60 containerd "$bin/ctr" --address /run/containerd.sock version
     for program in pause coredns; do
         python3 "$bed/image.py" $state/image.tar weir.dev/$program:test "$bin/$program"
-        "$bin/ctr" --address /run/containerd.sock --namespace k8s.io images import --snapshotter "$(snapshotter)" $state/image.tar >/dev/null
+        "$bin/ctr" --address /run/containerd.sock --namespace k8s.io images import --snapshotter "$(snapshotter)" $state/image.tar >$state/log/import.log 2>&1
         rm $state/image.tar
     done
 }

@@ -42,11 +42,11 @@ inherit_processors() { # A cpuset of version 1 begins empty.
     done
 }
 
-# The first process of new namespaces: when it ends, so does all that runs in them.
-first_process() (
+# The first process of new namespaces: when it ends, so does all that runs in them. To be called in the background.
+first_process() {
     leave_caller
     exec setsid env -i PATH="$PATH" unshare --net --mount --pid --fork --kill-child --mount-proc -- "$tools/bin/pause"
-)
+}
 
 inside() (
     leave_caller
@@ -81,7 +81,7 @@ first_process </dev/null >"$cluster/state/first-process.log" 2>&1 &
 pid=$!
 disown
 trap '"$bed/cluster-down.sh"' ERR
-until [ "$(readlink "/proc/$pid/ns/pid_for_children")" != "$(readlink /proc/self/ns/pid)" ]; do kill -0 $pid; sleep 0.05; done
+until inside test /proc/1/exe -ef "$tools/bin/pause" 2>/dev/null; do kill -0 $pid; sleep 0.05; done
 echo "$pid $(started $pid)" >"$anchor"
 write_exec
 inside "$bed/boot.sh" "$tools" "$cluster/state" "/$cgroup"
