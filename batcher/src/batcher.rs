@@ -144,6 +144,12 @@ impl<I: Item, O: Send + 'static> Batcher<I, O> {
         self.handle.shared.close();
     }
 
+    /// Answers everything that is queued [`SubmitError::Draining`], and goes on admitting: its devices are
+    /// stuck, and whoever asked may ask elsewhere.
+    pub fn turn_away(&self) {
+        self.handle.shared.turn_away();
+    }
+
     /// Waits until the queue is closed and everything admitted has been answered.
     pub async fn drained(&self) {
         self.handle.shared.drained().await;

@@ -9,7 +9,8 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::ticket::TicketQueue;
 use crate::{
-    Assembler, Due, ExpiredItem, Id, Item, Observer, Ordering, Policy, ReorderBuffer, SubmitError,
+    Assembler, Due, ExpiredItem, Id, Item, Member, Observer, Ordering, Policy, ReorderBuffer,
+    SubmitError,
 };
 
 pub(crate) struct Shared<I: Item, O: Send + 'static> {
@@ -185,9 +186,19 @@ impl<I: Item, O: Send + 'static> Shared<I, O> {
             Vec::new()
         };
         drop(state);
-        for member in unserved {
+        self.fail(unserved, &SubmitError::Lost);
+    }
+
+    /// Answers what is queued, and goes on admitting.
+    pub(crate) fn turn_away(&self) {
+        let queued = self.lock().assembler.take_all();
+        self.fail(queued, &SubmitError::Draining);
+    }
+
+    fn fail(&self, members: Vec<Member<Queued<I, O>>>, error: &SubmitError) {
+        for member in members {
             self.skip(member.id);
-            send((member.item.reply, Err(SubmitError::Lost)));
+            send((member.item.reply, Err(error.clone())));
         }
         self.notify_if_drained();
     }

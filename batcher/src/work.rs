@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::shared::{Queued, Reply, Shared, State};
 use crate::{Batch, BatchStats, Id, Item, SubmitError, clock};
@@ -18,14 +18,32 @@ pub struct Work<I: Item, O: Send + 'static> {
     expected: Duration,
     started: Instant,
     items: Vec<I>,
-    waiting: Vec<Waiting<O>>,
+    arrivals: Vec<Instant>,
+    callers: Arc<Callers<O>>,
+    is_reported: bool,
 }
 
-/// A caller that waits for an item's answer.
-struct Waiting<O> {
-    id: Id,
-    reply: Reply<O>,
-    arrived: Instant,
+/// The callers that wait for a batch's answers, in the order of its items; none once they have them.
+type Callers<O> = Mutex<Vec<(Id, Reply<O>)>>;
+
+/// The callers of a batch that may never end, to be answered from another thread.
+pub struct Recall<I: Item, O: Send + 'static> {
+    shared: Arc<Shared<I, O>>,
+    callers: Arc<Callers<O>>,
+}
+
+impl<I: Item, O: Send + 'static> Recall<I, O> {
+    /// Answers every caller that still waits, in place of the batch; what that answers later is lost.
+    /// Returns their number.
+    pub fn answer(&self, answer: impl Fn() -> O) -> usize {
+        let callers = std::mem::take(&mut *self.callers.lock());
+        let count = callers.len();
+        let answers = callers.into_iter();
+        self.shared
+            .send(answers.map(|(id, reply)| (id, (reply, Ok(answer())))));
+        self.shared.answered(count);
+        count
+    }
 }
 
 impl<I: Item, O: Send + 'static> Work<I, O> {
@@ -55,12 +73,13 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
     fn new(shared: Arc<Shared<I, O>>, batch: Batch<Queued<I, O>>) -> Self {
         let count = batch.members.len();
-        let (mut items, mut waiting) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut items, mut callers) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut arrivals = Vec::with_capacity(count);
         for member in batch.members {
             let Queued { item, reply } = member.item;
-            let (id, arrived) = (member.id, member.arrived);
             items.push(item);
-            waiting.push(Waiting { id, reply, arrived });
+            callers.push((member.id, reply));
+            arrivals.push(member.arrived);
         }
         Self {
             shared,
@@ -70,7 +89,18 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
             expected: batch.expected,
             started: batch.formed,
             items,
-            waiting,
+            arrivals,
+            callers: Arc::new(Mutex::new(callers)),
+            is_reported: false,
+        }
+    }
+
+    /// The way to its callers, for whoever watches that it ends.
+    #[must_use]
+    pub fn recall(&self) -> Recall<I, O> {
+        Recall {
+            shared: Arc::clone(&self.shared),
+            callers: Arc::clone(&self.callers),
         }
     }
 
@@ -96,7 +126,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     /// Number of items to answer.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.waiting.len()
+        self.arrivals.len()
     }
 
     /// The sum of its items' weights.
@@ -125,15 +155,16 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
     /// Time of each item's admission, in their order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Instant> + '_ {
-        self.waiting.iter().map(|waiting| waiting.arrived)
+        self.arrivals.iter().copied()
     }
 
     /// Whether the caller of that item still waits for an answer.
     #[must_use]
     pub fn is_wanted(&self, item: usize) -> bool {
-        self.waiting
+        let callers = self.callers.lock();
+        callers
             .get(item)
-            .is_some_and(|waiting| !waiting.reply.is_closed())
+            .is_some_and(|(_, reply)| !reply.is_closed())
     }
 
     /// Answers the items, in their order, and records the time since [`Work::started`] as what such a
@@ -150,19 +181,20 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
     }
 
     fn finish(&mut self, answers: Vec<O>, elapsed: Option<Duration>) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let count = waiting.len();
         self.report(elapsed);
+        let callers = std::mem::take(&mut *self.callers.lock());
+        let count = callers.len();
         let answers = answers.into_iter().map(Ok);
         let lost = std::iter::repeat_with(|| Err(SubmitError::Lost));
-        let answers = waiting.into_iter().zip(answers.chain(lost));
+        let answers = callers.into_iter().zip(answers.chain(lost));
         self.shared
-            .send(answers.map(|(waiting, answer)| (waiting.id, (waiting.reply, answer))));
+            .send(answers.map(|((id, reply), answer)| (id, (reply, answer))));
         self.shared.answered(count);
     }
 
     /// Reports its end, before the answers leave: the next request then meets a free device.
-    fn report(&self, elapsed: Option<Duration>) {
+    fn report(&mut self, elapsed: Option<Duration>) {
+        self.is_reported = true;
         let mut state = self.shared.lock();
         state.assembler.finished(self.number);
         if let Some(elapsed) = elapsed {
@@ -173,7 +205,7 @@ impl<I: Item, O: Send + 'static> Work<I, O> {
 
 impl<I: Item, O: Send + 'static> Drop for Work<I, O> {
     fn drop(&mut self) {
-        if !self.waiting.is_empty() {
+        if !self.is_reported {
             self.finish(Vec::new(), None);
         }
     }

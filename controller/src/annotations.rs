@@ -14,6 +14,8 @@ pub(crate) const QUEUE_DELAY_TARGET: &str = "weir.dev/queue-delay-target";
 pub(crate) const SLO_PERCENTILE: &str = "weir.dev/slo-percentile";
 /// Idle time spent to avoid cold starts: `economy`, `balanced` or `latency`.
 pub(crate) const ECONOMY: &str = "weir.dev/economy";
+/// Longest time of a batch in `weir-runtime`, a duration; what takes longer is stuck and restarted.
+pub(crate) const MAX_BATCH_TIME: &str = "weir.dev/max-batch-time";
 /// Longest wait of a request for a revision to scale up from zero, a duration.
 pub(crate) const ACTIVATION_TIMEOUT: &str = "weir.dev/activation-timeout";
 /// Most requests queued for one revision.
@@ -69,13 +71,15 @@ pub(crate) const HPA_ANNOTATIONS: [&str; 2] = [
 ];
 
 /// Weir's annotations about replicas, which a component may set for itself.
-pub(crate) const OF_COMPONENTS: [&str; 3] = [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY];
+pub(crate) const OF_COMPONENTS: [&str; 4] =
+    [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME];
 
 /// All annotations of Weir; others with its prefix are errors.
-pub(crate) const WEIR_ANNOTATIONS: [&str; 10] = [
+pub(crate) const WEIR_ANNOTATIONS: [&str; 11] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
     ECONOMY,
+    MAX_BATCH_TIME,
     ACTIVATION_TIMEOUT,
     MAX_QUEUE,
     ROLLOUT,

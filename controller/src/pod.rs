@@ -1,5 +1,6 @@
 //! The pod template of a service, merged from its runtime and its manifest.
 
+mod batch_limit;
 mod merge;
 mod placeholder;
 #[cfg(test)]
@@ -13,6 +14,8 @@ use weir_crds::inference_service::{Model, Predictor};
 use weir_crds::serving_runtime::RuntimePod;
 
 use crate::annotations::{KNATIVE, PREFIX};
+
+pub(crate) use batch_limit::limit_batches;
 
 /// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];

@@ -3,14 +3,14 @@
 pub(crate) mod grpc;
 pub(crate) mod http;
 
-use ::http::{HeaderMap, Response};
+use ::http::{HeaderMap, HeaderValue, Response};
 use weir_protocol::{Blame, Code, Coded};
 
 use crate::body::DownstreamBody;
 use crate::error::GatewayError;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::Verdict;
+use crate::queue::{Outcome, Verdict};
 
 /// Encodes an error as a response of the request's protocol.
 pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<DownstreamBody> {
@@ -58,15 +58,18 @@ fn counted(code: Option<Code>) -> Verdict {
     }
 }
 
-/// Whether a replica refused a request before working on it, so that it may be retried elsewhere. Weir's runtime
-/// says so by a header. Of other servers, HTTP's 503 with `retry-after` counts; gRPC's `RESOURCE_EXHAUSTED` does
+/// What a replica's response says of it, if it refused the request before working on it, so that it may be retried
+/// elsewhere. Weir's runtime says so by a header, with 2 if it is stuck. Of other servers, HTTP's 503 with `retry-after` counts; gRPC's `RESOURCE_EXHAUSTED` does
 /// not, because it stands for a message that is too large as well, and for work that ran out of memory.
-pub(crate) fn is_refusal(protocol: Protocol, response: &Response<impl Sized>) -> bool {
+pub(crate) fn refusal(protocol: Protocol, response: &Response<impl Sized>) -> Option<Outcome> {
     let mark = response.headers().get(headers::REFUSED);
-    match (mark, protocol) {
-        (Some(mark), Protocol::Http | Protocol::Grpc) => mark == "1",
-        (None, Protocol::Http) => http::is_refusal(response.status(), response.headers()),
-        (None, Protocol::Grpc) => false,
+    match (mark.map(HeaderValue::as_bytes), protocol) {
+        (Some(b"1"), Protocol::Http | Protocol::Grpc) => Some(Outcome::Refused),
+        (Some(b"2"), Protocol::Http | Protocol::Grpc) => Some(Outcome::Stuck),
+        (None, Protocol::Http) if http::is_refusal(response.status(), response.headers()) => {
+            Some(Outcome::Refused)
+        }
+        (Some(_) | None, Protocol::Http | Protocol::Grpc) => None,
     }
 }
 

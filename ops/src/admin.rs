@@ -42,6 +42,8 @@ pub enum Health {
     Serving,
     /// The process ends and takes no new requests: 503 `draining`.
     Draining,
+    /// The process does not get on with what it has: 503 `stuck`.
+    Stuck,
 }
 
 /// The admin port's server, bound but not yet serving.
@@ -120,6 +122,7 @@ impl IntoResponse for Health {
         match self {
             Self::Serving => "ok\n".into_response(),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response(),
+            Self::Stuck => (StatusCode::SERVICE_UNAVAILABLE, "stuck\n").into_response(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod build;
 mod metrics;
 mod ports;
 mod sentinel_timer;
+mod watchdog;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::backend::{Backend, LoadError};
 use crate::repository::ControlMode;
 use crate::server::{Phase, Server};
 use ports::Ports;
+use watchdog::Watchdog;
 
 pub use crate::echo::EchoBackend;
 
@@ -97,6 +99,10 @@ async fn run(config: Config, setup: Setup, log: telemetry::Handle) -> Exit {
 
 /// Serves until a signal; then answers the accepted requests, within the exit timeout.
 async fn serve(config: &Config, server: Arc<Server>, ports: Ports, drain: &Drain) -> Exit {
+    let _watchdog = match Watchdog::start(Arc::clone(&server)) {
+        Ok(watchdog) => watchdog,
+        Err(error) => return failed(&error),
+    };
     let tasks = TaskTracker::new();
     let stop = drain.closed().clone();
     ports.spawn(config, &server, &tasks, &stop);

@@ -13,6 +13,7 @@ mod instance;
 mod observer;
 mod runner;
 mod warmup;
+mod watch;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,6 +34,7 @@ use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
 pub(crate) use warmup::{Sample, WarmUpPlan};
+pub(crate) use watch::{BatchLimit, EngineWatch, StuckBatch};
 
 /// The model and settings that an engine starts with.
 pub(crate) struct EngineSpec {
@@ -57,6 +59,7 @@ pub(crate) struct Engine {
     labels: Vec<Vec<String>>,
     batcher: Batcher<Job, JobResult>,
     statistics: Arc<Statistics>,
+    watch: Arc<EngineWatch>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// By number; those bound to their thread are absent.
     instances: Vec<Option<inline::SharedRunner>>,
@@ -115,14 +118,15 @@ impl Engine {
             warm_up,
         } = spec;
         let statistics = Arc::new(Statistics::new(devices.len()));
+        let observer = observer::StatisticsObserver(Arc::clone(&statistics));
+        let batcher = Batcher::new(policy, Arc::new(observer));
+        let watched = (interface.model.clone(), version);
         let mut engine = Self {
+            watch: Arc::new(EngineWatch::new(watched, batcher.clone(), devices.len())),
             interface: Arc::new(interface),
             version: version.to_string(),
             labels,
-            batcher: Batcher::new(
-                policy,
-                Arc::new(observer::StatisticsObserver(Arc::clone(&statistics))),
-            ),
+            batcher,
             statistics,
             threads: Mutex::new(Vec::new()),
             instances: Vec::new(),
@@ -151,6 +155,7 @@ impl Engine {
                 interface: Arc::clone(&self.interface),
                 statistics: Arc::clone(&self.statistics),
                 batcher: self.batcher.clone(),
+                watch: Arc::clone(&self.watch),
             };
             let started = context.start(Arc::clone(model), Arc::clone(&warm_up))?;
             self.threads.lock().push(started.thread);
@@ -174,10 +179,11 @@ impl Engine {
         // An `async fn` would hold the request twice.
         async move {
             let terms = terms?;
+            self.watch.check()?;
             let accepted = self.interface.accept(request, memory)?;
             let mut ticket = self.batcher.submit(accepted.job, terms)?;
             inline::run_if_short(&self.batcher, &mut ticket, &self.instances).await;
-            let reply = ticket.await??;
+            let reply = ticket.await.map_err(|error| self.watch.explain(error))??;
             let response = self.respond(accepted.id, accepted.outputs, &reply.slice)?;
             Ok(Inferred {
                 response,
@@ -236,6 +242,12 @@ impl Engine {
         }
     }
 
+    /// The batches that it runs.
+    #[must_use]
+    pub(crate) fn watch(&self) -> &Arc<EngineWatch> {
+        &self.watch
+    }
+
     /// Wait predicted for a request that came now, from the measured costs.
     #[must_use]
     pub(crate) fn predicted_wait(&self) -> Duration {
@@ -253,11 +265,15 @@ impl Engine {
         self.batcher.close();
         self.batcher.drained().await;
         let threads = std::mem::take(&mut *self.threads.lock());
-        // Joining blocks; the threads end by themselves once the queue is empty and closed.
+        let watch = Arc::clone(&self.watch);
+        // Joining blocks; the threads end by themselves once the queue is empty and closed, but for those
+        // whose model never returns.
         let joined = tokio::task::spawn_blocking(move || {
-            threads.into_iter().for_each(|thread| {
-                let _ = thread.join();
-            });
+            for (index, thread) in threads.into_iter().enumerate() {
+                if !watch.instance(index).is_stuck() {
+                    let _ = thread.join();
+                }
+            }
         });
         if joined.await.is_err() {
             tracing::error!(

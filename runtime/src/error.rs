@@ -46,6 +46,14 @@ pub enum ServeError {
     /// The process is exiting.
     #[error("Server exiting")]
     Exiting,
+    /// Each of the model's instances is stuck in a batch.
+    #[error(
+        "model '{0}' is stuck: its batches have run for longer than allowed (--max-batch-seconds), and the server has to be restarted"
+    )]
+    Stalled(String),
+    /// A batch is stuck, and with it the process: the text says which.
+    #[error("{0}")]
+    Stuck(String),
     /// The queue is full.
     #[error("Exceeds maximum queue size")]
     QueueFull,
@@ -128,6 +136,7 @@ impl ServeError {
                 ..
             }
             | Self::BodyBudgetExhausted { .. } => Some(Refused::Busy),
+            Self::Stalled(_) => Some(Refused::Stuck),
             Self::PredictedWait {
                 bound: Bound::Item, ..
             } => Some(Refused::Late),
@@ -137,6 +146,7 @@ impl ServeError {
             | Self::UnknownVersion { .. }
             | Self::NoVersions(_)
             | Self::VersionNotReady { .. }
+            | Self::Stuck(_)
             | Self::QueueTimeout
             | Self::DeadlineExceeded { .. }
             | Self::Model(_)
@@ -158,6 +168,8 @@ pub enum Refused {
     Busy,
     /// The request's own time limit would pass in the queue; a retry would be later still.
     Late,
+    /// This replica will not work before it is restarted; another one may.
+    Stuck,
 }
 
 impl Refused {
@@ -167,6 +179,7 @@ impl Refused {
         match self {
             Self::Busy => "1",
             Self::Late => "0",
+            Self::Stuck => "2",
         }
     }
 }
@@ -213,6 +226,8 @@ impl Coded for ServeError {
             | Self::VersionNotReady { .. }
             | Self::Draining
             | Self::Exiting
+            | Self::Stalled(_)
+            | Self::Stuck(_)
             | Self::QueueTimeout => Code::Unavailable,
             Self::QueueFull | Self::PredictedWait { .. } | Self::BodyBudgetExhausted { .. } => {
                 Code::Overloaded

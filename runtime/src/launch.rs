@@ -1,6 +1,7 @@
 //! From a configured model version to a running engine: backend, weights, signature, policy, warm-up.
 
 mod capacity;
+mod oversight;
 mod policy;
 mod samples;
 
@@ -15,17 +16,19 @@ use weir_protocol::grpc::proto;
 
 use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
 use crate::config::ModelConfig;
-use crate::engine::{Engine, EngineSpec, WarmUpPlan};
+use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
 use capacity::{Capacity, CapacityShare};
+pub(crate) use oversight::Oversight;
 
 /// Launches model versions on the backends it has.
 pub(crate) struct Launcher {
     backends: Vec<Arc<dyn Backend>>,
     options: LaunchOptions,
     capacity: Capacity,
+    oversight: Oversight,
 }
 
 /// Options that hold for every model.
@@ -37,6 +40,8 @@ pub(crate) struct LaunchOptions {
     pub max_queued: usize,
     /// Time for measuring batch sizes before readiness, per instance.
     pub warm_up: Duration,
+    /// Limit on the time of a batch.
+    pub batch_limit: BatchLimit,
 }
 
 /// A loaded version with its engine.
@@ -60,9 +65,15 @@ impl Launcher {
     pub(crate) fn new(backends: Vec<Arc<dyn Backend>>, options: LaunchOptions) -> Self {
         Self {
             backends,
+            oversight: Oversight::new(options.batch_limit),
             options,
             capacity: Capacity::default(),
         }
+    }
+
+    /// The batches of all loaded versions.
+    pub(crate) fn oversight(&self) -> &Oversight {
+        &self.oversight
     }
 
     /// Requests that all loaded versions together run at once.
@@ -114,6 +125,7 @@ impl Launcher {
             interface,
         };
         let engine = Arc::new(Engine::start(spec, &model)?);
+        self.oversight.add(engine.watch());
         Ok(LoadedModel {
             _share: self.capacity.share(engine.capacity()),
             engine,

@@ -54,6 +54,10 @@ pub struct ModelSample {
     pub predicted_wait: Duration,
     /// Time that loading took, warm-up included.
     pub load: Duration,
+    /// Age of the oldest batch that runs; zero where none does.
+    pub running_batch: Duration,
+    /// Age from which a batch counts as stuck; zero where none does.
+    pub batch_limit: Duration,
 }
 
 /// A memory pool in bytes.

@@ -9,7 +9,7 @@ use weir_protocol::{Delivery, InferRequest, SharedRange, Tensor, TensorSpec};
 
 use crate::engine::{Engine, Inferred};
 use crate::error::ServeError;
-use crate::launch::{InUse, Launcher, LoadedModel};
+use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
@@ -118,21 +118,30 @@ impl Server {
         self.phase.store(Arc::new(phase));
     }
 
-    /// Liveness of the process.
+    /// Liveness of the process: whoever finds it not live restarts it.
     ///
     /// # Errors
-    /// [`ServeError::Exiting`] once it was asked to end.
+    /// [`ServeError::Exiting`] once it was asked to end, [`ServeError::Stuck`] while a batch is.
     pub(crate) fn live(&self) -> Result<(), ServeError> {
-        match **self.phase.load() {
-            Phase::Starting | Phase::Serving => Ok(()),
-            Phase::Draining => Err(ServeError::Exiting),
+        match (**self.phase.load(), self.oversight().stuck()) {
+            (Phase::Draining, _) => Err(ServeError::Exiting),
+            (Phase::Starting | Phase::Serving, Some(batch)) => {
+                Err(ServeError::Stuck(batch.to_string()))
+            }
+            (Phase::Starting | Phase::Serving, None) => Ok(()),
         }
+    }
+
+    /// The batches of all its models.
+    #[must_use]
+    pub(crate) fn oversight(&self) -> &Oversight {
+        self.repository.launch().oversight()
     }
 
     /// Readiness for new clients: at work, and as many models loaded as the readiness policy demands.
     #[must_use]
     pub(crate) fn ready(&self) -> bool {
-        **self.phase.load() == Phase::Serving && self.repository.is_ready()
+        **self.phase.load() == Phase::Serving && self.live().is_ok() && self.repository.is_ready()
     }
 
     /// Requests that all its models together work on at once.

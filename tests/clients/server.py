@@ -18,6 +18,8 @@ BINARY = Path(os.environ.get("WEIR_RUNTIME", ROOT / "target" / "release" / "weir
 
 GOOD = HERE.parent / "models" / "repository"
 BROKEN = HERE.parent / "models" / "broken"
+CHANGING = HERE.parent / "models" / "changing"
+ENDLESS = HERE.parent / "models" / "endless"
 DIGITS = ROOT / "examples" / "digits" / "weir-examples"
 DIGITS_INPUTS = ROOT / "examples" / "digits" / "inputs"
 RAGGED = ROOT / "examples" / "ragged" / "weir-examples"

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 HERE = Path(__file__).resolve().parent
 GOOD = HERE / "repository"
 BROKEN = HERE / "broken"
+CHANGING = HERE / "changing"
+ENDLESS = HERE / "endless"
 
 # Every datatype that libtorch 2.11 supports.
 DATATYPES = (
@@ -439,11 +441,41 @@ model_warmup [
     (no_versions / "1").rename(no_versions / "draft")
 
 
+class Scale(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.tensor([1.0]))
+
+    def forward(self, INPUT0: Tensor) -> Tensor:
+        return INPUT0 * self.factor
+
+
+class Endless(nn.Module):
+    """Never returns from 1e6, takes some milliseconds for 1e5, and answers everything else at once."""
+
+    def forward(self, INPUT0: Tensor) -> Tensor:
+        steps = 0
+        while bool((INPUT0 == 1e6).any()) or (bool((INPUT0 == 1e5).any()) and steps < 3000):
+            steps += 1
+        return INPUT0 * 2.0
+
+
+def changing() -> None:
+    x, y = [T("INPUT0", "FP32", [1])], [T("OUTPUT0", "FP32", [1])]
+    torch_model("scale", Scale(), x, y, root=CHANGING)
+
+
+def endless() -> None:
+    x, y = [T("INPUT0", "FP32", [1])], [T("OUTPUT0", "FP32", [1])]
+    torch_model("endless", Endless(), x, y, max_batch_size=1, root=ENDLESS)
+
+
 def main() -> None:
-    for root in (GOOD, BROKEN):
+    for root in (GOOD, BROKEN, CHANGING, ENDLESS):
         shutil.rmtree(root, ignore_errors=True)
     for group in (
-        identities, arithmetic, odd_outputs, versions, without_config, warmed, batching, broken
+        identities, arithmetic, odd_outputs, versions, without_config, warmed, batching, broken,
+        changing, endless,
     ):
         group()
 

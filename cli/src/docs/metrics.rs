@@ -124,6 +124,8 @@ impl Sources for Everything {
             snapshot: Statistics::new(1).snapshot(),
             predicted_wait: Duration::ZERO,
             load: Duration::ZERO,
+            running_batch: Duration::ZERO,
+            batch_limit: Duration::ZERO,
         }]
     }
 

@@ -110,7 +110,11 @@ impl Probe {
     pub(crate) async fn run(&self, endpoints: &Endpoints) -> Result<(), String> {
         let probing = async {
             match self.target(endpoints)? {
-                (Some(path), address) => self.evaluate(path, client::get(address, path).await?),
+                (Some(path), address) => {
+                    let answer = client::get(address, path).await?;
+                    let evaluated = self.evaluate(path, answer.status);
+                    evaluated.map_err(|cause| answer.explain(cause))
+                }
                 (None, address) => client::connect(address).await.map(drop),
             }
         };

@@ -86,13 +86,7 @@ pub(super) fn scaling(
     component: &Component,
     errors: &mut ErrorList,
 ) -> Scaling {
-    let mut reader = Reader::new([
-        ("spec.predictor.annotations", component.annotations.as_ref()),
-        (
-            "metadata.annotations",
-            context.object.metadata.annotations.as_ref(),
-        ),
-    ]);
+    let mut reader = reader(context, component);
     let scaling = Scaling {
         policy: policy(&mut reader, component),
         by: scaled_by(&mut reader),
@@ -100,6 +94,38 @@ pub(super) fn scaling(
     };
     errors.list.append(&mut reader.errors);
     scaling
+}
+
+/// Longest time of a batch, in whole seconds: the component's, else the service's.
+pub(super) fn max_batch_time(
+    context: &Context<'_>,
+    component: &Component,
+    errors: &mut ErrorList,
+) -> Option<Duration> {
+    let mut reader = reader(context, component);
+    let expected = "a duration in whole seconds, such as 90s or 5m";
+    let limit = reader.read(annotations::MAX_BATCH_TIME, expected, |text| {
+        let limit = duration::parse(text)?;
+        (limit.subsec_nanos() == 0 && !limit.is_zero()).then_some(limit)
+    });
+    // Canaries read the service's too, which is one error.
+    let unread = reader.errors.into_iter();
+    let new: Vec<_> = unread
+        .filter(|error| !errors.list.contains(error))
+        .collect();
+    errors.list.extend(new);
+    limit
+}
+
+/// The annotations of a component, then the service's.
+fn reader<'a>(context: &Context<'a>, component: &'a Component) -> Reader<'a> {
+    Reader::new([
+        ("spec.predictor.annotations", component.annotations.as_ref()),
+        (
+            "metadata.annotations",
+            context.object.metadata.annotations.as_ref(),
+        ),
+    ])
 }
 
 /// Bounds and targets; what is not written keeps its default.

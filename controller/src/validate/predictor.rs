@@ -85,7 +85,9 @@ fn of_model(
     env(&path, &model.framework.container, errors);
     let runtime = runtime(context, &path, model, errors)?;
     let metadata = &context.object.metadata;
+    let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_model(metadata, &runtime.spec.pod, predictor, model);
+    let template = template.map(|template| pod::limit_batches(template, limit));
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
     checked(context, &path, (template, uri), used, errors)
 }
@@ -127,7 +129,9 @@ fn of_containers(
     if let Some(uri) = wanted {
         scheme(&format!("{path}.containers"), uri, errors);
     }
+    let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_containers(&context.object.metadata, predictor);
+    let template = template.map(|template| pod::limit_batches(template, limit));
     checked(context, path, (template, wanted), None, errors)
 }
 

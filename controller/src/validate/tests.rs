@@ -437,3 +437,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_longest_time_of_a_batch_reaches_the_runtime() {
+    let variable = |service: &[(&str, &str)], fields: &[&str]| {
+        let validated = validated(service, &model("digits", fields));
+        let pod = validated.predictor.template.spec.clone().unwrap();
+        let env = pod.containers[0].env.clone().unwrap_or_default();
+        let mut env = env.into_iter();
+        let set = env.find(|variable| variable.name == "WEIR_MAX_BATCH_SECONDS");
+        set.and_then(|variable| variable.value)
+    };
+    let service = [("weir.dev/max-batch-time", "5m")];
+    assert_eq!(variable(&[], &[]), None);
+    assert_eq!(variable(&service, &[]).as_deref(), Some("300"));
+    let own = ["annotations: {weir.dev/max-batch-time: 90s}"];
+    assert_eq!(variable(&service, &own).as_deref(), Some("90"));
+    for wrong in ["5", "0s", "1500ms"] {
+        let found = errors(&[("weir.dev/max-batch-time", wrong)], &model("digits", &[]));
+        let expected = format!(
+            "metadata.annotations[weir.dev/max-batch-time]: `{wrong}` is not a duration in whole seconds, such as 90s or 5m"
+        );
+        assert_eq!(found, expected);
+    }
+}

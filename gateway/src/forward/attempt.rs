@@ -56,23 +56,26 @@ pub(super) async fn try_replica(
             return late(request, &upstream.name, since);
         }
     };
-    match reply {
-        Ok(reply) if may_retry_refusal && codec::is_refusal(request.protocol, &reply) => {
+    let refusal = reply.as_ref().ok().filter(|_| may_retry_refusal);
+    let refusal = refusal.and_then(|reply| codec::refusal(request.protocol, reply));
+    match (reply, refusal) {
+        (Ok(reply), Some(outcome)) => {
             learn(&credit, reply.headers());
-            credit.settle(Outcome::Refused, Verdict::Open);
+            credit.settle(outcome, Verdict::Open);
             Attempt::Failed(Failure::Refused)
         }
-        Ok(reply) => Attempt::Answered(relayed(request, credit, reply, buffered)),
-        Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
+        (Ok(reply), None) => Attempt::Answered(relayed(request, credit, reply, buffered)),
+        (Err(error), _) if error.kind == UpstreamErrorKind::RequestBodyFailed => {
             credit.settle(Outcome::Abandoned, Verdict::Open);
             upload_failed()
         }
-        Err(error) if error.kind == UpstreamErrorKind::InvalidResponse => {
+        (Err(error), _) if error.kind == UpstreamErrorKind::InvalidResponse => {
             invalid_response(credit, error.because)
         }
-        Err(error) => {
+        (Err(error), _) => {
+            let held = now().saturating_duration_since(credit.since);
             credit.settle(Outcome::Failed, Verdict::Open);
-            Attempt::Failed(Failure::Lost(upstream.name.clone(), error))
+            Attempt::Failed(Failure::Lost(upstream.name.clone(), error, held))
         }
     }
 }
@@ -112,7 +115,8 @@ pub(super) async fn try_gateway(
         Err(error) if error.kind == UpstreamErrorKind::RequestBodyFailed => upload_failed(),
         Err(error) => {
             tokio::time::sleep(DISAGREEMENT).await;
-            Attempt::Failed(Failure::Lost(peer.name.clone(), error))
+            // The replica behind it may have been lost as well, and is that gateway's to judge.
+            Attempt::Failed(Failure::Lost(peer.name.clone(), error, Duration::ZERO))
         }
     }
 }

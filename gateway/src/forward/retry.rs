@@ -1,7 +1,7 @@
 //! Whether a request may be sent again: decisions only.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::request::ProxyRequest;
 use crate::body::BufferedBody;
@@ -12,6 +12,10 @@ use crate::upstream::{UpstreamError, UpstreamErrorKind};
 
 /// Most retries after a replica was lost: a request that loses four replicas in a row probably causes it.
 const MAX_RETRIES: u32 = 3;
+
+/// Longest time that a replica may have had a request which is retried when the replica is lost. A batch of `weir-runtime`
+/// that runs for a minute may be stuck, and its replica be restarted for it: the request would stop the next one too.
+const LONGEST_HELD: Duration = Duration::from_secs(60);
 
 /// Most refusals by replicas that are retried instead of passed on. Each ejects its replica for 50 ms.
 const MAX_REFUSALS: u32 = 8;
@@ -26,8 +30,8 @@ pub(super) enum Failure {
     Refused,
     /// The gateway does not own the queue, and did not work on the request.
     Unserved,
-    /// The replica or gateway of this name did not answer.
-    Lost(Arc<str>, UpstreamError),
+    /// The replica or gateway of this name had the request for so long and did not answer.
+    Lost(Arc<str>, UpstreamError, Duration),
     InvalidResponse(InvalidResponse),
 }
 
@@ -90,7 +94,7 @@ impl<'a> RetryState<'a> {
                 Ok(())
             }
             Failure::Unserved => self.retry_handover(),
-            Failure::Lost(replica, error) => self.retry_lost(replica, error),
+            Failure::Lost(replica, error, held) => self.retry_lost(replica, error, held),
             Failure::InvalidResponse(invalid) => self.retry_invalid(invalid),
         }
     }
@@ -104,7 +108,12 @@ impl<'a> RetryState<'a> {
     }
 
     /// A failed connection costs no retry, only time: as much as a replica has to start.
-    fn retry_lost(&mut self, replica: Arc<str>, error: UpstreamError) -> Result<(), GatewayError> {
+    fn retry_lost(
+        &mut self,
+        replica: Arc<str>,
+        error: UpstreamError,
+        held: Duration,
+    ) -> Result<(), GatewayError> {
         let may_retry = match error.kind {
             UpstreamErrorKind::ConnectFailed => {
                 let since = *self.first_connect_failure.get_or_insert_with(now);
@@ -112,7 +121,9 @@ impl<'a> RetryState<'a> {
             }
             UpstreamErrorKind::StaleConnection
             | UpstreamErrorKind::Broken
-            | UpstreamErrorKind::RequestBodyFailed => self.lost < MAX_RETRIES,
+            | UpstreamErrorKind::RequestBodyFailed => {
+                self.lost < MAX_RETRIES && held < LONGEST_HELD
+            }
             // A gateway's: the replica behind it may have done the work.
             UpstreamErrorKind::InvalidResponse => self.lost == 0,
         };

@@ -25,6 +25,8 @@ pub(crate) enum Outcome {
     /// It refused the request without working on it, or the request was not sent because an earlier attempt failed
     /// there.
     Refused,
+    /// It refused the request, and any other until it is restarted.
+    Stuck,
     /// It was unreachable, or broke off before it answered.
     Failed,
     /// Its response was invalid, which does not pass in a moment.

@@ -32,6 +32,7 @@ pub(super) fn server(
         gpus: (setup.find_gpus)(config.device)?,
         max_queued: config.max_queue.get(),
         warm_up: WARM_UP,
+        batch_limit: config.batch_limit,
     };
     let launcher = Launcher::new(setup.backends, launch);
     let name = config.model_name.clone();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::watchdog::now;
 use prometheus_client::registry::Registry;
 use weir_ops::byte_budget::ByteBudget;
 
@@ -41,6 +42,8 @@ impl Sources for ServerSources {
     fn models(&self) -> Vec<ModelSample> {
         let sample = |version: crate::repository::ServingVersion<crate::launch::LoadedModel>| {
             let tags = &version.served.config.metric_tags;
+            let watch = version.served.engine.watch();
+            let batch_limit = watch.limit(self.server.oversight().limit());
             ModelSample {
                 name: version.model,
                 version: version.version,
@@ -51,6 +54,8 @@ impl Sources for ServerSources {
                 snapshot: version.served.engine.snapshot(),
                 predicted_wait: version.served.engine.predicted_wait(),
                 load: version.served.load,
+                running_batch: watch.age(now()),
+                batch_limit: batch_limit.unwrap_or_default(),
             }
         };
         self.server.serving().into_iter().map(sample).collect()

@@ -14,6 +14,7 @@ use weir_ops::socket::{self, PortUse};
 
 use super::metrics;
 use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
+use crate::error::ServeError;
 use crate::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
 use crate::server::Server;
@@ -137,12 +138,10 @@ fn port_use(reuse: bool) -> PortUse {
 
 fn health(server: &Arc<Server>) -> HealthCheck {
     let server = Arc::clone(server);
-    Arc::new(move || {
-        if server.live().is_ok() {
-            Health::Serving
-        } else {
-            Health::Draining
-        }
+    Arc::new(move || match server.live() {
+        Ok(()) => Health::Serving,
+        Err(ServeError::Stuck(_)) => Health::Stuck,
+        Err(_) => Health::Draining,
     })
 }
 

@@ -16,6 +16,7 @@ use super::logs::{LogArgs, LogFormat};
 use super::models::{ModeFlag, ModelArgs};
 use super::restrict;
 use super::triton_flags::Given;
+use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::Restriction;
@@ -66,6 +67,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         load_threads: models.model_load_thread_count,
         load_retries: models.model_load_retry_count,
         max_queue: limits.max_queue,
+        batch_limit: batch_limit(&limits),
         max_connections: limits.max_connections,
         max_inflight: limits.max_inflight_bytes.get(),
         exit_timeout: limits.exit_timeout_secs,
@@ -99,6 +101,14 @@ fn control(models: &ModelArgs, errors: &mut Vec<String>) -> ControlMode {
             }
             ControlMode::Poll(period)
         }
+    }
+}
+
+fn batch_limit(limits: &LimitArgs) -> BatchLimit {
+    match limits.max_batch_seconds {
+        None => BatchLimit::Measured,
+        Some(Duration::ZERO) => BatchLimit::Unlimited,
+        Some(limit) => BatchLimit::Fixed(limit),
     }
 }
 

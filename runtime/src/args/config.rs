@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_ops::telemetry;
 
 use super::device::DeviceChoice;
+use crate::engine::BatchLimit;
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::Restriction;
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) threads: Option<NonZeroUsize>,
     /// Requests that may wait per model version.
     pub(crate) max_queue: NonZeroUsize,
+    /// Limit on the time of a batch.
+    pub(crate) batch_limit: BatchLimit,
     /// Connections at the same time, per front-end.
     pub(crate) max_connections: NonZeroUsize,
     /// Bytes that request bodies may hold together.

@@ -11,6 +11,11 @@ pub(super) struct LimitArgs {
     /// Requests that may wait per model version, where its configuration does not say
     #[arg(long, default_value = "4096", value_name = "N")]
     pub(super) max_queue: NonZeroUsize,
+    /// Time a batch may run; 0 is any. A longer one is stuck: its requests are answered with an error, and the
+    /// process is not live, so that it is restarted. The default is ten times the model's longest batch so far,
+    /// and at least a minute
+    #[arg(long, env = "WEIR_MAX_BATCH_SECONDS", value_name = "SECONDS", value_parser = values::seconds)]
+    pub(super) max_batch_seconds: Option<Duration>,
     /// Connections at the same time, HTTP and gRPC each
     #[arg(long, default_value = "10000", value_name = "N")]
     pub(super) max_connections: NonZeroUsize,

@@ -18,13 +18,16 @@ use weir_batcher::{Work, Worker};
 use super::JobResult;
 use super::context::InstanceContext;
 use super::runner::{Runner, now, panicked, waits};
+use super::watch::{RunGuard, TakenGuard};
 use crate::backend::{Answer, Started};
 use crate::error::ServeError;
 use crate::job::Job;
 
 /// A batch that was started and is to be answered.
-struct BatchInFlight {
+struct BatchInFlight<'a> {
     work: Work<Job, JobResult>,
+    taken: TakenGuard<'a>,
+    run: RunGuard<'a>,
     waits: Vec<Duration>,
     rows: usize,
     started: Started,
@@ -64,15 +67,16 @@ pub(super) fn serve(
     let (hand_over, under_way) = sync_channel(0);
     std::thread::scope(|scope| {
         scope.spawn(move || answer_all(runner, context, under_way));
-        start_all(runner, worker, &hand_over);
+        start_all(runner, context, worker, &hand_over);
         drop(hand_over);
     });
 }
 
-fn start_all(
+fn start_all<'a>(
     runner: &Mutex<Runner>,
+    context: &'a InstanceContext,
     mut worker: Worker<Job, JobResult>,
-    hand_over: &SyncSender<BatchInFlight>,
+    hand_over: &SyncSender<BatchInFlight<'a>>,
 ) {
     let mut prefetch: Option<Prefetch> = None;
     loop {
@@ -82,7 +86,7 @@ fn start_all(
         };
         let Some(work) = work else { return };
         let (expected, begun) = (work.expected(), now());
-        let Some(batch) = start(runner, work, begun) else {
+        let Some(batch) = start(runner, context, work, begun) else {
             continue;
         };
         let preparing = begun.elapsed();
@@ -94,22 +98,27 @@ fn start_all(
 }
 
 /// Starts a batch; `None` where it failed at once, and is answered.
-fn start(
+fn start<'a>(
     runner: &Mutex<Runner>,
+    context: &'a InstanceContext,
     work: Work<Job, JobResult>,
     begun: Instant,
-) -> Option<BatchInFlight> {
+) -> Option<BatchInFlight<'a>> {
     let waits = waits(&work);
+    let (taken, run) = (context.take(&work), context.begin(work.items(), begun));
     let mut runner = runner.lock();
     match runner.begin(work.items()) {
         Ok((started, rows)) => Some(BatchInFlight {
             work,
+            taken,
+            run,
             waits,
             rows,
             started,
             begun,
         }),
         Err(error) => {
+            drop(run);
             let outcomes = runner.recover(work.items(), &waits, error, begun.elapsed());
             drop(runner);
             work.answer_after(outcomes, None);
@@ -121,7 +130,7 @@ fn start(
 fn answer_all(
     runner: &Mutex<Runner>,
     context: &InstanceContext,
-    under_way: Receiver<BatchInFlight>,
+    under_way: Receiver<BatchInFlight<'_>>,
 ) {
     let mut free_since: Option<Instant> = None;
     for batch in under_way {
@@ -133,17 +142,20 @@ fn answer_all(
 fn answer(
     runner: &Mutex<Runner>,
     context: &InstanceContext,
-    batch: BatchInFlight,
+    batch: BatchInFlight<'_>,
     free_since: Option<Instant>,
 ) -> Instant {
     let BatchInFlight {
         work,
+        taken: _taken,
+        run,
         waits,
         rows,
         started,
         begun,
     } = batch;
     let finished = finish(context, started, rows);
+    drop(run);
     let ended = now();
     // The device's time on the batch before does not count for this one.
     let elapsed = ended.saturating_duration_since(free_since.map_or(begun, |free| free.max(begun)));

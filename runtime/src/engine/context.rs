@@ -1,14 +1,17 @@
 //! The context that an instance, its runner and its threads share.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use weir_batcher::Batcher;
+use weir_batcher::{Batcher, Work};
 
 use super::JobResult;
 use crate::backend::Device;
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::statistics::Statistics;
+
+use super::watch::{EngineWatch, RunGuard, TakenGuard};
 
 /// An instance's part of its engine: device, model, statistics and queue.
 pub(super) struct InstanceContext {
@@ -17,4 +20,18 @@ pub(super) struct InstanceContext {
     pub(super) interface: Arc<Interface>,
     pub(super) statistics: Arc<Statistics>,
     pub(super) batcher: Batcher<Job, JobResult>,
+    pub(super) watch: Arc<EngineWatch>,
+}
+
+impl InstanceContext {
+    /// Notes a batch that was taken from the queue; it is over when the guard is dropped.
+    pub(super) fn take(&self, work: &Work<Job, JobResult>) -> TakenGuard<'_> {
+        self.watch.instance(self.index).take(work.recall())
+    }
+
+    /// Notes a run of these jobs; it ends when the guard is dropped.
+    pub(super) fn begin(&self, jobs: &[Job], since: Instant) -> RunGuard<'_> {
+        let rows = jobs.iter().map(|job| job.rows).sum();
+        self.watch.instance(self.index).begin(rows, since)
+    }
 }

@@ -31,6 +31,8 @@ impl Runner {
     /// Runs a batch and answers every request of it.
     pub(super) fn serve(&mut self, work: Work<Job, JobResult>) {
         let (started, waits) = (work.started(), waits(&work));
+        let context = Arc::clone(&self.context);
+        let _taken = context.take(&work);
         let outcomes = self.run(work.items(), &waits);
         // The time of a failed batch says nothing of others of its size.
         let succeeded = outcomes.iter().all(Result::is_ok);
@@ -73,6 +75,8 @@ impl Runner {
 
     fn attempt(&mut self, jobs: &[Job]) -> (Result<Answer, ServeError>, Duration) {
         let started = now();
+        let context = Arc::clone(&self.context);
+        let _run = context.begin(jobs, started);
         let answer = self.begin_and_finish(jobs);
         (answer, started.elapsed())
     }

@@ -7,3 +7,4 @@ mod failures;
 mod fake;
 mod inline;
 mod shapes;
+mod stuck;

@@ -75,7 +75,7 @@ pub(super) const DURATIONS: [Counter; 5] = [
 ];
 
 /// Gauges per model version.
-pub(super) const GAUGES: [Gauge; 3] = [
+pub(super) const GAUGES: [Gauge; 5] = [
     Gauge {
         name: "nv_inference_pending_request_count",
         help: "Requests admitted and not yet executing",
@@ -90,6 +90,16 @@ pub(super) const GAUGES: [Gauge; 3] = [
         name: "weir_runtime_predicted_wait_seconds",
         help: "Time a request that arrived now would wait",
         value: |sample| sample.predicted_wait.as_secs_f64(),
+    },
+    Gauge {
+        name: "weir_runtime_running_batch_seconds",
+        help: "Age of the oldest batch that runs; 0 where none does",
+        value: |sample| sample.running_batch.as_secs_f64(),
+    },
+    Gauge {
+        name: "weir_runtime_batch_limit_seconds",
+        help: "Age from which a batch is stuck and the process not live (--max-batch-seconds); 0 is no limit",
+        value: |sample| sample.batch_limit.as_secs_f64(),
     },
 ];
 

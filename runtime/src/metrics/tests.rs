@@ -39,6 +39,8 @@ impl Sources for Fixture {
             },
             predicted_wait: Duration::from_millis(1500),
             load: Duration::from_secs(2),
+            running_batch: Duration::from_millis(2500),
+            batch_limit: Duration::from_secs(60),
         }]
     }
 

@@ -22,8 +22,9 @@ pub(super) enum Retry {
     Never,
 }
 
-/// The last attempt at each version. `F` identifies a version's files and configuration.
-pub(super) type Attempts<F> = BTreeMap<u64, (F, LoadOutcome)>;
+/// The last attempt at each version. `F` identifies the files and configuration that were loaded; `None`
+/// where they moved meanwhile, so that it is not known what was.
+pub(super) type Attempts<F> = BTreeMap<u64, (Option<F>, LoadOutcome)>;
 
 /// The versions that an inspection found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(super) fn to_load<F: PartialEq>(
 ) -> Vec<u64> {
     let is_current = |version: &u64, fingerprint: &F| {
         attempts.get(version).is_some_and(|(last, outcome)| {
-            last == fingerprint
+            last.as_ref() == Some(fingerprint)
                 && match (outcome, retry) {
                     (LoadOutcome::Loaded, Retry::Failed | Retry::Never)
                     | (LoadOutcome::Kept | LoadOutcome::Failed, Retry::Never) => true,
@@ -82,6 +83,8 @@ pub(super) fn to_unload<F>(attempts: &Attempts<F>, found: &FoundVersions<F>) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::collection::{btree_map, btree_set};
     use proptest::prelude::*;
 
@@ -91,7 +94,7 @@ mod tests {
     fn attempts(of: &[(u64, char, LoadOutcome)]) -> Attempts<char> {
         let attempts = of
             .iter()
-            .map(|&(version, fingerprint, outcome)| (version, (fingerprint, outcome)));
+            .map(|&(version, fingerprint, outcome)| (version, (Some(fingerprint), outcome)));
         attempts.collect()
     }
 
@@ -142,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn files_that_moved_while_they_were_loaded_are_loaded_again() {
+        for outcome in [Loaded, Kept, Failed] {
+            let before = BTreeMap::from([(1, (None, outcome))]);
+            let found = found(&[(1, 'a')], &[1]);
+            assert_eq!(to_load(&before, &found, Retry::Never), [1]);
+        }
+    }
+
+    #[test]
     fn the_last_good_version_stands_in_for_a_broken_one() {
         let after = attempts(&[(1, 'a', Loaded), (2, 'a', Failed)]);
         let there = found(&[(1, 'a'), (2, 'a')], &[2]);
@@ -177,7 +189,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_model_that_serves_goes_on_serving(
-            after in btree_map(1_u64..6, (Just('a'), outcome()), 0..6),
+            after in btree_map(1_u64..6, (Just(Some('a')), outcome()), 0..6),
             wanted in btree_set(1_u64..6, 1..6),
             there in btree_set(1_u64..6, 0..6),
         ) {
@@ -197,10 +209,10 @@ mod tests {
 
         #[test]
         fn a_poll_of_what_was_tried_loads_nothing(
-            attempts in btree_map(1_u64..6, (0..3, outcome()), 1..6),
+            attempts in btree_map(1_u64..6, ((0..3).prop_map(Some), outcome()), 1..6),
         ) {
             let found = FoundVersions {
-                fingerprints: attempts.iter().map(|(version, (files, _))| (*version, *files)).collect(),
+                fingerprints: attempts.iter().filter_map(|(version, (files, _))| files.map(|files| (*version, files))).collect(),
                 wanted: attempts.keys().copied().collect(),
             };
             prop_assert!(to_load(&attempts, &found, Retry::Never).is_empty());

@@ -14,7 +14,7 @@ use super::changes::{FoundVersions, LoadOutcome};
 use super::config_file;
 use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
 use super::options::ScanOptions;
-use super::stamp::{Scrutiny, Stamp};
+use super::stamp::{Scrutiny, Stamp, Surroundings};
 use crate::backend::LoadError;
 use crate::config::ModelConfig;
 
@@ -29,6 +29,8 @@ pub(super) struct Inspected {
     pub dir: PathBuf,
     /// The versions that its version policy selects, and those that serve and are still there.
     pub versions: FoundVersions<Fingerprint>,
+    /// The directories of the model and of these versions.
+    pub surroundings: Surroundings,
     /// The uploaded files, deleted when the last version loaded from them is gone.
     pub uploaded: Option<Arc<TempDir>>,
 }
@@ -43,6 +45,14 @@ pub(super) struct Fingerprint {
     /// The model directory's own files: labels, warm-up data.
     shared: Arc<Stamp>,
     files: Stamp,
+}
+
+/// Whether a model's files lay still while it was loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stillness {
+    Still,
+    /// Something was added, removed or renamed: it is not known what was loaded.
+    Moved,
 }
 
 /// Source of a model's configuration.
@@ -67,9 +77,22 @@ impl Inspected {
         &self,
         version: u64,
         outcome: LoadOutcome,
-    ) -> Option<(Fingerprint, LoadOutcome)> {
+        stillness: Stillness,
+    ) -> Option<(Option<Fingerprint>, LoadOutcome)> {
         let fingerprint = self.versions.fingerprints.get(&version)?;
-        Some((fingerprint.clone(), outcome))
+        Some(match stillness {
+            Stillness::Still => (Some(fingerprint.clone()), outcome),
+            Stillness::Moved => (None, outcome),
+        })
+    }
+
+    /// Whether the files lay still since. Blocks on the file system.
+    pub(super) fn stillness(surroundings: &Surroundings) -> Stillness {
+        if surroundings.are_unchanged() {
+            Stillness::Still
+        } else {
+            Stillness::Moved
+        }
     }
 }
 
@@ -84,6 +107,7 @@ impl Inspector<'_> {
         location: &ModelLocation,
         source: ConfigSource,
     ) -> Result<Inspected, String> {
+        let surroundings = surroundings(location)?;
         let config = self.config(name, location, source)?;
         let found = self.found_versions(location, &config)?;
         let wanted = config
@@ -108,6 +132,7 @@ impl Inspector<'_> {
             config: Arc::new(config),
             dir,
             versions,
+            surroundings,
             uploaded: None,
         })
     }
@@ -216,6 +241,17 @@ fn fingerprints<'a>(
         fingerprints.insert(*version, fingerprint);
     }
     Ok(fingerprints)
+}
+
+/// The directories whose entries a load depends on.
+fn surroundings(location: &ModelLocation) -> Result<Surroundings, String> {
+    let versions = match location.layout {
+        Layout::File | Layout::Bare => Vec::new(),
+        Layout::Versioned => layout::version_dirs(&location.path)?,
+    };
+    let own = directory(location).to_owned();
+    let versions = versions.into_iter().map(|(_, directory)| directory);
+    Ok(Surroundings::of(versions.chain([own])))
 }
 
 /// Stamp of the files that all versions share. The configuration is compared by meaning, not by its file's time.

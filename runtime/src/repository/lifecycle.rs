@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::catalog::{Catalog, ModelLocation};
 use super::changes::Retry;
 use super::failure::{self, LoadFailure};
-use super::inspect::{ConfigSource, Inspected};
+use super::inspect::{ConfigSource, Inspected, Stillness};
 use super::launch::Launch;
 use super::load_locks::LoadLocks;
 use super::loader::Loader;
@@ -209,18 +209,20 @@ impl<L: Launch> ModelLifecycle<L> {
     ) -> Result<(), LoadFailure> {
         let started = Instant::now();
         tracing::info!(model = name, version, "loading");
-        match self.loader.load(name, version, found).await {
+        let loaded = self.loader.load(name, version, found).await;
+        let from = (found, self.scanner.stillness(found).await);
+        match loaded {
             Ok(served) => {
                 let served = Arc::new(served);
-                let replaced = self.registry.update(|registry| {
-                    registry.model_mut(name).finish_load(version, found, served)
-                });
+                let replaced = self
+                    .registry
+                    .update(|registry| registry.model_mut(name).finish_load(version, from, served));
                 self.retire_each(replaced);
                 let ms = started.elapsed().as_millis();
                 tracing::info!(model = name, version, ms, "ready");
                 Ok(())
             }
-            Err(reason) => Err(self.mark_version_failed(name, version, found, reason)),
+            Err(reason) => Err(self.mark_version_failed(name, version, from, reason)),
         }
     }
 
@@ -228,7 +230,7 @@ impl<L: Launch> ModelLifecycle<L> {
         &self,
         name: &str,
         version: u64,
-        found: &Inspected,
+        from: (&Inspected, Stillness),
         reason: String,
     ) -> LoadFailure {
         tracing::error!(model = name, version, reason, "load failed");
@@ -236,7 +238,7 @@ impl<L: Launch> ModelLifecycle<L> {
         self.registry.update(|registry| {
             registry
                 .model_mut(name)
-                .fail_load(version, found, reason.clone());
+                .fail_load(version, from, reason.clone());
         });
         LoadFailure::Version {
             model,

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::changes::{self, Attempts, FoundVersions, LoadOutcome, Retry};
 use super::index::IndexEntry;
-use super::inspect::{Fingerprint, Inspected};
+use super::inspect::{Fingerprint, Inspected, Stillness};
 use super::options::IndexFilter;
 use super::state::VersionState;
 
@@ -37,7 +37,7 @@ enum Standing {
 struct Version<S> {
     state: VersionState<S>,
     /// The last load attempt; `None` while unloaded.
-    attempt: Option<(Fingerprint, LoadOutcome)>,
+    attempt: Option<(Option<Fingerprint>, LoadOutcome)>,
     /// The reason why it serves what was loaded before.
     kept: Option<String>,
     /// Uploaded files that the serving version was loaded from.
@@ -217,11 +217,11 @@ impl<S> ModelEntry<S> {
     pub(super) fn finish_load(
         &mut self,
         version: u64,
-        from: &Inspected,
+        (from, stillness): (&Inspected, Stillness),
         served: Arc<S>,
     ) -> Option<Retiring<S>> {
         let entry = self.versions.entry(version).or_default();
-        entry.attempt = from.attempt(version, LoadOutcome::Loaded);
+        entry.attempt = from.attempt(version, LoadOutcome::Loaded, stillness);
         entry.kept = None;
         entry.uploaded.clone_from(&from.uploaded);
         let replaced = entry.state.finish_load(served);
@@ -234,13 +234,18 @@ impl<S> ModelEntry<S> {
     }
 
     /// Marks a version whose load failed.
-    pub(super) fn fail_load(&mut self, version: u64, from: &Inspected, reason: String) {
+    pub(super) fn fail_load(
+        &mut self,
+        version: u64,
+        (from, stillness): (&Inspected, Stillness),
+        reason: String,
+    ) {
         let entry = self.versions.entry(version).or_default();
         let outcome = match entry.state.serving() {
             Some(_) => LoadOutcome::Kept,
             None => LoadOutcome::Failed,
         };
-        entry.attempt = from.attempt(version, outcome);
+        entry.attempt = from.attempt(version, outcome, stillness);
         entry.kept = entry.state.serving().map(|_| reason.clone());
         entry.state.fail_load(reason);
     }

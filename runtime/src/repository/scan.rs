@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::catalog::{self, Catalog, ModelLocation, Naming};
-use super::inspect::{ConfigSource, Inspected, Inspector};
+use super::inspect::{ConfigSource, Inspected, Inspector, Stillness};
 use super::launch::Launch;
 use super::layout::Layout;
 use super::options::ScanOptions;
@@ -60,6 +60,13 @@ impl<L: Launch> Scanner<L> {
             .inspect(&name, &location, source)
         })
         .await
+    }
+
+    /// Whether a model's files lay still since they were inspected.
+    pub(super) async fn stillness(&self, since: &Inspected) -> Stillness {
+        let surroundings = since.surroundings.clone();
+        let look = blocking(move || Ok(Inspected::stillness(&surroundings)));
+        look.await.unwrap_or(Stillness::Moved)
     }
 
     /// True if a repository path has a directory of that name, whatever is in it.

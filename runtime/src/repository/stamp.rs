@@ -1,5 +1,6 @@
 //! Change detection for files: their identity, size and times, and their content where it is read.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
@@ -168,6 +169,28 @@ impl FileStamp {
     }
 }
 
+/// Directories as they were when somebody inspected: a file that was away for a moment, or another's place,
+/// leaves its trace there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Surroundings(BTreeMap<PathBuf, Option<(u64, u64, i64, i64)>>);
+
+impl Surroundings {
+    /// The directories themselves, not what is below them.
+    pub(super) fn of(directories: impl IntoIterator<Item = PathBuf>) -> Self {
+        let look = |path: PathBuf| {
+            let found = fs::metadata(&path).ok();
+            let found = found.map(|it| (it.dev(), it.ino(), it.ctime(), it.ctime_nsec()));
+            (path, found)
+        };
+        Self(directories.into_iter().map(look).collect())
+    }
+
+    /// True if nothing was added, removed or renamed since. Blocks on the file system.
+    pub(super) fn are_unchanged(&self) -> bool {
+        *self == Self::of(self.0.keys().cloned())
+    }
+}
+
 /// A digest of a file's content, for comparing it with what it was; not one that withstands an attacker.
 fn digest(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
@@ -201,7 +224,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::{Scrutiny, Stamp};
+    use super::{Scrutiny, Stamp, Surroundings};
 
     const TIME: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -276,6 +299,21 @@ mod tests {
         let before = stamp(folder.path());
         write(&folder.path().join(".model.pt.Xa41bQ"), "tw");
         assert_eq!(before, stamp(folder.path()));
+    }
+
+    #[test]
+    fn a_directory_that_was_away_has_changed() {
+        let folder = TempDir::new().unwrap();
+        let (model, away) = (folder.path().join("m"), folder.path().join("away"));
+        fs::create_dir(&model).unwrap();
+        let before = Surroundings::of([model.clone()]);
+        assert!(before.are_unchanged());
+        fs::rename(&model, &away).unwrap();
+        assert!(!before.are_unchanged());
+        // Later than the clock of the file system ticks.
+        std::thread::sleep(super::CLOCK_TICK);
+        fs::rename(&away, &model).unwrap();
+        assert!(!before.are_unchanged());
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::io;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use http_body_util::Empty;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, UnixStream};
 use weir_cluster::Address;
@@ -29,8 +30,28 @@ pub(super) async fn connect(address: &Address) -> Result<Connection, String> {
     })
 }
 
-/// The status of the answer to a GET.
-pub(super) async fn get(address: &Address, path: &str) -> Result<StatusCode, String> {
+/// Longest body that is read for its reason, in bytes.
+const LONGEST_BODY: usize = 4096;
+
+/// The answer to a GET.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// The server's own words for a failure: the field `error` of its body, as V2 has it.
+    pub(super) reason: Option<String>,
+}
+
+impl Answer {
+    /// Adds the server's own words to a cause.
+    pub(super) fn explain(self, cause: String) -> String {
+        match self.reason {
+            Some(reason) => format!("{cause}: {reason}"),
+            None => cause,
+        }
+    }
+}
+
+/// Asks a replica by GET. The error is a clause.
+pub(super) async fn get(address: &Address, path: &str) -> Result<Answer, String> {
     let status = match connect(address).await? {
         Connection::Tcp(stream) => exchange(TokioIo::new(stream), path).await,
         Connection::Unix(stream) => exchange(TokioIo::new(stream), path).await,
@@ -41,7 +62,7 @@ pub(super) async fn get(address: &Address, path: &str) -> Result<StatusCode, Str
 async fn exchange<S>(
     stream: S,
     path: &str,
-) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>>
+) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send,
 {
@@ -49,7 +70,10 @@ where
     let request = Request::get(path)
         .header(http::header::HOST, "localhost")
         .body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request);
+    let answer = async {
+        let response = sender.send_request(request).await?;
+        Ok::<_, hyper::Error>(read(response).await)
+    };
     tokio::pin!(answer);
     // The connection moves only while the answer is waited for, and closes with it: nothing is left over.
     // It may end in the same step that brings the answer.
@@ -61,5 +85,22 @@ where
             answer.await
         }
     };
-    Ok(answer?.status())
+    Ok(answer?)
+}
+
+async fn read(response: http::Response<Incoming>) -> Answer {
+    let status = response.status();
+    if status.is_success() {
+        let reason = None;
+        return Answer { status, reason };
+    }
+    let body = Limited::new(response.into_body(), LONGEST_BODY)
+        .collect()
+        .await;
+    let body = body
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    let json: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+    let reason = json.and_then(|json| json.get("error")?.as_str().map(str::to_owned));
+    Answer { status, reason }
 }

@@ -99,7 +99,7 @@ impl<R> Endpoint<R> {
             Outcome::Abandoned => {}
             Outcome::Refused => self.eject(now + BASE_EJECTION),
             Outcome::Failed => self.fail(now),
-            Outcome::InvalidResponse => self.eject(now + MAX_EJECTION),
+            Outcome::InvalidResponse | Outcome::Stuck => self.eject(now + MAX_EJECTION),
         }
         self.in_flight = self.in_flight.saturating_sub(1);
     }

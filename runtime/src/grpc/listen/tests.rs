@@ -57,6 +57,7 @@ fn server(stop: &CancellationToken) -> Server {
         gpus: Vec::new(),
         max_queued: 1,
         warm_up: Duration::ZERO,
+        batch_limit: crate::engine::BatchLimit::Measured,
     };
     let launcher = Launcher::new(Vec::new(), launch);
     Server::new(Parts {

@@ -1,0 +1,157 @@
+//! The batches that an engine's instances run, their age, and when one counts as stuck.
+//!
+//! A batch is not interrupted: no library that runs one can be. What can be done is to say so, to answer
+//! those who wait for it, and to send away those who would.
+
+mod limit;
+mod running;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use weir_batcher::{Batcher, SubmitError};
+
+use super::JobResult;
+use crate::error::ServeError;
+use crate::job::Job;
+
+pub(crate) use limit::BatchLimit;
+use running::InstanceWatch;
+pub(super) use running::{RunGuard, TakenGuard};
+
+/// The batches of one engine. Outlives the engine while a batch runs.
+pub(crate) struct EngineWatch {
+    model: String,
+    version: u64,
+    batcher: Batcher<Job, JobResult>,
+    instances: Vec<InstanceWatch>,
+    /// True while every instance is stuck: a request that is queued would wait for none.
+    is_stalled: AtomicBool,
+}
+
+/// A batch that has run for longer than its limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StuckBatch {
+    pub(crate) model: String,
+    pub(crate) version: u64,
+    pub(crate) instance: usize,
+    pub(crate) rows: usize,
+    pub(crate) age: Duration,
+    pub(crate) limit: Duration,
+}
+
+impl EngineWatch {
+    pub(super) fn new(
+        (model, version): (String, u64),
+        batcher: Batcher<Job, JobResult>,
+        instances: usize,
+    ) -> Self {
+        Self {
+            model,
+            version,
+            batcher,
+            instances: (0..instances).map(|_| InstanceWatch::default()).collect(),
+            is_stalled: AtomicBool::new(false),
+        }
+    }
+
+    /// The batches of one instance, by its number.
+    pub(super) fn instance(&self, index: usize) -> &InstanceWatch {
+        &self.instances[index]
+    }
+
+    /// Refuses work that no instance would come to.
+    ///
+    /// # Errors
+    /// [`ServeError::Stalled`].
+    pub(super) fn check(&self) -> Result<(), ServeError> {
+        if self.is_stalled.load(Relaxed) {
+            return Err(ServeError::Stalled(self.model.clone()));
+        }
+        Ok(())
+    }
+
+    /// The error of a request that was queued: one that was turned away was, as far as it knows, at an end.
+    pub(super) fn explain(&self, error: SubmitError) -> ServeError {
+        match (self.check(), error) {
+            (Err(stalled), SubmitError::Draining) => stalled,
+            (Ok(()) | Err(_), error) => error.into(),
+        }
+    }
+
+    /// Looks for stuck batches. Answers those who wait for one, and turns the queue away while every
+    /// instance has one. To be called about once a second: a batch is stuck that two looks in a row find
+    /// older than `limit` allows, so that a process that stood still as a whole is not to blame.
+    pub(crate) fn look(&self, now: Instant, limit: BatchLimit) -> Vec<StuckBatch> {
+        let Some(limit) = self.limit(limit) else {
+            return Vec::new();
+        };
+        let instances = self.instances.iter().enumerate();
+        let stuck: Vec<_> = instances
+            .filter_map(|(index, instance)| {
+                let (age, rows) = instance.find_stuck(now, limit)?;
+                Some(self.stuck(index, rows, (age, limit)))
+            })
+            .collect();
+        for batch in &stuck {
+            self.instances[batch.instance].answer_callers(&batch.error());
+        }
+        let is_stalled = !stuck.is_empty() && stuck.len() == self.instances.len();
+        self.is_stalled.store(is_stalled, Relaxed);
+        if is_stalled {
+            self.batcher.turn_away();
+        }
+        stuck
+    }
+
+    fn stuck(
+        &self,
+        instance: usize,
+        rows: usize,
+        (age, limit): (Duration, Duration),
+    ) -> StuckBatch {
+        StuckBatch {
+            model: self.model.clone(),
+            version: self.version,
+            instance,
+            rows,
+            age,
+            limit,
+        }
+    }
+
+    /// Age of the oldest batch that runs; zero where none does.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        let ages = self.instances.iter().filter_map(|watch| watch.age(now));
+        ages.max().unwrap_or_default()
+    }
+
+    /// Age from which a batch of this engine counts as stuck.
+    pub(crate) fn limit(&self, limit: BatchLimit) -> Option<Duration> {
+        let longest = self.instances.iter().map(InstanceWatch::longest).max();
+        limit.after(longest.unwrap_or_default())
+    }
+}
+
+impl StuckBatch {
+    /// The answer to those whose requests are in it.
+    fn error(&self) -> ServeError {
+        let (age, limit) = (self.age.as_secs_f64(), self.limit.as_secs_f64());
+        ServeError::Model(format!(
+            "the model has not answered for {age:.0} s, which is longer than the {limit:.0} s that a batch may \
+             take: it is given up (--max-batch-seconds)"
+        ))
+    }
+}
+
+impl std::fmt::Display for StuckBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (age, limit) = (self.age.as_secs_f64(), self.limit.as_secs_f64());
+        write!(
+            f,
+            "a batch of model '{}' version {} has run for {age:.0} s, longer than the {limit:.0} s allowed \
+             (--max-batch-seconds): the process has to be restarted",
+            self.model, self.version
+        )
+    }
+}

@@ -1,0 +1,60 @@
+//! How long a batch may run. Pure.
+
+use std::time::Duration;
+
+/// Shortest limit that is measured: a first batch may have to be compiled, which takes tens of seconds.
+const LEAST: Duration = Duration::from_secs(60);
+
+/// Times the longest batch so far: requests of one model differ in length and in number of rows, hardly by
+/// more than this.
+const FACTOR: u32 = 10;
+
+/// Limit on the time of a batch (`--max-batch-seconds`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchLimit {
+    /// Ten times the longest batch of the model so far, and at least a minute.
+    Measured,
+    /// This time for every model.
+    Fixed(Duration),
+    /// Any time.
+    Unlimited,
+}
+
+impl BatchLimit {
+    /// The limit for a model whose longest batch took so long; zero before the first.
+    pub(crate) fn after(self, longest: Duration) -> Option<Duration> {
+        match self {
+            Self::Measured => Some(longest.saturating_mul(FACTOR).max(LEAST)),
+            Self::Fixed(limit) => Some(limit),
+            Self::Unlimited => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_batch_like_one_before_is_never_stuck(longest in any::<Duration>()) {
+            let limit = BatchLimit::Measured.after(longest).unwrap();
+            prop_assert!(limit >= longest && limit >= LEAST);
+            prop_assert!(limit == LEAST || limit == longest.saturating_mul(10));
+        }
+
+        #[test]
+        fn a_limit_never_falls(one in any::<Duration>(), other in any::<Duration>()) {
+            let (shorter, longer) = (one.min(other), one.max(other));
+            prop_assert!(BatchLimit::Measured.after(shorter) <= BatchLimit::Measured.after(longer));
+        }
+
+        #[test]
+        fn a_given_limit_holds_whatever_is_measured(limit in any::<Duration>(), longest in any::<Duration>()) {
+            prop_assert_eq!(BatchLimit::Fixed(limit).after(longest), Some(limit));
+            prop_assert_eq!(BatchLimit::Unlimited.after(longest), None);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+"""Models that never return: said, given up, restarted."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import gateway
+import wire
+from server import BINARY, ENDLESS, Server, wait_until
+from stopwatch import Stopwatch
+from wire import request, tensor
+
+# The value from which the model never returns.
+POISON = 1e6
+# One for which it takes some time.
+SLOW = 1e5
+LIMIT_S = 2
+# Time for the limit to pass and to be noticed, on a busy machine.
+NOTICED_S = 30.0
+
+
+def row(value: float) -> dict:
+    return request(tensor("INPUT0", "FP32", [1, 1], [value]))
+
+
+def answer(reply: wire.Reply) -> float:
+    return reply.outputs()["OUTPUT0"]["data"][0]
+
+
+def is_running(server) -> bool:
+    return server.metric("weir_runtime_running_batch_seconds", model="endless") > 0.1
+
+
+def is_live(server) -> bool:
+    return server.call("GET", "/v2/health/live").status == 200
+
+
+@pytest.fixture
+def limited(start):
+    return start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=3")
+
+
+def test_endless_batch_is_given_up(limited):
+    assert answer(limited.infer("endless", row(3))) == 6
+    pool = ThreadPoolExecutor(2)
+    pool.submit(limited.infer, "endless", row(POISON))
+    wait_until(lambda: is_running(limited), NOTICED_S, "the batch runs")
+    behind = pool.submit(limited.infer, "endless", row(1)).result()
+    assert (behind.status, behind.headers["weir-refused"]) == (503, "2"), behind
+    later = limited.infer("endless", row(1))
+    assert (later.status, later.headers["weir-refused"]) == (503, "2"), later
+    for path in ("/v2/health/live", "/v2/health/ready"):
+        reply = limited.call("GET", path)
+        assert reply.status == 503 and "a batch of model 'endless' version 1 has run for" in reply.error()
+    assert wire.call(limited.metrics_port, "GET", "/health").body == b"stuck\n"
+    assert limited.metric("weir_runtime_running_batch_seconds", model="endless") > LIMIT_S
+    assert limited.metric("weir_runtime_batch_limit_seconds", model="endless") == LIMIT_S
+    warnings = [line for line in limited.log.read_text().splitlines() if "a batch has run for longer" in line]
+    assert len(warnings) == 1 and "WARN" in warnings[0] and "endless" in warnings[0] and "rows=1" in warnings[0]
+    stopwatch = Stopwatch()
+    limited.terminate()
+    limited.exit_code()
+    assert stopwatch.seconds() < 13
+
+
+def test_shutdown_does_not_wait_for_an_endless_batch_beyond_its_timeout(start):
+    server = start([ENDLESS], "--exit-timeout-secs=3")
+    with ThreadPoolExecutor(1) as pool:
+        inside = pool.submit(server.infer, "endless", row(POISON))
+        wait_until(lambda: is_running(server), NOTICED_S, "the batch runs")
+        stopwatch = Stopwatch()
+        server.terminate()
+        assert server.exit_code() == 1
+        assert stopwatch.seconds() < 13
+        assert inside.exception() is not None or inside.result().status != 200
+
+
+def test_requests_in_an_endless_batch_are_answered(start):
+    # Batches as slow as these run on their instance's own thread.
+    server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=40")
+    for _ in range(10):
+        assert answer(server.infer("endless", row(SLOW))) == 2 * SLOW
+    reply = server.infer("endless", row(POISON))
+    assert reply.status == 500 and "--max-batch-seconds" in reply.error(), reply
+    assert "weir-refused" not in reply.headers
+    # Nobody waits for the batch any more, so the process ends at once.
+    stopwatch = Stopwatch()
+    server.stop()
+    assert stopwatch.seconds() < 20
+
+
+def test_two_instances(start, tmp_path):
+    repository = tmp_path / "repository"
+    model = repository / "endless"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.pt").write_bytes((ENDLESS / "endless" / "1" / "model.pt").read_bytes())
+    config = (ENDLESS / "endless" / "config.pbtxt").read_text()
+    (model / "config.pbtxt").write_text(config + "instance_group [ { count: 2 kind: KIND_CPU } ]\n")
+    server = start([repository], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=3")
+    pool = ThreadPoolExecutor(1)
+    pool.submit(server.infer, "endless", row(POISON))
+    wait_until(lambda: not is_live(server), NOTICED_S, "it is not live")
+    assert server.call("GET", "/v2/health/live").status == 503
+    for value in range(20):
+        assert answer(server.infer("endless", row(value))) == 2 * value
+    server.terminate()
+    server.exit_code()
+
+
+MANIFEST = f"""
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata:
+  name: endless
+  annotations: {{weir.dev/max-batch-time: {LIMIT_S}s}}
+spec:
+  predictor:
+    minReplicas: 2
+    maxReplicas: 2
+    model:
+      modelFormat: {{name: pytorch}}
+      storageUri: file://{ENDLESS}
+      livenessProbe: {{httpGet: {{path: /v2/health/live, port: 8080}}, periodSeconds: 1, failureThreshold: 2}}
+"""
+
+
+@pytest.fixture
+def platform(tmp_path):
+    """`weir up` with two replicas of the model."""
+    manifest = tmp_path / "endless.yaml"
+    manifest.write_text(MANIFEST)
+    running = Server(tmp_path / "log", [])
+    running.command = gateway.up(
+        manifest, port=running.http_port, admin_port=running.metrics_port, state=tmp_path / "state"
+    )
+    running.command += ["--runtime", str(BINARY)]
+    running.spawn()
+    wait_until(lambda: running.responds("/v2/health/live") and replicas(running) == 2, 60.0, "both are ready")
+    yield running
+    running.stop()
+
+
+def status(platform) -> str:
+    return wire.call(platform.metrics_port, "GET", "/status").body.decode()
+
+
+def replicas(platform) -> int:
+    revisions = [revision for service in json.loads(status(platform))["services"] for revision in service["revisions"]]
+    return sum(revision["ready"] for revision in revisions)
+
+
+def test_platform_restarts_the_replica_and_serves_the_others(platform):
+    ended = threading.Event()
+
+    def ask(_: int) -> list:
+        failed = []
+        while not ended.is_set():
+            value = SLOW
+            reply = platform.infer("endless", row(value), timeout=120)
+            if reply.status != 200 or answer(reply) != 2 * value:
+                failed.append(reply)
+        return failed
+
+    with ThreadPoolExecutor(9) as pool:
+        asking = [pool.submit(ask, thread) for thread in range(8)]
+        poisoned = platform.infer("endless", row(POISON), timeout=120)
+        wait_until(lambda: "liveness probe" in status(platform), 60.0, "it is restarted")
+        wait_until(lambda: replicas(platform) == 2, 60.0, "both are ready again")
+        ended.set()
+        failed = [reply for future in asking for reply in future.result()]
+    # It is not tried on the other replica, which it would stop as well.
+    assert poisoned.status == 500 and "--max-batch-seconds" in poisoned.error(), poisoned
+    assert failed == []
+    log = platform.log.read_text()
+    assert "replica hangs" in log and "a batch of model 'endless' version 1 has run for" in log, log[-4000:]
