@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::catalog::{Catalog, CatalogEntry};
@@ -15,6 +15,9 @@ use super::launch::Launch;
 use super::lifecycle::ModelLifecycle;
 use super::model_entry::VersionSelection;
 use super::options::ControlMode;
+
+/// Looks for a missing model between two polls. It takes a moment to rename a directory over another.
+const LOOKS: u32 = 8;
 
 /// The reason for the index where a model's directory is left without a model.
 const EMPTY_MODEL: &str = "its directory holds no config.pbtxt, version or model.pt any more; to unload the model, remove the directory";
@@ -71,13 +74,33 @@ impl<L: Launch> ModelLifecycle<L> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
         let mut missing = BTreeSet::new();
-        while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
+        loop {
+            let next = self.next_poll(&mut ticks, &mut missing);
+            if shutdown.run_until_cancelled(next).await.is_none() {
+                return;
+            }
             // A load that is under way goes on as a task of its own, which `retire_all` joins.
             match shutdown.run_until_cancelled(self.poll_once(&missing)).await {
                 Some(still_missing) => missing = still_missing,
                 None => return,
             }
         }
+    }
+
+    /// Waits for the next poll. Meanwhile it looks whether what was missing at the last one has come back: to
+    /// be away twice for a moment is not to be removed.
+    async fn next_poll(&self, ticks: &mut Interval, missing: &mut BTreeSet<String>) {
+        while !missing.is_empty() {
+            if timeout(ticks.period() / LOOKS, ticks.tick()).await.is_ok() {
+                return;
+            }
+            for name in missing.clone() {
+                if self.scanner.has_directory(&name).await {
+                    missing.remove(&name);
+                }
+            }
+        }
+        ticks.tick().await;
     }
 
     /// Brings the models up to date with the repository. Returns those that have gone from it; `missing`
