@@ -164,6 +164,7 @@ fn what_cannot_be_read_keeps_its_last_good_state() {
 fn a_revision_that_ends_is_seen_until_its_last_pod_has() {
     let mut observed = observed();
     let name = workload().revision;
+    assert!(snapshot(&mut observed).revision(&name).is_some());
     observed.take(Change::Service(Event::Delete(headless())));
     observed.take(Change::Deployment(Event::Delete(deployment(1))));
     let ending = snapshot(&mut observed);
