@@ -4,16 +4,23 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 10] = [
+const SHIM: [&str; 17] = [
     "weir_torch.h",
+    "argument.h",
     "error.h",
     "meter.h",
+    "result.h",
     "stream.h",
+    "vision.h",
     "writes.h",
+    "argument.cc",
     "device.cc",
+    "library.cc",
     "module.cc",
     "process.cc",
+    "result.cc",
     "tensor.cc",
+    "vision.cc",
     "writes.cc",
 ];
 

@@ -16,9 +16,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "argument.h"
 #include "error.h"
 #include "meter.h"
+#include "result.h"
 #include "stream.h"
+#include "vision.h"
 #include "writes.h"
 
 using torch::jit::IValue;
@@ -33,28 +36,9 @@ WeirShape shape_of(const at::Tensor& tensor, Sizes& sizes) {
   return {sizes.back()->data(), sizes.back()->size(), static_cast<int32_t>(tensor.scalar_type())};
 }
 
-WeirKind kind_of(const c10::TypePtr& type) {
-  if (type->kind() == c10::TypeKind::TensorType) {
-    return WEIR_TENSOR;
-  }
-  if (auto optional = type->cast<c10::OptionalType>()) {
-    bool tensor = optional->getElementType()->kind() == c10::TypeKind::TensorType;
-    return tensor ? WEIR_OPTIONAL_TENSOR : WEIR_OTHER;
-  }
-  if (auto list = type->cast<c10::ListType>()) {
-    return list->getElementType()->kind() == c10::TypeKind::StringType ? WEIR_STRINGS : WEIR_OTHER;
-  }
-  if (auto dict = type->cast<c10::DictType>()) {
-    bool named = dict->getKeyType()->kind() == c10::TypeKind::StringType;
-    bool tensors = dict->getValueType()->kind() == c10::TypeKind::TensorType;
-    return named && tensors ? WEIR_TENSOR_DICT : WEIR_OTHER;
-  }
-  return WEIR_OTHER;
-}
-
 // Tracing keeps the sizes and types of its example inputs, but not their elements: these tensors have no
 // memory, and only their shape may be read.
-std::vector<IValue> traced_with(const std::string& path) {
+std::vector<IValue> traced_with(const std::string& path, const std::string& method) {
   caffe2::serialize::PyTorchStreamReader reader(path);
   if (!reader.hasRecord("traced_inputs.pkl")) {
     return {};
@@ -62,7 +46,7 @@ std::vector<IValue> traced_with(const std::string& path) {
   auto examples = torch::jit::readArchiveAndTensors(
       "traced_inputs", "", "traced_inputs/", std::nullopt, std::nullopt, at::kCPU, reader);
   for (const auto& entry : examples.toGenericDict()) {
-    if (entry.key().toStringRef() == "forward") {
+    if (entry.key().toStringRef() == method) {
       return entry.value().toListRef().vec();
     }
   }
@@ -76,28 +60,27 @@ at::Device device_of(int32_t index) {
 } // namespace
 
 struct WeirModule {
-  explicit WeirModule(torch::jit::Module loaded, at::Device on)
-      : module(std::move(loaded)), forward(module.get_method("forward")), device(on) {}
+  WeirModule(torch::jit::Module loaded, const std::string& method, at::Device on)
+      : module(std::move(loaded)), forward(module.get_method(method)), device(on) {
+    const auto& schema = forward.function().getSchema();
+    for (const auto& argument : schema.arguments()) {
+      kinds.push_back(weir::kind_of(argument.type()));
+    }
+    result = schema.returns().empty() ? weir::Result{} : weir::result_of(schema.returns()[0].type());
+  }
 
   torch::jit::Module module;
-  torch::jit::Method forward;
+  torch::jit::Method forward; // the method that runs, `forward` unless another was asked for
   at::Device device;
+  std::vector<WeirKind> kinds; // of its arguments, self first
+  weir::Result result;
   uint64_t device_bytes = 0;
   weir::Writes writes;
   Sizes sizes;
   std::vector<std::string> texts;
   std::vector<WeirArgument> arguments;
   std::vector<WeirShape> parameters;
-};
-
-struct WeirAnswer {
-  struct Output {
-    at::Tensor tensor;
-    std::string strings;
-    size_t count = 0;
-  };
-  std::vector<Output> outputs;
-  uint64_t peak_bytes = 0;
+  std::vector<const char*> paths;
 };
 
 namespace {
@@ -111,33 +94,59 @@ void describe(WeirModule& module, const std::vector<IValue>& examples) {
     const auto& argument = arguments[i];
     const char* name = module.texts.emplace_back(argument.name()).c_str();
     const char* type = module.texts.emplace_back(argument.type()->annotation_str()).c_str();
+    bool optional = argument.default_value().has_value() || argument.type()->kind() == c10::TypeKind::OptionalType;
     WeirShape example{nullptr, 0, -1};
     if (i - 1 < examples.size() && examples[i - 1].isTensor()) {
       example = shape_of(examples[i - 1].toTensor(), module.sizes);
     }
     module.arguments.push_back(
-        {name, type, kind_of(argument.type()), argument.default_value().has_value(),
-         i >= written.size() || written[i], example});
+        {name, type, module.kinds[i], optional, i >= written.size() || written[i], example});
+  }
+  for (const auto& path : module.result.paths) {
+    module.paths.push_back(path.c_str());
   }
   for (const auto& parameter : module.module.parameters()) {
     module.parameters.push_back(shape_of(parameter, module.sizes));
   }
 }
 
-std::unique_ptr<WeirModule> load(const std::string& path, at::Device device) {
-  auto loaded = torch::jit::load(path, device);
-  TORCH_CHECK(loaded.find_method("forward").has_value(), "the module has no method forward");
+std::string names_of_methods(const torch::jit::Module& module) {
+  std::string names;
+  for (const auto& method : module.get_methods()) {
+    names += (names.empty() ? "" : ", ") + method.name();
+  }
+  return names.empty() ? "none" : names;
+}
+
+torch::jit::Module read(const std::string& path, at::Device device) {
+  try {
+    return torch::jit::load(path, device);
+  } catch (const std::exception& thrown) {
+    // Ours are registered late, so that a library that a model brings may register its own.
+    if (std::string(thrown.what()).find("torchvision::") == std::string::npos) {
+      throw;
+    }
+  }
+  weir::register_vision_operators();
+  return torch::jit::load(path, device);
+}
+
+std::unique_ptr<WeirModule> load(const std::string& path, const std::string& method, at::Device device) {
+  auto loaded = read(path, device);
+  TORCH_CHECK(
+      loaded.find_method(method).has_value(), "the module has no method ", method, "; its methods are: ",
+      names_of_methods(loaded), ". The parameter 'method' chooses one");
   loaded.eval();
-  auto module = std::make_unique<WeirModule>(std::move(loaded), device);
-  describe(*module, traced_with(path));
+  auto module = std::make_unique<WeirModule>(std::move(loaded), method, device);
+  describe(*module, traced_with(path, method));
   return module;
 }
 
 // Weights are copied on the default stream and used on others, which do not wait for it.
-std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, at::Device device) {
+std::unique_ptr<WeirModule> load_to_cuda(const std::string& path, const std::string& method, at::Device device) {
   at::globalContext().lazyInitDevice(at::kCUDA);
   weir::Metered metered(device);
-  auto module = load(path, device);
+  auto module = load(path, method, device);
   at::accelerator::synchronizeDevice(device.index());
   module->device_bytes = metered.meter().current();
   return module;
@@ -156,32 +165,13 @@ bool convolves(const torch::jit::Block& block) {
   return false;
 }
 
-IValue strings_from_wire(const uint8_t* data, size_t size) {
-  c10::List<std::string> list;
-  size_t at = 0;
-  while (at < size) {
-    TORCH_CHECK(size - at >= 4, "incomplete string length");
-    size_t length = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | size_t{data[at + 3]} << 24;
-    at += 4;
-    TORCH_CHECK(size - at >= length, "incomplete string data");
-    list.emplace_back(reinterpret_cast<const char*>(data + at), length);
-    at += length;
-  }
-  return list;
-}
-
-IValue value_of(const WeirValue& value) {
-  return value.tensor != nullptr ? IValue(*value.tensor)
-                                 : strings_from_wire(value.strings, value.strings_size);
-}
-
 std::vector<IValue> positional(const WeirModule& module, const WeirValue* values, size_t count) {
   const auto& arguments = module.forward.function().getSchema().arguments();
   std::vector<IValue> stack;
   stack.reserve(count + 1);
   for (size_t i = 0; i < count; ++i) {
     bool given = values[i].given != 0;
-    stack.push_back(given ? value_of(values[i]) : arguments[i + 1].default_value().value_or(IValue()));
+    stack.push_back(given ? weir::value_of(values[i], module.kinds[i + 1]) : arguments[i + 1].default_value().value_or(IValue()));
   }
   return stack;
 }
@@ -193,61 +183,6 @@ std::vector<IValue> keyed(const WeirValue* values, size_t count) {
     entries.insert(values[i].key, *values[i].tensor);
   }
   return {entries};
-}
-
-void put_strings(const IValue& list, WeirAnswer::Output& output) {
-  for (const IValue& element : list.toListRef()) {
-    const std::string& text = element.toStringRef();
-    auto length = static_cast<uint32_t>(text.size());
-    for (int shift = 0; shift < 32; shift += 8) {
-      output.strings.push_back(static_cast<char>(length >> shift & 0xff));
-    }
-    output.strings.append(text);
-    ++output.count;
-  }
-}
-
-bool is_strings(const IValue& value) {
-  return value.isList() && value.type()->expectRef<c10::ListType>().getElementType()->kind() ==
-      c10::TypeKind::StringType;
-}
-
-// Makes a tensor contiguous, and moves it where the caller can use it: the module's device or host memory.
-at::Tensor laid_out(const at::Tensor& tensor, at::Device device) {
-  TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
-  TORCH_CHECK(tensor.layout() == at::kStrided, "an output is a sparse tensor");
-  auto reachable = tensor.device() == device ? tensor : tensor.to(at::kCPU);
-  return reachable.detach().contiguous().resolve_neg();
-}
-
-void put(const IValue& value, at::Device device, WeirAnswer& answer) {
-  WeirAnswer::Output output;
-  if (value.isTensor()) {
-    output.tensor = laid_out(value.toTensor(), device);
-  } else if (is_strings(value)) {
-    put_strings(value, output);
-  } else {
-    TORCH_CHECK(
-        false, "output must be of type Tensor, List[str] or Tuple containing one of these two types; got ",
-        value.tagKind());
-  }
-  answer.outputs.push_back(std::move(output));
-}
-
-std::unique_ptr<WeirAnswer> flatten(const IValue& result, at::Device device) {
-  auto answer = std::make_unique<WeirAnswer>();
-  if (result.isTuple()) {
-    for (const IValue& element : result.toTupleRef().elements()) {
-      put(element, device, *answer);
-    }
-  } else if (result.isTensorList()) {
-    for (const IValue& element : result.toListRef()) {
-      put(element, device, *answer);
-    }
-  } else {
-    put(result, device, *answer);
-  }
-  return answer;
 }
 
 // Copies outputs in host memory: the module may return what it keeps, and change it in its next run while the
@@ -262,10 +197,15 @@ void own_memory(WeirAnswer& answer) {
 
 } // namespace
 
-WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error) {
+WeirStatus weir_module_load(
+    const char* path,
+    const char* method,
+    int32_t device,
+    WeirModule** module,
+    char** error) {
   return weir::guarded(error, [&] {
     auto on = device_of(device);
-    *module = (on.is_cuda() ? load_to_cuda(path, on) : load(path, on)).release();
+    *module = (on.is_cuda() ? load_to_cuda(path, method, on) : load(path, method, on)).release();
   });
 }
 
@@ -283,7 +223,7 @@ WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, cha
     auto loaded = torch::jit::load(path, at::Device(at::kCPU));
     loaded.eval();
     auto made = torch::jit::optimize_for_inference(loaded);
-    *module = std::make_unique<WeirModule>(std::move(made), at::Device(at::kCPU)).release();
+    *module = std::make_unique<WeirModule>(std::move(made), "forward", at::Device(at::kCPU)).release();
   });
 }
 
@@ -315,7 +255,7 @@ WeirStatus weir_module_bytes(const WeirModule* module, uint64_t* bytes, char** e
 WeirStatus weir_module_copy(const WeirModule* module, WeirModule** copy, char** error) {
   return weir::guarded(error, [&] {
     at::NoGradGuard no_gradients;
-    auto made = std::make_unique<WeirModule>(module->module.deepcopy(), module->device);
+    auto made = std::make_unique<WeirModule>(module->module.deepcopy(), module->forward.name(), module->device);
     made->writes = module->writes;
     if (module->device.is_cuda()) {
       at::accelerator::synchronizeDevice(module->device.index());
@@ -331,6 +271,11 @@ uint64_t weir_module_device_bytes(const WeirModule* module) {
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count) {
   *arguments = module->arguments.data();
   *count = module->arguments.size();
+}
+
+WeirResult weir_module_result(const WeirModule* module) {
+  const char* refusal = module->result.refusal.empty() ? nullptr : module->result.refusal.c_str();
+  return {module->result.form, module->paths.data(), module->paths.size(), refusal};
 }
 
 void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count) {
@@ -359,7 +304,7 @@ WeirStatus weir_module_run(
     }
     bool dict = count > 0 && values[0].key != nullptr;
     auto stack = dict ? keyed(values, count) : positional(*module, values, count);
-    auto made = flatten(module->forward(std::move(stack)), module->device);
+    auto made = weir::flatten(module->forward(std::move(stack)), module->result.form, module->device);
     if (module->writes.attributes || module->writes.constants) {
       own_memory(*made);
     }
@@ -384,7 +329,8 @@ WeirOutput weir_answer_take(WeirAnswer* answer, size_t index) {
   auto& output = answer->outputs[index];
   at::Tensor* tensor = output.tensor.defined() ? new at::Tensor(std::move(output.tensor)) : nullptr;
   auto* strings = reinterpret_cast<const uint8_t*>(output.strings.data());
-  return {tensor, strings, output.strings.size(), output.count};
+  const char* path = index < answer->paths.size() ? answer->paths[index].c_str() : nullptr;
+  return {tensor, strings, output.strings.size(), output.count, path};
 }
 
 WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is_script, char** error) {

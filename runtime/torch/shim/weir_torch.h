@@ -17,12 +17,27 @@ extern "C" {
 
 enum WeirStatus : int32_t { WEIR_OK = 0, WEIR_FAILED = 1, WEIR_OUT_OF_MEMORY = 2 };
 
+// What an argument takes. Numbers and strings come as tensors, and as WeirValue's strings.
 enum WeirKind : int32_t {
   WEIR_TENSOR = 0,
-  WEIR_OPTIONAL_TENSOR = 1,
-  WEIR_STRINGS = 2,      // List[str]
-  WEIR_TENSOR_DICT = 3,  // Dict[str, Tensor]
-  WEIR_OTHER = 4,
+  WEIR_STRINGS = 1,      // List[str]
+  WEIR_TENSOR_DICT = 2,  // Dict[str, Tensor]
+  WEIR_TENSOR_LIST = 3,  // List[Tensor]
+  WEIR_INT = 4,
+  WEIR_FLOAT = 5,
+  WEIR_BOOL = 6,
+  WEIR_STRING = 7,
+  WEIR_INTS = 8,         // List[int]
+  WEIR_FLOATS = 9,       // List[float]
+  WEIR_BOOLS = 10,       // List[bool]
+  WEIR_OTHER = 11,
+};
+
+// How the outputs of a result are known.
+enum WeirForm : int32_t {
+  WEIR_FIXED = 0,  // by their order, which is the same in every run
+  WEIR_LIST = 1,   // by their index in a list, which may be of another length in each run
+  WEIR_KEYED = 2,  // by their path, given with each answer
 };
 
 // What of itself `forward` may write to; in doubt all of it.
@@ -44,12 +59,12 @@ struct WeirShape {
   int32_t element_type;
 };
 
-// One argument of `forward`, without self. Lives as long as its module.
+// One argument of the method, without self. Lives as long as its module.
 struct WeirArgument {
   const char* name;
   const char* type;    // as TorchScript writes it
   WeirKind kind;
-  int32_t has_default;
+  int32_t optional;    // it has a default, or may be None
   int32_t written_to;  // the graph may change it in place
   WeirShape example;   // shape it was traced with, if the module was traced
 };
@@ -61,6 +76,15 @@ struct WeirValue {
   const uint8_t* strings;  // elements, each after its length as a little-endian u32
   size_t strings_size;     // bytes
   int32_t given;           // 0: the argument's default, else None
+};
+
+// What the method returns. Lives as long as its module.
+struct WeirResult {
+  WeirForm form;
+  const char* const* paths;  // of the outputs, where the form is WEIR_FIXED: steps joined by '.', each a name, or a
+                             // position after '#'
+  size_t count;
+  const char* refusal;       // why it cannot be served; null if it can
 };
 
 struct WeirRun {
@@ -77,14 +101,21 @@ struct WeirOutput {
   const uint8_t* strings;  // as in WeirValue
   size_t strings_size;
   size_t strings_count;
+  const char* path;  // as in WeirResult, where the form is WEIR_KEYED, otherwise null; owned by the answer
 };
 
-// Loads a TorchScript archive onto a device (-1: the processor, else the CUDA index) and prepares it
-// for inference.
-WeirStatus weir_module_load(const char* path, int32_t device, WeirModule** module, char** error);
+// Loads a TorchScript archive onto a device (-1: the processor, else the CUDA index) and prepares one of its
+// methods for inference.
+WeirStatus weir_module_load(
+    const char* path,
+    const char* method,
+    int32_t device,
+    WeirModule** module,
+    char** error);
 void weir_module_free(WeirModule* module);
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count);
-// Returns 1 if `forward` calls a convolution, otherwise 0.
+WeirResult weir_module_result(const WeirModule* module);
+// Returns 1 if the method calls a convolution, otherwise 0.
 int32_t weir_module_convolves(const WeirModule* module);
 // Returns a WeirWrites, and the first such write in words, which live as long as the module.
 int32_t weir_module_writes(const WeirModule* module, const char** where);
@@ -101,7 +132,7 @@ void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, 
 // Returns the bytes that parameters, buffers and constants take on its CUDA device; 0 on the processor.
 uint64_t weir_module_device_bytes(const WeirModule* module);
 
-// Calls `forward`. Safe to call from several threads at once. `values` are one per argument in order,
+// Calls the method. Safe to call from several threads at once. `values` are one per argument in order,
 // or with keys one per entry of the dict. With a stream it returns when the work is queued there,
 // unless the model itself waits for it; tensors on the device may only be used on that stream.
 WeirStatus weir_module_run(
@@ -195,6 +226,9 @@ void weir_event_free(WeirEvent* event);
 
 // Opens a shared library permanently, with its symbols global. Returns null, or the loader's message.
 char* weir_open_library(const char* name);
+
+// Opens a library of operators permanently, unless a child process that opens it first fails to.
+WeirStatus weir_open_operators(const char* path, char** error);
 
 void weir_text_free(char* text);
 }

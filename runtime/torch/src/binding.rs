@@ -1,5 +1,4 @@
-//! Binds the configuration's inputs to arguments of `forward`, and its outputs to the model's. The conventions
-//! are Triton's.
+//! Binds the configuration's inputs to arguments of `forward`. The conventions are Triton's.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -8,7 +7,8 @@ use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, TensorConfig};
 
 use crate::element;
-use crate::module::{Argument, ArgumentKind};
+use crate::module::{Argument, ArgumentKind, ScalarKind};
+use crate::outputs::by_index;
 
 /// The binding of a signature's inputs, in the signature's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) fn inputs(
     check_count(model, arguments, &bindable, inputs)?;
     let argument_of = by_name(arguments, inputs)
         .or_else(|| by_index(inputs))
-        .unwrap_or_else(|| bindable[..inputs.len()].to_vec());
+        .unwrap_or_else(|| in_order(arguments, &bindable, inputs.len()));
     for (input, &index) in inputs.iter().zip(&argument_of) {
         check_argument(model, arguments, &bindable, input, index)?;
     }
@@ -49,11 +49,6 @@ pub(crate) fn inputs(
         argument_of,
         arguments: arguments.len(),
     })
-}
-
-/// Returns, for each output of the configuration, the index of the model's output.
-pub(crate) fn outputs(outputs: &[TensorConfig]) -> Vec<usize> {
-    by_index(outputs).unwrap_or_else(|| (0..outputs.len()).collect())
 }
 
 fn dict(inputs: &[TensorConfig]) -> Result<Binding, LoadError> {
@@ -76,7 +71,11 @@ fn bindable(model: &str, arguments: &[Argument]) -> Result<Vec<usize>, LoadError
     let mut bindable = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
         match argument.kind {
-            ArgumentKind::Tensor | ArgumentKind::Strings => bindable.push(index),
+            ArgumentKind::Tensor
+            | ArgumentKind::Strings
+            | ArgumentKind::TensorList
+            | ArgumentKind::Scalar(_)
+            | ArgumentKind::Numbers(_) => bindable.push(index),
             ArgumentKind::TensorDict | ArgumentKind::Other if argument.optional => {}
             ArgumentKind::TensorDict | ArgumentKind::Other => {
                 let Argument {
@@ -84,7 +83,8 @@ fn bindable(model: &str, arguments: &[Argument]) -> Result<Vec<usize>, LoadError
                 } = argument;
                 return Err(LoadError::Config(format!(
                     "unable to load model '{model}', argument '{name}' of forward is of type {type_text}: \
-                     only Tensor, List[str] or a single Dict[str, Tensor] are supported; give it a default"
+                     only tensors, numbers, strings, lists of these or a single Dict[str, Tensor] are supported; \
+                     give it a default"
                 )));
             }
         }
@@ -112,6 +112,18 @@ fn check_count(
     )))
 }
 
+/// Returns the first arguments. Numbers with a default come last: they rarely are what a nameless input means.
+fn in_order(arguments: &[Argument], bindable: &[usize], count: usize) -> Vec<usize> {
+    let is_setting = |index: &usize| {
+        let argument = &arguments[*index];
+        argument.optional && argument.kind.is_one_value()
+    };
+    let mut ordered = bindable.to_vec();
+    ordered.sort_by_key(is_setting); // stable
+    ordered.truncate(count);
+    ordered
+}
+
 fn by_name(arguments: &[Argument], inputs: &[TensorConfig]) -> Option<Vec<usize>> {
     let position = |input: &TensorConfig| {
         arguments
@@ -119,11 +131,6 @@ fn by_name(arguments: &[Argument], inputs: &[TensorConfig]) -> Option<Vec<usize>
             .position(|argument| argument.name == input.name)
     };
     inputs.iter().map(position).collect()
-}
-
-fn by_index(tensors: &[TensorConfig]) -> Option<Vec<usize>> {
-    let index = |tensor: &TensorConfig| tensor.name.rsplit_once("__")?.1.parse().ok();
-    tensors.iter().map(index).collect()
 }
 
 fn check_argument(
@@ -141,8 +148,7 @@ fn check_argument(
             bindable.len()
         )));
     }
-    let strings = arguments[index].kind == ArgumentKind::Strings;
-    if strings != (input.datatype == DataType::Bytes) {
+    if !takes(arguments[index].kind, input.datatype) {
         return Err(LoadError::Config(format!(
             "unable to load model '{model}', configuration expects datatype {} for input '{name}', \
              model provides {}",
@@ -150,7 +156,57 @@ fn check_argument(
             arguments[index].type_text
         )));
     }
-    Ok(())
+    check_dims(model, &arguments[index], input)
+}
+
+/// Checks whether elements of that datatype can become the argument.
+fn takes(kind: ArgumentKind, datatype: DataType) -> bool {
+    match kind {
+        ArgumentKind::Strings | ArgumentKind::Scalar(ScalarKind::Str) => {
+            datatype == DataType::Bytes
+        }
+        ArgumentKind::Scalar(kind) | ArgumentKind::Numbers(kind) => is_number(kind, datatype),
+        ArgumentKind::Tensor
+        | ArgumentKind::TensorList
+        | ArgumentKind::TensorDict
+        | ArgumentKind::Other => datatype != DataType::Bytes,
+    }
+}
+
+/// Checks whether every element of that datatype is a number of the kind. An unsigned one of 64 bits may be none.
+fn is_number(kind: ScalarKind, datatype: DataType) -> bool {
+    use DataType::{
+        Bf16, Bool, Bytes, Fp16, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32,
+        Uint64,
+    };
+    match datatype {
+        Bool => kind == ScalarKind::Bool,
+        Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 => kind == ScalarKind::Int,
+        Fp16 | Bf16 | Fp32 | Fp64 => kind == ScalarKind::Float,
+        Uint64 | Bytes => false,
+    }
+}
+
+/// Checks that an input for a number has one element, and one for a list of numbers one dimension.
+fn check_dims(model: &str, argument: &Argument, input: &TensorConfig) -> Result<(), LoadError> {
+    let dims = input.reshape.as_ref().unwrap_or(&input.dims);
+    let (fits, wanted) = match argument.kind {
+        ArgumentKind::Scalar(_) => (dims.iter().all(|&dim| dim == 1), "[1]"),
+        ArgumentKind::Numbers(_) => (dims.len() == 1, "[-1]"),
+        ArgumentKind::Tensor
+        | ArgumentKind::Strings
+        | ArgumentKind::TensorList
+        | ArgumentKind::TensorDict
+        | ArgumentKind::Other => (true, ""),
+    };
+    if fits {
+        return Ok(());
+    }
+    let (name, Argument { type_text, .. }) = (&input.name, argument);
+    Err(LoadError::Config(format!(
+        "unable to load model '{model}', input '{name}' of dims {dims:?} is bound to an argument of type \
+         {type_text}, which takes dims {wanted}"
+    )))
 }
 
 /// Checks that no argument is bound twice, and every required one once.
@@ -258,8 +314,43 @@ mod tests {
     }
 
     #[test]
-    fn outputs_go_by_index_or_order() {
-        assert_eq!(outputs(&tensors(&["O__1", "O__0"], DataType::Fp32)), [1, 0]);
-        assert_eq!(outputs(&tensors(&["sum", "O__0"], DataType::Fp32)), [0, 1]);
+    fn numbers_take_their_own_datatypes_and_one_element() {
+        let arguments = [
+            argument("x", ArgumentKind::Tensor, false),
+            argument("steps", ArgumentKind::Scalar(ScalarKind::Int), true),
+            argument("sizes", ArgumentKind::Numbers(ScalarKind::Float), true),
+        ];
+        let bind = |name, datatype, dims: &[i64]| {
+            let mut all = tensors(&["x", name], DataType::Fp32);
+            all[1].datatype = datatype;
+            all[1].dims = dims.to_vec();
+            inputs("m", &arguments, &all).map_err(|error| error.to_string())
+        };
+        assert!(bind("steps", DataType::Int32, &[1]).is_ok());
+        assert!(bind("sizes", DataType::Fp64, &[-1]).is_ok());
+        let error = bind("steps", DataType::Fp32, &[1]).unwrap_err();
+        assert!(error.contains("TYPE_FP32 for input 'steps'"), "{error}");
+        let error = bind("steps", DataType::Int64, &[4]).unwrap_err();
+        assert!(error.ends_with("which takes dims [1]"), "{error}");
+        let error = bind("sizes", DataType::Fp32, &[2, 2]).unwrap_err();
+        assert!(error.ends_with("which takes dims [-1]"), "{error}");
+    }
+
+    #[test]
+    fn nameless_inputs_go_to_tensors_before_numbers_with_a_default() {
+        let arguments = [
+            argument("x", ArgumentKind::Tensor, false),
+            argument("steps", ArgumentKind::Scalar(ScalarKind::Int), true),
+            argument("mask", ArgumentKind::Tensor, true),
+        ];
+        let found = inputs(
+            "m",
+            &arguments,
+            &tensors(&["first", "second"], DataType::Fp32),
+        );
+        assert!(
+            matches!(&found, Ok(Binding::Positional { argument_of, .. }) if *argument_of == [0, 2]),
+            "{found:?}"
+        );
     }
 }

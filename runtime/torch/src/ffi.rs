@@ -57,9 +57,18 @@ pub(crate) struct RawArgument {
     pub(crate) name: *const c_char,
     pub(crate) type_text: *const c_char,
     pub(crate) kind: i32,
-    pub(crate) has_default: i32,
+    pub(crate) optional: i32,
     pub(crate) written_to: i32,
     pub(crate) example: RawShape,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawResult {
+    pub(crate) form: i32,
+    pub(crate) paths: *const *const c_char,
+    pub(crate) count: usize,
+    pub(crate) refusal: *const c_char,
 }
 
 #[repr(C)]
@@ -86,6 +95,7 @@ pub(crate) struct RawOutput {
     pub(crate) strings: *const u8,
     pub(crate) strings_size: usize,
     pub(crate) strings_count: usize,
+    pub(crate) path: *const c_char,
 }
 
 #[repr(C)]
@@ -99,6 +109,7 @@ pub(crate) struct RawView {
 unsafe extern "C" {
     pub(crate) fn weir_module_load(
         path: *const c_char,
+        method: *const c_char,
         device: i32,
         module: *mut *mut RawModule,
         error: *mut *mut c_char,
@@ -126,6 +137,7 @@ unsafe extern "C" {
         arguments: *mut *const RawArgument,
         count: *mut usize,
     );
+    pub(crate) fn weir_module_result(module: *const RawModule) -> RawResult;
     pub(crate) fn weir_module_parameters(
         module: *const RawModule,
         shapes: *mut *const RawShape,
@@ -218,5 +230,6 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn weir_event_free(event: *mut RawEvent);
     pub(crate) fn weir_open_library(name: *const c_char) -> *mut c_char;
+    pub(crate) fn weir_open_operators(path: *const c_char, error: *mut *mut c_char) -> i32;
     pub(crate) fn weir_text_free(text: *mut c_char);
 }

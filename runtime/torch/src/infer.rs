@@ -11,6 +11,7 @@ use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
 use crate::runner::{RunOutput, Runner};
+use crate::outputs;
 use independence::Dependence;
 use trial::{Rows, Trial};
 
@@ -47,7 +48,7 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signatu
             match whole(source, &trial, &inputs) {
                 Ok(signature) => {
                     independence::warn_unbatched(source, runner, mixed.as_deref());
-                    return Ok(signature);
+                    return Ok(candidates::with_settings(source, runner, signature));
                 }
                 Err(reason) => last = reason,
             }
@@ -57,11 +58,14 @@ pub(crate) fn signature(source: &ModelSource, runner: &Runner) -> Result<Signatu
 }
 
 /// Checks whether to look for a batch dimension: not in a model that changes itself, unless the configuration says
-/// so, because the rows of a batch would meet one state, and leave one.
+/// so, because the rows of a batch would meet one state, and leave one; nor in one that takes a number for them all.
 fn may_batch(source: &ModelSource, runner: &Runner) -> bool {
     match source.max_batch_size {
         Some(configured) => configured > 0,
-        None => runner.module.self_writes().reason().is_none(),
+        None => {
+            let state = runner.module.self_writes().reason();
+            state.is_none() && !candidates::has_one_value(source, &runner.module)
+        }
     }
 }
 
@@ -108,7 +112,8 @@ fn observe(
 ) -> Result<Signature, String> {
     let skip = usize::from(rows != Rows::None);
     let mut inputs = inputs.to_vec();
-    let mut outputs = outputs(seen, skip)?;
+    let names = outputs::names(trial.returned(), seen);
+    let mut outputs = outputs(seen, names, skip)?;
     let rank = inputs
         .iter()
         .map(|input| input.dims.len())
@@ -122,8 +127,9 @@ fn observe(
             mark_varying(output, &outcome.sizes[skip.min(outcome.sizes.len())..]);
         }
         if source.inputs.is_empty() {
-            for input in &mut inputs {
-                let tensor = input.datatype != DataType::Bytes; // a row is one string
+            for (index, input) in inputs.iter_mut().enumerate() {
+                // A row is one string, and one number is one number.
+                let tensor = input.datatype != DataType::Bytes && trial.stretches(index);
                 if let Some(dim) = input.dims.get_mut(axis).filter(|_| tensor) {
                     *dim = -1;
                 }
@@ -141,24 +147,33 @@ fn observe(
     })
 }
 
-fn outputs(seen: &[RunOutput], skip: usize) -> Result<Vec<TensorConfig>, String> {
-    let output = |(index, outcome): (usize, &RunOutput)| {
+fn outputs(
+    seen: &[RunOutput],
+    names: Vec<String>,
+    skip: usize,
+) -> Result<Vec<TensorConfig>, String> {
+    let output = |(index, (outcome, name)): (usize, (&RunOutput, String))| {
         let datatype = outcome
             .datatype
             .ok_or_else(|| format!("output {index} has an element type that V2 does not have"))?;
         Ok(TensorConfig {
-            name: format!("OUTPUT__{index}"),
+            name,
             datatype,
             dims: if datatype == DataType::Bytes && skip > 0 {
                 vec![1] // a list of strings, one to each row
             } else {
-                outcome.sizes[skip.min(outcome.sizes.len())..].to_vec()
+                let sizes = &outcome.sizes[skip.min(outcome.sizes.len())..];
+                // None found in a trial, such as detections, says nothing of how many there can be.
+                sizes
+                    .iter()
+                    .map(|&size| if size == 0 { -1 } else { size })
+                    .collect()
             },
             reshape: None,
             optional: false,
         })
     };
-    seen.iter().enumerate().map(output).collect()
+    seen.iter().zip(names).enumerate().map(output).collect()
 }
 
 fn mark_varying(output: &mut TensorConfig, stretched: &[i64]) {

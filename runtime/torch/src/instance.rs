@@ -11,6 +11,7 @@ use weir_runtime::backend::{
 use crate::binding::Binding;
 use crate::element;
 use crate::gather;
+use crate::outputs::{self, OutputBinding};
 use crate::peak_memory::PeakMemory;
 use crate::runner::{Placement, QueuedRun, RunOutput, Runner, StartedRun};
 use crate::settings::Cache;
@@ -22,8 +23,7 @@ use crate::stopwatch::Stopwatch;
 pub(crate) struct Plan {
     pub(crate) signature: Signature,
     pub(crate) binding: Binding,
-    /// Index of the model's output, by output of the signature.
-    pub(crate) outputs: Vec<usize>,
+    pub(crate) outputs: OutputBinding,
 }
 
 /// A model on one device.
@@ -142,18 +142,13 @@ impl Plan {
         rows: usize,
     ) -> Result<Vec<Tensor>, ModelError> {
         let rows = (self.signature.max_batch_size > 0).then_some(rows);
-        let outputs = self.signature.outputs.iter().zip(&self.outputs);
+        let chosen = self.outputs.choose(&self.signature.outputs, run_outputs)?;
+        let outputs = self.signature.outputs.iter().zip(chosen);
         outputs
-            .map(|(output, &index)| {
-                let run_output = run_outputs.get(index).ok_or_else(|| {
-                    ModelError::Failed(format!(
-                        "The output {} in the model configuration refers to an output index which \
-                         doesn't exist. This model has {} outputs",
-                        output.name,
-                        run_outputs.len()
-                    ))
-                })?;
-                name_output(output, run_output.clone(), rows)
+            .map(|(output, run_output)| {
+                let run_output =
+                    run_output.map_or_else(|| outputs::empty(output, rows), Clone::clone);
+                name_output(output, run_output, rows)
             })
             .collect()
     }

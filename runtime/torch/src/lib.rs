@@ -25,6 +25,7 @@ mod memory;
 mod model;
 mod module;
 mod optimize;
+mod outputs;
 mod peak_memory;
 mod process;
 mod runner;

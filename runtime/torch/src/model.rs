@@ -8,10 +8,12 @@ use crate::cuda_streams::CudaStreams;
 use crate::file;
 use crate::infer::independence;
 use crate::instance::{Plan, TorchInstance};
+use crate::module::Returned;
+use crate::outputs::{self, Rest};
 use crate::peak_memory::PeakMemory;
 use crate::process;
 use crate::runner::{Gpu, Placement, Runner};
-use crate::settings::Settings;
+use crate::settings::{FORWARD, Settings};
 use crate::weights::{LoadedModule, Weights};
 use crate::{binding, infer, optimize};
 
@@ -37,7 +39,9 @@ impl Backend for TorchBackend {
         let weights = Weights::load(source, &settings)?;
         let runner = runner(&settings, weights.on(first)?, first)?;
         let plan = plan(source, &runner)?;
-        if let Some(module) = optimize::faster_module(source, &runner, &plan.signature) {
+        if settings.method == FORWARD
+            && let Some(module) = optimize::faster_module(source, &runner, &plan.signature)
+        {
             weights.replace(first, module);
         }
         Ok(Arc::new(TorchModel {
@@ -89,6 +93,12 @@ fn runner(settings: &Settings, loaded: LoadedModule, device: Device) -> Result<R
 
 /// Takes the signature from the configuration if it is complete, otherwise infers the rest.
 fn plan(source: &ModelSource, runner: &Runner) -> Result<Plan, LoadError> {
+    let (module, name) = (&runner.module, &source.name);
+    if let Returned::Unservable(reason) = module.returned() {
+        return Err(LoadError::Config(format!(
+            "unable to load model '{name}': {reason}"
+        )));
+    }
     let signature = match source.max_batch_size {
         Some(max_batch_size) if !source.inputs.is_empty() && !source.outputs.is_empty() => {
             if max_batch_size > 0 {
@@ -102,9 +112,13 @@ fn plan(source: &ModelSource, runner: &Runner) -> Result<Plan, LoadError> {
         }
         Some(_) | None => infer::signature(source, runner)?,
     };
+    let rest = match source.outputs.as_slice() {
+        [] => Rest::Unexpected,
+        [_, ..] => Rest::Dropped,
+    };
     Ok(Plan {
-        binding: binding::inputs(&source.name, runner.module.arguments(), &signature.inputs)?,
-        outputs: binding::outputs(&signature.outputs),
+        binding: binding::inputs(name, module.arguments(), &signature.inputs)?,
+        outputs: outputs::bind(name, module.returned(), &signature.outputs, rest)?,
         signature,
     })
 }

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "owns libtorch's modules")]
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -11,7 +11,9 @@ use bytes::Bytes;
 use weir_runtime::backend::Device;
 
 use crate::fault::Fault;
-use crate::ffi::{self, RawAnswer, RawArgument, RawModule, RawRun, RawShape, RawValue};
+use crate::ffi::{
+    self, RawAnswer, RawArgument, RawModule, RawOutput, RawResult, RawRun, RawShape, RawValue,
+};
 use crate::process;
 use crate::settings::RunOptions;
 use crate::stream::Stream;
@@ -28,8 +30,11 @@ pub(crate) struct Module {
     device: Device,
     /// The file it was loaded from.
     path: PathBuf,
+    /// The method that it runs.
+    method: String,
     arguments: Vec<Argument>,
     writes: SelfWrites,
+    returned: Returned,
 }
 
 // SAFETY: the shim's functions on a module are const but for `run`, and running a TorchScript method
@@ -64,8 +69,48 @@ pub(crate) enum ArgumentKind {
     Strings,
     /// A dict of tensors, `Dict[str, Tensor]`.
     TensorDict,
+    /// A list of tensors, `List[Tensor]`.
+    TensorList,
+    /// A single number or string.
+    Scalar(ScalarKind),
+    /// A list of numbers, such as `List[int]`.
+    Numbers(ScalarKind),
     /// Any other type, which no request can supply.
     Other,
+}
+
+impl ArgumentKind {
+    /// Checks whether it is one value for a whole batch, not one for each row.
+    pub(crate) fn is_one_value(self) -> bool {
+        match self {
+            Self::Scalar(_) | Self::Numbers(_) => true,
+            Self::Tensor | Self::Strings | Self::TensorDict | Self::TensorList | Self::Other => {
+                false
+            }
+        }
+    }
+}
+
+/// A type of Python's that is no tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScalarKind {
+    Int,
+    Float,
+    Bool,
+    Str,
+}
+
+/// The outputs of a run, as far as the method's type tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// The same in each run, with these paths.
+    Fixed(Vec<String>),
+    /// The elements of a list, whose length may vary.
+    List,
+    /// Values in dicts, in lists inside other values, or that may be None: each run says which.
+    Keyed,
+    /// Nothing that can be served; the text says why, and what to write.
+    Unservable(String),
 }
 
 /// The element type (`c10::ScalarType`) and sizes of a tensor.
@@ -105,6 +150,8 @@ pub(crate) enum Metering {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) outputs: Vec<Output>,
+    /// Path of each output where the method's are [`Returned::Keyed`], otherwise none.
+    pub(crate) paths: Vec<String>,
     /// Peak bytes of the module's device, its inputs not counted; 0 with [`Metering::Off`].
     pub(crate) peak: u64,
 }
@@ -119,23 +166,30 @@ pub(crate) enum Output {
 }
 
 impl Module {
-    /// Loads a TorchScript file onto a device.
-    pub(crate) fn load(file: &Path, device: Device) -> Result<Self, Fault> {
+    /// Loads a TorchScript file onto a device, to run one of its methods.
+    pub(crate) fn load(file: &Path, device: Device, method: &str) -> Result<Self, Fault> {
         let path = c_path(file)?;
+        let c_method = c_text(method)?;
         let index = match device {
             Device::Cpu => -1,
             Device::Cuda(index) => i32::try_from(index).unwrap_or(i32::MAX),
         };
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `path` is NUL-terminated, and both results are valid for writes.
-        let status = unsafe { ffi::weir_module_load(path.as_ptr(), index, &mut raw, &mut error) };
+        // SAFETY: both texts are NUL-terminated, and both results are valid for writes.
+        let status = unsafe {
+            ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index, &mut raw, &mut error)
+        };
         Fault::check(status, error)?;
+        // SAFETY: the module was just loaded.
+        let returned = unsafe { returned(ffi::weir_module_result(raw)) };
         Ok(Self {
             raw,
             device,
             path: file.to_owned(),
+            method: method.to_owned(),
             arguments: arguments(raw),
             writes: copies::self_writes(raw),
+            returned,
         })
     }
 
@@ -158,14 +212,21 @@ impl Module {
             raw,
             device: self.device,
             path: self.path.clone(),
+            method: self.method.clone(),
             arguments: self.arguments.clone(),
             writes: self.writes.clone(),
+            returned: self.returned.clone(),
         })
     }
 
     /// The arguments of `forward`, without `self`.
     pub(crate) fn arguments(&self) -> &[Argument] {
         &self.arguments
+    }
+
+    /// The outputs of each run.
+    pub(crate) fn returned(&self) -> &Returned {
+        &self.returned
     }
 
     /// Returns the shapes of the parameters in the order they were registered, usually that of their use.
@@ -270,6 +331,10 @@ fn c_path(path: &Path) -> Result<CString, Fault> {
         .map_err(|_| Fault::Raised(format!("the path {path:?} contains a NUL byte")))
 }
 
+fn c_text(text: &str) -> Result<CString, Fault> {
+    CString::new(text).map_err(|_| Fault::Raised(format!("{text:?} contains a NUL byte")))
+}
+
 fn arguments(module: *const RawModule) -> Vec<Argument> {
     let (mut first, mut count) = (ptr::null(), 0);
     // SAFETY: the module and its arguments are alive; they are copied at once.
@@ -293,22 +358,68 @@ unsafe fn argument(raw: &RawArgument) -> Argument {
             example(raw.example),
         )
     };
-    // The numbers of `WeirKind`.
-    let (kind, optional) = match raw.kind {
-        0 => (ArgumentKind::Tensor, false),
-        1 => (ArgumentKind::Tensor, true),
-        2 => (ArgumentKind::Strings, false),
-        3 => (ArgumentKind::TensorDict, false),
-        _ => (ArgumentKind::Other, false),
-    };
     Argument {
         name,
         type_text,
-        kind,
-        optional: optional || raw.has_default != 0,
+        kind: kind(raw.kind),
+        optional: raw.optional != 0,
         mutated: raw.written_to != 0,
         example,
     }
+}
+
+/// Returns the kind of that number in `WeirKind`.
+fn kind(number: i32) -> ArgumentKind {
+    match number {
+        0 => ArgumentKind::Tensor,
+        1 => ArgumentKind::Strings,
+        2 => ArgumentKind::TensorDict,
+        3 => ArgumentKind::TensorList,
+        4 => ArgumentKind::Scalar(ScalarKind::Int),
+        5 => ArgumentKind::Scalar(ScalarKind::Float),
+        6 => ArgumentKind::Scalar(ScalarKind::Bool),
+        7 => ArgumentKind::Scalar(ScalarKind::Str),
+        8 => ArgumentKind::Numbers(ScalarKind::Int),
+        9 => ArgumentKind::Numbers(ScalarKind::Float),
+        10 => ArgumentKind::Numbers(ScalarKind::Bool),
+        _ => ArgumentKind::Other,
+    }
+}
+
+/// # Safety
+/// What `raw` points to must be alive.
+unsafe fn returned(raw: RawResult) -> Returned {
+    // SAFETY: the caller guarantees that it is alive; the texts are copied at once.
+    if let Some(refusal) = unsafe { text(raw.refusal) } {
+        return Returned::Unservable(refusal);
+    }
+    // The numbers of `WeirForm`.
+    match raw.form {
+        1 => Returned::List,
+        2 => Returned::Keyed,
+        _ => {
+            // SAFETY: as above.
+            let paths = unsafe { slice(raw.paths, raw.count) }.iter();
+            // SAFETY: as above.
+            Returned::Fixed(paths.filter_map(|path| unsafe { text(*path) }).collect())
+        }
+    }
+}
+
+/// Copies a text; `None` for null.
+///
+/// # Safety
+/// A text that is not null must be alive and NUL-terminated.
+unsafe fn text(raw: *const c_char) -> Option<String> {
+    if raw.is_null() {
+        return None;
+    }
+    // SAFETY: the caller guarantees it.
+    Some(
+        unsafe { CStr::from_ptr(raw) }
+            .to_string_lossy()
+            .into_owned(),
+    )
 }
 
 /// # Safety
@@ -368,29 +479,34 @@ fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> 
 }
 
 fn take_run(answer: *mut RawAnswer) -> Run {
-    // SAFETY: the answer is ours; its tensors are taken once, its strings copied before it is freed.
+    // SAFETY: the answer is ours; its tensors are taken once, its texts copied before it is freed.
     unsafe {
         let count = ffi::weir_answer_count(answer);
-        let outputs = (0..count).map(|index| output(answer, index)).collect();
-        let peak = ffi::weir_answer_peak_bytes(answer);
+        let mut run = Run {
+            outputs: Vec::with_capacity(count),
+            paths: Vec::new(),
+            peak: ffi::weir_answer_peak_bytes(answer),
+        };
+        for index in 0..count {
+            let raw = ffi::weir_answer_take(answer, index);
+            run.paths.extend(text(raw.path));
+            run.outputs.push(output(&raw));
+        }
         ffi::weir_answer_free(answer);
-        Run { outputs, peak }
+        run
     }
 }
 
 /// # Safety
-/// The answer must be alive, `index` below its count and not taken before.
-unsafe fn output(answer: *mut RawAnswer, index: usize) -> Output {
-    // SAFETY: the caller guarantees it; the strings are copied before the answer can go.
-    unsafe {
-        let raw = ffi::weir_answer_take(answer, index);
-        match Tensor::from_raw(raw.tensor) {
-            Some(tensor) => Output::Tensor(tensor),
-            None => Output::Strings {
-                data: Bytes::copy_from_slice(slice(raw.strings, raw.strings_size)),
-                count: raw.strings_count,
-            },
-        }
+/// The output must have just been taken, its answer be alive.
+unsafe fn output(raw: &RawOutput) -> Output {
+    match Tensor::from_raw(raw.tensor) {
+        Some(tensor) => Output::Tensor(tensor),
+        None => Output::Strings {
+            // SAFETY: the caller guarantees that they are alive.
+            data: Bytes::copy_from_slice(unsafe { slice(raw.strings, raw.strings_size) }),
+            count: raw.strings_count,
+        },
     }
 }
 

@@ -204,6 +204,7 @@ mod tests {
             datatype: Some(DataType::Fp32),
             sizes: vec![values.len() as i64],
             data: Bytes::from_iter(values.iter().flat_map(|value| value.to_le_bytes())),
+            path: None,
         }
     }
 
@@ -245,6 +246,7 @@ mod tests {
             datatype: Some(DataType::Int32),
             sizes: vec![1],
             data: Bytes::copy_from_slice(&value.to_le_bytes()),
+            path: None,
         };
         assert!(is_same(&whole(1_000_000), &whole(1_000_000)));
         assert!(!is_same(&whole(1_000_000), &whole(1_000_001)));

@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::gather;
 use crate::in_flight::{DeviceStreams, InFlightBatch, launch};
 use crate::memory::Cap;
-use crate::module::{Metering, Module, Output, Value, Values};
+use crate::module::{Argument, Metering, Module, Output, Value, Values};
 use crate::process;
 use crate::settings::{Cache, RunOptions};
 use crate::stopwatch::Stopwatch;
@@ -55,6 +55,8 @@ pub(crate) struct RunOutput {
     /// Dimensions; empty for a scalar.
     pub(crate) sizes: Vec<i64>,
     pub(crate) data: Bytes,
+    /// Path to it in what the model returned, where that is not the same in each run.
+    pub(crate) path: Option<String>,
 }
 
 /// A run that has been started.
@@ -70,6 +72,7 @@ pub(crate) enum StartedRun {
 #[derive(Debug)]
 pub(crate) struct QueuedRun {
     batch: InFlightBatch<CudaStreams>,
+    paths: Vec<String>,
     gpu: Gpu,
     /// Time spent gathering inputs and queueing their copies.
     input: Duration,
@@ -126,7 +129,8 @@ impl Runner {
             .run(&values, self.options, Metering::Off, None)
             .map_err(Fault::of_run)?;
         timing.infer = stopwatch.lap();
-        Ok(StartedRun::Done(convert_outputs(run.outputs), timing))
+        let outputs = convert_outputs(run.outputs, run.paths);
+        Ok(StartedRun::Done(outputs, timing))
     }
 
     fn queue(
@@ -139,6 +143,7 @@ impl Runner {
         let inputs = inputs.sum::<usize>() as u64;
         gpu.admit(inputs)?;
         let (input, peak) = (Cell::new(Duration::ZERO), Cell::new(0));
+        let paths = Cell::default();
         let (metering, stream) = (gpu.metering(), Some(gpu.streams.compute()));
         let upload = || {
             let mut stopwatch = Stopwatch::start();
@@ -149,11 +154,13 @@ impl Runner {
         let batch = launch(&gpu.streams, upload, |values: Values| {
             let run = self.module.run(&values, self.options, metering, stream)?;
             peak.set(run.peak);
+            paths.set(run.paths);
             Ok(run.outputs)
         })?;
         gpu.record(inputs, peak.get())?;
         Ok(QueuedRun {
             batch,
+            paths: paths.take(),
             gpu: gpu.clone(),
             input: input.get(),
         })
@@ -168,18 +175,17 @@ impl Runner {
                 let mut values: Vec<Value> = (0..*arguments).map(|_| Value::Absent).collect();
                 for (&index, column) in argument_of.iter().zip(columns) {
                     if let Some(column) = column {
-                        let copy = self.module.arguments()[index].mutated;
-                        values[index] = self.value(column, copy)?;
+                        values[index] = self.value(column, &self.module.arguments()[index])?;
                     }
                 }
                 Ok(Values::Positional(values))
             }
             Binding::Dict(keys) => {
-                let copy = self.module.arguments()[0].mutated;
+                let argument = &self.module.arguments()[0];
                 let mut entries = Vec::with_capacity(keys.len());
                 for (key, column) in keys.iter().zip(columns) {
                     if let Some(column) = column {
-                        entries.push((key.clone(), self.value(column, copy)?));
+                        entries.push((key.clone(), self.value(column, argument)?));
                     }
                 }
                 Ok(Values::Dict(entries))
@@ -189,7 +195,7 @@ impl Runner {
 
     /// Makes the model's argument of a column, on the model's device. If the model writes to its input, the
     /// request's bytes are copied: they are needed again if the batch fails and its requests run alone.
-    fn value(&self, column: &Column, copy: bool) -> Result<Value, ModelError> {
+    fn value(&self, column: &Column, argument: &Argument) -> Result<Value, ModelError> {
         let (Some(element_type), Some(size)) = (
             element::element_type(column.datatype),
             column.datatype.size(),
@@ -200,8 +206,12 @@ impl Runner {
         let sizes: Vec<i64> = column.shape.signed().collect();
         let fill = |out: &mut _| gather::gather(column, size, out);
         let tensor = match &self.placement {
-            Placement::Cuda(gpu) => gpu.streams.upload(element_type, &sizes, fill),
-            Placement::Processor => match gather::single_part(column).filter(|_| !copy) {
+            Placement::Cuda(gpu) if !argument.kind.is_one_value() => {
+                gpu.streams.upload(element_type, &sizes, fill)
+            }
+            Placement::Cuda(_) => Tensor::filled(element_type, &sizes, fill),
+            Placement::Processor => match gather::single_part(column).filter(|_| !argument.mutated)
+            {
                 Some(data) => Tensor::borrowed(element_type, &sizes, size, data)
                     .transpose()
                     .unwrap_or_else(|| Tensor::filled(element_type, &sizes, fill)),
@@ -240,7 +250,7 @@ impl QueuedRun {
             infer: completed.infer,
             output: completed.output,
         };
-        Ok((convert_outputs(completed.outputs), timing))
+        Ok((convert_outputs(completed.outputs, self.paths), timing))
     }
 }
 
@@ -251,21 +261,27 @@ impl RunOutput {
     }
 }
 
-fn convert_outputs(outputs: Vec<Output>) -> Vec<RunOutput> {
-    outputs.into_iter().map(convert_output).collect()
+fn convert_outputs(outputs: Vec<Output>, paths: Vec<String>) -> Vec<RunOutput> {
+    let mut paths = paths.into_iter();
+    let converted = outputs
+        .into_iter()
+        .map(|output| convert_output(output, paths.next()));
+    converted.collect()
 }
 
-fn convert_output(output: Output) -> RunOutput {
+fn convert_output(output: Output, path: Option<String>) -> RunOutput {
     match output {
         Output::Tensor(tensor) => RunOutput {
             datatype: element::datatype(tensor.element_type()),
             sizes: tensor.sizes(),
             data: tensor.into_bytes(),
+            path,
         },
         Output::Strings { data, count } => RunOutput {
             datatype: Some(DataType::Bytes),
             sizes: vec![count as i64],
             data,
+            path,
         },
     }
 }

@@ -9,6 +9,8 @@ use weir_runtime::backend::LoadError;
 /// Triton's parameters for libtorch, parsed. `None` keeps libtorch's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
+    /// Method that requests run: method.
+    pub(crate) method: String,
     /// Options of each run: INFERENCE_MODE, DISABLE_OPTIMIZED_EXECUTION.
     pub(crate) run: RunOptions,
     /// Handling of cached device memory: ENABLE_CACHE_CLEANING.
@@ -62,6 +64,9 @@ pub(crate) struct ProcessSettings {
     pub(crate) disable_cudnn: Option<bool>,
 }
 
+/// The method that TorchScript modules have.
+pub(crate) const FORWARD: &str = "forward";
+
 /// Threads per instance by default: libtorch's pools of several instances compete for the same cores, and
 /// more instances use more cores anyway.
 const DEFAULT_INTRA_OP_THREADS: i32 = 1;
@@ -75,6 +80,7 @@ impl Settings {
             Ok(count.map(|count| i32::from(count.get())))
         };
         Ok(Self {
+            method: method(parameters)?,
             run: RunOptions {
                 inference_mode: flag("INFERENCE_MODE")?.unwrap_or(true),
                 optimize: !flag("DISABLE_OPTIMIZED_EXECUTION")?.unwrap_or(false),
@@ -98,6 +104,21 @@ impl Settings {
                 disable_cudnn: flag("DISABLE_CUDNN")?,
             },
         })
+    }
+}
+
+/// Parses the name of the method to run. The key is Weir's own, in either case.
+fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
+    let value = parameters
+        .get("method")
+        .or_else(|| parameters.get("METHOD"));
+    match value.map(|value| value.trim()) {
+        None => Ok(FORWARD.to_owned()),
+        Some("") => Err(LoadError::Config(
+            "parameter method must be the name of a method that the model exports, not empty"
+                .to_owned(),
+        )),
+        Some(name) => Ok(name.to_owned()),
     }
 }
 
@@ -144,6 +165,7 @@ mod tests {
         let settings = parse(&[]).unwrap();
         assert!(settings.run.inference_mode && settings.run.optimize);
         assert_eq!(settings.cache, Cache::Keep);
+        assert_eq!(settings.method, "forward");
         assert_eq!(settings.weight_sharing, WeightSharing::Unset);
         assert_eq!(settings.memory_limit, None);
         assert_eq!(settings.intra_op_threads, 1);
@@ -161,10 +183,12 @@ mod tests {
             ("GPU_MEM_LIMIT", "3000000000"),
             ("ENABLE_TENSOR_FUSER", "0"),
             ("OF_ANOTHER_BACKEND", "x"),
+            ("method", " encode "),
         ]);
         let settings = settings.unwrap();
         assert!(!settings.run.inference_mode && !settings.run.optimize);
         assert_eq!(settings.intra_op_threads, 2);
+        assert_eq!(settings.method, "encode");
         assert_eq!(settings.cache, Cache::EmptyAfterRun);
         assert_eq!(settings.weight_sharing, WeightSharing::Declined);
         assert_eq!(settings.memory_limit.unwrap().get(), 3_000_000_000);
@@ -177,6 +201,7 @@ mod tests {
             ("INFERENCE_MODE", "maybe"),
             ("INTER_OP_THREAD_COUNT", "0"),
             ("GPU_MEM_LIMIT", "2G"),
+            ("method", ""),
         ] {
             let error = parse(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

@@ -19,6 +19,8 @@ use crate::stamp::FileStamp;
 #[derive(Debug)]
 pub(crate) struct Weights {
     path: PathBuf,
+    /// Method that requests run.
+    method: String,
     /// The file that was loaded first.
     stamp: FileStamp,
     sharing: Sharing,
@@ -77,6 +79,7 @@ impl Weights {
         };
         let mut weights = Self {
             path: source.path.clone(),
+            method: settings.method.clone(),
             stamp: FileStamp::of(&source.path).map_err(unreadable)?,
             sharing: Sharing::Device,
             by_device: Mutex::default(),
@@ -149,7 +152,8 @@ impl Weights {
     }
 
     fn module(&self, device: Device) -> Result<Module, LoadError> {
-        Module::load(&self.path, device).map_err(|fault| fault.of_load(&self.what()))
+        Module::load(&self.path, device, &self.method)
+            .map_err(|fault| fault.of_load(&self.what()))
     }
 
     fn what(&self) -> String {

@@ -1,10 +1,11 @@
 //! Candidate inputs for trial runs.
 
 use weir_protocol::DataType;
-use weir_runtime::backend::{LoadError, ModelSource, TensorConfig};
+use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
 use crate::element;
-use crate::module::{Argument, ArgumentKind, Example, Module};
+use crate::module::{Argument, ArgumentKind, Example, Module, ScalarKind};
+use crate::runner::Runner;
 
 /// Sides of images, in pixels, that models are commonly made for, smallest first: the first that works is
 /// taken, and larger trials then show whether the model takes other sizes.
@@ -13,6 +14,9 @@ const SIDES: [i64; 7] = [8, 28, 32, 64, 96, 224, 299];
 /// Shapes to try if the weights suggest none, in this order: a model that works on single elements takes any of
 /// them, and then the simplest is right.
 const SHAPES: [&[i64]; 3] = [&[4], &[3, 4], &[3, 8, 8]];
+
+/// Dimensions of an image: channels, height and width.
+const IMAGE_RANK: usize = 3;
 
 /// Length to try for sequences.
 const SEQUENCE: i64 = 8;
@@ -57,16 +61,88 @@ pub(crate) fn whole(
         return Ok(vec![configured(&examples, 0)]);
     }
     // Most models need a first dimension even if their rows depend on each other.
-    let guesses = guesses(module).into_iter();
-    let guesses = guesses.map(|(datatype, dims)| {
-        uniform_inputs(
-            &arguments,
-            datatype,
-            &[&[2], dims.as_slice()].concat(),
-            &[4],
-        )
+    let mut guesses = guesses(module);
+    if arguments
+        .iter()
+        .any(|argument| argument.kind == ArgumentKind::TensorList)
+    {
+        // Detectors take lists of images.
+        guesses.sort_by_key(|(_, dims)| dims.len() != IMAGE_RANK);
+    }
+    let guesses = guesses.into_iter().map(|(datatype, dims)| {
+        let rows = [&[2], dims.as_slice()].concat();
+        let mut inputs = uniform_inputs(&arguments, datatype, &rows, &[4]);
+        for (input, argument) in inputs.iter_mut().zip(&arguments) {
+            if argument.kind == ArgumentKind::TensorList {
+                input.dims.clone_from(&dims); // one element, such as an image
+            }
+        }
+        inputs
     });
     Ok(guesses.collect())
+}
+
+/// Checks whether an argument that requests may give is one value for a whole batch, whose requests would have to
+/// agree on it, or a list of tensors, which has no rows.
+pub(crate) fn has_one_value(source: &ModelSource, module: &Module) -> bool {
+    let given = |argument: &&Argument| {
+        let configured = |input: &TensorConfig| input.name == argument.name;
+        !argument.optional || source.inputs.is_empty() || source.inputs.iter().any(configured)
+    };
+    let mut given = module.arguments().iter().filter(given);
+    given.any(|argument| match argument.kind {
+        ArgumentKind::Scalar(_) | ArgumentKind::Numbers(_) => true,
+        ArgumentKind::TensorList => !argument.optional,
+        ArgumentKind::Tensor
+        | ArgumentKind::Strings
+        | ArgumentKind::TensorDict
+        | ArgumentKind::Other => false,
+    })
+}
+
+/// Adds an optional input for each number or string with a default.
+pub(crate) fn with_settings(
+    source: &ModelSource,
+    runner: &Runner,
+    mut signature: Signature,
+) -> Signature {
+    if source.inputs.is_empty() {
+        let arguments = runner.module.arguments().iter();
+        let optional = arguments.filter(|argument| argument.optional);
+        signature.inputs.extend(optional.filter_map(setting));
+    }
+    signature
+}
+
+fn setting(argument: &Argument) -> Option<TensorConfig> {
+    let (datatype, dims) = value_of(argument.kind)?;
+    Some(TensorConfig {
+        optional: true,
+        ..input(argument, datatype, dims)
+    })
+}
+
+/// Returns datatype and dimensions of the input for a number, a string or a list of numbers.
+fn value_of(kind: ArgumentKind) -> Option<(DataType, &'static [i64])> {
+    match kind {
+        ArgumentKind::Scalar(kind) => Some((datatype_of(kind), &[1])),
+        ArgumentKind::Numbers(kind) => Some((datatype_of(kind), &[-1])),
+        ArgumentKind::Tensor
+        | ArgumentKind::Strings
+        | ArgumentKind::TensorDict
+        | ArgumentKind::TensorList
+        | ArgumentKind::Other => None,
+    }
+}
+
+/// Returns the datatype that loses nothing.
+fn datatype_of(kind: ScalarKind) -> DataType {
+    match kind {
+        ScalarKind::Int => DataType::Int64,
+        ScalarKind::Float => DataType::Fp64,
+        ScalarKind::Bool => DataType::Bool,
+        ScalarKind::Str => DataType::Bytes,
+    }
 }
 
 /// Returns the required arguments. Optional ones are left out, because their shapes are unknown.
@@ -125,9 +201,15 @@ fn uniform_inputs(
 ) -> Vec<TensorConfig> {
     let inputs = arguments.iter().map(|argument| match argument.kind {
         ArgumentKind::Strings => input(argument, DataType::Bytes, strings),
-        ArgumentKind::Tensor | ArgumentKind::TensorDict | ArgumentKind::Other => {
-            input(argument, datatype, dims)
-        }
+        ArgumentKind::Tensor
+        | ArgumentKind::TensorList
+        | ArgumentKind::TensorDict
+        | ArgumentKind::Other
+        | ArgumentKind::Scalar(_)
+        | ArgumentKind::Numbers(_) => match value_of(argument.kind) {
+            Some((datatype, dims)) => input(argument, datatype, dims),
+            None => input(argument, datatype, dims),
+        },
     });
     inputs.collect()
 }

@@ -10,6 +10,7 @@ use weir_runtime::backend::{Column, LoadError, ModelSource, Part, TensorConfig};
 
 use crate::binding::{self, Binding};
 use crate::element;
+use crate::module::{ArgumentKind, Returned};
 use crate::runner::{RunOutput, Runner};
 
 /// The rows of a trial's inputs.
@@ -46,8 +47,27 @@ impl<'a> Trial<'a> {
 
     /// Runs once; `stretch` is the dimension of each input to make larger. The error is libtorch's.
     pub(crate) fn run(&self, rows: Rows, stretch: Option<usize>) -> Result<Vec<RunOutput>, String> {
-        let columns = columns(self.inputs, &rows, stretch)?;
+        let inputs = self.inputs.iter().enumerate();
+        let columns = inputs
+            .map(|(index, input)| column(input, &rows, stretch.filter(|_| self.stretches(index))));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         self.run_on(&columns).map(|(outcomes, _)| outcomes)
+    }
+
+    /// Checks whether an input's dimensions may vary: those of one number cannot.
+    pub(crate) fn stretches(&self, input: usize) -> bool {
+        match &self.binding {
+            Binding::Dict(_) => true,
+            Binding::Positional { argument_of, .. } => {
+                let argument = &self.runner.module.arguments()[argument_of[input]];
+                !matches!(argument.kind, ArgumentKind::Scalar(_))
+            }
+        }
+    }
+
+    /// What the model returns.
+    pub(crate) fn returned(&self) -> &Returned {
+        self.runner.module.returned()
     }
 
     /// Runs once on the columns given; also returns the time that the model took.

@@ -49,7 +49,7 @@ impl Module {
     pub(crate) fn copy(&self) -> Result<Self, Fault> {
         match self.writes {
             SelfWrites::Nothing | SelfWrites::Attributes(_) => self.deep_copy(),
-            SelfWrites::Constants(_) => Self::load(&self.path, self.device),
+            SelfWrites::Constants(_) => Self::load(&self.path, self.device, &self.method),
         }
     }
 
@@ -62,8 +62,10 @@ impl Module {
             raw,
             device: self.device,
             path: self.path.clone(),
+            method: self.method.clone(),
             arguments: self.arguments.clone(),
             writes: self.writes.clone(),
+            returned: self.returned.clone(),
         })
     }
 }

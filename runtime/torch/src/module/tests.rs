@@ -15,7 +15,7 @@ fn zeros() -> Value {
 #[test]
 fn a_metered_run_reports_its_peak_memory() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/add_sub.pt");
-    let module = Module::load(&path, Device::Cpu).unwrap();
+    let module = Module::load(&path, Device::Cpu, "forward").unwrap();
     let values = Values::Positional(vec![zeros(), zeros()]);
     let options = RunOptions {
         inference_mode: true,
@@ -33,7 +33,7 @@ fn path(name: &str) -> std::path::PathBuf {
 }
 
 fn model(name: &str) -> Module {
-    Module::load(&path(name), Device::Cpu).unwrap()
+    Module::load(&path(name), Device::Cpu, "forward").unwrap()
 }
 
 fn ramp(sizes: &[i64]) -> Value {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the TorchScript files beside it. Needs torch 2.11; run it only after a change.
+"""Writes the TorchScript files beside it. Needs torch 2.11 and torchvision 0.26; run it only after a change.
 
     python3 generate.py
 """
@@ -7,9 +7,10 @@
 import os
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
+import torchvision  # registers its operators
 from torch import Tensor, nn
 
 HERE = Path(__file__).resolve().parent
@@ -145,6 +146,206 @@ class Outputs(nn.Module):
         return [x, x.to(torch.int64), x > 0]
 
 
+class Segmentation(nn.Module):
+    """A dict, as torchvision's segmentation models return."""
+
+    def forward(self, x: Tensor) -> Dict[str, Tensor]:
+        return {"out": x * 2, "aux": x + 1}
+
+
+class MoodyDict(nn.Module):
+    """A dict of one key, and of two for positive inputs."""
+
+    def forward(self, x: Tensor) -> Dict[str, Tensor]:
+        result = {"low": x}
+        if bool((x > 10).any()):
+            result["high"] = x * 2
+        return result
+
+
+class Gaussian(NamedTuple):
+    mean: Tensor
+    std: Optional[Tensor]
+
+
+class Named(nn.Module):
+    """A NamedTuple of which one field may be None, as GoogLeNet's."""
+
+    def forward(self, x: Tensor) -> Gaussian:
+        if bool((x < 0).any()):
+            return Gaussian(x, x * x)
+        return Gaussian(x, None)
+
+
+class Point(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+class Fields(nn.Module):
+    def forward(self, x: Tensor) -> Point:
+        return Point(x - 1, x + 1)
+
+
+class Lstm(nn.Module):
+    """A nested tuple, as nn.LSTM's."""
+
+    def forward(self, x: Tensor) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+        return x, (x + 1, x + 2)
+
+
+class DictOfTuples(nn.Module):
+    """Logits and past keys and values, as traced language models return."""
+
+    def forward(self, x: Tensor) -> Dict[str, List[Tuple[Tensor, Tensor]]]:
+        return {"logits": [(x, x)], "past": [(x, x + 1), (x + 2, x + 3)]}
+
+
+class Detections(nn.Module):
+    """Takes a list of images and returns what torchvision's detectors return."""
+
+    def forward(self, images: List[Tensor]) -> Tuple[Dict[str, Tensor], List[Dict[str, Tensor]]]:
+        found: List[Dict[str, Tensor]] = []
+        for image in images:
+            rows = image.flatten()
+            rows = rows[rows > 0.5]
+            found.append({"boxes": rows[:, None].expand(-1, 4).contiguous(), "scores": rows})
+        losses: Dict[str, Tensor] = {}
+        return losses, found
+
+
+class Split(nn.Module):
+    """A list with an element for each row."""
+
+    def forward(self, x: Tensor) -> List[Tensor]:
+        return [row for row in x.unbind(0)]
+
+
+class Settings(nn.Module):
+    """Numbers and strings as arguments."""
+
+    def forward(
+        self,
+        x: Tensor,
+        times: int,
+        scale: float = 1.0,
+        negate: bool = False,
+        word: str = "none",
+        offset: Optional[int] = None,
+        weights: Optional[List[float]] = None,
+    ) -> Tensor:
+        x = x * times * scale + float(len(word) - 4)
+        if negate:
+            x = -x
+        if offset is not None:
+            x = x + offset
+        if weights is not None:
+            for weight in weights:
+                x = x * weight
+        return x
+
+
+class Numbers(nn.Module):
+    """Returns no tensor at all."""
+
+    def forward(self, x: Tensor) -> Tuple[int, float, bool, str, List[int], List[float], List[bool]]:
+        total = float(x.sum())
+        return int(total), total, total > 0, "sum", [x.dim(), x.numel()], [total], [True, False]
+
+
+class Methods(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    @torch.jit.export
+    def encode(self, x: Tensor, shift: Optional[Tensor] = None) -> Tensor:
+        return x * 10
+
+
+class Spectrum(nn.Module):
+    """Complex numbers, which V2 does not have; the schema does not say so."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.fft(x)
+
+
+class ReturnsNone(nn.Module):
+    def forward(self, x: Tensor) -> None:
+        return None
+
+
+class ReturnsAny(nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        return x
+
+
+class ReturnsFuture(nn.Module):
+    def forward(self, x: Tensor) -> torch.jit.Future[Tensor]:
+        return torch.jit.fork(torch.relu, x)
+
+
+class ReturnsComplex(nn.Module):
+    def forward(self, x: Tensor) -> Tuple[Tensor, complex]:
+        return x, complex(1, 2)
+
+
+@torch.jit.script
+class Holder:
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+
+class ReturnsClass(nn.Module):
+    def forward(self, x: Tensor) -> Holder:
+        return Holder(x)
+
+
+class Vision(nn.Module):
+    """Calls torchvision's operators: keeps boxes, and pools a region."""
+
+    def forward(self, boxes: Tensor, scores: Tensor, x: Tensor, rois: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
+        pooled = torch.ops.torchvision.roi_align(x, rois, 0.5, 2, 3, -1, True)
+        plain = torch.ops.torchvision.roi_align(x, rois, 0.5, 2, 2, 2, False)
+        return kept, pooled, plain
+
+
+def vision_inputs() -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    boxes = torch.tensor(
+        [[0.0, 0.0, 4.0, 4.0], [0.5, 0.0, 4.5, 4.0], [8.0, 8.0, 9.0, 9.0], [0.0, 0.0, 4.0, 2.0], [8.0, 8.0, 9.0, 9.5]]
+    )
+    scores = torch.tensor([0.5, 0.9, 0.1, 0.9, 0.3])
+    x = (torch.arange(72.0) * 7 % 11).reshape(2, 1, 6, 6)
+    rois = torch.tensor([[0.0, 1.0, 1.5, 9.0, 7.0], [1.0, -3.0, 2.0, 20.0, 13.0], [1.0, 4.0, 4.0, 4.2, 4.2]])
+    return boxes, scores, x, rois
+
+
+def detector() -> nn.Module:
+    """A small Faster R-CNN with torchvision's own code."""
+    from torchvision.models.detection import FasterRCNN
+    from torchvision.models.detection.rpn import AnchorGenerator
+
+    torch.manual_seed(5)
+    backbone = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2), nn.ReLU())
+    backbone.out_channels = 8
+    from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+
+    return FasterRCNN(
+        backbone,
+        min_size=64,
+        max_size=64,
+        rpn_anchor_generator=AnchorGenerator(((16, 32),), ((0.5, 1.0),)),
+        box_head=TwoMLPHead(8 * 7 * 7, 8),
+        box_predictor=FastRCNNPredictor(8, 3),
+        box_score_thresh=0.05,
+        box_detections_per_img=6,
+    )
+
+
+def image() -> Tensor:
+    return (torch.arange(3 * 48 * 40.0) * 7 % 101 / 101).reshape(3, 48, 40)
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
 
@@ -175,6 +376,29 @@ SCRIPTED = {
     "mlp": mlp,
 }
 
+# Made after the others, whose random weights must stay.
+STRUCTURED = {
+    "segmentation": Segmentation,
+    "moody_dict": MoodyDict,
+    "named": Named,
+    "fields": Fields,
+    "lstm": Lstm,
+    "dict_of_tuples": DictOfTuples,
+    "detections": Detections,
+    "split": Split,
+    "settings": Settings,
+    "numbers": Numbers,
+    "methods": Methods,
+    "spectrum": Spectrum,
+    "returns_none": ReturnsNone,
+    "returns_any": ReturnsAny,
+    "returns_future": ReturnsFuture,
+    "returns_complex": ReturnsComplex,
+    "returns_class": ReturnsClass,
+    "vision": Vision,
+    "detector": detector,
+}
+
 
 def write(module: torch.jit.ScriptModule, name: str) -> None:
     """Saves it without the debug records, which name the folders of whoever ran this."""
@@ -197,10 +421,23 @@ def main() -> None:
     write(traced, "conv_traced")
     lengths = (torch.zeros(1, 5), torch.ones(1, 5, dtype=torch.int64))
     write(torch.jit.trace(MaskedMean(), lengths), "masked_mean_traced")
+    write(torch.jit.trace(Segmentation(), torch.zeros(1, 4), strict=False), "dict_traced")
+    for name, build in STRUCTURED.items():
+        write(torch.jit.script(build().eval()), name)
     torch.save({"weight": torch.zeros(2)}, HERE / "state_dict.pt")  # no TorchScript: must be refused
     for name, inputs in (("mlp", torch.arange(32.0).reshape(2, 16) / 32), ("conv_traced", torch.ones(1, 1, 8, 8))):
         outputs = torch.jit.load(str(HERE / f"{name}.pt"))(inputs)
         print(name, [f"{value:.7f}" for value in outputs.flatten().tolist()])
+    print_vision()
+
+
+def print_vision() -> None:
+    """torchvision's own numbers for what `vision` and `detector` must return."""
+    kept, pooled, plain = torch.jit.load(str(HERE / "vision.pt"))(*vision_inputs())
+    print("vision", kept.tolist(), pooled.flatten().tolist(), plain.flatten().tolist())
+    _, found = torch.jit.load(str(HERE / "detector.pt"))([image()])
+    for name, tensor in found[0].items():
+        print("detector", torchvision.__version__, name, tensor.flatten().tolist())
 
 
 if __name__ == "__main__":

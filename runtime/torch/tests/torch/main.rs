@@ -4,6 +4,7 @@
 
 mod fixture;
 mod inference;
+mod outputs;
 mod properties;
 mod refusals;
 mod results;

@@ -137,8 +137,9 @@ fn outputs_unlike_the_configuration_fail_with_tritons_message() {
         failure("identity", vec![tensor("y", DataType::Int64, &[2])]),
         "configuration expects datatype TYPE_INT64 for output 'y', model provides TYPE_FP32"
     );
+    let absent = configured("identity", 8, vec![f("x")], vec![f("OUTPUT__1")]);
     assert_eq!(
-        failure("identity", vec![f("OUTPUT__1")]),
+        refusal(&absent).to_string(),
         "The output OUTPUT__1 in the model configuration refers to an output index which doesn't exist. \
          This model has 1 outputs"
     );

@@ -240,6 +240,7 @@ mod tests {
             datatype: Some(DataType::Bytes),
             sizes: vec![rows],
             data: Bytes::from(data.concat()),
+            path: None,
         };
         let rows = rows_of(&output(2, vec![text("a"), text("bcd")]), 2).unwrap();
         assert_eq!(rows[1].data, text("bcd"));

@@ -26,7 +26,7 @@ fn source(name: &str) -> ModelSource {
 
 fn runner(source: &ModelSource) -> Runner {
     Runner {
-        module: Arc::new(Module::load(&source.path, Device::Cpu).unwrap()),
+        module: Arc::new(Module::load(&source.path, Device::Cpu, "forward").unwrap()),
         placement: Placement::Processor,
         options: RunOptions {
             inference_mode: true,

@@ -1,0 +1,9 @@
+// torchvision's operators that its detectors call.
+#pragma once
+
+namespace weir {
+
+// Registers torchvision's `nms` and `roi_align`, unless a library has registered them.
+void register_vision_operators();
+
+} // namespace weir
