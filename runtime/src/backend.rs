@@ -160,6 +160,8 @@ pub struct ModelSource {
     pub max_batch_size: Option<usize>,
     /// `parameters` of the configuration: key to string value.
     pub parameters: std::collections::BTreeMap<String, String>,
+    /// Libraries of operators that the model calls, to be opened before it.
+    pub op_libraries: Vec<PathBuf>,
     /// Devices of its instances.
     pub devices: Vec<Device>,
 }

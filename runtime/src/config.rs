@@ -155,6 +155,7 @@ impl ModelConfig {
         max_batch_size: Option<usize>,
     ) -> Result<Self, ConfigError> {
         refuse::check(&proto)?;
+        normalise::op_libraries(&proto)?;
         normalise::defaults(&mut proto, max_batch_size);
         let inputs = tensors::inputs(&proto, max_batch_size)?;
         Ok(Self {

@@ -7,7 +7,7 @@ mod samples;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -229,8 +229,16 @@ fn model_source(source: &VersionSource, config: &ModelConfig, devices: &[Device]
         outputs: config.outputs.clone(),
         max_batch_size: config.max_batch_size,
         parameters: config.parameters.clone(),
+        op_libraries: op_libraries(source, config),
         devices: devices.to_vec(),
     }
+}
+
+/// Returns the paths of the libraries of operators, which the configuration has checked to be inside.
+fn op_libraries(source: &VersionSource, config: &ModelConfig) -> Vec<PathBuf> {
+    let operations = config.proto.model_operations.iter();
+    let names = operations.flat_map(|operations| &operations.op_library_filename);
+    names.map(|name| source.model_dir.join(name)).collect()
 }
 
 fn labels(interface: &Interface, named: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {

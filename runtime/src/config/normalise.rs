@@ -11,7 +11,7 @@ use weir_protocol::grpc::proto::{ModelConfig, ModelInstanceGroup, ModelVersionPo
 use super::{ConfigError, Origin};
 
 /// The backend that Triton names twice, by platform and by backend.
-const PYTORCH: &str = "pytorch";
+pub(super) const PYTORCH: &str = "pytorch";
 const PYTORCH_PLATFORM: &str = "pytorch_libtorch";
 const PYTORCH_FILENAME: &str = "model.pt";
 
@@ -105,6 +105,13 @@ pub(super) fn filename(config: &ModelConfig) -> Result<Option<String>, ConfigErr
     let name = &config.default_model_filename;
     check_inside(name, "default_model_filename", config)?;
     Ok((!name.is_empty()).then(|| name.clone()))
+}
+
+/// Checks that libraries of operators stay inside the model's directory.
+pub(super) fn op_libraries(config: &ModelConfig) -> Result<(), ConfigError> {
+    let operations = config.model_operations.iter();
+    let mut names = operations.flat_map(|operations| &operations.op_library_filename);
+    names.try_for_each(|name| check_inside(name, "op_library_filename", config))
 }
 
 /// Refuses file names that lead out of the directory they are looked up in.

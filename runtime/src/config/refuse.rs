@@ -8,6 +8,7 @@ use weir_protocol::grpc::proto::model_instance_group::Kind;
 use weir_protocol::grpc::proto::{ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput};
 
 use super::ConfigError;
+use super::normalise::PYTORCH;
 
 /// Triton's default for `runtime`.
 const LIBTORCH_RUNTIME: &str = "libtriton_pytorch.so";
@@ -62,8 +63,9 @@ fn model_field(config: &ModelConfig) -> Option<String> {
             "model_repository_agents",
         ),
         (
-            operations.is_some_and(|some| !some.op_library_filename.is_empty()),
-            "model_operations.op_library_filename",
+            config.backend != PYTORCH
+                && operations.is_some_and(|some| !some.op_library_filename.is_empty()),
+            "model_operations.op_library_filename of another backend than pytorch",
         ),
         (
             config.response_cache.is_some_and(|cache| cache.enable),

@@ -17,6 +17,7 @@ fn source(parameters: &[(&str, &str)]) -> ModelSource {
         outputs: Vec::new(),
         max_batch_size: None,
         parameters: parameters.iter().map(own).collect(),
+        op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
     }
 }

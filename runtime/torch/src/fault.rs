@@ -62,6 +62,10 @@ impl Fault {
     /// Converts to the failure to load `what`, such as a model file.
     pub(crate) fn of_load(self, what: &str) -> LoadError {
         match self {
+            Self::Raised(text) if text.contains("Unknown builtin op") => LoadError::File(format!(
+                "failed to load {what}: it calls an operator that libtorch does not have: name the library \
+                 that has it in model_operations.op_library_filename ({text})"
+            )),
             Self::Raised(text) => LoadError::File(format!("failed to load {what}: {text}")),
             Self::OutOfMemory(text) => {
                 LoadError::Device(format!("out of memory while loading {what}: {text}"))

@@ -10,8 +10,8 @@ pub(crate) mod trial;
 use weir_protocol::DataType;
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
-use crate::runner::{RunOutput, Runner};
 use crate::outputs;
+use crate::runner::{RunOutput, Runner};
 use independence::Dependence;
 use trial::{Rows, Trial};
 

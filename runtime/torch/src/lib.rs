@@ -24,6 +24,7 @@ mod instance;
 mod memory;
 mod model;
 mod module;
+mod op_libraries;
 mod optimize;
 mod outputs;
 mod peak_memory;

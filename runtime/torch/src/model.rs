@@ -15,7 +15,7 @@ use crate::process;
 use crate::runner::{Gpu, Placement, Runner};
 use crate::settings::{FORWARD, Settings};
 use crate::weights::{LoadedModule, Weights};
-use crate::{binding, infer, optimize};
+use crate::{binding, infer, op_libraries, optimize};
 
 /// Serves TorchScript files with libtorch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +33,7 @@ impl Backend for TorchBackend {
     fn load(&self, source: &ModelSource) -> Result<Arc<dyn Model>, LoadError> {
         let settings = Settings::parse(&source.parameters)?;
         file::check(&source.path)?;
+        op_libraries::open(&source.name, &source.op_libraries)?;
         process::apply(&source.name, settings.process);
         process::set_profiling(&source.devices);
         let first = source.devices.first().copied().unwrap_or(Device::Cpu);

@@ -177,7 +177,13 @@ impl Module {
         let (mut raw, mut error) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: both texts are NUL-terminated, and both results are valid for writes.
         let status = unsafe {
-            ffi::weir_module_load(path.as_ptr(), c_method.as_ptr(), index, &mut raw, &mut error)
+            ffi::weir_module_load(
+                path.as_ptr(),
+                c_method.as_ptr(),
+                index,
+                &mut raw,
+                &mut error,
+            )
         };
         Fault::check(status, error)?;
         // SAFETY: the module was just loaded.

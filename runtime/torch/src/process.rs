@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -122,6 +124,18 @@ pub(crate) fn open_library(name: &str) -> Result<(), String> {
     // libtorch_cuda, may run at any time.
     let message = unsafe { ffi::weir_open_library(name.as_ptr()) };
     fault::take(message).map_or(Ok(()), Err)
+}
+
+/// Opens a library of operators, permanently. It is opened in a child process first, so that one that throws or
+/// crashes as it is opened harms only that.
+pub(crate) fn open_operators(path: &Path) -> Result<(), Fault> {
+    let path = CString::new(path.as_os_str().as_bytes())
+        .map_err(|error| Fault::Raised(error.to_string()))?;
+    let mut error = ptr::null_mut();
+    // SAFETY: `path` is NUL-terminated and `error` valid for writes. The library's initialisers are the user's
+    // code, as the model is; a child process has run them without harm.
+    let status = unsafe { ffi::weir_open_operators(path.as_ptr(), &mut error) };
+    Fault::check(status, error)
 }
 
 /// Returns how many CUDA devices are visible. libtorch_cuda must be open.

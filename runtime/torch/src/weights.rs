@@ -152,8 +152,7 @@ impl Weights {
     }
 
     fn module(&self, device: Device) -> Result<Module, LoadError> {
-        Module::load(&self.path, device, &self.method)
-            .map_err(|fault| fault.of_load(&self.what()))
+        Module::load(&self.path, device, &self.method).map_err(|fault| fault.of_load(&self.what()))
     }
 
     fn what(&self) -> String {
@@ -266,6 +265,7 @@ mod tests {
             outputs: Vec::new(),
             max_batch_size: None,
             parameters: BTreeMap::from_iter(sharing),
+            op_libraries: Vec::new(),
             devices: vec![Device::Cpu; 3],
         };
         let settings = Settings::parse(&source.parameters).unwrap();

@@ -48,8 +48,8 @@ fn unsupported_features_are_refused_by_name() {
             "model_repository_agents",
         ),
         (
-            "model_operations { op_library_filename: 'a.so' }",
-            "model_operations.op_library_filename",
+            "backend: 'echo' model_operations { op_library_filename: 'a.so' }",
+            "model_operations.op_library_filename of another backend than pytorch",
         ),
         (
             "input { name: 'i' allow_ragged_batch: true }",

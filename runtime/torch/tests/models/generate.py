@@ -310,6 +310,16 @@ class Vision(nn.Module):
         return kept, pooled, plain
 
 
+# An operator that only a library of its own has: declared here, without code, as long as this runs.
+DECLARED = torch.library.Library("mine", "DEF")
+DECLARED.define("triple(Tensor x) -> Tensor")
+
+
+class CustomOp(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.mine.triple(x)
+
+
 def vision_inputs() -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     boxes = torch.tensor(
         [[0.0, 0.0, 4.0, 4.0], [0.5, 0.0, 4.5, 4.0], [8.0, 8.0, 9.0, 9.0], [0.0, 0.0, 4.0, 2.0], [8.0, 8.0, 9.0, 9.5]]
@@ -397,6 +407,7 @@ STRUCTURED = {
     "returns_class": ReturnsClass,
     "vision": Vision,
     "detector": detector,
+    "custom_op": CustomOp,
 }
 
 

@@ -36,6 +36,7 @@ pub(crate) fn bare(name: &str) -> ModelSource {
         outputs: Vec::new(),
         max_batch_size: None,
         parameters: BTreeMap::new(),
+        op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
     }
 }

@@ -4,6 +4,7 @@
 
 mod fixture;
 mod inference;
+mod op_libraries;
 mod outputs;
 mod properties;
 mod refusals;

@@ -20,6 +20,7 @@ fn source(name: &str) -> ModelSource {
         outputs: Vec::new(),
         max_batch_size: None,
         parameters: BTreeMap::new(),
+        op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
     }
 }
