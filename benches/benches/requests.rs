@@ -13,7 +13,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use weir_protocol::{
     DataType, Delivery, InferRequest, Input, Parameters, Shape, SharedRange, Source, Tensor,
 };
-use weir_runtime::backend::{Answer, Signature, TensorConfig, Timing};
+use weir_runtime::backend::{Answer, Leeway, Signature, TensorConfig, Timing};
 use weir_runtime::internals::{AnswerSlice, Interface, Job, ReadShared, ServeError};
 
 /// Elements of a row, in and out.
@@ -55,6 +55,7 @@ fn interface() -> Interface {
             inputs: vec![tensor("INPUT0")],
             outputs: vec![tensor("OUTPUT0")],
             max_batch_size: 32,
+            leeway: Leeway::None,
         },
         padding: None,
     }

@@ -164,6 +164,8 @@ pub struct ModelSource {
     pub op_libraries: Vec<PathBuf>,
     /// Devices of its instances.
     pub devices: Vec<Device>,
+    /// The inputs of a request that the model answers, if one lies beside it.
+    pub example: Option<Vec<Tensor>>,
 }
 
 /// One tensor of a model's configuration.
@@ -190,6 +192,22 @@ pub struct Signature {
     pub outputs: Vec<TensorConfig>,
     /// The largest batch; 0 for a model whose tensors have no batch dimension.
     pub max_batch_size: usize,
+    /// What requests may differ in from `inputs`.
+    pub leeway: Leeway,
+}
+
+/// The difference that is allowed between a request's tensors and a signature, where the backend inferred it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leeway {
+    /// None: datatypes, ranks and fixed dimensions are as the signature says.
+    #[default]
+    None,
+    /// Further dimensions before those of the signature, equally many in each input.
+    LeadingDims,
+    /// Any rank, the same in each input; all dimensions of the signature are variable.
+    AnyRank,
+    /// Datatypes and shapes: what the signature says is a guess, and the model does not batch.
+    Everything,
 }
 
 /// A device that runs instances.
@@ -233,6 +251,8 @@ pub struct Column {
 pub struct Part {
     /// Its shape as the model takes it, rows first.
     pub shape: Shape,
+    /// Type of its elements: the input's, unless the signature is a guess.
+    pub datatype: DataType,
     /// Its elements as the request sent them.
     pub data: bytes::Bytes,
 }

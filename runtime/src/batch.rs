@@ -30,7 +30,7 @@ impl Interface {
                 .map_or(0.0, |padding| padding.value(&config.name));
             columns.push(Column {
                 name,
-                datatype: config.datatype,
+                datatype: first.datatype,
                 shape,
                 parts,
                 pad,

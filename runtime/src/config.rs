@@ -72,6 +72,24 @@ pub(crate) struct ModelConfig {
     pub padding: Option<Padding>,
 }
 
+/// Inputs and outputs, checked or inferred.
+struct Tensors {
+    inputs: Vec<TensorConfig>,
+    outputs: Vec<TensorConfig>,
+}
+
+impl Tensors {
+    fn configured(
+        proto: &proto::ModelConfig,
+        max_batch_size: Option<usize>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            inputs: tensors::inputs(proto, max_batch_size)?,
+            outputs: tensors::outputs(proto, max_batch_size)?,
+        })
+    }
+}
+
 /// Facts about a configuration besides its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
@@ -108,15 +126,20 @@ impl ModelConfig {
     /// preferred batch size over the largest batch.
     pub(crate) fn complete(self, signature: &Signature) -> Result<Self, ConfigError> {
         let mut proto = self.proto;
+        let max_batch_size = self.max_batch_size.unwrap_or(signature.max_batch_size);
+        proto.max_batch_size = i32::try_from(max_batch_size).unwrap_or(i32::MAX);
+        let configured = Tensors::configured(&proto, Some(max_batch_size))?;
+        let mut tensors = configured;
+        // Inferred tensors need no check, and may be what no configuration can say: scalars.
         if proto.input.is_empty() {
             proto.input = signature.inputs.iter().map(tensors::input).collect();
+            tensors.inputs.clone_from(&signature.inputs);
         }
         if proto.output.is_empty() {
             proto.output = signature.outputs.iter().map(tensors::output).collect();
+            tensors.outputs.clone_from(&signature.outputs);
         }
-        let max_batch_size = self.max_batch_size.unwrap_or(signature.max_batch_size);
-        proto.max_batch_size = i32::try_from(max_batch_size).unwrap_or(i32::MAX);
-        Self::checked(proto, Some(max_batch_size))
+        Self::assembled(proto, Some(max_batch_size), tensors)
     }
 
     /// Chooses between GPU and CPU where the configuration does not, given the indices of the usable GPUs.
@@ -151,20 +174,28 @@ impl ModelConfig {
     }
 
     fn checked(
-        mut proto: proto::ModelConfig,
+        proto: proto::ModelConfig,
         max_batch_size: Option<usize>,
     ) -> Result<Self, ConfigError> {
         refuse::check(&proto)?;
         normalise::op_libraries(&proto)?;
+        let tensors = Tensors::configured(&proto, max_batch_size)?;
+        Self::assembled(proto, max_batch_size, tensors)
+    }
+
+    fn assembled(
+        mut proto: proto::ModelConfig,
+        max_batch_size: Option<usize>,
+        Tensors { inputs, outputs }: Tensors,
+    ) -> Result<Self, ConfigError> {
         normalise::defaults(&mut proto, max_batch_size);
-        let inputs = tensors::inputs(&proto, max_batch_size)?;
         Ok(Self {
             name: proto.name.clone(),
             backend: proto.backend.clone(),
             default_model_filename: normalise::filename(&proto)?,
             version_policy: versions::parse(&proto)?,
             max_batch_size,
-            outputs: tensors::outputs(&proto, max_batch_size)?,
+            outputs,
             label_filenames: tensors::label_filenames(&proto)?,
             instance_groups: instances::parse(&proto)?,
             batching: batching::parse(&proto, max_batch_size)?,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use weir_protocol::{DataType, Parameters, Tensor};
 
 use crate::backend::{
-    Affinity, Answer, Backend, Batch, Device, Instance, LoadError, Model, ModelError, ModelSource,
-    Signature, TensorConfig, Timing, WarmUp,
+    Affinity, Answer, Backend, Batch, Device, Instance, Leeway, LoadError, Model, ModelError,
+    ModelSource, Signature, TensorConfig, Timing, WarmUp,
 };
 
 /// Default batch limit in rows: more than any test gathers by accident.
@@ -187,6 +187,7 @@ fn signature(source: &ModelSource) -> Result<Signature, LoadError> {
         inputs,
         outputs,
         max_batch_size: source.max_batch_size.unwrap_or(DEFAULT_MAX_BATCH_SIZE),
+        leeway: Leeway::None,
     })
 }
 

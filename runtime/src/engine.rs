@@ -33,7 +33,7 @@ use crate::job::Job;
 use crate::request::ReadShared;
 use crate::statistics::{Snapshot, Statistics};
 
-pub(crate) use warmup::{Sample, WarmUpPlan};
+pub(crate) use warmup::{Sample, WarmUpFailures, WarmUpPlan};
 pub(crate) use watch::{BatchLimit, EngineWatch, StuckBatch};
 
 /// The model and settings that an engine starts with.

@@ -2,7 +2,8 @@
 
 use weir_protocol::Batching;
 
-use crate::backend::{Part, Signature, TensorConfig};
+use crate::backend::{Leeway, Part, Signature, TensorConfig};
+use crate::error::ServeError;
 use crate::job::{Group, Length};
 use crate::padding::{Padding, variable_axis};
 
@@ -27,13 +28,30 @@ impl Interface {
         }
     }
 
+    /// Blames a model's complaint on the request where the server only guessed what the model takes.
+    pub(crate) fn blame(&self, error: ServeError) -> ServeError {
+        match (self.signature.leeway, error) {
+            (Leeway::Everything, ServeError::Model(reason)) => ServeError::Invalid(format!(
+                "model '{}' rejects these inputs: {reason}. Its datatypes and shapes were guessed, because no trial \
+                 run succeeded: send what the model expects, or put a request that it answers beside it as \
+                 example.json",
+                self.model
+            )),
+            (_, error) => error,
+        }
+    }
+
     /// The group of jobs that can share a batch with one of those parts.
     pub(crate) fn group(&self, parts: &[Option<Part>], length: Option<Length>) -> Group {
         let inputs = &self.signature.inputs;
         let fixed = inputs
             .iter()
             .all(|input| !input.optional && variable_axis(&input.dims).is_none());
-        if fixed {
+        let any_shape = match self.signature.leeway {
+            Leeway::None => false,
+            Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => true,
+        };
+        if fixed && !any_shape {
             return Group::Fixed;
         }
         let batched = usize::from(self.signature.max_batch_size > 0);
@@ -63,8 +81,13 @@ impl Interface {
             .iter()
             .zip(&self.signature.inputs)
             .filter_map(|(part, config)| {
-                let axis = variable_axis(model_dims(config))?;
-                part.as_ref()?.shape.dims().get(axis + batched).copied()
+                let dims = model_dims(config);
+                let axis = variable_axis(dims)?;
+                let own = part.as_ref()?.shape.dims();
+                // Where the rank is the client's choice, the signature does not tell which axis is the length.
+                own.get(axis + batched)
+                    .copied()
+                    .filter(|_| own.len() == dims.len() + batched)
             });
         let own = lengths.max()?;
         Some(Length {

@@ -1,6 +1,7 @@
 //! From a configured model version to a running engine: backend, weights, signature, policy, warm-up.
 
 mod capacity;
+mod example;
 mod oversight;
 mod policy;
 mod samples;
@@ -12,11 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use weir_protocol::Tensor;
 use weir_protocol::grpc::proto;
 
 use crate::backend::{Backend, Device, LoadError, Model, ModelSource, WarmUp};
 use crate::config::ModelConfig;
-use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpPlan};
+use crate::engine::{BatchLimit, Engine, EngineSpec, WarmUpFailures, WarmUpPlan};
 use crate::in_use::{InUseCount, Retired};
 use crate::interface::Interface;
 use crate::repository::{Launch, VersionSource};
@@ -42,6 +44,10 @@ pub(crate) struct LaunchOptions {
     pub warm_up: Duration,
     /// Limit on the time of a batch.
     pub batch_limit: BatchLimit,
+    /// Handling of a model of which no warm-up run succeeds.
+    pub warm_up_failures: WarmUpFailures,
+    /// The example of the only model (`--example`).
+    pub example: Option<PathBuf>,
 }
 
 /// A loaded version with its engine.
@@ -106,9 +112,10 @@ impl Launcher {
             .iter()
             .flat_map(|group| group.devices())
             .collect();
+        let example = example::read(source, self.options.example.as_deref())?;
         let model = self
             .backend(&config.backend)?
-            .load(&model_source(source, &config, &devices))?;
+            .load(&model_source(source, &config, &devices, example))?;
         let signature = model.signature().clone();
         let config = config.complete(&signature).map_err(refused)?;
         let interface = Interface {
@@ -157,6 +164,7 @@ impl Launcher {
             samples,
             sizes,
             budget: self.options.warm_up,
+            failures: self.options.warm_up_failures,
         })
     }
 }
@@ -220,8 +228,14 @@ impl LoadedModel {
     }
 }
 
-fn model_source(source: &VersionSource, config: &ModelConfig, devices: &[Device]) -> ModelSource {
+fn model_source(
+    source: &VersionSource,
+    config: &ModelConfig,
+    devices: &[Device],
+    example: Option<Vec<Tensor>>,
+) -> ModelSource {
     ModelSource {
+        example,
         name: source.name.clone(),
         version: source.version,
         path: source.path.clone(),

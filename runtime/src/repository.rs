@@ -40,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use failure::LoadFailure;
 pub(crate) use index::{IndexEntry, IndexState};
 pub(crate) use launch::{Launch, VersionSource};
+pub(crate) use layout::EXAMPLE_FILE;
 pub(crate) use options::{
     AutoComplete, ControlMode, IndexFilter, LoadOptions, ReadinessPolicy, RepositoryOptions,
 };
@@ -85,6 +86,7 @@ impl<L: Launch> Repository<L> {
             config_name: options.config_name.clone(),
             auto_complete: options.auto_complete,
             scrutiny: options.control.scrutiny(),
+            example: options.example.clone(),
         };
         let catalog = catalog::list(&scan).map_err(failure::unreadable_paths)?;
         if options.control == ControlMode::None {

@@ -10,7 +10,7 @@ use weir_protocol::{
     Delivery, InferRequest, Input, Parameter, Parameters, RequestedOutput, Shape, Source, Tensor,
 };
 
-use crate::backend::{Part, TensorConfig};
+use crate::backend::{Leeway, Part, TensorConfig};
 use crate::error::ServeError;
 use crate::interface::{Interface, reshaped};
 use crate::job::Job;
@@ -86,6 +86,7 @@ impl Interface {
         } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
         let slots = self.match_inputs(inputs)?;
+        self.check_equal_ranks(&slots)?;
         let rows = self.rows(&slots)?;
         let parts = slots
             .into_iter()
@@ -211,7 +212,8 @@ impl Interface {
         memory: &dyn ReadShared,
     ) -> Result<Part, ServeError> {
         let (name, model) = (&input.name, &self.model);
-        if input.datatype != config.datatype {
+        let guess = self.signature.leeway == Leeway::Everything;
+        if input.datatype != config.datatype && !guess {
             return Err(invalid(format!(
                 "inference input '{name}' data-type is '{}', but model '{model}' expects '{}'",
                 input.datatype, config.datatype
@@ -225,21 +227,38 @@ impl Interface {
         let tensor = Tensor::new(String::new(), input.datatype, input.shape, data)
             .map_err(|error| refusal::size(&error, name, model))?;
         Ok(Part {
+            datatype: tensor.datatype(),
             shape,
             data: tensor.data().clone(),
         })
+    }
+
+    /// Checks that further dimensions are the same number in each input: otherwise the model would match them up
+    /// in its own way, and perhaps across the rows of a batch.
+    fn check_equal_ranks(&self, slots: &[Option<Input>]) -> Result<(), ServeError> {
+        match self.signature.leeway {
+            Leeway::None | Leeway::Everything => return Ok(()),
+            Leeway::LeadingDims | Leeway::AnyRank => {}
+        }
+        let known = slots.iter().zip(&self.signature.inputs);
+        let mut given = known.filter_map(|(slot, config)| Some((slot.as_ref()?, config)));
+        let further = |(input, config): (&Input, &TensorConfig)| {
+            input.shape.dims().len() as i64 - config.dims.len() as i64
+        };
+        let Some(first) = given.next().map(further) else {
+            return Ok(());
+        };
+        match given.find(|pair| further(*pair) != first) {
+            None => Ok(()),
+            Some((input, config)) => Err(self.unexpected_shape(input, config)),
+        }
     }
 
     /// The shape the model takes: the request's own, or its reshape.
     fn model_shape(&self, input: &Input, config: &TensorConfig) -> Result<Shape, ServeError> {
         let batched = usize::from(self.signature.max_batch_size > 0);
         let dims: Vec<i64> = input.shape.signed().skip(batched).collect();
-        let fits = dims.len() == config.dims.len()
-            && dims
-                .iter()
-                .zip(&config.dims)
-                .all(|(got, want)| *want < 0 || got == want);
-        if !fits {
+        if !fits(&dims, &config.dims, self.signature.leeway) {
             return Err(self.unexpected_shape(input, config));
         }
         let Some(reshape) = &config.reshape else {
@@ -249,6 +268,17 @@ impl Interface {
         let dims: Vec<i64> = rows.chain(reshaped(&dims, &config.dims, reshape)).collect();
         Shape::new(&dims).map_err(|error| invalid(error.to_string()))
     }
+}
+
+/// Checks dimensions against those of the signature, batch dimension left out.
+fn fits(dims: &[i64], wanted: &[i64], leeway: Leeway) -> bool {
+    let own = match leeway {
+        Leeway::Everything | Leeway::AnyRank => return true,
+        Leeway::LeadingDims => &dims[dims.len().saturating_sub(wanted.len())..],
+        Leeway::None => dims,
+    };
+    let matches = |(got, want): (&i64, &i64)| *want < 0 || got == want;
+    own.len() == wanted.len() && own.iter().zip(wanted).all(matches)
 }
 
 /// Adds a request header as a parameter.

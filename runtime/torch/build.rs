@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 /// Headers and sources under `shim/`.
-const SHIM: [&str; 17] = [
+const SHIM: [&str; 19] = [
     "weir_torch.h",
     "argument.h",
     "error.h",
+    "hints.h",
     "meter.h",
     "result.h",
     "stream.h",
@@ -15,6 +16,7 @@ const SHIM: [&str; 17] = [
     "writes.h",
     "argument.cc",
     "device.cc",
+    "hints.cc",
     "library.cc",
     "module.cc",
     "process.cc",

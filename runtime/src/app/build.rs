@@ -33,6 +33,8 @@ pub(super) fn server(
         max_queued: config.max_queue.get(),
         warm_up: WARM_UP,
         batch_limit: config.batch_limit,
+        warm_up_failures: config.warm_up_failures,
+        example: config.example.clone(),
     };
     let launcher = Launcher::new(setup.backends, launch);
     let name = config.model_name.clone();
@@ -59,6 +61,7 @@ fn options(config: &Config) -> RepositoryOptions {
         load_threads: config.load_threads,
         retries: config.load_retries,
         auto_complete: config.auto_complete,
+        example: config.example.clone(),
         config_name: config.config_name.clone(),
         max_upload: MAX_UPLOAD,
         retire_limit: config.exit_timeout,

@@ -13,10 +13,10 @@ use super::grpc::GrpcArgs;
 use super::http::HttpArgs;
 use super::limits::LimitArgs;
 use super::logs::{LogArgs, LogFormat};
-use super::models::{ModeFlag, ModelArgs};
+use super::models::{ModeFlag, ModelArgs, WarmUpFlag};
 use super::restrict;
 use super::triton_flags::Given;
-use crate::engine::BatchLimit;
+use crate::engine::{BatchLimit, WarmUpFailures};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::Restriction;
@@ -60,6 +60,11 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         backends: backends(&models),
         readiness: readiness(&models),
         on_load_error: on_load_error(&models),
+        warm_up_failures: match models.warm_up_failures {
+            WarmUpFlag::Refuse => WarmUpFailures::Refuse,
+            WarmUpFlag::Allow => WarmUpFailures::Allow,
+        },
+        example: models.example,
         id: models.id,
         repositories: models.model_repository,
         model_name: models.model_name,

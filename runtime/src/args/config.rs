@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_ops::telemetry;
 
 use super::device::DeviceChoice;
-use crate::engine::BatchLimit;
+use crate::engine::{BatchLimit, WarmUpFailures};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
 use crate::restriction::Restriction;
@@ -32,6 +32,9 @@ pub(crate) struct Config {
     /// Further attempts after a failed load.
     pub(crate) load_retries: u32,
     pub(crate) auto_complete: AutoComplete,
+    /// A request that the only model answers.
+    pub(crate) example: Option<PathBuf>,
+    pub(crate) warm_up_failures: WarmUpFailures,
     /// Settings by backend and key; backend `""` is all of them. No backend reads any yet.
     #[cfg_attr(
         not(test),

@@ -50,6 +50,14 @@ pub(super) struct ModelArgs {
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true",
           value_name = "BOOL", value_parser = values::switch, action = clap::ArgAction::Set)]
     pub(super) exit_on_error: bool,
+    /// A request in JSON that the only model answers: names, datatypes and shapes that its configuration leaves out
+    /// are taken from it, as from an example.json beside the model
+    #[arg(long, value_name = "FILE")]
+    pub(super) example: Option<PathBuf>,
+    /// What follows if no run of a model succeeds before it is ready: refuse = it does not load; allow = it is
+    /// served, and the log has the reason
+    #[arg(long, value_enum, default_value = "refuse", value_name = "MODE")]
+    pub(super) warm_up_failures: WarmUpFlag,
     /// A setting of a backend, as BACKEND,KEY=VALUE, or of all, as ,KEY=VALUE. Repeatable
     #[arg(long, value_name = "SETTING", value_parser = backend_setting)]
     pub(super) backend_config: Vec<BackendSetting>,
@@ -64,6 +72,13 @@ pub(super) enum ModeFlag {
     None,
     Explicit,
     Poll,
+}
+
+/// The values of `--warm-up-failures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum WarmUpFlag {
+    Refuse,
+    Allow,
 }
 
 /// The value of one `--backend-config`.

@@ -9,7 +9,7 @@ mod syntax;
 
 use weir_protocol::{Code, Coded, DataType};
 
-use crate::backend::{Signature, TensorConfig};
+use crate::backend::{Leeway, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin};
 
 const ORIGIN: Origin<'_> = Origin {
@@ -60,5 +60,6 @@ fn signature() -> Signature {
         inputs: vec![tensor("x", &[-1])],
         outputs: vec![tensor("y", &[4])],
         max_batch_size: 16,
+        leeway: Leeway::None,
     }
 }

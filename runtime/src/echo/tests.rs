@@ -19,11 +19,13 @@ fn source(parameters: &[(&str, &str)]) -> ModelSource {
         parameters: parameters.iter().map(own).collect(),
         op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
+        example: None,
     }
 }
 
 fn part(dims: &[i64], values: &[f32]) -> Part {
     Part {
+        datatype: DataType::Fp32,
         shape: Shape::new(dims).unwrap(),
         data: values
             .iter()

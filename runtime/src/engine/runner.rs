@@ -61,7 +61,7 @@ impl Runner {
         if jobs.len() == 1 {
             self.context
                 .record(jobs, waits, elapsed, BatchOutcome::Failed);
-            return vec![Err(error)];
+            return vec![Err(self.context.interface.blame(error))];
         }
         self.context
             .record(jobs, waits, elapsed, BatchOutcome::Retried);

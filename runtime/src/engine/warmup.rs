@@ -1,18 +1,20 @@
 //! Runs before readiness: the configuration's samples, then every batch size that will be used, so
 //! that no client pays for first runs and the batcher knows what each size costs.
 
+mod input;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use weir_batcher::Batcher;
-use weir_protocol::{DataType, Parameters, Shape};
 
 use super::JobResult;
-use crate::backend::{Instance, LoadError, Part, TensorConfig, WarmUp};
-use crate::interface::{Interface, model_dims};
-use crate::job::{Job, Length};
-use crate::padding::variable_axis;
+use crate::backend::{Answer, Instance, LoadError, WarmUp};
+use crate::batch::AnswerSlice;
+use crate::error::ServeError;
+use crate::interface::Interface;
+use crate::job::Job;
+use input::WarmUpInput;
 
 /// The runs before a version is ready.
 #[derive(Clone, Debug)]
@@ -24,6 +26,17 @@ pub(crate) struct WarmUpPlan {
     /// Time for the sizes of one instance: enough for small models to be measured whole, and never
     /// what a cold start waits for.
     pub budget: Duration,
+    /// What follows if no run succeeds.
+    pub failures: WarmUpFailures,
+}
+
+/// Handling of a model of which no warm-up run succeeds (`--warm-up-failures`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WarmUpFailures {
+    /// The load fails: requests would fail too.
+    Refuse,
+    /// It is served; the log has the reason.
+    Allow,
 }
 
 /// One sample of `model_warmup`.
@@ -65,33 +78,81 @@ pub(super) fn warm_up(
         }
     }
     match plan.sizes {
-        WarmUp::Helps => rehearse(plan.budget, interface, instance, batcher),
-        WarmUp::Needless => {}
+        WarmUp::Helps => rehearse(plan, interface, instance, batcher),
+        WarmUp::Needless => Ok(()),
     }
-    Ok(())
 }
 
 /// Measures the sizes without a trace in the instance: the first client meets the state that the model was saved in,
 /// or that the configuration's samples left it in.
 fn rehearse(
-    budget: Duration,
+    plan: &WarmUpPlan,
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
-) {
+) -> Result<(), LoadError> {
     match instance.rehearsal() {
-        Ok(None) => measure_sizes(budget, interface, instance, batcher),
-        Ok(Some(mut copy)) => measure_sizes(budget, interface, copy.as_mut(), batcher),
-        Err(error) => tracing::warn!(
-            model = interface.model,
-            %error,
-            "not warmed up: its runs change the model, and there is no room for a copy to run"
-        ),
+        Ok(None) => try_sizes(plan, interface, instance, batcher),
+        Ok(Some(mut copy)) => try_sizes(plan, interface, copy.as_mut(), batcher),
+        Err(error) => {
+            tracing::warn!(
+                model = interface.model,
+                %error,
+                "not warmed up: its runs change the model, and there is no room for a copy to run"
+            );
+            Ok(())
+        }
     }
 }
 
+fn try_sizes(
+    plan: &WarmUpPlan,
+    interface: &Interface,
+    instance: &mut dyn Instance,
+    batcher: &Batcher<Job, JobResult>,
+) -> Result<(), LoadError> {
+    match find_input(interface, instance) {
+        Ok(input) => {
+            measure_sizes((plan.budget, input), interface, instance, batcher);
+            Ok(())
+        }
+        Err(reason) => check_failure(plan, interface, &reason),
+    }
+}
+
+/// Returns an input that the model accepts, or its complaint about the first.
+fn find_input(interface: &Interface, instance: &mut dyn Instance) -> Result<WarmUpInput, String> {
+    let length = lengths(interface).first().copied().flatten();
+    let mut first = None;
+    for input in WarmUpInput::candidates(interface) {
+        let Some(job) = input.job(interface, 1, length) else {
+            continue;
+        };
+        match run(interface, instance, &job) {
+            Ok(()) => return Ok(input),
+            Err(reason) => first = first.or(Some(reason)),
+        }
+    }
+    Err(first.unwrap_or_else(|| "its inputs are too large".to_owned()))
+}
+
+/// Refuses a model that rejects every input of its own signature. Where a sample of the configuration succeeded, or
+/// the operator says so, a warning is enough.
+fn check_failure(plan: &WarmUpPlan, interface: &Interface, reason: &str) -> Result<(), LoadError> {
+    let model = &interface.model;
+    if !plan.samples.is_empty() || plan.failures == WarmUpFailures::Allow {
+        tracing::warn!(model, reason, "no warm-up run on zeros or ones succeeds");
+        return Ok(());
+    }
+    Err(LoadError::Warmup(format!(
+        "no warm-up run of model '{model}' succeeds: {reason}. Correct data_type, dims and max_batch_size in its \
+         configuration, add a model_warmup sample that it accepts, or serve it as it is with \
+         --warm-up-failures=allow"
+    )))
+}
+
 fn measure_sizes(
-    budget: Duration,
+    (budget, input): (Duration, WarmUpInput),
     interface: &Interface,
     instance: &mut dyn Instance,
     batcher: &Batcher<Job, JobResult>,
@@ -104,21 +165,25 @@ fn measure_sizes(
             if begun.elapsed() + last * 2 > budget {
                 return;
             }
-            let Some(job) = zeros(interface, rows, length) else {
+            let Some(job) = input.job(interface, rows, length) else {
                 return;
             };
-            let Some(elapsed) = measure(interface, instance, &job) else {
-                tracing::debug!(
-                    model = interface.model,
-                    rows,
-                    "zeros make no valid input; not warmed"
-                );
-                return;
+            let elapsed = match measure(interface, instance, &job) {
+                Ok(elapsed) => elapsed,
+                Err(reason) => {
+                    tracing::warn!(
+                        model = interface.model,
+                        rows,
+                        reason,
+                        "a warm-up run of these rows fails"
+                    );
+                    return;
+                }
             };
             let left = budget.saturating_sub(begun.elapsed());
             // One run that was interrupted would speak against its size for minutes.
             let doubtful = elapsed.as_secs_f64() / rows as f64 > best && elapsed <= left;
-            let again = doubtful.then(|| measure(interface, instance, &job));
+            let again = doubtful.then(|| measure(interface, instance, &job).ok());
             let elapsed = again.flatten().map_or(elapsed, |again| again.min(elapsed));
             batcher.record(&job.group, rows, elapsed);
             last = elapsed;
@@ -131,16 +196,20 @@ fn measure_sizes(
     }
 }
 
-/// Time of a run that is not the first; `None` when the model rejects the input.
-fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Option<Duration> {
+/// Time of a run that is not the first, or why the model rejects the input.
+fn measure(
+    interface: &Interface,
+    instance: &mut dyn Instance,
+    job: &Job,
+) -> Result<Duration, String> {
     let mut timed = || {
         let started = now();
-        run(interface, instance, job).ok()?;
-        Some(started.elapsed())
+        run(interface, instance, job)?;
+        Ok::<_, String>(started.elapsed())
     };
     let mut best = timed()?;
     if job.rows > 1 && best > LONG {
-        return Some(best);
+        return Ok(best);
     }
     for i in 1..RUNS {
         let elapsed = timed()?;
@@ -149,17 +218,32 @@ fn measure(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Opt
             break;
         }
     }
-    Some(best)
+    Ok(best)
 }
 
 fn run(interface: &Interface, instance: &mut dyn Instance, job: &Job) -> Result<(), String> {
     let batch = interface
         .gather(std::slice::from_ref(job))
         .map_err(|error| error.to_string())?;
-    instance
-        .run(&batch)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    let answer = instance.run(&batch).map_err(|error| error.to_string())?;
+    check_outputs(interface, job, answer).map_err(|error| error.to_string())
+}
+
+/// Checks that a response can be made of the answer.
+fn check_outputs(interface: &Interface, job: &Job, answer: Answer) -> Result<(), ServeError> {
+    interface.check(&answer, job.rows)?;
+    let slice = AnswerSlice {
+        answer: Arc::new(answer),
+        index: 0,
+        first_row: 0,
+        rows: job.rows,
+        batch_rows: job.rows,
+        length: job.length,
+    };
+    for index in 0..interface.signature.outputs.len() {
+        slice.output(interface, index)?;
+    }
+    Ok(())
 }
 
 /// 1, 2, 4, … and the largest; one run for a model without batch dimension.
@@ -178,57 +262,6 @@ fn lengths(interface: &Interface) -> Vec<Option<usize>> {
         Some(padding) => padding.buckets.iter().copied().map(Some).collect(),
         None => vec![None],
     }
-}
-
-/// A job of zeros; variable dimensions have the bucket's length, else 1.
-fn zeros(interface: &Interface, rows: usize, length: Option<usize>) -> Option<Job> {
-    let inputs = &interface.signature.inputs;
-    let part = |config: &TensorConfig| {
-        if config.optional {
-            Some(None)
-        } else {
-            zero_part(interface, config, rows, length).map(Some)
-        }
-    };
-    let parts = inputs.iter().map(part).collect::<Option<Vec<_>>>()?;
-    let length = length.map(|length| Length {
-        own: length,
-        bucket: length,
-    });
-    let group = interface.group(&parts, length);
-    Some(Job {
-        rows,
-        parts,
-        group,
-        length,
-        parameters: Arc::new(Parameters::new()),
-    })
-}
-
-fn zero_part(
-    interface: &Interface,
-    config: &TensorConfig,
-    rows: usize,
-    length: Option<usize>,
-) -> Option<Part> {
-    let dims = model_dims(config);
-    let axis = variable_axis(dims);
-    let batch = (interface.signature.max_batch_size > 0).then_some(rows as i64);
-    let dims = dims.iter().enumerate().map(|(i, &dim)| {
-        if dim >= 0 {
-            return dim;
-        }
-        let bucket = length.filter(|_| Some(i) == axis);
-        bucket.map_or(1, |length| length as i64)
-    });
-    let shape = Shape::new(&batch.into_iter().chain(dims).collect::<Vec<_>>()).ok()?;
-    // An empty string is four zero bytes: its length.
-    let size = config.datatype.size().unwrap_or(4);
-    debug_assert!(config.datatype != DataType::Bytes || size == 4);
-    Some(Part {
-        data: Bytes::from(vec![0; shape.elements() * size]),
-        shape,
-    })
 }
 
 #[expect(

@@ -51,6 +51,13 @@ pub(super) fn list(options: &ScanOptions) -> Result<Catalog, String> {
         }
     }
     apply_model_name(&mut catalog, options);
+    if let (Some(example), 2..) = (&options.example, catalog.len()) {
+        return Err(format!(
+            "--example {} is for one model, and the repository has {}: put an example.json beside each model instead",
+            example.display(),
+            catalog.len()
+        ));
+    }
     Ok(catalog)
 }
 

@@ -12,7 +12,7 @@ use weir_protocol::grpc::proto;
 use super::catalog::{ModelLocation, Naming};
 use super::changes::{FoundVersions, LoadOutcome};
 use super::config_file;
-use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
+use super::layout::{self, BARE_FILE, CONFIG_FILE, EXAMPLE_FILE, Layout};
 use super::options::ScanOptions;
 use super::stamp::{Scrutiny, Stamp, Surroundings};
 use crate::backend::LoadError;
@@ -257,7 +257,7 @@ fn surroundings(location: &ModelLocation) -> Result<Surroundings, String> {
 /// Stamp of the files that all versions share. The configuration is compared by meaning, not by its file's time.
 fn shared_stamp(location: &ModelLocation, scrutiny: Scrutiny) -> Result<Stamp, String> {
     match location.layout {
-        Layout::File | Layout::Bare => Ok(Stamp::default()),
+        Layout::File | Layout::Bare => Stamp::of(&directory(location).join(EXAMPLE_FILE), scrutiny),
         Layout::Versioned => Stamp::of_entries(&location.path, scrutiny, |child| {
             child.is_version() || [CONFIG_FILE, "configs"].iter().any(|name| child.is(name))
         }),

@@ -10,6 +10,9 @@ use super::versions;
 /// The configuration's file name in a model's directory.
 pub(super) const CONFIG_FILE: &str = "config.pbtxt";
 
+/// The request that a model answers, beside its file or in its directory.
+pub(crate) const EXAMPLE_FILE: &str = "example.json";
+
 /// The one file of a model directory without versions and configuration.
 pub(super) const BARE_FILE: &str = "model.pt";
 

@@ -63,6 +63,8 @@ pub(crate) struct RepositoryOptions {
     pub auto_complete: AutoComplete,
     /// `k` makes `configs/k.pbtxt` the configuration where a model has that file (`--model-config-name`).
     pub config_name: Option<String>,
+    /// A request that the only model answers (`--example`).
+    pub example: Option<PathBuf>,
     /// Limit on the `file:` parameters of one load, in bytes together.
     pub max_upload: usize,
     /// Time that a replaced or unloaded version has to answer its accepted requests.
@@ -95,4 +97,5 @@ pub(super) struct ScanOptions {
     pub config_name: Option<String>,
     pub auto_complete: AutoComplete,
     pub scrutiny: Scrutiny,
+    pub(crate) example: Option<PathBuf>,
 }

@@ -18,6 +18,7 @@
 
 #include "argument.h"
 #include "error.h"
+#include "hints.h"
 #include "meter.h"
 #include "result.h"
 #include "stream.h"
@@ -81,6 +82,7 @@ struct WeirModule {
   std::vector<WeirArgument> arguments;
   std::vector<WeirShape> parameters;
   std::vector<const char*> paths;
+  std::vector<WeirHint> hints;
 };
 
 namespace {
@@ -281,6 +283,19 @@ WeirResult weir_module_result(const WeirModule* module) {
 void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count) {
   *shapes = module->parameters.data();
   *count = module->parameters.size();
+}
+
+WeirStatus weir_module_hints(WeirModule* module, const WeirHint** hints, size_t* count, char** error) {
+  return weir::guarded(error, [&] {
+    module->hints.clear();
+    for (auto& hint : weir::hints_of(module->module, module->forward)) {
+      module->sizes.push_back(std::make_unique<std::vector<int64_t>>(std::move(hint.sizes)));
+      WeirShape sizes{module->sizes.back()->data(), module->sizes.back()->size(), hint.element_type};
+      module->hints.push_back({hint.argument, hint.kind, hint.converted, sizes});
+    }
+    *hints = module->hints.data();
+    *count = module->hints.size();
+  });
 }
 
 WeirStatus weir_module_run(

@@ -129,6 +129,15 @@ WeirStatus weir_module_copy(const WeirModule* module, WeirModule** copy, char** 
 WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error);
 // Returns the shapes of the parameters, in the order they were registered.
 void weir_module_parameters(const WeirModule* module, const WeirShape** shapes, size_t* count);
+// What the code says about an argument's shape; `kind` is one of HintKind in hints.h. Lives as long as its module.
+struct WeirHint {
+  size_t argument;     // index, without self
+  int32_t kind;
+  int32_t converted;   // the argument's element type is converted before
+  WeirShape sizes;     // with the weight's element type, -1 if there is none
+};
+// Returns the hints, in the order of the operations that give them.
+WeirStatus weir_module_hints(WeirModule* module, const WeirHint** hints, size_t* count, char** error);
 // Returns the bytes that parameters, buffers and constants take on its CUDA device; 0 on the processor.
 uint64_t weir_module_device_bytes(const WeirModule* module);
 

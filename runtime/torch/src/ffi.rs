@@ -72,6 +72,14 @@ pub(crate) struct RawResult {
 }
 
 #[repr(C)]
+pub(crate) struct RawHint {
+    pub(crate) argument: usize,
+    pub(crate) kind: i32,
+    pub(crate) converted: i32,
+    pub(crate) sizes: RawShape,
+}
+
+#[repr(C)]
 pub(crate) struct RawValue {
     pub(crate) key: *const c_char,
     pub(crate) tensor: *const RawTensor,
@@ -143,6 +151,12 @@ unsafe extern "C" {
         shapes: *mut *const RawShape,
         count: *mut usize,
     );
+    pub(crate) fn weir_module_hints(
+        module: *mut RawModule,
+        hints: *mut *const RawHint,
+        count: *mut usize,
+        error: *mut *mut c_char,
+    ) -> i32;
     pub(crate) fn weir_module_device_bytes(module: *const RawModule) -> u64;
     pub(crate) fn weir_module_run(
         module: *mut RawModule,

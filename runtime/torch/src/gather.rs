@@ -138,6 +138,7 @@ mod tests {
 
     fn column(shape: &[i64], parts: &[(&[i64], &[u8])]) -> Column {
         let parts = parts.iter().map(|(shape, data)| Part {
+            datatype: DataType::Uint8,
             shape: Shape::new(shape).unwrap(),
             data: Bytes::copy_from_slice(data),
         });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{
-    Affinity, Answer, Batch, Column, Instance, LoadError, ModelError, Overlap, Pending, Signature,
-    Started, TensorConfig, Timing,
+    Affinity, Answer, Batch, Column, Instance, Leeway, LoadError, ModelError, Overlap, Pending,
+    Signature, Started, TensorConfig, Timing,
 };
 
 use crate::binding::Binding;
@@ -148,7 +148,7 @@ impl Plan {
             .map(|(output, run_output)| {
                 let run_output =
                     run_output.map_or_else(|| outputs::empty(output, rows), Clone::clone);
-                name_output(output, run_output, rows)
+                name_output(output, run_output, (rows, self.signature.leeway))
             })
             .collect()
     }
@@ -157,15 +157,25 @@ impl Plan {
 fn name_output(
     output: &TensorConfig,
     mut run_output: RunOutput,
-    rows: Option<usize>,
+    (rows, leeway): (Option<usize>, Leeway),
 ) -> Result<Tensor, ModelError> {
-    check_type(output, run_output.datatype)?;
+    let datatype = match (leeway, run_output.datatype) {
+        // Nobody has said what it is.
+        (Leeway::Everything, Some(datatype)) => datatype,
+        _ => output.datatype,
+    };
+    if datatype == output.datatype {
+        check_type(output, run_output.datatype)?;
+    }
     if let (DataType::Bytes, Some(rows)) = (output.datatype, rows) {
         split_rows(&mut run_output.sizes, rows as i64);
     }
     check_rows(output, &run_output.sizes, rows)?;
+    if run_output.sizes.is_empty() && output.dims == [1] {
+        run_output.sizes.push(1); // a configuration, which cannot say that there are no dims
+    }
     let shape = run_output.shape()?;
-    Tensor::new(output.name.clone(), output.datatype, shape, run_output.data)
+    Tensor::new(output.name.clone(), datatype, shape, run_output.data)
         .map_err(|error| ModelError::Failed(format!("output '{}': {error}", output.name)))
 }
 
@@ -193,17 +203,20 @@ fn split_rows(sizes: &mut Vec<i64>, rows: i64) {
 
 fn check_rows(output: &TensorConfig, sizes: &[i64], rows: Option<usize>) -> Result<(), ModelError> {
     let name = &output.name;
+    let Some(rows) = rows else {
+        return Ok(()); // a scalar is as good as any other
+    };
     let Some(&first) = sizes.first() else {
         return Err(ModelError::Failed(format!(
             "output '{name}' is a scalar which is not supported."
         )));
     };
-    match rows {
-        Some(rows) if rows as i64 != first => Err(ModelError::Failed(format!(
+    if rows as i64 != first {
+        return Err(ModelError::Failed(format!(
             "output '{name}' has {first} rows for a batch of {rows}"
-        ))),
-        Some(_) | None => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 #[cfg(test)]

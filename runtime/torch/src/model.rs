@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_runtime::backend::{Backend, Device, Instance, LoadError, Model, ModelSource, Signature};
+use weir_runtime::backend::{
+    Backend, Device, Instance, Leeway, LoadError, Model, ModelSource, Signature, WarmUp,
+};
 
 use crate::cuda_streams::CudaStreams;
 use crate::file;
@@ -66,6 +68,14 @@ impl Model for TorchModel {
         &self.plan.signature
     }
 
+    /// What is only a guess cannot be warmed up.
+    fn warm_up(&self) -> WarmUp {
+        match self.plan.signature.leeway {
+            Leeway::Everything => WarmUp::Needless,
+            Leeway::None | Leeway::LeadingDims | Leeway::AnyRank => WarmUp::Helps,
+        }
+    }
+
     fn instance(&self, device: Device) -> Result<Box<dyn Instance>, LoadError> {
         Ok(Box::new(TorchInstance {
             plan: Arc::clone(&self.plan),
@@ -109,6 +119,7 @@ fn plan(source: &ModelSource, runner: &Runner) -> Result<Plan, LoadError> {
                 inputs: source.inputs.clone(),
                 outputs: source.outputs.clone(),
                 max_batch_size,
+                leeway: Leeway::None,
             }
         }
         Some(_) | None => infer::signature(source, runner)?,

@@ -516,5 +516,7 @@ unsafe fn output(raw: &RawOutput) -> Output {
     }
 }
 
+pub(crate) mod hints;
+
 #[cfg(test)]
 mod tests;

@@ -113,7 +113,7 @@ fn least_times(
 }
 
 fn trial<'a>(
-    source: &ModelSource,
+    source: &'a ModelSource,
     runner: &'a Runner,
     signature: &'a Signature,
 ) -> Result<Trial<'a>, String> {

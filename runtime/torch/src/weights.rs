@@ -258,6 +258,7 @@ mod tests {
     fn loaded(path: PathBuf, sharing: Option<&str>) -> Weights {
         let sharing = sharing.map(|value| ("ENABLE_WEIGHT_SHARING".to_owned(), value.to_owned()));
         let source = ModelSource {
+            example: None,
             name: "m".to_owned(),
             version: 1,
             path,

@@ -9,7 +9,7 @@ use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use weir_protocol::DataType;
 
-use crate::backend::{Signature, TensorConfig};
+use crate::backend::{Leeway, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin, to_json};
 
 /// Long enough to meet every rule many times, short enough for every test run.
@@ -82,6 +82,7 @@ fn exercise(config: Option<ModelConfig>) {
         inputs: vec![tensor.clone()],
         outputs: vec![tensor],
         max_batch_size: 4,
+        leeway: Leeway::None,
     };
     let _ = config.clone().complete(&signature);
     let _ = config.place(&[0, 1]);

@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::{
-    Affinity, Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature,
+    Affinity, Answer, Batch, Device, Instance, Leeway, LoadError, Model, ModelError, Signature,
     TensorConfig, Timing, WarmUp,
 };
-use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpPlan};
+use crate::engine::{Engine, EngineSpec, Inferred, Sample, WarmUpFailures, WarmUpPlan};
 use crate::error::ServeError;
 use crate::interface::Interface;
 use crate::padding::Padding;
@@ -48,6 +48,7 @@ impl Fake {
                 inputs: vec![tensor("x", &[1])],
                 outputs: vec![tensor("y", &[1])],
                 max_batch_size: 8,
+                leeway: Leeway::None,
             },
             script: Arc::new(script),
             runs: Arc::default(),
@@ -89,6 +90,7 @@ impl Fake {
                 samples: Vec::new(),
                 sizes: WarmUp::Needless,
                 budget: Duration::ZERO,
+                failures: WarmUpFailures::Refuse,
             },
         }
     }

@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use weir_ops::telemetry::Settings;
 
 use super::*;
+use crate::engine::WarmUpFailures;
 use crate::grpc::GrpcOptions;
 use crate::launch::{LaunchOptions, Launcher};
 use crate::metrics::{self, ModelSample, Sources};
@@ -50,6 +51,7 @@ fn server(stop: &CancellationToken) -> Server {
         retries: 0,
         auto_complete: AutoComplete::On,
         config_name: None,
+        example: None,
         max_upload: 0,
         retire_limit: Duration::ZERO,
     };
@@ -58,6 +60,8 @@ fn server(stop: &CancellationToken) -> Server {
         max_queued: 1,
         warm_up: Duration::ZERO,
         batch_limit: crate::engine::BatchLimit::Measured,
+        warm_up_failures: WarmUpFailures::Refuse,
+        example: None,
     };
     let launcher = Launcher::new(Vec::new(), launch);
     Server::new(Parts {

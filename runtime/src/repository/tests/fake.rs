@@ -186,6 +186,7 @@ pub(crate) fn options(control: ControlMode) -> RepositoryOptions {
         retries: 0,
         auto_complete: AutoComplete::On,
         config_name: None,
+        example: None,
         max_upload: MAX_UPLOAD,
         retire_limit: DEADLINE,
     }

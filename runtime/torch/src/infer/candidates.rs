@@ -1,33 +1,33 @@
 //! Candidate inputs for trial runs.
 
-use weir_protocol::DataType;
+use weir_protocol::{DataType, Tensor};
 use weir_runtime::backend::{LoadError, ModelSource, Signature, TensorConfig};
 
+use super::combine::{self, Sizes};
+use super::patterns::{self, Dim, Pattern};
 use crate::element;
+use crate::module::hints::Hint;
 use crate::module::{Argument, ArgumentKind, Example, Module, ScalarKind};
 use crate::runner::Runner;
-
-/// Sides of images, in pixels, that models are commonly made for, smallest first: the first that works is
-/// taken, and larger trials then show whether the model takes other sizes.
-const SIDES: [i64; 7] = [8, 28, 32, 64, 96, 224, 299];
-
-/// Shapes to try if the weights suggest none, in this order: a model that works on single elements takes any of
-/// them, and then the simplest is right.
-const SHAPES: [&[i64]; 3] = [&[4], &[3, 4], &[3, 8, 8]];
 
 /// Dimensions of an image: channels, height and width.
 const IMAGE_RANK: usize = 3;
 
-/// Length to try for sequences.
-const SEQUENCE: i64 = 8;
+/// Inputs to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) inputs: Vec<TensorConfig>,
+    /// Indices of the inputs that are joined with others, whose last dimensions are known together only.
+    pub(super) parts: Vec<usize>,
+}
 
 /// Returns candidates without their batch dimension; none if an example shows that there is no batch dimension.
-pub(crate) fn batched(
-    source: &ModelSource,
-    module: &Module,
-) -> Result<Vec<Vec<TensorConfig>>, LoadError> {
+pub(super) fn batched(source: &ModelSource, module: &Module) -> Result<Vec<Candidate>, LoadError> {
     if !source.inputs.is_empty() {
-        return Ok(vec![source.inputs.clone()]);
+        return Ok(vec![Candidate::of(source.inputs.clone())]);
+    }
+    if let Some(example) = &source.example {
+        return Ok(of_rows(example).into_iter().collect());
     }
     let arguments = required_arguments(source, module)?;
     if let Some(examples) = examples(&arguments) {
@@ -37,49 +37,151 @@ pub(crate) fn batched(
         let has_rows = |(_, other): &(_, &Example)| rows.is_some() && other.sizes.first() == rows;
         let batched = examples.iter().all(has_rows);
         return Ok(if batched {
-            vec![configured(&examples, 1)]
+            vec![Candidate::of(configured(&examples, 1))]
         } else {
             Vec::new()
         });
     }
-    let guesses = guesses(module).into_iter();
-    Ok(guesses
-        .map(|(datatype, dims)| uniform_inputs(&arguments, datatype, &dims, &[1]))
-        .collect())
+    if arguments.is_empty() {
+        return Ok(Vec::new()); // without inputs there are no rows
+    }
+    Ok(guessed(module, &arguments, Rank::OfRow))
 }
 
 /// Returns candidates for a model without a batch dimension.
-pub(crate) fn whole(
-    source: &ModelSource,
-    module: &Module,
-) -> Result<Vec<Vec<TensorConfig>>, LoadError> {
+pub(super) fn whole(source: &ModelSource, module: &Module) -> Result<Vec<Candidate>, LoadError> {
     if !source.inputs.is_empty() {
-        return Ok(vec![source.inputs.clone()]);
+        return Ok(vec![Candidate::of(source.inputs.clone())]);
+    }
+    if let Some(example) = &source.example {
+        let inputs = example.iter().map(|tensor| of_tensor(tensor, 0));
+        return Ok(vec![Candidate::of(inputs.collect())]);
     }
     let arguments = required_arguments(source, module)?;
     if let Some(examples) = examples(&arguments) {
-        return Ok(vec![configured(&examples, 0)]);
+        return Ok(vec![Candidate::of(configured(&examples, 0))]);
     }
-    // Most models need a first dimension even if their rows depend on each other.
-    let mut guesses = guesses(module);
-    if arguments
+    Ok(guessed(module, &arguments, Rank::WithRows))
+}
+
+/// The inputs of an example whose tensors all have the same number of rows.
+fn of_rows(example: &[Tensor]) -> Option<Candidate> {
+    let rows = example.first()?.shape().dims().first()?;
+    let same = |tensor: &Tensor| tensor.shape().dims().first() == Some(rows);
+    let inputs = example.iter().map(|tensor| of_tensor(tensor, 1));
+    example
         .iter()
-        .any(|argument| argument.kind == ArgumentKind::TensorList)
-    {
-        // Detectors take lists of images.
-        guesses.sort_by_key(|(_, dims)| dims.len() != IMAGE_RANK);
+        .all(same)
+        .then(|| Candidate::of(inputs.collect()))
+}
+
+fn of_tensor(tensor: &Tensor, skip: usize) -> TensorConfig {
+    let dims: Vec<i64> = tensor.shape().signed().skip(skip).collect();
+    let (dims, reshape) = match (skip, dims.as_slice()) {
+        (1.., []) => (vec![1], Some(Vec::new())),
+        _ => (dims, None),
+    };
+    TensorConfig {
+        name: tensor.name().to_owned(),
+        datatype: tensor.datatype(),
+        dims,
+        reshape,
+        optional: false,
     }
-    let guesses = guesses.into_iter().map(|(datatype, dims)| {
-        let rows = [&[2], dims.as_slice()].concat();
-        let mut inputs = uniform_inputs(&arguments, datatype, &rows, &[4]);
-        for (input, argument) in inputs.iter_mut().zip(&arguments) {
-            if argument.kind == ArgumentKind::TensorList {
-                input.dims.clone_from(&dims); // one element, such as an image
-            }
+}
+
+/// Dimensions of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rank {
+    /// Those of a row.
+    OfRow,
+    /// Another one first: most models need it even if their rows depend on each other.
+    WithRows,
+}
+
+/// Returns inputs by what the code says of each argument.
+fn guessed(module: &Module, arguments: &[&Argument], rank: Rank) -> Vec<Candidate> {
+    let patterns = patterns(module, arguments);
+    let of_weights: Vec<i64> = module
+        .parameters()
+        .iter()
+        .flat_map(|weight| weight.sizes.clone())
+        .collect();
+    let choices = combine::with_sizes(combine::choices(&patterns), &of_weights);
+    let candidate = |(choice, sizes): (Vec<Pattern>, Sizes)| {
+        let inputs = arguments.iter().zip(&choice);
+        let inputs = inputs.map(|(argument, pattern)| guess(argument, pattern, sizes, rank));
+        let is_part = |pattern: &Pattern| matches!(pattern.dims.last(), Some(Dim::Part(_)));
+        let parts = choice
+            .iter()
+            .enumerate()
+            .filter(|(_, pattern)| is_part(pattern));
+        Candidate {
+            inputs: inputs.collect(),
+            parts: parts.map(|(index, _)| index).collect(),
         }
-        inputs
-    });
-    Ok(guesses.collect())
+    };
+    choices.into_iter().map(candidate).collect()
+}
+
+/// Patterns by argument: of those that meet weights first, which the others may resemble.
+fn patterns(module: &Module, arguments: &[&Argument]) -> Vec<Vec<Pattern>> {
+    let hints = module.hints();
+    let own = |argument: &Argument| -> Vec<Hint> {
+        let position = module
+            .arguments()
+            .iter()
+            .position(|other| other == argument);
+        let hints = hints.iter().filter(|hint| Some(hint.argument) == position);
+        hints.cloned().collect()
+    };
+    let own: Vec<Vec<Hint>> = arguments.iter().map(|argument| own(argument)).collect();
+    let shaped = |hints: &&Vec<Hint>| hints.iter().any(|hint| !hint.sizes.is_empty());
+    let companions: Vec<Pattern> = own
+        .iter()
+        .filter(shaped)
+        .filter_map(|hints| patterns::of("", hints, &[]).into_iter().next())
+        .collect();
+    let of_argument = |(argument, hints): (&&Argument, &Vec<Hint>)| match argument.kind {
+        ArgumentKind::Strings => vec![Pattern::strings()],
+        ArgumentKind::TensorList => {
+            let mut patterns = patterns::of(&argument.name, hints, &companions);
+            // Detectors take lists of images.
+            patterns.sort_by_key(|pattern| pattern.dims.len() != IMAGE_RANK);
+            patterns
+        }
+        ArgumentKind::Tensor
+        | ArgumentKind::TensorDict
+        | ArgumentKind::Scalar(_)
+        | ArgumentKind::Numbers(_)
+        | ArgumentKind::Other => patterns::of(&argument.name, hints, &companions),
+    };
+    arguments.iter().zip(&own).map(of_argument).collect()
+}
+
+fn guess(argument: &Argument, pattern: &Pattern, sizes: Sizes, rank: Rank) -> TensorConfig {
+    if let Some((datatype, dims)) = value_of(argument.kind) {
+        return input(argument, datatype, dims);
+    }
+    let own = pattern.dims(sizes);
+    match (argument.kind, rank) {
+        // One element of the list.
+        (ArgumentKind::TensorList, _) => input(argument, pattern.datatype, &own),
+        (ArgumentKind::Strings, Rank::OfRow) => input(argument, pattern.datatype, &[1]),
+        (ArgumentKind::Strings, Rank::WithRows) => input(argument, pattern.datatype, &[4]),
+        (_, Rank::OfRow) => row(argument, pattern.datatype, &own),
+        (_, Rank::WithRows) => input(argument, pattern.datatype, &[&[2], own.as_slice()].concat()),
+    }
+}
+
+/// The datatype and rank that are likely for an argument of which no trial run tells more.
+pub(super) fn likely(module: &Module, argument: &Argument) -> TensorConfig {
+    let patterns = patterns(module, &[argument]);
+    let datatype = patterns
+        .first()
+        .and_then(|patterns| patterns.first())
+        .map_or(DataType::Fp32, |pattern| pattern.datatype);
+    input(argument, datatype, &[-1])
 }
 
 /// Checks whether an argument that requests may give is one value for a whole batch, whose requests would have to
@@ -146,7 +248,7 @@ fn datatype_of(kind: ScalarKind) -> DataType {
 }
 
 /// Returns the required arguments. Optional ones are left out, because their shapes are unknown.
-fn required_arguments<'a>(
+pub(super) fn required_arguments<'a>(
     source: &ModelSource,
     module: &'a Module,
 ) -> Result<Vec<&'a Argument>, LoadError> {
@@ -183,35 +285,24 @@ fn examples<'a>(arguments: &[&'a Argument]) -> Option<Vec<(&'a Argument, &'a Exa
 fn configured(examples: &[(&Argument, &Example)], skip: usize) -> Vec<TensorConfig> {
     let inputs = examples.iter().filter_map(|(argument, example)| {
         let datatype = element::datatype(example.element_type)?;
-        Some(input(
-            argument,
-            datatype,
-            &example.sizes[skip.min(example.sizes.len())..],
-        ))
+        let dims = &example.sizes[skip.min(example.sizes.len())..];
+        Some(match skip {
+            0 => input(argument, datatype, dims),
+            _ => row(argument, datatype, dims),
+        })
     });
     inputs.collect()
 }
 
-/// Makes inputs of one datatype and shape for all arguments but lists of strings.
-fn uniform_inputs(
-    arguments: &[&Argument],
-    datatype: DataType,
-    dims: &[i64],
-    strings: &[i64],
-) -> Vec<TensorConfig> {
-    let inputs = arguments.iter().map(|argument| match argument.kind {
-        ArgumentKind::Strings => input(argument, DataType::Bytes, strings),
-        ArgumentKind::Tensor
-        | ArgumentKind::TensorList
-        | ArgumentKind::TensorDict
-        | ArgumentKind::Other
-        | ArgumentKind::Scalar(_)
-        | ArgumentKind::Numbers(_) => match value_of(argument.kind) {
-            Some((datatype, dims)) => input(argument, datatype, dims),
-            None => input(argument, datatype, dims),
+/// The input for rows of these dimensions. Where a row is one element, clients send it as [1].
+fn row(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
+    match dims {
+        [] => TensorConfig {
+            reshape: Some(Vec::new()),
+            ..input(argument, datatype, &[1])
         },
-    });
-    inputs.collect()
+        dims => input(argument, datatype, dims),
+    }
 }
 
 fn input(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig {
@@ -224,30 +315,76 @@ fn input(argument: &Argument, datatype: DataType, dims: &[i64]) -> TensorConfig 
     }
 }
 
-/// Returns datatypes and shapes for a module without an example: first those that its first weights suggest.
-fn guesses(module: &Module) -> Vec<(DataType, Vec<i64>)> {
-    let mut guesses = Vec::new();
-    for Example {
-        element_type,
-        sizes,
-    } in module.parameters().iter().take(1)
-    {
-        let datatype = element::datatype(*element_type).unwrap_or(DataType::Fp32);
-        match sizes.as_slice() {
-            [_, channels, _, _] => {
-                guesses.extend(SIDES.map(|side| (datatype, vec![*channels, side, side])));
-            }
-            [_, channels, _] => guesses.push((datatype, vec![*channels, SIDES[2]])),
-            [_, features] => {
-                guesses.push((datatype, vec![*features]));
-                guesses.push((DataType::Int64, vec![SEQUENCE])); // the weights may be a table of embeddings
-                guesses.push((datatype, vec![SEQUENCE, *features]));
-            }
-            [features] => guesses.push((datatype, vec![*features])),
-            _ => {}
+impl Candidate {
+    fn of(inputs: Vec<TensorConfig>) -> Self {
+        Self {
+            inputs,
+            parts: Vec::new(),
         }
     }
-    guesses.extend(SHAPES.map(|dims| (DataType::Fp32, dims.to_vec())));
-    guesses.push((DataType::Int64, vec![SEQUENCE]));
-    guesses
+
+    pub(super) fn datatypes(&self) -> Vec<DataType> {
+        self.inputs.iter().map(|input| input.datatype).collect()
+    }
+
+    /// Checks whether each input has the other's dimensions, and one before them.
+    pub(super) fn is_deeper_than(&self, other: &Self) -> bool {
+        let deeper = |(own, other): (&TensorConfig, &TensorConfig)| {
+            own.dims.len() == other.dims.len() + 1 && own.dims.ends_with(&other.dims)
+        };
+        self.datatypes() == other.datatypes() && self.inputs.iter().zip(&other.inputs).all(deeper)
+    }
+
+    /// The same inputs with the dimension of rows as one of their own.
+    pub(super) fn with_rows(mut self) -> Self {
+        for input in &mut self.inputs {
+            let own = input.reshape.take().unwrap_or_else(|| input.dims.clone());
+            input.dims = match input.datatype {
+                DataType::Bytes => vec![4],
+                _ => [&[2], own.as_slice()].concat(),
+            };
+        }
+        self
+    }
+
+    /// The candidate with its parts corrected by the complaint of a run, if that tells their size.
+    pub(super) fn corrected(&self, complaint: &str) -> Option<Self> {
+        let part = |index: &usize| self.inputs.get(*index)?.dims.last().copied();
+        let sizes: Vec<i64> = self.parts.iter().filter_map(part).collect();
+        let total = combine::corrected_part(sizes.iter().sum(), complaint)?;
+        let count = i64::try_from(sizes.len())
+            .ok()
+            .filter(|count| *count > 0 && *count <= total)?;
+        let mut corrected = self.clone();
+        for (position, index) in self.parts.iter().enumerate() {
+            let one_more = i64::from((position as i64) < total % count);
+            *corrected.inputs[*index].dims.last_mut()? = total / count + one_more;
+        }
+        Some(corrected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_share_what_is_left() {
+        let vector = |name: &str, size| TensorConfig {
+            name: name.to_owned(),
+            datatype: DataType::Fp32,
+            dims: vec![size],
+            reshape: None,
+            optional: false,
+        };
+        let candidate = Candidate {
+            inputs: vec![vector("a", 14), vector("b", 14)],
+            parts: vec![0, 1],
+        };
+        let complaint = "mat1 and mat2 shapes cannot be multiplied (2x28 and 15x3)";
+        let corrected = candidate.corrected(complaint).unwrap();
+        assert_eq!(corrected.inputs[0].dims, [8]);
+        assert_eq!(corrected.inputs[1].dims, [7]);
+        assert_eq!(candidate.corrected("no sizes"), None);
+    }
 }

@@ -39,6 +39,14 @@ pub(crate) enum Dependence {
     Mixed(String),
 }
 
+impl Dependence {
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Self::Failed(reason) | Self::Shaped(reason) | Self::Mixed(reason) => reason,
+        }
+    }
+}
+
 /// A batch to try: the row to compare stands at `place` among companions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
@@ -236,7 +244,7 @@ impl Test<'_> {
     }
 
     fn row(&self, index: usize, companions: Companions) -> Result<Row, Dependence> {
-        rows::row(self.inputs, index, companions, &self.runner.placement)
+        rows::row(&self.trial, index, companions, &self.runner.placement)
             .map_err(Dependence::Failed)
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_protocol::{DataType, Shape};
+use weir_protocol::{DataType, Shape, Tensor};
 use weir_runtime::backend::{Column, LoadError, ModelSource, Part, TensorConfig};
 
+use super::samples;
 use crate::binding::{self, Binding};
 use crate::element;
 use crate::module::{ArgumentKind, Returned};
@@ -18,8 +19,32 @@ use crate::runner::{RunOutput, Runner};
 pub(crate) enum Rows {
     /// No batch dimension is added to the inputs.
     None,
+    /// As `None`, with the elements of that row of the sequence.
+    Other(usize),
     /// A range of an endless sequence of rows, all different if the datatype allows it.
     Range(Range<usize>),
+}
+
+impl Rows {
+    /// The rows of the sequence whose elements are used.
+    fn range(&self) -> Range<usize> {
+        match self {
+            Self::None => 0..1,
+            Self::Other(row) => *row..*row + 1,
+            Self::Range(range) => range.clone(),
+        }
+    }
+}
+
+/// The dimensions to make larger in a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stretch {
+    /// This one of every input that has it.
+    Axis(usize),
+    /// This one of one input.
+    AxisOf(usize, usize),
+    /// Every one of every input.
+    All,
 }
 
 /// Size that replaces a variable dimension.
@@ -30,11 +55,13 @@ pub(crate) struct Trial<'a> {
     runner: &'a Runner,
     binding: Binding,
     inputs: &'a [TensorConfig],
+    /// Where the elements come from; none are generated then.
+    example: Option<&'a [Tensor]>,
 }
 
 impl<'a> Trial<'a> {
     pub(crate) fn new(
-        source: &ModelSource,
+        source: &'a ModelSource,
         runner: &'a Runner,
         inputs: &'a [TensorConfig],
     ) -> Result<Self, LoadError> {
@@ -42,7 +69,48 @@ impl<'a> Trial<'a> {
             runner,
             binding: binding::inputs(&source.name, runner.module.arguments(), inputs)?,
             inputs,
+            example: source
+                .example
+                .as_deref()
+                .filter(|_| source.inputs.is_empty()),
         })
+    }
+
+    /// The same trial on other inputs of the same number.
+    pub(crate) fn on<'b>(&'b self, inputs: &'b [TensorConfig]) -> Trial<'b> {
+        Trial {
+            runner: self.runner,
+            binding: self.binding.clone(),
+            inputs,
+            example: self.example,
+        }
+    }
+
+    /// The inputs, with a size for each dimension.
+    pub(crate) fn inputs(&self) -> &[TensorConfig] {
+        self.inputs
+    }
+
+    /// Checks whether shapes come from an example, or from that of one argument when the module was traced.
+    pub(crate) fn has_example(&self) -> bool {
+        let mut arguments = self.runner.module.arguments().iter();
+        self.example.is_some() || arguments.any(|argument| argument.example.is_some())
+    }
+
+    /// Generates rows of the inputs.
+    pub(crate) fn columns(&self, rows: &Rows) -> Result<Vec<Column>, String> {
+        Ok(self.filled(columns(self.inputs, rows, None)?, rows))
+    }
+
+    /// Puts the example's elements into generated columns.
+    fn filled(&self, columns: Vec<Column>, rows: &Rows) -> Vec<Column> {
+        let Some(example) = self.example else {
+            return columns;
+        };
+        let pairs = columns.into_iter().zip(example);
+        pairs
+            .map(|(column, example)| samples::fill(column, example, rows.range()))
+            .collect()
     }
 
     /// Runs once; `stretch` is the dimension of each input to make larger. The error is libtorch's.
@@ -51,7 +119,28 @@ impl<'a> Trial<'a> {
         let columns = inputs
             .map(|(index, input)| column(input, &rows, stretch.filter(|_| self.stretches(index))));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        self.run_on(&columns).map(|(outcomes, _)| outcomes)
+        self.run_on(&self.filled(columns, &rows))
+            .map(|(outcomes, _)| outcomes)
+    }
+
+    /// Runs once with some dimensions larger. The error is libtorch's.
+    pub(crate) fn stretched(
+        &self,
+        rows: &Rows,
+        stretch: Stretch,
+    ) -> Result<Vec<RunOutput>, String> {
+        let inputs = self.inputs.iter().enumerate();
+        let columns = inputs.map(|(index, input)| {
+            let larger = if self.stretches(index) {
+                larger(input, index, stretch)
+            } else {
+                Ok(input.clone())
+            };
+            larger.and_then(|input| column(&input, rows, None))
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        self.run_on(&self.filled(columns, rows))
+            .map(|(outcomes, _)| outcomes)
     }
 
     /// Checks whether an input's dimensions may vary: those of one number cannot.
@@ -95,6 +184,24 @@ pub(crate) fn columns(
     columns.collect()
 }
 
+/// The input with dimensions twice as large.
+fn larger(input: &TensorConfig, index: usize, stretch: Stretch) -> Result<TensorConfig, String> {
+    let mut larger = input.clone();
+    let dims = larger.reshape.as_mut().unwrap_or(&mut larger.dims);
+    for (axis, dim) in dims.iter_mut().enumerate() {
+        let grows = match stretch {
+            Stretch::Axis(chosen) => chosen == axis,
+            Stretch::AxisOf(of, chosen) => of == index && chosen == axis,
+            Stretch::All => true,
+        };
+        if grows {
+            let own = if *dim < 0 { VARIABLE_SIZE } else { *dim };
+            *dim = own.checked_mul(2).ok_or("a dimension is too large")?;
+        }
+    }
+    Ok(larger)
+}
+
 fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<Column, String> {
     let dims = input.reshape.as_ref().unwrap_or(&input.dims);
     let inner: Vec<i64> = dims
@@ -107,6 +214,7 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
         .collect();
     let (range, shape) = match rows {
         Rows::None => (0..1, inner.clone()),
+        Rows::Other(row) => (*row..*row + 1, inner.clone()),
         Rows::Range(range) => (
             range.clone(),
             [&[range.len() as i64], inner.as_slice()].concat(),
@@ -114,12 +222,21 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
     };
     let shape = Shape::new(&shape).map_err(|error| error.to_string())?;
     let elements = shape.elements() / range.len().max(1);
-    let data =
-        range.flat_map(|row| (0..elements).flat_map(move |at| generate(input.datatype, row, at)));
+    let data = range.flat_map(|row| {
+        (0..elements).flat_map(move |at| {
+            let value = Position {
+                row,
+                at,
+                of: elements,
+            };
+            generate(input.datatype, value)
+        })
+    });
     Ok(Column {
         name: Arc::from(input.name.as_str()),
         datatype: input.datatype,
         parts: vec![Part {
+            datatype: input.datatype,
             shape: shape.clone(),
             data: Bytes::from_iter(data),
         }],
@@ -128,9 +245,17 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
     })
 }
 
+/// The position of an element among those of its row.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    row: usize,
+    at: usize,
+    of: usize,
+}
+
 /// Generates an element that most models accept: floats in (0, 1], integers 0 or 1, because they may be token
 /// ids or masks; each row starts with a 1, because a mask of zeros has no meaning.
-fn generate(datatype: DataType, row: usize, at: usize) -> Vec<u8> {
+fn generate(datatype: DataType, Position { row, at, of }: Position) -> Vec<u8> {
     match datatype {
         DataType::Bytes => {
             let text = "ab".repeat(1 + (row + at) % 3);
@@ -148,8 +273,12 @@ fn generate(datatype: DataType, row: usize, at: usize) -> Vec<u8> {
         | DataType::Int16
         | DataType::Int32
         | DataType::Int64 => {
-            let bit = if at == 0 { 1 } else { (row + at) % 2 };
-            element::encode(datatype, bit as f64)
+            let value = match (of, at) {
+                (0 | 1, _) => 1 + row % 2, // an id or a length of its own
+                (_, 0) => 1,
+                _ => (row + at) % 2,
+            };
+            element::encode(datatype, value as f64)
         }
     }
 }

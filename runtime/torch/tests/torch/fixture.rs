@@ -38,6 +38,7 @@ pub(crate) fn bare(name: &str) -> ModelSource {
         parameters: BTreeMap::new(),
         op_libraries: Vec::new(),
         devices: vec![Device::Cpu],
+        example: None,
     }
 }
 
@@ -97,6 +98,7 @@ pub(crate) fn column(
     parts: &[(&[i64], Bytes)],
 ) -> Column {
     let part = |(shape, data): &(&[i64], Bytes)| Part {
+        datatype,
         shape: Shape::new(shape).unwrap(),
         data: data.clone(),
     };

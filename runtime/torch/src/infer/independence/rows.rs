@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use weir_protocol::{DataType, Shape};
-use weir_runtime::backend::{Column, Part, TensorConfig};
+use weir_runtime::backend::{Column, Part};
 
 use crate::element;
-use crate::infer::trial::{self, Rows};
+use crate::infer::trial::{Rows, Trial};
 use crate::runner::Placement;
 
 /// A row of each input.
@@ -34,14 +34,14 @@ const LARGE: f64 = 1000.0;
 /// of even small tables are in their range.
 const LARGE_ON_GPU: f64 = 16.0;
 
-/// Makes one row of each input; `index` chooses it among those of trials.
+/// Makes one row of each of the trial's inputs; `index` chooses it among those of trials.
 pub(super) fn row(
-    inputs: &[TensorConfig],
+    trial: &Trial<'_>,
     index: usize,
     companions: Companions,
     placement: &Placement,
 ) -> Result<Row, String> {
-    let mut columns = trial::columns(inputs, &Rows::Range(index..index + 1), None)?;
+    let mut columns = trial.columns(&Rows::Range(index..index + 1))?;
     for column in &mut columns {
         for part in &mut column.parts {
             part.data = scaled(column.datatype, &part.data, companions, placement);
@@ -67,6 +67,7 @@ pub(super) fn batch(rows: &[&Row]) -> Result<Vec<Column>, String> {
         Ok(Column {
             parts: vec![Part {
                 shape: shape.clone(),
+                datatype: column.datatype,
                 data: Bytes::from(data),
             }],
             shape,

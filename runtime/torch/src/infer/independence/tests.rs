@@ -13,6 +13,7 @@ use crate::settings::RunOptions;
 
 fn source(name: &str) -> ModelSource {
     ModelSource {
+        example: None,
         name: name.to_owned(),
         version: 1,
         path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/mixing/{name}.pt")),
@@ -92,7 +93,7 @@ fn ordinary_models_are_batched() {
         let source = source(name);
         let runner = runner(&source);
         let candidates = candidates::batched(&source, &runner.module).unwrap();
-        let first = check(&source, &runner, &candidates[0], 32);
+        let first = check(&source, &runner, &candidates[0].inputs, 32);
         assert_eq!(first, Ok(()), "{name}");
         assert_eq!(inferred_batch_size(name), 32, "{name}");
     }

@@ -1,0 +1,142 @@
+//! Inputs for runs before readiness: zeros of the smallest size where the model accepts them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_protocol::{DataType, Parameters, Shape};
+
+use crate::backend::{Part, TensorConfig};
+use crate::interface::{Interface, model_dims};
+use crate::job::{Job, Length};
+use crate::padding::variable_axis;
+
+/// An input by its elements and the size of its variable dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WarmUpInput {
+    fill: Fill,
+    variable: i64,
+}
+
+/// The elements of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    /// Zeros, or empty strings.
+    Zeros,
+    /// Ones, or strings of one character: some models refuse lengths of zero, or masks that hide everything.
+    Ones,
+}
+
+/// Sizes of variable dimensions to try: a convolution needs more than its kernel has, and models of images often
+/// halve them five times.
+const VARIABLE: [i64; 4] = [1, 8, 64, 224];
+
+impl WarmUpInput {
+    /// The inputs to try, the smallest first.
+    pub(super) fn candidates(interface: &Interface) -> Vec<Self> {
+        let inputs = &interface.signature.inputs;
+        let varies = inputs
+            .iter()
+            .any(|input| variable_axis(model_dims(input)).is_some());
+        let sizes = if varies {
+            &VARIABLE[..]
+        } else {
+            &VARIABLE[..1]
+        };
+        let fills = |&variable: &i64| [Fill::Zeros, Fill::Ones].map(|fill| Self { fill, variable });
+        sizes.iter().flat_map(fills).collect()
+    }
+
+    /// A job of this input; `length` is the bucket where requests are padded. `None` if a tensor would be too large.
+    pub(super) fn job(
+        self,
+        interface: &Interface,
+        rows: usize,
+        length: Option<usize>,
+    ) -> Option<Job> {
+        let inputs = &interface.signature.inputs;
+        let part = |config: &TensorConfig| {
+            if config.optional {
+                Some(None)
+            } else {
+                self.part(interface, config, (rows, length)).map(Some)
+            }
+        };
+        let parts = inputs.iter().map(part).collect::<Option<Vec<_>>>()?;
+        let length = length.map(|length| Length {
+            own: length,
+            bucket: length,
+        });
+        let group = interface.group(&parts, length);
+        Some(Job {
+            rows,
+            parts,
+            group,
+            length,
+            parameters: Arc::new(Parameters::new()),
+        })
+    }
+
+    fn part(
+        self,
+        interface: &Interface,
+        config: &TensorConfig,
+        (rows, length): (usize, Option<usize>),
+    ) -> Option<Part> {
+        let dims = model_dims(config);
+        let axis = variable_axis(dims);
+        let batch = (interface.signature.max_batch_size > 0).then_some(rows as i64);
+        let dims = dims.iter().enumerate().map(|(i, &dim)| {
+            if dim >= 0 {
+                return dim;
+            }
+            let bucket = length.filter(|_| Some(i) == axis);
+            bucket.map_or(self.variable, |length| length as i64)
+        });
+        let shape = Shape::new(&batch.into_iter().chain(dims).collect::<Vec<_>>()).ok()?;
+        let data = self.fill.element(config.datatype).repeat(shape.elements());
+        Some(Part {
+            datatype: config.datatype,
+            data: Bytes::from(data),
+            shape,
+        })
+    }
+}
+
+impl Fill {
+    /// The bytes of one element.
+    fn element(self, datatype: DataType) -> Vec<u8> {
+        match self {
+            // An empty string is four zero bytes: its length.
+            Self::Zeros => vec![0; datatype.size().unwrap_or(4)],
+            Self::Ones => one(datatype).to_vec(),
+        }
+    }
+}
+
+fn one(datatype: DataType) -> &'static [u8] {
+    match datatype {
+        DataType::Bool | DataType::Uint8 | DataType::Int8 => &[1],
+        DataType::Uint16 | DataType::Int16 => &[1, 0],
+        DataType::Fp16 => &[0, 0x3c],
+        DataType::Bf16 => &[0x80, 0x3f],
+        DataType::Uint32 | DataType::Int32 => &[1, 0, 0, 0],
+        DataType::Fp32 => &[0, 0, 0x80, 0x3f],
+        DataType::Uint64 | DataType::Int64 => &[1, 0, 0, 0, 0, 0, 0, 0],
+        DataType::Fp64 => &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+        DataType::Bytes => &[1, 0, 0, 0, b'1'],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_fills_its_datatype() {
+        for datatype in DataType::ALL {
+            let size = datatype.size().unwrap_or(4);
+            assert_eq!(Fill::Zeros.element(datatype).len(), size);
+            assert!(Fill::Ones.element(datatype).len() >= size);
+        }
+    }
+}

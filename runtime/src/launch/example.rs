@@ -1,0 +1,130 @@
+//! The example of a model: a request that it answers, as JSON, which settles names, datatypes and shapes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use weir_protocol::rest::{self, Limits, RestError};
+use weir_protocol::{Input, Source, Tensor};
+
+use crate::backend::LoadError;
+use crate::repository::{EXAMPLE_FILE, VersionSource};
+
+/// Reads the inputs of the example: the file of `--example`, or `example.json` in the version's directory or the
+/// model's; `None` if there is none.
+///
+/// # Errors
+/// [`LoadError::File`] naming the file, and the line or field at fault.
+pub(super) fn read(
+    source: &VersionSource,
+    flag: Option<&Path>,
+) -> Result<Option<Vec<Tensor>>, LoadError> {
+    let Some(path) = find(source, flag) else {
+        return Ok(None);
+    };
+    let parsed = text(&path).and_then(|text| inputs(text, &source.name));
+    parsed.map(Some).map_err(|reason| {
+        LoadError::File(format!(
+            "the example '{}' of model '{}' is no request that could be sent to it: {reason}",
+            path.display(),
+            source.name
+        ))
+    })
+}
+
+fn find(source: &VersionSource, flag: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = flag {
+        return Some(path.to_owned());
+    }
+    let version = source.path.parent().unwrap_or(&source.model_dir);
+    let places = [version, &source.model_dir].map(|place| place.join(EXAMPLE_FILE));
+    places.into_iter().find(|path| path.is_file())
+}
+
+fn text(path: &Path) -> Result<Bytes, String> {
+    let unreadable = |error: std::io::Error| format!("cannot read it: {error}");
+    let length = fs::metadata(path).map_err(unreadable)?.len();
+    let most = Limits::DEFAULT.max_json as u64;
+    if length > most {
+        return Err(format!(
+            "it has {length} bytes, more than the {most} of a request"
+        ));
+    }
+    fs::read(path).map(Bytes::from).map_err(unreadable)
+}
+
+/// The inputs of a request in JSON.
+fn inputs(text: Bytes, model: &str) -> Result<Vec<Tensor>, String> {
+    let request = rest::decode_request(model, "", text.clone(), None, &Limits::DEFAULT)
+        .map_err(|error| with_line(&error, &text))?;
+    request.inputs.into_iter().map(tensor).collect()
+}
+
+fn tensor(input: Input) -> Result<Tensor, String> {
+    let name = input.name;
+    let Source::Inline(data) = input.source else {
+        return Err(format!(
+            "input '{name}' lies in shared memory: write its data into the file"
+        ));
+    };
+    Tensor::new(name.clone(), input.datatype, input.shape, data)
+        .map_err(|error| format!("input '{name}': {error}"))
+}
+
+/// The error, with a line in place of an offset.
+fn with_line(error: &RestError, text: &[u8]) -> String {
+    match error {
+        RestError::Syntax { message, offset } => {
+            let before = &text[..(*offset).min(text.len())];
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            format!("line {line}: {message}")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::DataType;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<Tensor>, String> {
+        inputs(Bytes::copy_from_slice(text.as_bytes()), "m")
+    }
+
+    #[test]
+    fn inputs_are_those_of_a_request() {
+        let text = r#"{"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 3], "data": [1, 2, 3]}]}"#;
+        let inputs = parse(text).unwrap();
+        assert_eq!(inputs[0].name(), "x");
+        assert_eq!(inputs[0].datatype(), DataType::Int64);
+        assert_eq!(inputs[0].shape().dims(), [1, 3]);
+    }
+
+    #[test]
+    fn errors_name_the_line_or_the_field() {
+        for (text, said) in [
+            (
+                "{\n\"inputs\": [\n  {\"name\" \"x\"}]}",
+                "line 3: Missing a colon",
+            ),
+            ("{}", "'inputs'"),
+            (
+                r#"{"inputs": [{"name": "x", "shape": [1], "data": [1]}]}"#,
+                "datatype",
+            ),
+            (
+                r#"{"inputs": [{"name": "x", "datatype": "FP31", "shape": [1], "data": [1]}]}"#,
+                "FP31",
+            ),
+            (
+                r#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1]}]}"#,
+                "'x'",
+            ),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(said), "{said}: {error}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Ranks besides the signature's that a model also takes: a linear layer works on the last dimension of any tensor.
+
+use weir_protocol::{Batching, DataType};
+use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
+
+use super::independence;
+use super::trial::{Rows, Trial};
+use crate::module::{Argument, ArgumentKind};
+use crate::runner::Runner;
+
+/// Sizes of further dimensions, before those of the signature.
+const FURTHER: [&[i64]; 2] = [&[2], &[3, 2]];
+
+/// Adds the leeway that trials show; there is none where a configuration or an example says what the shapes are.
+pub(super) fn with(
+    source: &ModelSource,
+    runner: &Runner,
+    trial: &Trial<'_>,
+    signature: Signature,
+) -> Signature {
+    let learned = source.inputs.is_empty() && source.outputs.is_empty();
+    let plain =
+        |tensor: &TensorConfig| tensor.reshape.is_none() && tensor.datatype != DataType::Bytes;
+    let plain = signature.inputs.iter().chain(&signature.outputs).all(plain);
+    let tensor = |argument: &Argument| argument.kind == ArgumentKind::Tensor;
+    let tensors = runner.module.arguments().iter().all(tensor);
+    if !learned || !plain || !tensors || signature.inputs.is_empty() || trial.has_example() {
+        return signature;
+    }
+    let rows = match signature.max_batch_size {
+        0 => Batching::None,
+        _ => Batching::FirstDimension,
+    };
+    let takes = |further: &[i64]| {
+        let deeper = trial.inputs().iter().map(|input| deeper(input, further));
+        runs(
+            (source, runner),
+            &trial.on(&deeper.collect::<Vec<_>>()),
+            rows,
+        )
+    };
+    if !FURTHER.iter().all(|further| takes(further)) {
+        return signature;
+    }
+    let open = |input: &TensorConfig| input.dims.iter().all(|dim| *dim < 0);
+    let shallower = trial.inputs().iter().map(|input| shallower(input, rows));
+    let any = signature.inputs.iter().all(open)
+        && runs(
+            (source, runner),
+            &trial.on(&shallower.collect::<Vec<_>>()),
+            rows,
+        );
+    let leeway = if any {
+        Leeway::AnyRank
+    } else {
+        Leeway::LeadingDims
+    };
+    Signature {
+        leeway,
+        ..signature
+    }
+}
+
+/// The input with one dimension less; rows need none of their own.
+fn shallower(input: &TensorConfig, rows: Batching) -> TensorConfig {
+    let dims = input.dims.get(1..).unwrap_or_default();
+    TensorConfig {
+        dims: if dims.is_empty() {
+            vec![1]
+        } else {
+            dims.to_vec()
+        },
+        reshape: (dims.is_empty() && rows == Batching::FirstDimension).then(Vec::new),
+        ..input.clone()
+    }
+}
+
+fn deeper(input: &TensorConfig, further: &[i64]) -> TensorConfig {
+    TensorConfig {
+        dims: [further, input.dims.as_slice()].concat(),
+        ..input.clone()
+    }
+}
+
+/// Largest batch that is tried at each rank: the rank of the signature has been tried with larger ones.
+const LARGEST_BATCH: usize = 3;
+
+/// A model with its inputs at another rank, which runs there; the rows of a batch must stay apart there too.
+fn runs((source, runner): (&ModelSource, &Runner), trial: &Trial<'_>, rows: Batching) -> bool {
+    match rows {
+        Batching::None => trial.run(Rows::None, None).is_ok(),
+        Batching::FirstDimension => {
+            independence::check(source, runner, trial.inputs(), LARGEST_BATCH).is_ok()
+        }
+    }
+}

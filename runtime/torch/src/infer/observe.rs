@@ -1,0 +1,189 @@
+//! The signature that trial runs show: outputs, and the dimensions that may vary.
+
+use weir_protocol::DataType;
+use weir_runtime::backend::{Leeway, ModelSource, Signature, TensorConfig};
+
+use super::candidates::Candidate;
+use super::trial::{Rows, Stretch, Trial};
+use crate::outputs::names;
+use crate::runner::RunOutput;
+
+/// Further values that a model without a batch dimension is run on, to see which sizes depend on them.
+const OTHER_VALUES: [usize; 3] = [1, 2, 5];
+
+/// Names the outputs, and finds the variable dimensions by making each larger in turn.
+pub(super) fn signature(
+    source: &ModelSource,
+    trial: &Trial<'_>,
+    candidate: &Candidate,
+    seen: &[RunOutput],
+    rows: &Rows,
+) -> Result<Signature, String> {
+    let skip = skipped(rows);
+    let names = names(trial.returned(), seen);
+    let mut outputs = outputs(seen, names, skip)?;
+    let mut inputs = candidate.inputs.clone();
+    let mut stretched = Vec::new();
+    for stretch in stretches(&inputs) {
+        let known = |found: &Stretch| covers(*found, stretch);
+        if stretched.iter().any(known) || (stretch == Stretch::All && !stretched.is_empty()) {
+            continue;
+        }
+        if let Ok(larger) = trial.stretched(rows, stretch) {
+            mark_varying(&mut outputs, &larger, skip);
+            stretched.push(stretch);
+        }
+    }
+    if *rows == Rows::None {
+        for row in OTHER_VALUES {
+            if let Ok(other) = trial.run(Rows::Other(row), None) {
+                mark_varying(&mut outputs, &other, skip);
+            }
+        }
+    }
+    if source.inputs.is_empty() {
+        open(&mut inputs, &stretched);
+        open_parts(&mut inputs, &candidate.parts);
+        // One number is one number.
+        for (index, own) in candidate
+            .inputs
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !trial.stretches(*index))
+        {
+            inputs[index].dims.clone_from(&own.dims);
+        }
+    }
+    let outputs = match source.outputs.as_slice() {
+        [] => outputs,
+        configured => configured.to_vec(),
+    };
+    Ok(Signature {
+        inputs,
+        outputs,
+        max_batch_size: 0,
+        leeway: Leeway::None,
+    })
+}
+
+/// Dimensions of a trial's tensors that are not in the signature.
+pub(super) fn skipped(rows: &Rows) -> usize {
+    match rows {
+        Rows::None | Rows::Other(_) => 0,
+        Rows::Range(_) => 1,
+    }
+}
+
+/// The trials that show which dimensions vary: each dimension in all inputs together, as lengths of sequences are
+/// equal, then of single inputs, then all of them, as a square has to stay one.
+fn stretches(inputs: &[TensorConfig]) -> Vec<Stretch> {
+    let ranks: Vec<usize> = inputs.iter().map(rank).collect();
+    let most = ranks.iter().copied().max().unwrap_or(0);
+    let mut all: Vec<Stretch> = (0..most).map(Stretch::Axis).collect();
+    if inputs.len() > 1 {
+        let axes = |(index, &rank): (usize, &usize)| {
+            (0..rank).map(move |axis| Stretch::AxisOf(index, axis))
+        };
+        all.extend(ranks.iter().enumerate().flat_map(axes));
+    }
+    if most > 1 {
+        all.push(Stretch::All);
+    }
+    all
+}
+
+fn rank(input: &TensorConfig) -> usize {
+    input.reshape.as_ref().unwrap_or(&input.dims).len()
+}
+
+/// Checks whether one stretch shows what another would.
+fn covers(found: Stretch, other: Stretch) -> bool {
+    match (found, other) {
+        (Stretch::Axis(axis), Stretch::AxisOf(_, of)) => axis == of,
+        (found, other) => found == other,
+    }
+}
+
+/// Makes the dimensions variable in which the inputs could be larger.
+fn open(inputs: &mut [TensorConfig], stretched: &[Stretch]) {
+    for (index, input) in inputs.iter_mut().enumerate() {
+        // A row is one string, and where a row has no dimension there is nothing to vary.
+        if input.datatype == DataType::Bytes || input.reshape.is_some() {
+            continue;
+        }
+        for (axis, dim) in input.dims.iter_mut().enumerate() {
+            let varies = stretched.iter().any(|stretch| match *stretch {
+                Stretch::Axis(own) => own == axis,
+                Stretch::AxisOf(of, own) => of == index && own == axis,
+                Stretch::All => true,
+            });
+            if varies {
+                *dim = -1;
+            }
+        }
+    }
+}
+
+/// Where several inputs are joined, only the sum of their sizes is known.
+fn open_parts(inputs: &mut [TensorConfig], parts: &[usize]) {
+    if parts.len() < 2 {
+        return;
+    }
+    for &index in parts {
+        if let Some(last) = inputs
+            .get_mut(index)
+            .and_then(|input| input.dims.last_mut())
+        {
+            *last = -1;
+        }
+    }
+}
+
+fn outputs(
+    seen: &[RunOutput],
+    names: Vec<String>,
+    skip: usize,
+) -> Result<Vec<TensorConfig>, String> {
+    let output = |(index, (outcome, name)): (usize, (&RunOutput, String))| {
+        let datatype = outcome
+            .datatype
+            .ok_or_else(|| format!("output {index} has an element type that V2 does not have"))?;
+        Ok(output(name, datatype, &outcome.sizes, skip))
+    };
+    seen.iter().zip(names).enumerate().map(output).collect()
+}
+
+fn output(name: String, datatype: DataType, sizes: &[i64], skip: usize) -> TensorConfig {
+    let own = &sizes[skip.min(sizes.len())..];
+    // None found in a trial, such as detections, says nothing of how many there can be.
+    let dims: Vec<i64> = own
+        .iter()
+        .map(|&size| if size == 0 { -1 } else { size })
+        .collect();
+    let (dims, reshape) = match (skip, datatype) {
+        (1.., DataType::Bytes) => (vec![1], None), // a list of strings, one to each row
+        (1.., _) if dims.is_empty() => (vec![1], Some(dims)), // one element to each row
+        _ => (dims, None),
+    };
+    TensorConfig {
+        name,
+        datatype,
+        dims,
+        reshape,
+        optional: false,
+    }
+}
+
+fn mark_varying(outputs: &mut [TensorConfig], seen: &[RunOutput], skip: usize) {
+    for (output, outcome) in outputs.iter_mut().zip(seen) {
+        let sizes = &outcome.sizes[skip.min(outcome.sizes.len())..];
+        if output.reshape.is_some() {
+            continue;
+        }
+        for (dim, other) in output.dims.iter_mut().zip(sizes) {
+            if dim != other {
+                *dim = -1;
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Signatures of models that no trial run succeeded on: the shapes are left open, and each request tries its own.
+
+use weir_runtime::backend::{Leeway, LoadError, ModelSource, Signature, TensorConfig};
+
+use super::candidates;
+use crate::module::{ArgumentKind, Returned};
+use crate::outputs;
+use crate::runner::Runner;
+
+/// Returns a signature that takes whatever a request brings; `None` if not even the number of tensors is known.
+pub(super) fn signature(
+    source: &ModelSource,
+    runner: &Runner,
+) -> Result<Option<Signature>, LoadError> {
+    let configured = !source.inputs.is_empty() || !source.outputs.is_empty();
+    let batches = source.max_batch_size.is_some_and(|size| size > 0);
+    let arguments = candidates::required_arguments(source, &runner.module)?;
+    let servable = |kind| matches!(kind, ArgumentKind::Tensor | ArgumentKind::Strings);
+    let servable = arguments.iter().all(|argument| servable(argument.kind));
+    let names = match runner.module.returned() {
+        returned @ Returned::Fixed(_) => outputs::names(returned, &[]),
+        Returned::List | Returned::Keyed | Returned::Unservable(_) => return Ok(None),
+    };
+    if !servable || configured || batches {
+        return Ok(None);
+    }
+    let likely = arguments
+        .iter()
+        .map(|argument| candidates::likely(&runner.module, argument));
+    let output = |name| TensorConfig {
+        name,
+        datatype: weir_protocol::DataType::Fp32,
+        dims: vec![-1],
+        reshape: None,
+        optional: false,
+    };
+    Ok(Some(Signature {
+        inputs: likely.collect(),
+        outputs: names.into_iter().map(output).collect(),
+        max_batch_size: 0,
+        leeway: Leeway::Everything,
+    }))
+}
+
+/// Warns the operator, whose clients will be told of the guess.
+pub(super) fn announce(source: &ModelSource, reason: &str) {
+    tracing::warn!(
+        model = source.name,
+        reason,
+        "no trial run succeeded: datatypes and shapes are a guess, each request is run alone and unchecked. Put a \
+         request beside the model as example.json, or add inputs and outputs to config.pbtxt"
+    );
+}

@@ -1,0 +1,286 @@
+//! Shapes that an argument may take, by what the module's code says about it: a first linear layer of 16 inputs
+//! wants 16. Pure: no module is run.
+
+use weir_protocol::DataType;
+
+use crate::module::hints::{Hint, Says};
+
+/// A datatype with dimensions, some of which no weight tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) datatype: DataType,
+    pub(super) dims: Vec<Dim>,
+}
+
+/// One dimension of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dim {
+    Fixed(i64),
+    /// The length of a sequence, the same for all arguments.
+    Length,
+    /// The side of an image, the same for all arguments.
+    Side,
+    /// A part of that size: the argument is joined with others.
+    Part(i64),
+}
+
+/// Largest number of patterns for an argument. The likely ones come first.
+const MOST: usize = 12;
+
+/// Shapes to try if the code says nothing, in this order: a model that works on single elements takes any of them,
+/// and then the simplest is right.
+const FLOATS: [&[Dim]; 4] = [
+    &[Dim::Fixed(4)],
+    &[Dim::Fixed(3), Dim::Fixed(4)],
+    &[Dim::Fixed(4), Dim::Fixed(4)],
+    &[Dim::Fixed(3), Dim::Fixed(8), Dim::Fixed(8)],
+];
+
+/// Parts of argument names that mean integers.
+const INTEGER_NAMES: [&str; 7] = [
+    "ids", "token", "index", "indices", "idx", "length", "categor",
+];
+
+impl Pattern {
+    /// The pattern of a list of strings.
+    pub(super) fn strings() -> Self {
+        pattern(DataType::Bytes, &[Dim::Fixed(1)])
+    }
+}
+
+/// Patterns of one argument by its name and its hints, the most likely first. `companions` are those of the
+/// arguments of which the code says more.
+pub(super) fn of(name: &str, hints: &[Hint], companions: &[Pattern]) -> Vec<Pattern> {
+    let says = |says| hints.iter().any(|hint| hint.says == says);
+    let mut patterns: Vec<Pattern> = hints.iter().flat_map(|hint| of_hint(hint, hints)).collect();
+    if patterns.is_empty() {
+        let datatypes = datatypes(name, says(Says::Converted));
+        let like = companions.iter().flat_map(|companion| {
+            let dims = companion.dims.clone();
+            datatypes
+                .iter()
+                .map(move |datatype| pattern(*datatype, &dims))
+        });
+        patterns.extend(like);
+        patterns.extend(generic(&datatypes));
+    } else {
+        patterns.extend(generic(&[DataType::Fp32, DataType::Int64]));
+    }
+    let mut distinct: Vec<Pattern> = Vec::new();
+    for pattern in patterns {
+        if !distinct.contains(&pattern) {
+            distinct.push(pattern);
+        }
+    }
+    distinct.truncate(MOST);
+    distinct
+}
+
+fn pattern(datatype: DataType, dims: &[Dim]) -> Pattern {
+    Pattern {
+        datatype,
+        dims: dims.to_vec(),
+    }
+}
+
+/// Datatypes of an argument that meets no weight, the most likely first.
+fn datatypes(name: &str, converted: bool) -> Vec<DataType> {
+    let name = name.to_ascii_lowercase();
+    let integers = INTEGER_NAMES.iter().any(|part| name.contains(part));
+    // A mask that is multiplied as it is has floats; one that is compared or converted has integers, as tokenizers
+    // write it.
+    let mask = name.contains("mask");
+    if integers || (mask && converted) {
+        vec![DataType::Int64, DataType::Fp32, DataType::Bool]
+    } else if mask {
+        vec![DataType::Fp32, DataType::Bool, DataType::Int64]
+    } else {
+        vec![DataType::Fp32, DataType::Int64]
+    }
+}
+
+fn generic(datatypes: &[DataType]) -> Vec<Pattern> {
+    let of_type = |&datatype: &DataType| match datatype {
+        DataType::Fp32 => FLOATS.iter().map(|dims| pattern(datatype, dims)).collect(),
+        _ => vec![pattern(datatype, &[Dim::Length]), pattern(datatype, &[])],
+    };
+    datatypes.iter().flat_map(of_type).collect::<Vec<Pattern>>()
+}
+
+fn of_hint(hint: &Hint, all: &[Hint]) -> Vec<Pattern> {
+    let datatype = datatype(hint, all);
+    let make = |shapes: Vec<Vec<Dim>>| -> Vec<Pattern> {
+        let shapes = shapes.into_iter();
+        shapes.map(|dims| pattern(datatype, &dims)).collect()
+    };
+    let fixed = || {
+        hint.sizes
+            .iter()
+            .copied()
+            .map(Dim::Fixed)
+            .collect::<Vec<_>>()
+    };
+    let first = Dim::Fixed(hint.sizes.first().copied().unwrap_or(1));
+    match hint.says {
+        Says::Last => make(vec![fixed(), [vec![Dim::Length], fixed()].concat()]),
+        Says::Joined => {
+            let part = |dim: &i64| Dim::Part(*dim);
+            make(vec![hint.sizes.iter().map(part).collect()])
+        }
+        Says::Steps => make(vec![vec![Dim::Length, first], vec![first]]),
+        Says::Channels => make(vec![spatial(
+            first,
+            hint.sizes.get(1).copied().unwrap_or(2),
+        )]),
+        Says::ChannelsAny => make(vec![
+            vec![first],
+            vec![first, Dim::Length],
+            vec![first, Dim::Side, Dim::Side],
+        ]),
+        Says::Broadcast => make(broadcast(&hint.sizes)),
+        Says::View => make(viewed(&hint.sizes)),
+        // What is compared first is no index, but the result of the comparison a mask.
+        Says::Index | Says::Condition if hint.converted => Vec::new(),
+        Says::Ids | Says::Index => vec![
+            pattern(DataType::Int64, &[Dim::Length]),
+            pattern(DataType::Int64, &[]),
+        ],
+        Says::Condition => vec![pattern(DataType::Bool, &[Dim::Length])],
+        Says::Converted | Says::OfBytes => Vec::new(),
+    }
+}
+
+/// The weight's datatype, unless the code converts to it: then bytes if it also divides by 255, else FP32.
+fn datatype(hint: &Hint, all: &[Hint]) -> DataType {
+    let bytes = || {
+        all.iter()
+            .any(|hint| hint.says == Says::OfBytes && hint.converted)
+    };
+    match hint.datatype {
+        Some(datatype) if !hint.converted => datatype,
+        Some(_) if bytes() => DataType::Uint8,
+        Some(_) | None => DataType::Fp32,
+    }
+}
+
+fn spatial(channels: Dim, spatial: i64) -> Vec<Dim> {
+    match spatial {
+        1 => vec![channels, Dim::Length],
+        3 => vec![channels, Dim::Length, Dim::Side, Dim::Side],
+        _ => vec![channels, Dim::Side, Dim::Side],
+    }
+}
+
+/// Shapes that a weight of these sizes is broadcast to; its first dimension of 1 is the batch's.
+fn broadcast(sizes: &[i64]) -> Vec<Vec<Dim>> {
+    let own: &[i64] = match sizes {
+        [1, rest @ ..] if !rest.is_empty() => rest,
+        whole => whole,
+    };
+    let open = |rank: usize| if rank > 2 { Dim::Side } else { Dim::Length };
+    let dims: Vec<Dim> = own
+        .iter()
+        .map(|&size| {
+            if size == 1 {
+                open(own.len())
+            } else {
+                Dim::Fixed(size)
+            }
+        })
+        .collect();
+    vec![dims.clone(), [vec![Dim::Length], dims].concat()]
+}
+
+/// Shapes that can be viewed as these sizes, the first of which is the batch's.
+fn viewed(sizes: &[i64]) -> Vec<Vec<Dim>> {
+    let Some((_, rest)) = sizes.split_first() else {
+        return Vec::new();
+    };
+    if rest.is_empty() || rest.iter().any(|size| *size < 1) {
+        return Vec::new();
+    }
+    let whole = rest.iter().map(|size| Dim::Fixed(*size)).collect();
+    let product = rest.iter().product();
+    vec![vec![Dim::Fixed(product)], whole]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(says: Says, sizes: &[i64]) -> Hint {
+        Hint {
+            argument: 0,
+            says,
+            sizes: sizes.to_vec(),
+            datatype: Some(DataType::Fp32),
+            converted: false,
+        }
+    }
+
+    fn first(name: &str, hints: &[Hint]) -> Pattern {
+        of(name, hints, &[]).swap_remove(0)
+    }
+
+    #[test]
+    fn each_layer_says_what_it_takes() {
+        use Dim::{Fixed, Length, Side};
+        for (says, sizes, dims) in [
+            (Says::Last, [16].as_slice(), vec![Fixed(16)]),
+            (Says::Channels, &[3, 2], vec![Fixed(3), Side, Side]),
+            (Says::Channels, &[1, 1], vec![Fixed(1), Length]),
+            (Says::Steps, &[7], vec![Length, Fixed(7)]),
+            (Says::Broadcast, &[1, 12, 8], vec![Fixed(12), Fixed(8)]),
+            (Says::Broadcast, &[1, 3, 1, 1], vec![Fixed(3), Side, Side]),
+            (Says::View, &[-1, 1, 28, 28], vec![Fixed(784)]),
+        ] {
+            assert_eq!(
+                first("x", &[hint(says, sizes)]).dims,
+                dims,
+                "{says:?} {sizes:?}"
+            );
+        }
+        assert_eq!(
+            first("x", &[hint(Says::Ids, &[20])]),
+            pattern(DataType::Int64, &[Length])
+        );
+    }
+
+    #[test]
+    fn the_datatype_is_the_weights_unless_the_code_converts() {
+        let mut weight = hint(Says::Last, &[8]);
+        weight.datatype = Some(DataType::Fp16);
+        assert_eq!(first("x", &[weight.clone()]).datatype, DataType::Fp16);
+        weight.converted = true;
+        assert_eq!(first("x", &[weight.clone()]).datatype, DataType::Fp32);
+        let mut bytes = hint(Says::OfBytes, &[]);
+        bytes.converted = true;
+        assert_eq!(first("x", &[bytes, weight]).datatype, DataType::Uint8);
+    }
+
+    #[test]
+    fn a_name_decides_where_the_code_says_nothing() {
+        let converted = [hint(Says::Converted, &[])];
+        assert_eq!(
+            first("attention_mask", &converted).datatype,
+            DataType::Int64
+        );
+        assert_eq!(first("mask", &[]).datatype, DataType::Fp32);
+        assert_eq!(first("position_ids", &[]).datatype, DataType::Int64);
+        let ids = pattern(DataType::Int64, &[Dim::Length]);
+        let like = of("mask", &[], std::slice::from_ref(&ids));
+        assert_eq!(like[0], pattern(DataType::Fp32, &[Dim::Length]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_hints_make_some_patterns(
+            sizes in proptest::collection::vec(-1_i64..9, 0..5), kind in 0_usize..12, name in "[a-z_]{0,8}",
+        ) {
+            let kinds = [Says::Last, Says::Channels, Says::Ids, Says::Steps, Says::ChannelsAny, Says::Broadcast,
+                Says::View, Says::Index, Says::Condition, Says::Converted, Says::OfBytes, Says::Joined];
+            let patterns = of(&name, &[hint(kinds[kind], &sizes)], &[]);
+            proptest::prop_assert!(!patterns.is_empty() && patterns.len() <= MOST);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Tries candidates in turn, within a number of runs and a time, until one is accepted.
+
+use std::time::Duration;
+
+use weir_runtime::backend::{LoadError, ModelSource, Signature};
+
+use super::candidates::Candidate;
+use super::independence::Dependence;
+use super::trial::{Rows, Trial};
+use crate::runner::{RunOutput, Runner};
+use crate::stopwatch::Stopwatch;
+
+/// Most candidates that are run.
+const MOST_CANDIDATES: usize = 600;
+
+/// Time for candidates that fail, which most do in a millisecond. What is not found by then is left open.
+const LONGEST: Duration = Duration::from_secs(8);
+
+/// Words of the shim about what a run returned: with other inputs it would be no better.
+const OF_OUTPUTS: &str = "an output is ";
+
+/// A search for inputs that the model accepts.
+pub(super) struct Search<'a> {
+    pub(super) source: &'a ModelSource,
+    pub(super) runner: &'a Runner,
+    left: usize,
+    stopwatch: Stopwatch,
+    spent: Duration,
+    best: Option<Complaint>,
+    /// Candidates that ran as batches, but cannot be served as such.
+    ran: Vec<Ran>,
+    /// Why a batch dimension was ruled out.
+    mixing: Option<String>,
+}
+
+/// A candidate that ran, with the reason not to batch it.
+struct Ran {
+    candidate: Candidate,
+    why: Dependence,
+}
+
+/// Why the candidate that got furthest was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Complaint {
+    /// The model's own error on the likeliest candidate.
+    Run(String),
+    /// It ran, but its outputs cannot be served.
+    Outputs(String),
+}
+
+impl Complaint {
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Self::Run(reason) | Self::Outputs(reason) => reason,
+        }
+    }
+}
+
+/// Accepts a candidate by the outputs of its first run, or says why not.
+type Accept = fn(
+    &ModelSource,
+    &Runner,
+    &Trial<'_>,
+    &Candidate,
+    &[RunOutput],
+) -> Result<Signature, Dependence>;
+
+impl<'a> Search<'a> {
+    pub(super) fn new(source: &'a ModelSource, runner: &'a Runner) -> Self {
+        Self {
+            source,
+            runner,
+            left: MOST_CANDIDATES,
+            stopwatch: Stopwatch::start(),
+            spent: Duration::ZERO,
+            best: None,
+            ran: Vec::new(),
+            mixing: None,
+        }
+    }
+
+    /// The reason against a batch dimension, if the model ran with one.
+    pub(super) fn mixing(&self) -> Option<&str> {
+        self.mixing.as_deref()
+    }
+
+    /// The complaint to tell people.
+    pub(super) fn complaint(self) -> Option<Complaint> {
+        self.best
+    }
+
+    /// Returns the first signature with a batch dimension.
+    pub(super) fn batched(
+        &mut self,
+        candidates: Vec<Candidate>,
+        accept: Accept,
+    ) -> Result<Option<Signature>, LoadError> {
+        self.first(candidates, &Rows::Range(0..2), accept)
+    }
+
+    /// Returns the first signature without one. What ran as a batch is tried first.
+    pub(super) fn whole(
+        &mut self,
+        candidates: Vec<Candidate>,
+        accept: Accept,
+    ) -> Result<Option<Signature>, LoadError> {
+        let ran = std::mem::take(&mut self.ran).into_iter();
+        let ran: Vec<Candidate> = ran.map(|ran| ran.candidate.with_rows()).collect();
+        let others = candidates.into_iter().filter(|other| !ran.contains(other));
+        let all = ran.iter().cloned().chain(others).collect();
+        self.first(all, &Rows::None, accept)
+    }
+
+    fn first(
+        &mut self,
+        candidates: Vec<Candidate>,
+        rows: &Rows,
+        accept: Accept,
+    ) -> Result<Option<Signature>, LoadError> {
+        for candidate in candidates {
+            if !self.ran.iter().all(|ran| ran.allows(&candidate)) {
+                continue;
+            }
+            if let Some(found) = self.attempt(candidate, rows, accept)? {
+                return Ok(Some(found));
+            }
+            if self.left == 0 || self.spent > LONGEST {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn attempt(
+        &mut self,
+        candidate: Candidate,
+        rows: &Rows,
+        accept: Accept,
+    ) -> Result<Option<Signature>, LoadError> {
+        self.left = self.left.saturating_sub(1);
+        self.spent += self.stopwatch.lap();
+        let (source, runner) = (self.source, self.runner);
+        let trial = Trial::new(source, runner, &candidate.inputs)
+            .map_err(|error| self.of_example(error))?;
+        let complaint = match trial.run(rows.clone(), None) {
+            Ok(seen) => {
+                let accepted = accept(source, runner, &trial, &candidate, &seen);
+                return Ok(self.judge(accepted, candidate, rows));
+            }
+            Err(complaint) => complaint,
+        };
+        if complaint.contains(OF_OUTPUTS) {
+            self.best = Some(Complaint::Outputs(complaint));
+            self.left = 0;
+            return Ok(None);
+        }
+        let corrected = candidate.corrected(&complaint);
+        self.best.get_or_insert(Complaint::Run(complaint));
+        match corrected {
+            Some(corrected) if self.left > 0 => self.attempt(corrected, rows, accept),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Says of an example's inputs, which no configuration has, where they come from.
+    fn of_example(&self, error: LoadError) -> LoadError {
+        if self.source.example.is_none() || !self.source.inputs.is_empty() {
+            return error;
+        }
+        let model = &self.source.name;
+        LoadError::Config(format!(
+            "the example of model '{model}' does not fit it: {error}"
+        ))
+    }
+
+    fn judge(
+        &mut self,
+        accepted: Result<Signature, Dependence>,
+        candidate: Candidate,
+        rows: &Rows,
+    ) -> Option<Signature> {
+        let why = match accepted {
+            Ok(signature) => return Some(signature),
+            Err(why) => why,
+        };
+        match (rows, &why) {
+            (Rows::None | Rows::Other(_), _) => {
+                self.best = Some(Complaint::Outputs(why.reason().to_owned()));
+                return None;
+            }
+            (Rows::Range(_), Dependence::Mixed(reason)) => self.mixing = Some(reason.clone()),
+            (Rows::Range(_), Dependence::Shaped(reason)) => {
+                self.mixing.get_or_insert_with(|| reason.clone());
+            }
+            (Rows::Range(_), Dependence::Failed(_)) => {}
+        }
+        self.ran.push(Ran { candidate, why });
+        None
+    }
+}
+
+impl Ran {
+    /// Checks whether another candidate is worth a run: the model takes these datatypes, and where its rows mix,
+    /// inputs that hide it are no better, but those with a dimension more are others.
+    fn allows(&self, other: &Candidate) -> bool {
+        match &self.why {
+            Dependence::Mixed(_) => other.is_deeper_than(&self.candidate),
+            Dependence::Shaped(_) | Dependence::Failed(_) => {
+                other.datatypes() == self.candidate.datatypes()
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+"""Files that are no TorchScript: each is refused as what it is, with what to do. `tests/models/foreign.py` made them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from server import Server
+
+FOREIGN = Path(__file__).resolve().parent.parent / "models" / "foreign"
+
+# What the reason calls each file, and a part of its advice.
+KINDS = {
+    "state_dict.pt": ("a state_dict", "load_state_dict"),
+    "checkpoint.pt": ("a state_dict or checkpoint", "load_state_dict"),
+    "state_dict_of_2019.pt": ("a state_dict", "load_state_dict"),
+    "module.pt": ("a pickled nn.Module of torch.save (torch.nn.modules.container.Sequential)", "torch.jit.script"),
+    "module_in_checkpoint.pt": ("a pickled nn.Module", "torch.jit.script"),
+    "tensor.pt": ("weights without code", "torch.jit.save"),
+    "exported.pt2": (".pt2 archive of torch.export", "torch.jit.trace"),
+    "model.safetensors": ("a safetensors file", "load_state_dict"),
+    "model.onnx": ("an ONNX model", "torch.jit.save"),
+    "plain.pkl": ("a Python pickle (fractions.Fraction)", "torch.jit.save"),
+    "lfs_pointer.pt": ("a Git LFS pointer", "git lfs pull"),
+    "page.pt": ("an HTML page", "download it again"),
+    "error.pt": ("an XML text", "credentials"),
+    "keras.h5": ("HDF5", "torch.jit.save"),
+    "saved_model.pb": ("a TensorFlow SavedModel", "torch.jit.save"),
+    "engine.plan": ("a TensorRT engine", "torch.jit.save"),
+    "model.gguf": ("a GGUF model", "torch.jit.save"),
+    "empty.pt": ("is empty", "copy the model again"),
+    "arrays.npz": ("NumPy", "load_state_dict"),
+    "served.mar": ("a TorchServe archive", "unpack it"),
+    "packed.zip": ("a zip archive that holds 'folder/model.pt'", "unpack it"),
+    "model.pt.gz": ("a gzip archive", "unpack it"),
+    "model.tar": ("a tar archive", "unpack it"),
+    "cut_off.pt": ("cut off", "copy it again"),
+}
+
+
+@pytest.fixture(scope="module")
+def reasons(tmp_path_factory) -> dict[str, str]:
+    """The reason in the index, by file."""
+    folder = tmp_path_factory.mktemp("foreign")
+    for number, file in enumerate(KINDS):
+        version = folder / f"m{number}" / "1"
+        version.mkdir(parents=True)
+        shutil.copy(FOREIGN / file, version / "model.pt")
+    log = folder.with_name("foreign-log")
+    # A gateway sends nothing to a server without a ready model.
+    lenient = ["--exit-on-error=false", "--strict-readiness=false"]
+    server = Server(log, [folder], lenient).start()
+    rows = server.call("POST", "/v2/repository/index").json()
+    server.stop()
+    files = list(KINDS)
+    return {files[int(row["name"][1:])]: row["reason"] for row in rows}
+
+
+def test_every_file_is_in_the_table() -> None:
+    assert sorted(KINDS) == sorted(path.name for path in FOREIGN.iterdir())
+
+
+@pytest.mark.parametrize("file", KINDS)
+def test_the_reason_says_what_it_is_and_what_to_do(reasons, file: str) -> None:
+    what, remedy = KINDS[file]
+    assert what in reasons[file] and remedy in reasons[file], reasons[file]
+    assert "\n" not in reasons[file]

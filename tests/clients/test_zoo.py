@@ -1,0 +1,292 @@
+"""Models as people bring them, without a configuration: each answer is PyTorch's.
+
+`tests/models/zoo.py` makes the models and, once, PyTorch's answers. `EXPECTED` says of each what is inferred, or why it
+is refused.
+"""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Union
+
+import numpy as np
+import pytest
+
+import wire
+from server import Server
+
+ZOO = Path(__file__).resolve().parent.parent / "models" / "zoo"
+
+
+class Batched(NamedTuple):
+    """Served with a batch dimension; its inputs as `NAME DATATYPE SHAPE, …`."""
+
+    inputs: str
+
+
+class Alone(NamedTuple):
+    """Served without a batch dimension."""
+
+    inputs: str
+
+
+class Guessed(NamedTuple):
+    """Served, each request alone and unchecked: no trial run succeeded."""
+
+
+class Refused(NamedTuple):
+    """Not loaded, for a reason with these words."""
+
+    reason: str
+
+
+EXPECTED: dict[str, Union[Batched, Alone, Guessed, Refused]] = {
+    "any_size": Batched("image FP32 [-1, 3, -1, -1]"),
+    "attention": Batched("x FP32 [-1, -1, 8]"),
+    "audio": Batched("audio FP32 [-1, 1, -1]"),
+    "autoencoder": Batched("image FP32 [-1, 3, -1, -1]"),
+    "bert": Batched("input_ids INT64 [-1, -1], attention_mask INT64 [-1, -1]"),
+    "best": Batched("x FP32 [-1, 6]"),
+    "bfloat16": Batched("input BF16 [-1, 8]"),
+    "bilinear": Batched("input1 FP32 [-1, 4], input2 FP32 [-1, 6]"),
+    "categories": Batched("categories INT64 [-1, 4], numbers FP32 [-1, 5]"),
+    "cell": Batched("x FP32 [-1, 5], state FP32 [-1, 3]"),
+    "centred": Alone("x FP32 [-1, -1]"),
+    "clip": Batched("clip FP32 [-1, 2, -1, -1, -1]"),
+    "constant": Alone(""),
+    "convnext_traced": Batched("x FP32 [-1, 3, -1, -1]"),
+    "decoder": Batched("latent FP32 [-1, 6]"),
+    "densenet": Batched("x FP32 [-1, 3, -1, -1]"),
+    "densenet_traced": Batched("x FP32 [-1, 3, -1, -1]"),
+    "digits": Batched("image FP32 [-1, 1, 28, 28]"),
+    "digits_frozen": Batched("image FP32 [-1, 1, 28, 28]"),
+    "distilbert": Batched("input INT64 [-1, -1], attention_mask INT64 [-1, -1]"),
+    "double": Batched("input FP64 [-1, 8]"),
+    "electra": Batched("input_ids INT64 [-1, -1], attention_mask INT64 [-1, -1]"),
+    "embedding_bag": Batched("input INT64 [-1, -1]"),
+    "encoder_layer": Batched("src FP32 [-1, -1, 8]"),
+    "fixed_length": Batched("steps FP32 [-1, 12, 5]"),
+    "flat_autoencoder": Batched("x FP32 [-1, 64]"),
+    "gpt2": Batched("input_ids INT64 [-1, -1], attention_mask INT64 [-1, -1]"),
+    "half": Batched("input FP16 [-1, 8]"),
+    "hf_vit": Batched("pixel_values FP32 [-1, 3, 16, 16]"),
+    "image_and_vector": Batched("image FP32 [-1, 3, -1, -1], features FP32 [-1, 9]"),
+    "inverse": Batched("matrix FP32 [-1, -1, -1]"),
+    "label": Batched("x FP32 [-1, 6]"),
+    "layer_norm": Batched("input FP32 [-1, 6]"),
+    "linear_3d": Batched("input FP32 [-1, 8]"),
+    "masked_mean": Batched("input_ids INT64 [-1, -1], mask FP32 [-1, -1]"),
+    "matrix_product": Batched("x FP32 [-1, 9]"),
+    "mlp": Batched("input FP32 [-1, 16]"),
+    "mobilenet_v2": Batched("x FP32 [-1, 3, -1, -1]"),
+    "moments": Alone("x FP32 [-1, -1]"),
+    "nonzero": Alone("x FP32 [-1, -1]"),
+    "optional_bias": Batched("x FP32 [-1, 6]"),
+    "pick": Batched("table FP32 [-1, -1], index INT64 [-1, -1]"),
+    "pixels": Batched("image UINT8 [-1, 3, -1, -1]"),
+    "positive": Alone("x FP32 [-1, -1]"),
+    "resnet": Batched("x FP32 [-1, 3, -1, -1]"),
+    "resnet_traced": Batched("x FP32 [-1, 3, -1, -1]"),
+    "sequence": Batched("tokens INT64 [-1, -1]"),
+    "shufflenet_v2_traced": Batched("x FP32 [-1, 3, -1, -1]"),
+    "signal": Batched("signal FP32 [-1, -1, 7]"),
+    "similarity": Batched("left FP32 [-1, -1], right FP32 [-1, -1]"),
+    "single": Batched("user INT64 [-1, 1]"),
+    "single_traced": Batched("user INT64 [-1, 1]"),
+    "spectrum": Refused("an output is a complex tensor"),
+    "squeezed": Batched("x FP32 [-1, 6]"),
+    "strings_and_tensor": Batched("texts BYTES [-1, 1], weight FP32 [-1, -1]"),
+    "swin_traced": Batched("x FP32 [-1, 3, -1, -1]"),
+    "t5_encoder": Batched("input INT64 [-1, -1], attention_mask INT64 [-1, -1]"),
+    "tabular": Batched("row FP32 [-1, 11]"),
+    "text_cnn": Batched("tokens INT64 [-1, -1]"),
+    "time_first": Alone("steps FP32 [-1, -1, 3]"),
+    "top_k": Batched("x FP32 [-1, 6]"),
+    "total": Alone("x FP32 [-1, -1]"),
+    "two_towers": Batched("user FP32 [-1, 10], item FP32 [-1, 3]"),
+    "two_towers_frozen": Batched("user FP32 [-1, 10], item FP32 [-1, 3]"),
+    "unchanged": Batched("x FP32 [-1, -1]"),
+    "unservable": Guessed(),
+    "vgg_traced": Batched("x FP32 [-1, 3, -1, -1]"),
+    # Their last layer starts with zeros, so that no run can show that rows are independent.
+    "vit": Alone("x FP32 [-1, 3, 32, 32]"),
+    "vit_traced": Alone("x FP32 [-1, 3, 32, 32]"),
+}
+
+# Relative to the largest element of an output: kernels for other batch sizes sum in another order.
+TOLERANCE = {"FP16": 2e-2, "BF16": 5e-2}
+CLIENTS, REQUESTS = 16, 4
+
+
+class Recorded(NamedTuple):
+    inputs: list[tuple[str, np.ndarray]]
+    outputs: list[np.ndarray]
+
+
+def recorded() -> dict[str, list[Recorded]]:
+    """Requests and PyTorch's answers, by model."""
+    models: dict[str, dict[int, Recorded]] = {}
+    with np.load(ZOO / "answers.npz") as answers:
+        for key in answers.files:
+            model, number, kind, name = key.split("/", 3)
+            request = models.setdefault(model, {}).setdefault(int(number), Recorded([], []))
+            if kind == "in":
+                request.inputs.append((name, answers[key]))
+            else:
+                request.outputs.append(answers[key])
+    return {model: [requests[number] for number in sorted(requests)] for model, requests in models.items()}
+
+
+RECORDED = recorded()
+SERVED = [name for name, expected in EXPECTED.items() if not isinstance(expected, Refused)]
+BATCHED = [name for name, expected in EXPECTED.items() if isinstance(expected, Batched)]
+
+
+def start(tmp_path_factory, config: str, *options: str) -> Server:
+    """Serves a copy of the zoo; `config` is what little configuration every model gets."""
+    folder = tmp_path_factory.mktemp("zoo")
+    for name in EXPECTED:
+        shutil.copytree(ZOO / name, folder / name)
+        if config:
+            (folder / name / "config.pbtxt").write_text(config)
+    log = folder.with_name(folder.name + "-log")
+    return Server(log, [folder], ["--exit-on-error=false", "--strict-readiness=false", *options]).start()
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory) -> Server:
+    server = start(tmp_path_factory, "")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def three_instances(tmp_path_factory) -> Server:
+    server = start(tmp_path_factory, "instance_group [ { count: 3 kind: KIND_CPU } ]")
+    yield server
+    server.stop()
+
+
+def encoded(array: np.ndarray, datatype: str) -> bytes:
+    if datatype == "BYTES":
+        return wire.strings(*(text.encode() for text in array.ravel()))
+    return array.astype(wire.NUMPY[datatype]).tobytes()
+
+
+def ask(server: Server, model: str, inputs: list[tuple[str, np.ndarray, str]]) -> wire.Reply:
+    """Sends a binary request of named arrays, each with its datatype."""
+    rows, blobs = [], []
+    for name, array, datatype in inputs:
+        blobs.append(encoded(array, datatype))
+        rows.append(wire.tensor(name, datatype, array.shape, binary_data_size=len(blobs[-1])))
+    header = {"inputs": rows, "parameters": {"binary_data_output": True}}
+    body, headers = wire.binary(header, *blobs)
+    return server.infer(model, body, headers)
+
+
+def decoded(reply: wire.Reply) -> list[tuple[str, np.ndarray]]:
+    header, data = reply.split()
+    outputs = []
+    for output in header["outputs"]:
+        size = output["parameters"]["binary_data_size"]
+        blob, data = data[:size], data[size:]
+        outputs.append((output["datatype"], wire.from_bytes(output["datatype"], blob, output["shape"])))
+    return outputs
+
+
+def assert_same(model: str, got: list[tuple[str, np.ndarray]], wanted: list[np.ndarray]) -> None:
+    assert len(got) == len(wanted), (model, got, wanted)
+    for (datatype, array), right in zip(got, wanted):
+        right = row_by_row(model, right)
+        assert array.shape == right.shape, (model, array.shape, right.shape)
+        if not right.size:
+            continue
+        right = right.astype(np.float64)
+        allowed = TOLERANCE.get(datatype, 1e-4) * (np.abs(right).max() + 1e-6)
+        np.testing.assert_allclose(array.astype(np.float64), right, rtol=0, atol=allowed, err_msg=model)
+
+
+def row_by_row(model: str, array: np.ndarray) -> np.ndarray:
+    """Where a row is one element, the server has [rows, 1] for PyTorch's [rows]."""
+    return array[:, None] if array.ndim == 1 and isinstance(EXPECTED[model], Batched) else array
+
+
+def metadata(server: Server, model: str) -> dict:
+    reply = server.call("GET", f"/v2/models/{model}")
+    assert reply.status == 200, (model, reply)
+    return reply.json()
+
+
+def named(server: Server, model: str, request: Recorded) -> list[tuple[str, np.ndarray, str]]:
+    """A recorded request's inputs, with the datatypes that the model was found to take."""
+    given = dict(request.inputs)
+    inputs = metadata(server, model)["inputs"]
+    if isinstance(EXPECTED[model], Guessed):
+        return [(name, array, "FP32") for name, array in request.inputs]
+    inputs = [row for row in inputs if row["name"] in given]
+    return [(row["name"], row_by_row(model, given[row["name"]]), row["datatype"]) for row in inputs]
+
+
+def described(server: Server, model: str) -> str:
+    rows = metadata(server, model)["inputs"]
+    return ", ".join(f"{row['name']} {row['datatype']} {row['shape']}" for row in rows)
+
+
+def joined(requests: list[Recorded]) -> Recorded:
+    """Rows of several requests in one."""
+    inputs = [
+        (name, np.concatenate([dict(request.inputs)[name] for request in requests]))
+        for name, _ in requests[0].inputs
+    ]
+    outputs = zip(*(request.outputs for request in requests))
+    return Recorded(inputs, [np.concatenate(rows) for rows in outputs])
+
+
+def test_every_model_is_in_the_table() -> None:
+    assert sorted(EXPECTED) == sorted(path.name for path in ZOO.iterdir() if path.is_dir())
+    assert len(SERVED) >= 40
+
+
+@pytest.mark.parametrize("model", EXPECTED)
+def test_what_is_inferred(zoo, model: str) -> None:
+    expected = EXPECTED[model]
+    if isinstance(expected, Refused):
+        rows = zoo.call("POST", "/v2/repository/index").json()
+        reason = next(row["reason"] for row in rows if row["name"] == model)
+        assert expected.reason in reason, reason
+        return
+    config = zoo.call("GET", f"/v2/models/{model}/config").json()
+    assert (config["max_batch_size"] > 0) == isinstance(expected, Batched), config
+    if not isinstance(expected, Guessed):
+        assert described(zoo, model) == expected.inputs
+
+
+@pytest.mark.parametrize("model", SERVED)
+def test_answers_are_pytorchs(zoo, model: str) -> None:
+    for request in RECORDED[model]:
+        reply = ask(zoo, model, named(zoo, model, request))
+        assert reply.status == 200, (model, reply)
+        assert_same(model, decoded(reply), request.outputs)
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_answers_of_many_clients_are_pytorchs(zoo, three_instances, instances: int) -> None:
+    server = {1: zoo, 3: three_instances}[instances]
+    datatypes = {model: {row["name"]: row["datatype"] for row in metadata(server, model)["inputs"]} for model in SERVED}
+
+    def client(number: int) -> None:
+        random = np.random.default_rng(number)
+        for _ in range(REQUESTS):
+            for model in SERVED:
+                chosen = [RECORDED[model][random.integers(len(RECORDED[model]))]]
+                if model in BATCHED:
+                    rows = random.integers(1, 5)
+                    chosen = [RECORDED[model][i] for i in random.integers(len(RECORDED[model]), size=rows)]
+                whole = joined(chosen) if model in BATCHED and chosen[0].inputs else chosen[0]
+                inputs = [(name, row_by_row(model, array), datatypes[model][name]) for name, array in whole.inputs]
+                reply = ask(server, model, inputs)
+                assert reply.status == 200, (model, reply)
+                assert_same(model, decoded(reply), whole.outputs)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(client, range(CLIENTS)))
