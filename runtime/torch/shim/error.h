@@ -38,4 +38,13 @@ WeirStatus guarded(char** error, Body&& body) noexcept {
   return WEIR_FAILED;
 }
 
+// Runs `body`, of which nothing is left if it throws.
+template <typename Body>
+void quietly(Body&& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+  }
+}
+
 } // namespace weir

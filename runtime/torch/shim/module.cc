@@ -212,9 +212,13 @@ WeirStatus weir_module_load(
 }
 
 int32_t weir_module_convolves(const WeirModule* module) {
-  auto graph = module->forward.graph()->copy();
-  torch::jit::Inline(*graph);
-  return convolves(*graph->block());
+  bool found = false;
+  weir::quietly([&] {
+    auto graph = module->forward.graph()->copy();
+    torch::jit::Inline(*graph);
+    found = convolves(*graph->block());
+  });
+  return found;
 }
 
 WeirStatus weir_module_load_optimized(const char* path, WeirModule** module, char** error) {
@@ -341,8 +345,11 @@ uint64_t weir_answer_peak_bytes(const WeirAnswer* answer) {
 }
 
 WeirOutput weir_answer_take(WeirAnswer* answer, size_t index) {
+  if (index >= answer->outputs.size()) {
+    return {nullptr, nullptr, 0, 0, nullptr};
+  }
   auto& output = answer->outputs[index];
-  at::Tensor* tensor = output.tensor.defined() ? new at::Tensor(std::move(output.tensor)) : nullptr;
+  at::Tensor* tensor = output.tensor.defined() ? new (std::nothrow) at::Tensor(std::move(output.tensor)) : nullptr;
   auto* strings = reinterpret_cast<const uint8_t*>(output.strings.data());
   const char* path = index < answer->paths.size() ? answer->paths[index].c_str() : nullptr;
   return {tensor, strings, output.strings.size(), output.count, path};
@@ -353,7 +360,8 @@ WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is
     caffe2::serialize::PyTorchStreamReader reader{std::string(path)};
     *claimed = 0;
     for (const auto& record : reader.getAllRecords()) {
-      *claimed += reader.getRecordSize(record);
+      uint64_t size = reader.getRecordSize(record);
+      *claimed = size > UINT64_MAX - *claimed ? UINT64_MAX : *claimed + size;
     }
     *is_script = reader.hasRecord("constants.pkl") && reader.hasRecord("data.pkl");
   });

@@ -107,6 +107,8 @@ class Describer {
 at::Tensor laid_out(const at::Tensor& tensor, at::Device device) {
   TORCH_CHECK(tensor.defined(), "an output is an undefined tensor");
   TORCH_CHECK(
+      !tensor.is_nested(), "an output is a nested tensor, which V2 does not have: return x.to_padded_tensor(0)");
+  TORCH_CHECK(
       tensor.layout() == at::kStrided, "an output is a sparse tensor, which V2 does not have: return x.to_dense()");
   TORCH_CHECK(
       !tensor.is_complex(), "an output is a complex tensor, which V2 does not have: return torch.view_as_real(x)");

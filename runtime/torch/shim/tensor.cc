@@ -34,9 +34,13 @@ WeirStatus weir_tensor_borrow(
 }
 
 WeirView weir_tensor_view(const at::Tensor* tensor) {
-  auto sizes = tensor->sizes();
-  auto type = static_cast<int32_t>(tensor->scalar_type());
-  return {{sizes.data(), sizes.size(), type}, tensor->data_ptr(), tensor->nbytes(), tensor->is_cpu()};
+  WeirView view{{nullptr, 0, -1}, nullptr, 0, 0};
+  weir::quietly([&] {
+    auto sizes = tensor->sizes();
+    auto type = static_cast<int32_t>(tensor->scalar_type());
+    view = {{sizes.data(), sizes.size(), type}, tensor->data_ptr(), tensor->nbytes(), tensor->is_cpu()};
+  });
+  return view;
 }
 
 void weir_tensor_free(at::Tensor* tensor) {

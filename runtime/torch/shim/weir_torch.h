@@ -115,7 +115,7 @@ WeirStatus weir_module_load(
 void weir_module_free(WeirModule* module);
 void weir_module_arguments(const WeirModule* module, const WeirArgument** arguments, size_t* count);
 WeirResult weir_module_result(const WeirModule* module);
-// Returns 1 if the method calls a convolution, otherwise 0.
+// Returns 1 if the method calls a convolution, 0 if not or if its graph cannot be read.
 int32_t weir_module_convolves(const WeirModule* module);
 // Returns a WeirWrites, and the first such write in words, which live as long as the module.
 int32_t weir_module_writes(const WeirModule* module, const char** where);
@@ -155,10 +155,10 @@ void weir_answer_free(WeirAnswer* answer);
 size_t weir_answer_count(const WeirAnswer* answer);
 // Returns the peak bytes of the module's device in a metered run, its inputs not counted.
 uint64_t weir_answer_peak_bytes(const WeirAnswer* answer);
-// Returns output `index`; its tensor can be taken once.
+// Returns output `index`; its tensor can be taken once. All of it is null or 0 if there is none, or no memory.
 WeirOutput weir_answer_take(WeirAnswer* answer, size_t index);
 
-// Sums the unpacked sizes in an archive's directory, and checks whether it has TorchScript's records.
+// Sums the unpacked sizes in an archive's directory, up to UINT64_MAX, and checks whether it has TorchScript's records.
 WeirStatus weir_archive_inspect(const char* path, uint64_t* claimed, int32_t* is_script, char** error);
 
 struct WeirView {
@@ -194,7 +194,8 @@ WeirStatus weir_tensor_upload(
 // recorded on the stream after this call has completed; both may be freed at any time.
 WeirStatus weir_tensor_download(const at::Tensor* tensor, const WeirStream* on, at::Tensor** copy, char** error);
 
-// Returns shape and memory of a contiguous tensor; valid as long as the tensor.
+// Returns shape and memory of a contiguous tensor, valid as long as the tensor; element type -1 and no memory for a
+// tensor that has neither.
 WeirView weir_tensor_view(const at::Tensor* tensor);
 void weir_tensor_free(at::Tensor* tensor);
 

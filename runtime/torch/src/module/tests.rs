@@ -160,3 +160,33 @@ fn bytes_are_those_of_the_tensors() {
     );
     assert_eq!(model("identity").bytes().unwrap(), 0);
 }
+
+/// Runs the module and returns its outputs as they are in memory, not copied.
+fn outputs(module: &Module) -> Result<Vec<Bytes>, Fault> {
+    let values = Values::Positional(vec![ramp(&[1, 4])]);
+    let options = RunOptions {
+        inference_mode: true,
+        optimize: true,
+    };
+    let run = module.run(&values, options, Metering::Off, None)?;
+    let bytes = run.outputs.into_iter().filter_map(|output| match output {
+        Output::Tensor(tensor) => Some(tensor.into_bytes()),
+        Output::Strings { .. } => None,
+    });
+    Ok(bytes.collect())
+}
+
+#[test]
+fn an_answer_stays_as_it_is_when_the_module_writes_what_it_returned() {
+    let module = model("counter");
+    let first = outputs(&module).unwrap();
+    let second = outputs(&module).unwrap();
+    assert_eq!(first[1], Bytes::copy_from_slice(&1_f32.to_le_bytes()));
+    assert_eq!(second[1], Bytes::copy_from_slice(&2_f32.to_le_bytes()));
+}
+
+#[test]
+fn a_nested_tensor_is_refused() {
+    let error = outputs(&model("nested_tensor")).unwrap_err().to_string();
+    assert!(error.contains("nested tensor"), "{error}");
+}

@@ -144,6 +144,13 @@ class DictInPlace(nn.Module):
         return inputs["x"]
 
 
+class NestedTensor(nn.Module):
+    """Rows of different lengths in one tensor, which V2 does not have."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch._nested_tensor_from_tensor_list([x, x[:, :1]], None, None, None, None)
+
+
 SCRIPTED = {
     "counter": Counter,
     "recurrent": Recurrent,
@@ -152,6 +159,7 @@ SCRIPTED = {
     "nested": Nested,
     "harmless": Harmless,
     "dict_in_place": DictInPlace,
+    "nested_tensor": NestedTensor,
 }
 
 
