@@ -60,10 +60,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         backends: backends(&models),
         readiness: readiness(&models),
         on_load_error: on_load_error(&models),
-        warm_up_failures: match models.warm_up_failures {
-            WarmUpFlag::Refuse => WarmUpFailures::Refuse,
-            WarmUpFlag::Allow => WarmUpFailures::Allow,
-        },
+        warm_up_failures: warm_up_failures(&models),
         example: models.example,
         id: models.id,
         repositories: models.model_repository,
@@ -139,6 +136,13 @@ fn on_load_error(models: &ModelArgs) -> OnLoadError {
         OnLoadError::Exit
     } else {
         OnLoadError::Serve
+    }
+}
+
+fn warm_up_failures(models: &ModelArgs) -> WarmUpFailures {
+    match models.warm_up_failures {
+        WarmUpFlag::Refuse => WarmUpFailures::Refuse,
+        WarmUpFlag::Allow => WarmUpFailures::Allow,
     }
 }
 
