@@ -73,10 +73,6 @@ impl Holder {
     ) -> Result<Option<LeaseObject>, ClusterError> {
         let existing = self.leases.get_opt(&self.name).await;
         let existing = existing.map_err(error::unavailable)?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "how long another is silent is measured here"
-        )]
         let now = Instant::now().into_std();
         let claim = match existing {
             Some(existing) => match sighting.claim(&existing, now) {

@@ -48,7 +48,7 @@ fn unsupported_features_are_refused_by_name() {
             "model_repository_agents",
         ),
         (
-            "backend: 'echo' model_operations { op_library_filename: 'a.so' }",
+            "model_operations { op_library_filename: 'a.so' }",
             "model_operations.op_library_filename of another backend than pytorch",
         ),
         (
