@@ -50,7 +50,7 @@ pub(crate) enum OutputFormat {
     Table,
     /// The table with more columns.
     Wide,
-    /// Everything, for programs.
+    /// Everything as JSON, for programs.
     Json,
 }
 

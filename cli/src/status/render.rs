@@ -23,7 +23,7 @@ const WIDE_HEADINGS: [&str; 5] = ["IN FLIGHT", "REQUESTS", "FAILED", "RESTARTS",
 pub(super) enum Width {
     /// Those that fit a terminal.
     Narrow,
-    /// All of them.
+    /// All columns, however wide.
     Wide,
 }
 

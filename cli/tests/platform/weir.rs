@@ -112,7 +112,7 @@ impl Weir {
         status
     }
 
-    /// Its state directory.
+    /// The state directory it was started with.
     pub(crate) fn state(&self) -> &Path {
         &self.state
     }

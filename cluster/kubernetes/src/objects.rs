@@ -26,7 +26,7 @@ pub(crate) const AUTOSCALER: &str = "weir-autoscaler";
 
 /// Label of all that `apply` writes; an object without it is another's.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Value of [`MANAGED_BY`].
+/// Value of [`MANAGED_BY`] on the objects of Weir.
 pub(crate) const WEIR: &str = "weir";
 /// Label with the name of the service, KServe's.
 pub(crate) const SERVICE: &str = "serving.kserve.io/inferenceservice";

@@ -28,7 +28,7 @@ pub(crate) enum Change {
     Deployment(Event<Deployment>),
     /// Of a revision's or a service's Service.
     Service(Event<Service>),
-    /// Of a replica.
+    /// A change of a replica's Pod.
     Pod(Event<Pod>),
     /// Of the gateways' endpoints.
     Gateways(Event<EndpointSlice>),
@@ -45,13 +45,13 @@ pub(crate) struct Observed {
     replicas: BTreeMap<RevisionName, BTreeMap<Arc<str>, Replica>>,
     /// The newest change of any Service of ours.
     newest: u64,
-    stale: Stale,
+    unpublished: Unpublished,
     last: Snapshot,
 }
 
 /// What the last snapshot does not show yet.
 #[derive(Debug, Default)]
-struct Stale {
+struct Unpublished {
     revisions: BTreeSet<RevisionName>,
     has_routes: bool,
     has_gateways: bool,
@@ -69,9 +69,9 @@ impl Observed {
     pub(crate) fn new(generation: u64) -> Self {
         Self {
             newest: generation,
-            stale: Stale {
+            unpublished: Unpublished {
                 has_routes: true,
-                ..Stale::default()
+                ..Unpublished::default()
             },
             ..Self::default()
         }
@@ -87,11 +87,11 @@ impl Observed {
             return None;
         }
         let mut next = self.last.clone();
-        let stale = std::mem::take(&mut self.stale);
+        let unpublished = std::mem::take(&mut self.unpublished);
         let is_changed = [
-            self.refresh(&mut next, stale.revisions),
-            stale.has_routes && self.reroute(&mut next),
-            stale.has_gateways && self.regroup(&mut next),
+            self.refresh(&mut next, unpublished.revisions),
+            unpublished.has_routes && self.reroute(&mut next),
+            unpublished.has_gateways && self.regroup(&mut next),
         ];
         if is_changed.contains(&true) || next.generation == 0 {
             next.generation += 1;
@@ -122,7 +122,7 @@ impl Observed {
             .iter()
             .flat_map(Edit::values)
             .map(|(name, _)| name.clone());
-        self.stale.revisions.extend(names);
+        self.unpublished.revisions.extend(names);
     }
 
     fn take_pod(&mut self, event: Event<Pod>) {
@@ -134,12 +134,12 @@ impl Observed {
             if let Some((name, replica)) = before {
                 let replicas = self.replicas.entry(name.clone()).or_default();
                 replicas.remove(&replica.name);
-                self.stale.revisions.insert(name);
+                self.unpublished.revisions.insert(name);
             }
             if let Some((name, replica)) = after {
                 let replicas = self.replicas.entry(name.clone()).or_default();
                 replicas.insert(replica.name.clone(), replica);
-                self.stale.revisions.insert(name);
+                self.unpublished.revisions.insert(name);
             }
         }
     }
@@ -148,7 +148,7 @@ impl Observed {
         let edits = self
             .slices
             .take(event, |slice, _| Some(gateways::gateways(slice)));
-        self.stale.has_gateways |= !edits.is_empty();
+        self.unpublished.has_gateways |= !edits.is_empty();
     }
 
     fn take_service(&mut self, event: Event<Service>) {
@@ -162,8 +162,8 @@ impl Observed {
         });
         for written in edits.iter().flat_map(Edit::values) {
             match written {
-                Written::Revision(name, _) => self.stale.revisions.extend([name.clone()]),
-                Written::Route(_) => self.stale.has_routes = true,
+                Written::Revision(name, _) => self.unpublished.revisions.extend([name.clone()]),
+                Written::Route(_) => self.unpublished.has_routes = true,
             }
         }
     }

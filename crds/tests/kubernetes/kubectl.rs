@@ -16,9 +16,11 @@ impl Namespace {
             clippy::disallowed_methods,
             reason = "that is how `make test-kube` tells it"
         )]
-        let kubeconfig = std::env::var("WEIR_TEST_KUBECONFIG");
+        let Ok(kubeconfig) = std::env::var("WEIR_TEST_KUBECONFIG") else {
+            panic!("no API server to test with: run `make test-kube`");
+        };
         let namespace = Self {
-            kubeconfig: kubeconfig.expect("no API server to test with: run `make test-kube`"),
+            kubeconfig,
             name: name.to_owned(),
         };
         namespace.done(&["create", "namespace", name], "");

@@ -17,17 +17,20 @@ fn said(namespace: &Namespace, manifest: &str) -> String {
     }
 }
 
+const MODEL: &str = "modelFormat: {name: onnx}";
+
+fn assert_said(namespace: &Namespace, specs: &[(String, &str)]) {
+    for (spec, expected) in specs {
+        let said = service(namespace, "digits", spec);
+        assert!(said.contains(expected), "{spec}: {said}");
+    }
+}
+
 #[test]
-fn rules_of_a_service_are_said() {
-    let namespace = Namespace::new("refused-services");
-    let model = "modelFormat: {name: onnx}";
-    let predictor = |fields: &str| format!("{{predictor: {{{fields}, model: {{{model}}}}}}}");
-    let canary = |fields: &str| {
-        format!(
-            "{{predictor: {{name: stable, minReplicas: 1, model: {{{model}}}}}, canary: [{{trafficPercent: 5, predictor: {{{fields}model: {{{model}}}}}}}]}}"
-        )
-    };
-    for (spec, expected) in [
+fn rules_of_a_predictor_are_said() {
+    let namespace = Namespace::new("refused-predictors");
+    let predictor = |fields: &str| format!("{{predictor: {{{fields}, model: {{{MODEL}}}}}}}");
+    let specs = [
         (
             predictor("minreplicas: 0"),
             r#"unknown field "spec.predictor.minreplicas""#,
@@ -68,6 +71,19 @@ fn rules_of_a_service_are_said() {
             "spec.predictor.model.modelFormat.name: Required value",
         ),
         ("{}".to_owned(), "spec.predictor: Required value"),
+    ];
+    assert_said(&namespace, &specs);
+}
+
+#[test]
+fn rules_of_a_canary_are_said() {
+    let namespace = Namespace::new("refused-canaries");
+    let canary = |fields: &str| {
+        format!(
+            "{{predictor: {{name: stable, minReplicas: 1, model: {{{MODEL}}}}}, canary: [{{trafficPercent: 5, predictor: {{{fields}model: {{{MODEL}}}}}}}]}}"
+        )
+    };
+    let specs = [
         (canary(""), "canary predictor.name is required"),
         (
             canary("name: stable, "),
@@ -85,10 +101,8 @@ fn rules_of_a_service_are_said() {
             canary("name: next, scaleTarget: 2, "),
             "canary must not set scaleTarget",
         ),
-    ] {
-        let said = service(&namespace, "digits", &spec);
-        assert!(said.contains(expected), "{spec}: {said}");
-    }
+    ];
+    assert_said(&namespace, &specs);
 }
 
 #[test]

@@ -66,12 +66,12 @@ struct Varint {
 /// A message whose fields are read; others are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
-    /// `ModelInferRequest`.
+    /// The message `ModelInferRequest` itself.
     Infer,
     Input,
     Output,
     Contents,
-    /// `RepositoryModelLoadRequest`.
+    /// The message `RepositoryModelLoadRequest` itself.
     Load,
 }
 

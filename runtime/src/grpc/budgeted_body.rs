@@ -49,7 +49,7 @@ struct Messages {
 enum Content {
     Infer,
     Load,
-    /// Names and settings.
+    /// Only names and settings.
     Control,
 }
 

@@ -33,9 +33,9 @@ pub(super) struct InflatedBody {
 /// Limits on a message, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageLimits {
-    /// As it arrives.
+    /// Limit on a message as it arrives.
     pub(super) size: usize,
-    /// Once it is decompressed.
+    /// Limit on a message once it is decompressed.
     pub(super) decompressed: usize,
 }
 

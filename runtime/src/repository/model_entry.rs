@@ -20,12 +20,12 @@ pub(super) struct ModelEntry<S> {
     latest: Option<Arc<S>>,
     /// The reason why its directory could not be used at the last inspection.
     failure: Option<String>,
-    standing: Standing,
+    maturity: Maturity,
 }
 
-/// Whether a model has been as it should be.
+/// How far a model has come since it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Maturity {
     /// Not yet: every version that fails counts.
     New,
     /// All its versions served at once, and one has ever since: what comes later and fails takes nothing
@@ -59,14 +59,14 @@ impl<S> Clone for ModelEntry<S> {
             versions,
             latest,
             failure,
-            standing,
+            maturity,
         } = self;
         Self {
             name: Arc::clone(name),
             versions: versions.clone(),
             latest: latest.clone(),
             failure: failure.clone(),
-            standing: *standing,
+            maturity: *maturity,
         }
     }
 }
@@ -107,7 +107,7 @@ impl<S> ModelEntry<S> {
             versions: BTreeMap::new(),
             latest: None,
             failure: None,
-            standing: Standing::New,
+            maturity: Maturity::New,
         }
     }
 
@@ -145,9 +145,9 @@ impl<S> ModelEntry<S> {
 
     /// True if each version serves or was unloaded on purpose; of an established model, if one serves.
     pub(super) fn is_healthy(&self) -> bool {
-        match self.standing {
-            Standing::Established => true,
-            Standing::New => self.is_complete(),
+        match self.maturity {
+            Maturity::Established => true,
+            Maturity::New => self.is_complete(),
         }
     }
 
@@ -297,10 +297,10 @@ impl<S> ModelEntry<S> {
             .rev()
             .find_map(|version| version.state.serving());
         self.latest = highest.cloned();
-        self.standing = match self.latest {
-            None => Standing::New,
-            Some(_) if self.is_complete() => Standing::Established,
-            Some(_) => self.standing,
+        self.maturity = match self.latest {
+            None => Maturity::New,
+            Some(_) if self.is_complete() => Maturity::Established,
+            Some(_) => self.maturity,
         };
     }
 }

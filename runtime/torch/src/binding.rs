@@ -8,7 +8,7 @@ use weir_runtime::backend::{LoadError, TensorConfig};
 
 use crate::element;
 use crate::module::{Argument, ArgumentKind, ScalarKind};
-use crate::outputs::by_index;
+use crate::positional_names::by_index;
 
 /// The binding of a signature's inputs, in the signature's order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,6 +28,7 @@ mod op_libraries;
 mod optimize;
 mod outputs;
 mod peak_memory;
+mod positional_names;
 mod process;
 mod runner;
 mod settings;

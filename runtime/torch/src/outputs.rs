@@ -8,6 +8,7 @@
 use weir_runtime::backend::{LoadError, ModelError, TensorConfig};
 
 use crate::module::Returned;
+use crate::positional_names::{by_index, suffix};
 use crate::runner::RunOutput;
 
 /// Where a run has the outputs of a signature.
@@ -158,12 +159,6 @@ fn check_indices(
     }
 }
 
-/// Reads indices off names like `NAME__INDEX`, if all are like that.
-pub(crate) fn by_index(tensors: &[TensorConfig]) -> Option<Vec<usize>> {
-    let index = |tensor: &TensorConfig| suffix(&tensor.name)?.parse().ok();
-    tensors.iter().map(index).collect()
-}
-
 fn absent(output: &TensorConfig, count: usize) -> ModelError {
     ModelError::Failed(no_such_index(output, count))
 }
@@ -290,10 +285,6 @@ fn first_step(path: &str) -> &str {
 fn is_position(step: &str) -> bool {
     let digits = step.strip_prefix('#').unwrap_or("");
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn suffix(name: &str) -> Option<&str> {
-    name.rsplit_once("__").map(|(_, suffix)| suffix)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::HELD_FOR;
 pub(super) enum Claim {
     /// Nobody holds it, or whoever did is gone.
     Free,
-    /// Somebody holds it.
+    /// Another holds it, and was seen lately.
     Held,
 }
 

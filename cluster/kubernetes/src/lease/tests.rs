@@ -3,6 +3,11 @@ use std::time::{Duration, Instant};
 use super::claim::*;
 use super::*;
 
+#[expect(clippy::disallowed_methods, reason = "any time does to start from")]
+fn some_time() -> Instant {
+    Instant::now()
+}
+
 fn stored(identity: &str, version: &str) -> LeaseObject {
     let mut lease = claimed(LeaseObject::default(), identity);
     lease.metadata.resource_version = Some(version.to_owned());
@@ -12,7 +17,7 @@ fn stored(identity: &str, version: &str) -> LeaseObject {
 #[test]
 fn a_lease_is_held_while_it_changes() {
     let mut sighting = Sighting::default();
-    let start = Instant::now();
+    let start = some_time();
     for second in 0..60 {
         let lease = stored("other", &second.to_string());
         let now = start + Duration::from_secs(second * 10);
@@ -23,7 +28,7 @@ fn a_lease_is_held_while_it_changes() {
 #[test]
 fn a_silent_holder_is_gone() {
     let mut sighting = Sighting::default();
-    let start = Instant::now();
+    let start = some_time();
     let lease = stored("other", "1");
     assert_eq!(sighting.claim(&lease, start), Claim::Held);
     assert_eq!(sighting.claim(&lease, start + HELD_FOR), Claim::Held);
@@ -34,12 +39,9 @@ fn a_silent_holder_is_gone() {
 #[test]
 fn what_was_let_go_is_free_at_once() {
     let lease = released(stored("other", "1"));
+    assert_eq!(Sighting::default().claim(&lease, some_time()), Claim::Free);
     assert_eq!(
-        Sighting::default().claim(&lease, Instant::now()),
-        Claim::Free
-    );
-    assert_eq!(
-        Sighting::default().claim(&LeaseObject::default(), Instant::now()),
+        Sighting::default().claim(&LeaseObject::default(), some_time()),
         Claim::Free
     );
 }

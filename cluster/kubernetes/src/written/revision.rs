@@ -27,7 +27,7 @@ pub(crate) struct WrittenRevision {
 const V2_READY: &str = "/v2/health/ready";
 
 impl WrittenRevision {
-    /// Writes a workload.
+    /// Returns the written form of a workload.
     pub(crate) fn of(workload: &Workload) -> Self {
         Self {
             identity: workload.identity().as_str().to_owned(),

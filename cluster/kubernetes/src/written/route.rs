@@ -55,7 +55,7 @@ struct WrittenBatching {
 }
 
 impl WrittenRoute {
-    /// Writes a route.
+    /// Returns the written form of a route.
     pub(crate) fn of(route: &Route) -> Self {
         Self {
             since: route.since,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 
-/// A scaling policy.
+/// The written form of a scaling policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenScaling {
@@ -38,7 +38,7 @@ enum WrittenTarget {
 }
 
 impl WrittenScaling {
-    /// Writes a policy.
+    /// Returns the written form of a policy.
     pub(crate) fn of(policy: &ScalingPolicy) -> Self {
         Self {
             min: policy.min,
@@ -61,7 +61,7 @@ impl WrittenScaling {
         }
     }
 
-    /// Reads it.
+    /// Returns the policy that was written.
     pub(crate) fn policy(&self) -> ScalingPolicy {
         ScalingPolicy {
             min: self.min,

@@ -61,8 +61,9 @@ impl Drop for GatewayPod {
 /// An address of this machine that an endpoint may have, which 127.0.0.1 is not. Nothing is sent to find it.
 fn own_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let there = socket.connect("198.51.100.1:9");
-    there.expect("this test needs a network interface besides the loopback");
+    if let Err(error) = socket.connect("198.51.100.1:9") {
+        panic!("this test needs a network interface besides the loopback: {error}");
+    }
     socket.local_addr().unwrap().ip()
 }
 

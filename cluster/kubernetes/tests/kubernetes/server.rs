@@ -20,8 +20,9 @@ pub(crate) async fn client() -> Client {
         clippy::disallowed_methods,
         reason = "that is how `make test-kube` tells it"
     )]
-    let path = std::env::var("WEIR_TEST_KUBECONFIG");
-    let path = path.expect("no API server to test with: run `make test-kube`");
+    let Ok(path) = std::env::var("WEIR_TEST_KUBECONFIG") else {
+        panic!("no API server to test with: run `make test-kube`");
+    };
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Client::try_from(config.unwrap()).unwrap()

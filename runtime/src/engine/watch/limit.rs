@@ -16,7 +16,7 @@ pub(crate) enum BatchLimit {
     Measured,
     /// This time for every model.
     Fixed(Duration),
-    /// Any time.
+    /// No limit for any model.
     Unlimited,
 }
 

@@ -78,7 +78,7 @@ pub(super) const EXECUTORCH: Format = Format {
     remedy: FROM_SOURCE,
 };
 
-/// Format of `torch.export.save`.
+/// Format that `torch.export.save` writes.
 pub(super) const EXPORTED: Format = Format {
     what: "a .pt2 archive of torch.export",
     remedy: "torch.jit.trace the original module with an example in place of torch.export, and torch.jit.save the \
@@ -91,13 +91,13 @@ pub(super) const MAR: Format = Format {
     remedy: "unpack it; if the model in it was saved with torch.jit.save, serve that file",
 };
 
-/// Format of `torch.package`.
+/// Format that `torch.package` writes.
 pub(super) const PACKAGE: Format = Format {
     what: "a torch.package archive",
     remedy: FROM_MODULE,
 };
 
-/// Format of safetensors.
+/// Format of the library safetensors.
 pub(super) const SAFETENSORS: Format = Format {
     what: "a safetensors file (weights without code)",
     remedy: FROM_WEIGHTS,

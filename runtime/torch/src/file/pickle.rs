@@ -51,7 +51,7 @@ fn is_tensor(module: &str, name: &str) -> bool {
     };
     let storage = module == "torch" && !name.starts_with("nn");
     storage
-        || TENSOR_PACKAGES.iter().any(|prefix| package(prefix))
+        || TENSOR_PACKAGES.iter().any(package)
         || name == "Parameter"
         || name.starts_with("_rebuild")
 }

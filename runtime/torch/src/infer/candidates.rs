@@ -13,7 +13,7 @@ use crate::runner::Runner;
 /// Dimensions of an image: channels, height and width.
 const IMAGE_RANK: usize = 3;
 
-/// Inputs to try.
+/// Inputs for one trial of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) inputs: Vec<TensorConfig>,

@@ -28,7 +28,7 @@ pub(crate) struct Hint {
 /// The meaning of a hint's sizes; `HintKind` in the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// The last dimensions.
+    /// Sizes of the last dimensions.
     Last,
     /// The channels, then the number of spatial dimensions.
     Channels,
@@ -44,7 +44,7 @@ pub(crate) enum Says {
     View,
     /// Integers used as index; no sizes.
     Index,
-    /// Booleans; no sizes.
+    /// Booleans of a condition; no sizes.
     Condition,
     /// Its elements are converted; no sizes.
     Converted,

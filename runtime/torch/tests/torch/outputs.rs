@@ -372,7 +372,7 @@ fn nms_and_roi_align_have_torchvisions_results() {
     assert!(near(&as_floats(&outputs[2]), &plain), "{:?}", outputs[2]);
 }
 
-/// As above.
+/// A small Faster R-CNN, whose boxes go through both operators.
 #[test]
 fn a_detector_has_torchvisions_detections() {
     let source = bare("detector");
