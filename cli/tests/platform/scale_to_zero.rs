@@ -42,14 +42,15 @@ fn asleep(of: impl FnOnce(Service, &SharedDir) -> Service) -> Fixture {
 fn five_hundred_at_once_wake_it_once_and_are_answered() {
     let fixture = asleep(|service, _| service);
     let before = resident_kib(&fixture);
-    let loads = || fixture.weir.output().matches("00001  loading").count();
-    assert_eq!(loads(), 1);
+    // Not what `weir up` printed: it may see a replica ready that it has never seen loading.
+    let starts = || fixture.shared.serving().len();
+    assert_eq!(starts(), 1);
     let runtime = runtime();
     let mut asked = JoinSet::new();
     let mut grpc = GrpcClient::new(fixture.weir.serving);
     runtime.block_on(ask(&mut grpc, 0..REQUESTS, &mut asked));
     runtime.block_on(all_answered(asked));
-    assert_eq!(loads(), 2, "{}", fixture.weir.output());
+    assert_eq!(starts(), 2, "{}", fixture.weir.output());
     assert_eq!(fixture.shared.requests().len(), REQUESTS);
     let grown = resident_kib(&fixture).saturating_sub(before);
     assert!(grown < MEMORY_KIB, "{grown} KiB");
