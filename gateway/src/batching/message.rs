@@ -33,7 +33,7 @@ pub(super) struct GrpcResponse {
 impl GrpcRequest {
     /// Bytes that a message will take once decoded; `None` if it has more parts than any model takes.
     pub(super) fn decoded_bytes(message: &[u8]) -> Option<usize> {
-        let mut footprint = Footprint::of_infer();
+        let mut footprint = Footprint::of_infer(message.len());
         footprint.feed(message).ok()?;
         Some(footprint.decoded_bytes())
     }

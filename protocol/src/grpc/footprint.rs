@@ -30,6 +30,8 @@ pub enum TooManyParts {
 #[derive(Clone, Debug)]
 pub struct Footprint {
     root: Message,
+    /// Length of the message; what claims to be longer is malformed.
+    length: usize,
     /// Bytes seen since the beginning of the message.
     offset: usize,
     /// Messages that are open, the innermost last, with the offset of their ends.
@@ -101,21 +103,22 @@ const SMALLEST_VECTORS: usize = 2 * 4 * size_of::<i64>();
 const PARAMETER: usize = GROWTH * (size_of::<String>() + size_of::<InferParameter>());
 
 impl Footprint {
-    /// The estimate of a `ModelInferRequest`, of which no byte has come yet.
+    /// The estimate of a `ModelInferRequest` of `length` bytes, of which none has come yet.
     #[must_use]
-    pub fn of_infer() -> Self {
-        Self::of(Message::Infer)
+    pub fn of_infer(length: usize) -> Self {
+        Self::of(Message::Infer, length)
     }
 
-    /// The estimate of a `RepositoryModelLoadRequest`, of which no byte has come yet.
+    /// The estimate of a `RepositoryModelLoadRequest` of `length` bytes, of which none has come yet.
     #[must_use]
-    pub fn of_load() -> Self {
-        Self::of(Message::Load)
+    pub fn of_load(length: usize) -> Self {
+        Self::of(Message::Load, length)
     }
 
-    fn of(root: Message) -> Self {
+    fn of(root: Message, length: usize) -> Self {
         Self {
             root,
+            length,
             offset: 0,
             open: Vec::new(),
             position: Position::Tag(Varint::default()),
@@ -237,7 +240,7 @@ impl Footprint {
         let end = usize::try_from(length)
             .ok()
             .and_then(|length| self.offset.checked_add(length));
-        let outer = self.open.last().map_or(usize::MAX, |(_, end)| *end);
+        let outer = self.open.last().map_or(self.length, |(_, end)| *end);
         let Some(end) = end.filter(|end| *end <= outer) else {
             self.position = Position::Malformed;
             return Ok(());

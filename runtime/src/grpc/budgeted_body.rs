@@ -99,10 +99,10 @@ impl Content {
         }
     }
 
-    fn footprint(self) -> Option<Footprint> {
+    fn footprint(self, length: usize) -> Option<Footprint> {
         match self {
-            Self::Infer => Some(Footprint::of_infer()),
-            Self::Load => Some(Footprint::of_load()),
+            Self::Infer => Some(Footprint::of_infer(length)),
+            Self::Load => Some(Footprint::of_load(length)),
             Self::Control => None,
         }
     }
@@ -151,13 +151,16 @@ impl Messages {
     fn prefix(&mut self, byte: u8) -> Result<(), Status> {
         if self.arrived == 0 {
             self.length = 0;
-            self.footprint = self.content.footprint();
+            self.footprint = None;
         } else {
             self.length = self.length << 8 | usize::from(byte);
         }
         self.arrived += 1;
-        if self.arrived == PREFIX && self.length > self.limit {
-            return Err(too_large(self.length, self.limit));
+        if self.arrived == PREFIX {
+            if self.length > self.limit {
+                return Err(too_large(self.length, self.limit));
+            }
+            self.footprint = self.content.footprint(self.length);
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ pub(super) async fn read(
     };
     while !body.is_end_stream() && next(&mut body, limits).await?.is_some() {}
     let message = bytes.into_bytes().slice(PREFIX..PREFIX + length);
-    let mut footprint = Footprint::of_infer();
+    let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
     hold(permit, held + footprint.decoded_bytes())?;
     ModelInferRequest::decode(message).map_err(|error| Status::internal(error.to_string()))

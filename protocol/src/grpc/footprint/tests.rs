@@ -5,7 +5,7 @@ use super::super::proto::infer_parameter::ParameterChoice;
 use super::*;
 
 fn footprint(bytes: &[u8]) -> Result<usize, TooManyParts> {
-    let mut footprint = Footprint::of_infer();
+    let mut footprint = Footprint::of_infer(bytes.len());
     footprint.feed(bytes)?;
     Ok(footprint.decoded_bytes())
 }
@@ -38,8 +38,19 @@ fn more_parts_than_a_model_takes_are_refused() {
 }
 
 #[test]
+fn lengths_that_are_only_claimed_do_not_count() {
+    // A name of 34 GB, and a tensor with one.
+    for message in [
+        &b"\x0a\xff\xff\xff\xff\x7f"[..],
+        b"\x2a\x06\x0a\xff\xff\xff\xff\x7f",
+    ] {
+        assert!(footprint(message).unwrap() < 2_000);
+    }
+}
+
+#[test]
 fn a_load_has_a_bound_on_its_parameters() {
-    let mut footprint = Footprint::of_load();
+    let mut footprint = Footprint::of_load(10_000);
     assert_eq!(footprint.feed(&[0x1a, 0].repeat(4096)), Ok(()));
     assert_eq!(footprint.feed(&[0x1a, 0]), Err(TooManyParts::Parameters));
 }
@@ -135,7 +146,7 @@ proptest! {
     #[test]
     fn pieces_count_as_the_whole(request in request(), cuts in prop::collection::vec(1..40_usize, 0..30)) {
         let bytes = request.encode_to_vec();
-        let (mut pieces, mut rest) = (Footprint::of_infer(), &bytes[..]);
+        let (mut pieces, mut rest) = (Footprint::of_infer(bytes.len()), &bytes[..]);
         for cut in cuts.into_iter().chain([usize::MAX]) {
             let (piece, after) = rest.split_at(cut.min(rest.len()));
             pieces.feed(piece).unwrap();
