@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -22,6 +22,12 @@ libtorch: ## Fetch libtorch into .libtorch/ (0.5 GB to download once).
 build: prerequisites libtorch ## Build target/release/weir and target/release/weir-runtime.
 	$(CARGO) build --release -p weir-cli -p weir-runtime-torch
 
+PROFILE ?= dist
+
+image: prerequisites libtorch ## Images in target/images/; PROFILE=release builds faster, CUDA=1 adds the runtime for GPUs.
+	$(CARGO) build --profile $(PROFILE) -p weir-cli -p weir-runtime-torch
+	$(PYTHON) -B images/build.py --programs target/$(PROFILE:dev=debug) $(if $(CUDA),--cuda) $(if $(filter trees,$(ONLY)),--trees)
+
 up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… is the one for status and metrics.
 	@target/release/weir up -f examples/digits $(addprefix --port ,$(PORT)) $(addprefix --admin-port ,$(ADMIN_PORT))
 
@@ -30,6 +36,7 @@ test: lint test-unit test-platform test-kube ## Everything that needs no GPU, bu
 # Every command below takes the whole workspace: a part of it would have other features of its dependencies, and
 # compile them again.
 test-unit: prerequisites libtorch tools ## Laws, codecs, parts: no processes.
+	$(PYTHON) -B images/tests.py --quiet
 	$(CARGO) nextest run --workspace -E 'not binary(platform)'
 
 test-platform: prerequisites libtorch tools clients ## Real processes, and real clients against the real programs.
@@ -60,6 +67,7 @@ lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, do
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps
 
 generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/ and crds/yaml/.
+	$(PYTHON) -B images/build.py --dockerfile
 	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples)'
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.

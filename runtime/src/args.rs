@@ -17,11 +17,15 @@ mod triton_flags;
 mod values;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 pub(crate) use config::{Config, GrpcConfig, HttpConfig, OnLoadError};
 pub use device::DeviceChoice;
+
+/// Names of the program in its image.
+const NAMES: [&str; 2] = ["weir-runtime", "tritonserver"];
 
 /// Text after the flags in `--help`.
 const EXAMPLES: &str = "\
@@ -94,10 +98,21 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let matches = command().try_get_matches_from(argv)?;
+    let matches = command().try_get_matches_from(without_repeated_name(argv))?;
     let args = Args::from_arg_matches(&matches)?;
     let known = triton_flags::given(&matches);
     build::build(args, known).map_err(ArgsError::Invalid)
+}
+
+/// Drops the program's name where it is the first argument too: the entry point of Triton's image runs the command
+/// that a pod's `args` are, and ours takes the same `args`.
+fn without_repeated_name<T: Into<OsString>>(argv: impl IntoIterator<Item = T>) -> Vec<OsString> {
+    let mut argv = argv.into_iter().map(Into::into).collect::<Vec<_>>();
+    let first = argv.get(1).and_then(|first| Path::new(first).file_name());
+    if first.is_some_and(|name| NAMES.iter().any(|known| name == *known)) {
+        argv.remove(1);
+    }
+    argv
 }
 
 impl ArgsError {

@@ -30,6 +30,27 @@ fn the_command_is_sound() {
 }
 
 #[test]
+fn a_command_for_the_entry_point_of_tritons_image_is_taken() {
+    let port = |argv: &str| {
+        parse(argv.split_whitespace())
+            .unwrap()
+            .http
+            .unwrap()
+            .address
+            .port()
+    };
+    for name in [
+        "tritonserver",
+        "/opt/tritonserver/bin/tritonserver",
+        "weir-runtime",
+    ] {
+        let argv = format!("weir-runtime {name} --model-store=/m --http-port=8080");
+        assert_eq!(port(&argv), 8080, "{name}");
+    }
+    assert!(usage("triton --model-store=/m").contains("unexpected argument 'triton'"));
+}
+
+#[test]
 fn defaults_are_tritons() {
     let config = config("");
     let http = config.http.unwrap();

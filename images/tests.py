@@ -1,0 +1,163 @@
+"""Tests of the images' parts: python3 images/tests.py. That the images run is tested where pods run."""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+import archive
+import build
+import definition
+import elf
+import libraries
+from tree import File, Folder, Link, write_tar
+
+READELF = """
+      [Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]
+ 0x0000000000000001 (NEEDED)             Shared library: [libtorch_cpu.so]
+ 0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]
+ 0x000000000000001d (RUNPATH)            Library runpath: [/home/me/.libtorch/lib:$ORIGIN/../lib:$ORIGIN]
+"""
+
+
+def packed(tree):
+    out = io.BytesIO()
+    write_tar(tree, out)
+    return out.getvalue()
+
+
+class Trees(unittest.TestCase):
+    def test_a_tree_is_the_same_bytes_in_any_order(self):
+        one = {"/b/c": File(b"1"), "/a": Link("b/c"), "/tmp": Folder(0o1777)}
+        self.assertEqual(packed(one), packed(dict(reversed(one.items()))))
+
+    def test_folders_come_before_what_they_hold_and_nothing_has_a_time_or_an_owner(self):
+        with tarfile.open(fileobj=io.BytesIO(packed({"/b/c/d": File(b"1", 0o755)}))) as file:
+            members = file.getmembers()
+        self.assertEqual([member.name for member in members], ["b", "b/c", "b/c/d"])
+        self.assertEqual({(member.mtime, member.uid, member.gid) for member in members}, {(0, 0, 0)})
+        self.assertEqual(members[2].mode, 0o755)
+
+
+class Libraries(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.system = libraries.System({name: str(self.library(name)) for name in ("libc.so.6", "libm.so.6")})
+        self.needs = {
+            "program": elf.Needs(("libown.so", "libm.so.6"), ("/home/me/lib", "$ORIGIN/../lib"), ""),
+            "libown.so": elf.Needs(("libc.so.6", "libcuda.so.1"), (), ""),
+            "libm.so.6": elf.Needs(("libc.so.6",), (), ""),
+            "libc.so.6": elf.Needs((), (), ""),
+        }
+        self.tree = {
+            "/opt/bin/program": File(self.library("program")),
+            "/opt/lib/libown.so": File(self.library("libown.so")),
+        }
+
+    def library(self, name):
+        path = Path(self.folder.name).resolve() / name
+        path.write_bytes(elf.MAGIC)
+        return path
+
+    def asked(self, path):
+        return self.needs[Path(path).name]
+
+    def test_what_readelf_prints_is_read(self):
+        needs = elf.parse(READELF)
+        self.assertEqual(needs.libraries, ("libtorch_cpu.so", "libc.so.6"))
+        self.assertEqual(needs.run_path, ("/home/me/.libtorch/lib", "$ORIGIN/../lib", "$ORIGIN"))
+        self.assertEqual(needs.interpreter, "/lib64/ld-linux-x86-64.so.2")
+
+    def test_what_is_needed_of_the_system_is_added_and_what_is_there_is_not(self):
+        added = libraries.needed_by(self.tree, self.system, self.asked)
+        self.assertEqual(sorted(Path(path).name for path in added), ["libc.so.6", "libm.so.6"])
+
+    def test_what_the_loader_would_miss_is_named_but_the_drivers(self):
+        whole = {**self.tree, **libraries.needed_by(self.tree, self.system, self.asked)}
+        missing = [("/opt/lib/libown.so", "libcuda.so.1")]
+        self.assertEqual(libraries.unresolved(whole, self.system, needs=self.asked), missing)
+        self.assertEqual(libraries.unresolved(whole, self.system, definition.DRIVER_LIBRARIES, self.asked), [])
+
+    def test_a_library_at_the_build_machines_path_only_is_missed(self):
+        whole = {**self.tree, **libraries.needed_by(self.tree, self.system, self.asked)}
+        whole["/home/you/lib/libown.so"] = whole.pop("/opt/lib/libown.so")
+        missing = libraries.unresolved(whole, self.system, definition.DRIVER_LIBRARIES, self.asked)
+        self.assertEqual(missing, [("/opt/bin/program", "libown.so")])
+
+
+class Archives(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = Path(folder.name)
+        self.layers = [archive.layer({"/a": File(b"1")}, self.cache), archive.layer({"/b": File(b"2")}, self.cache)]
+        path = self.cache / "image.tar"
+        archive.write(path, self.layers, {"User": "65532:65532"}, "weir", "1.2.3")
+        with tarfile.open(path) as file:
+            self.files = {member.name: file.extractfile(member).read() for member in file.getmembers()}
+
+    def json(self, name):
+        return json.loads(self.files[name])
+
+    def blob(self, descriptor):
+        content = self.files["blobs/" + descriptor["digest"].replace(":", "/")]
+        self.assertEqual(len(content), descriptor["size"])
+        return content
+
+    def test_each_blob_has_the_name_of_its_content(self):
+        for name, content in self.files.items():
+            if name.startswith("blobs/"):
+                self.assertEqual(name.split("/")[2], hashlib.sha256(content).hexdigest())
+
+    def test_layers_unpack_to_what_the_configuration_says(self):
+        manifest = json.loads(self.blob(self.json("index.json")["manifests"][0]))
+        unpacked = [gzip.decompress(self.blob(layer)) for layer in manifest["layers"]]
+        said = json.loads(self.blob(manifest["config"]))["rootfs"]["diff_ids"]
+        self.assertEqual(said, ["sha256:" + hashlib.sha256(layer).hexdigest() for layer in unpacked])
+
+    def test_docker_and_containerd_find_the_same_image(self):
+        entry = self.json("index.json")["manifests"][0]
+        manifest, docker = json.loads(self.blob(entry)), self.json("manifest.json")[0]
+        self.assertEqual(docker["Config"], "blobs/" + manifest["config"]["digest"].replace(":", "/"))
+        self.assertEqual(docker["Layers"], ["blobs/" + layer["digest"].replace(":", "/") for layer in manifest["layers"]])
+        self.assertEqual(docker["RepoTags"], ["weir:1.2.3"])
+        self.assertEqual(entry["annotations"]["io.containerd.image.name"], "docker.io/library/weir:1.2.3")
+
+    def test_a_name_means_the_registry_that_docker_means(self):
+        for repository, name in {
+            "weir": "docker.io/library/weir:1",
+            "me/weir": "docker.io/me/weir:1",
+            "ghcr.io/me/weir": "ghcr.io/me/weir:1",
+            "localhost/weir": "localhost/weir:1",
+        }.items():
+            self.assertEqual(archive.reference(repository, "1"), name)
+
+
+class Definition(unittest.TestCase):
+    def test_the_dockerfile_is_up_to_date(self):
+        text = (build.ROOT / "images/Dockerfile").read_text()
+        self.assertEqual(text, build.dockerfile_text(), "make generate rewrites images/Dockerfile")
+
+    def test_images_run_as_a_number_that_is_not_root(self):
+        for image in (*definition.IMAGES, definition.CUDA):
+            self.assertEqual(build.config(image)["User"], "65532:65532")
+
+    def test_the_runtimes_image_has_the_program_under_tritons_name_too(self):
+        for image in (definition.IMAGES[1], definition.CUDA):
+            self.assertIn("/opt/tritonserver/bin/tritonserver", image.program.links)
+            self.assertIn("/opt/tritonserver/bin", image.path.split(":"))
+
+    def test_the_wheels_for_gpus_are_those_of_the_same_torch(self):
+        wheels = (build.ROOT / "images/cuda.txt").read_text()
+        pinned = (build.ROOT / "scripts/libtorch.py").read_text()
+        version = pinned.split('VERSION = "')[1].split('"')[0]
+        self.assertIn(f"torch=={version} ", wheels)
+
+
+if __name__ == "__main__":
+    unittest.main()
