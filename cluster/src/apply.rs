@@ -15,13 +15,14 @@ pub trait Apply: Send + Sync {
     ///
     /// # Errors
     /// [`ClusterError::Refused`] when it can never run here, or changes a revision that exists: nothing
-    /// is changed then. [`ClusterError::Unavailable`].
+    /// is changed then. [`ClusterError::Denied`] when it may run here later; a part of it may have been
+    /// done. [`ClusterError::Unavailable`].
     async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError>;
 
     /// Ends a service with all its revisions. One that is not there is no error.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`].
+    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError>;
 }
 

@@ -31,6 +31,14 @@ pub enum ClusterError {
         /// The rule that it breaks, a clause.
         because: String,
     },
+    /// A request that is not allowed for now, by a quota, an admission webhook or missing rights: it is tried again.
+    #[error("{subject}: {because}")]
+    Denied {
+        /// Name of what the request is about.
+        subject: String,
+        /// The one that denies it and what to do, a clause.
+        because: String,
+    },
     /// The cluster did not do it this time: try again.
     #[error("{what} is not available")]
     Unavailable {
@@ -46,6 +54,15 @@ impl ClusterError {
     #[must_use]
     pub fn refused(subject: impl ToString, because: impl Into<String>) -> Self {
         Self::Refused {
+            subject: subject.to_string(),
+            because: because.into(),
+        }
+    }
+
+    /// A denial for now of what `subject` asks for, because of `because`.
+    #[must_use]
+    pub fn denied(subject: impl ToString, because: impl Into<String>) -> Self {
+        Self::Denied {
             subject: subject.to_string(),
             because: because.into(),
         }

@@ -81,6 +81,7 @@ impl ScaleOutcome {
             Err(
                 error @ (ClusterError::Unavailable { .. }
                 | ClusterError::Name { .. }
+                | ClusterError::Denied { .. }
                 | ClusterError::Refused { .. }),
             ) => tracing::warn!(%revision, %error, "cannot scale; retrying within a second"),
         }

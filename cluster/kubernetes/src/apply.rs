@@ -1,72 +1,78 @@
-//! `Apply` over Deployments and Services, by server-side apply.
+//! `Apply` over ControllerRevisions, Deployments and Services, by server-side apply.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::Api;
 use kube::{Resource, ResourceExt};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use weir_cluster::{Applied, Apply, ClusterError, Desired, ServiceName, Workload};
 
+use crate::Kubernetes;
+use crate::api::{find, of_service, put, put_value, remove};
 use crate::objects::{
-    AUTOSCALER, CONTROLLER, RevisionObjects, alias, aliases, check_owner, selector,
+    AUTOSCALER, CONTROLLER, KeptRevision, RevisionObjects, alias, aliases, check_owner, revision_of,
 };
 use crate::observed::generation;
-use crate::{Kubernetes, error};
+use crate::stored::StoredRevision;
 
 /// The generation of a service that has no route and never had one: every gateway is past it.
 const ANY: Applied = Applied { routes: 0 };
+
+/// Where the objects of a service are written.
+struct Apis {
+    deployments: Api<Deployment>,
+    services: Api<Service>,
+    revisions: Api<ControllerRevision>,
+}
+
+/// The objects of a service that are there, by name.
+struct Existing {
+    deployments: BTreeMap<String, Deployment>,
+    services: BTreeMap<String, Service>,
+    revisions: BTreeMap<String, ControllerRevision>,
+    owner: Option<OwnerReference>,
+}
 
 #[async_trait]
 impl Apply for Kubernetes {
     async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError> {
         let service = desired.service();
-        let (deployments, services) = self.apis(service);
-        let stored = of_service(&deployments, service).await?;
+        let apis = self.apis(service);
+        let existing = self.existing(&apis, service).await?;
         // Whatever is to be refused is refused before anything is written.
-        let mut revisions = Vec::new();
+        let mut kept = Vec::new();
         for workload in desired.workloads() {
-            let existing = check(&deployments, &services, workload, &stored).await?;
-            revisions.push((workload, RevisionObjects::of(workload)?, existing));
+            kept.push(self.prepared(&apis, &existing, workload).await?);
         }
-        let aliases = self.aliases(&services, &desired).await?;
-        for (workload, objects, existing) in revisions {
-            put(
-                &services,
-                &objects.service,
-                workload.revision.as_str(),
-                CONTROLLER,
-            )
-            .await?;
-            put_deployment(&deployments, workload, &objects.deployment, existing).await?;
+        let aliases = self.aliases(&apis, &existing, &desired).await?;
+        for (workload, kept) in desired.workloads().iter().zip(kept) {
+            self.run(&apis, &existing, workload, kept).await?;
         }
-        let applied = self.route(&services, service, &aliases).await?;
-        let is_desired = |name: &str| {
-            desired
-                .workloads()
-                .iter()
-                .any(|w| w.revision.as_str() == name)
-        };
-        for name in stored.keys().filter(|name| !is_desired(name)) {
-            remove(&services, name).await?;
-            remove(&deployments, name).await?;
+        let applied = self.route(&apis.services, service, &aliases).await?;
+        for name in existing.retired(&desired) {
+            remove(&apis.services, name).await?;
+            remove(&apis.deployments, name).await?;
         }
         Ok(applied)
     }
 
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
-        let (deployments, services) = self.apis(service);
-        let applied = self.unroute(&services, service).await?;
-        for name in of_service(&services, service).await?.keys() {
-            remove(&services, name).await?;
+        let apis = self.apis(service);
+        let applied = self.unroute(&apis.services, service).await?;
+        for name in of_service(&apis.services, service).await?.keys() {
+            remove(&apis.services, name).await?;
         }
-        for name in of_service(&deployments, service).await?.keys() {
-            remove(&deployments, name).await?;
+        for name in of_service(&apis.deployments, service).await?.keys() {
+            remove(&apis.deployments, name).await?;
+        }
+        // Last: whoever is interrupted finds by them what there was.
+        for name in of_service(&apis.revisions, service).await?.keys() {
+            remove(&apis.revisions, name).await?;
         }
         Ok(applied)
     }
@@ -77,9 +83,85 @@ impl Kubernetes {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn apis(&self, service: &ServiceName) -> (Api<Deployment>, Api<Service>) {
-        let services = Api::namespaced(self.client.clone(), service.namespace());
-        (self.deployments(service.namespace()), services)
+    fn apis(&self, service: &ServiceName) -> Apis {
+        Apis {
+            deployments: self.deployments(service.namespace()),
+            services: Api::namespaced(self.client.clone(), service.namespace()),
+            revisions: self.controller_revisions(service),
+        }
+    }
+
+    async fn existing(&self, apis: &Apis, service: &ServiceName) -> Result<Existing, ClusterError> {
+        let (deployments, services, revisions, owner) = tokio::try_join!(
+            of_service(&apis.deployments, service),
+            of_service(&apis.services, service),
+            of_service(&apis.revisions, service),
+            self.owner(service),
+        )?;
+        Ok(Existing {
+            deployments,
+            services,
+            revisions,
+            owner,
+        })
+    }
+
+    /// What is to be kept of a workload's revision. Nothing is written.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when an object of another owner has its name, or it was another revision.
+    async fn prepared(
+        &self,
+        apis: &Apis,
+        existing: &Existing,
+        workload: &Workload,
+    ) -> Result<KeptRevision, ClusterError> {
+        let revision = &workload.revision;
+        check_free(
+            &apis.services,
+            &existing.services,
+            revision.as_str(),
+            revision,
+        )
+        .await?;
+        check_free(
+            &apis.deployments,
+            &existing.deployments,
+            revision.as_str(),
+            revision,
+        )
+        .await?;
+        check_free(
+            &apis.revisions,
+            &existing.revisions,
+            revision.as_str(),
+            revision,
+        )
+        .await?;
+        let wanted = StoredRevision::of(workload);
+        let stored = existing.revisions.get(revision.as_str());
+        let kept = self.kept_or_completed(wanted, stored).await?;
+        kept.ok_or_else(|| {
+            let because = "a revision that exists cannot become another one";
+            ClusterError::refused(revision, because)
+        })
+    }
+
+    /// Writes the objects of a revision.
+    async fn run(
+        &self,
+        apis: &Apis,
+        existing: &Existing,
+        workload: &Workload,
+        kept: KeptRevision,
+    ) -> Result<(), ClusterError> {
+        let name = workload.revision.as_str();
+        let owner = existing.owner.as_ref();
+        let pod = self.keep(kept, existing.revisions.get(name), owner).await?;
+        let objects = RevisionObjects::of(workload, pod, owner)?;
+        put(&apis.services, &objects.service, name, CONTROLLER).await?;
+        let deployment = existing.deployments.get(name);
+        put_deployment(&apis.deployments, workload, &objects.deployment, deployment).await
     }
 
     /// The Services that the route of a service needs.
@@ -88,17 +170,18 @@ impl Kubernetes {
     /// [`ClusterError::Refused`] when one of them is another's.
     async fn aliases(
         &self,
-        services: &Api<Service>,
+        apis: &Apis,
+        existing: &Existing,
         desired: &Desired,
     ) -> Result<Vec<Service>, ClusterError> {
         let Some(route) = desired.route() else {
             return Ok(Vec::new());
         };
-        let aliases = aliases(desired.service(), route, &self.options)?;
+        let service = desired.service();
+        let aliases = aliases(service, route, &self.options, existing.owner.as_ref())?;
         for alias in &aliases {
-            if let Some(existing) = find(services, &alias.name_any()).await? {
-                check_owner(&existing, desired.service(), None)?;
-            }
+            let name = alias.name_any();
+            check_free(&apis.services, &existing.services, &name, service).await?;
         }
         Ok(aliases.into())
     }
@@ -131,7 +214,7 @@ impl Kubernetes {
         let Some(existing) = find(services, name).await? else {
             return Ok(ANY);
         };
-        if check_owner(&existing, service, None).is_err() {
+        if check_owner(&existing, service).is_err() {
             return Ok(ANY);
         }
         let empty = alias(name.to_owned(), service, &self.options);
@@ -144,52 +227,47 @@ impl Kubernetes {
     }
 }
 
-/// The Deployment of a workload, if it exists.
-///
-/// # Errors
-/// [`ClusterError::Refused`] when it or its Service is another's, or it is another revision.
-async fn check(
-    deployments: &Api<Deployment>,
-    services: &Api<Service>,
-    workload: &Workload,
-    stored: &BTreeMap<String, Deployment>,
-) -> Result<Option<Deployment>, ClusterError> {
-    let name = workload.revision.as_str();
-    if let Some(stored) = stored.get(name) {
-        check_owner(stored, &workload.revision, Some(workload))?;
-        return Ok(Some(stored.clone()));
+impl Existing {
+    /// The names of revisions of which something is there, and that are not desired.
+    fn retired<'a>(&'a self, desired: &Desired) -> BTreeSet<&'a str> {
+        let deployments = self.deployments.values().filter_map(|object| {
+            let name = object.metadata.name.as_deref();
+            revision_of(object).and(name)
+        });
+        let services = self.services.values().filter_map(|object| {
+            let name = object.metadata.name.as_deref();
+            revision_of(object).and(name)
+        });
+        let is_desired = |name: &&str| {
+            desired
+                .workloads()
+                .iter()
+                .any(|w| w.revision.as_str() == *name)
+        };
+        deployments
+            .chain(services)
+            .filter(|name| !is_desired(name))
+            .collect()
     }
-    if let Some(existing) = find(services, name).await? {
-        check_owner(&existing, &workload.revision, None)?;
-    }
-    let existing = find(deployments, name).await?;
-    if let Some(existing) = &existing {
-        check_owner(existing, &workload.revision, Some(workload))?;
-    }
-    Ok(existing)
 }
 
-async fn find<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ClusterError>
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned,
-{
-    api.get_opt(name).await.map_err(error::unavailable)
-}
-
-/// The objects of a service by name.
-async fn of_service<K>(
+/// Refuses a name under which there is an object of another owner.
+async fn check_free<K>(
     api: &Api<K>,
-    service: &ServiceName,
-) -> Result<BTreeMap<String, K>, ClusterError>
+    ours: &BTreeMap<String, K>,
+    name: &str,
+    subject: &impl ToString,
+) -> Result<(), ClusterError>
 where
-    K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let of_service = ListParams::default().labels(&selector(service));
-    let objects = api.list(&of_service).await.map_err(error::unavailable)?;
-    Ok(objects
-        .into_iter()
-        .map(|object| (object.name_any(), object))
-        .collect())
+    if ours.contains_key(name) {
+        return Ok(());
+    }
+    match find(api, name).await? {
+        Some(existing) => check_owner(&existing, subject),
+        None => Ok(()),
+    }
 }
 
 /// Writes a Deployment. Its number of replicas is the autoscaler's from the first moment on: its manager creates it,
@@ -198,10 +276,10 @@ async fn put_deployment(
     deployments: &Api<Deployment>,
     workload: &Workload,
     deployment: &Deployment,
-    existing: Option<Deployment>,
+    existing: Option<&Deployment>,
 ) -> Result<(), ClusterError> {
     let name = workload.revision.as_str();
-    let replicas = match &existing {
+    let replicas = match existing {
         Some(existing) => existing.spec.as_ref().and_then(|spec| spec.replicas),
         None => Some(i32::try_from(workload.replicas).unwrap_or(i32::MAX)),
     };
@@ -211,7 +289,7 @@ async fn put_deployment(
         put(deployments, &first, name, AUTOSCALER).await?;
     }
     put(deployments, deployment, name, CONTROLLER).await?;
-    if existing.as_ref().is_none_or(is_half_made) {
+    if existing.is_none_or(is_half_made) {
         let only = json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -230,41 +308,4 @@ fn is_half_made(deployment: &Deployment) -> bool {
         entry.manager.as_deref() == Some(AUTOSCALER)
             && fields.is_some_and(|fields| fields.get("f:template").is_some())
     })
-}
-
-async fn put<K>(api: &Api<K>, object: &K, name: &str, manager: &str) -> Result<K, ClusterError>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-{
-    let mut value = serde_json::to_value(object).map_err(|e| error::unwritable(&name, e))?;
-    value["apiVersion"] = K::api_version(&()).into();
-    value["kind"] = K::kind(&()).into();
-    put_value(api, &value, name, manager).await
-}
-
-/// Writes what stands in the value, and no more; what somebody else changed of it is put back.
-async fn put_value<K>(
-    api: &Api<K>,
-    value: &Value,
-    name: &str,
-    manager: &str,
-) -> Result<K, ClusterError>
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned,
-{
-    let params = PatchParams::apply(manager).force();
-    let stored = api.patch(name, &params, &Patch::Apply(value)).await;
-    stored.map_err(|error| error::of(&name, error))
-}
-
-/// Deletes an object, and in the background what it owns. One that is not there is no error.
-async fn remove<K>(api: &Api<K>, name: &str) -> Result<(), ClusterError>
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned,
-{
-    match api.delete(name, &DeleteParams::background()).await {
-        Ok(_) => Ok(()),
-        Err(error) if error::is_not_found(&error) => Ok(()),
-        Err(error) => Err(error::unavailable(error)),
-    }
 }

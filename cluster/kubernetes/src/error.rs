@@ -1,18 +1,31 @@
 //! Answers of the API server, as errors of a cluster.
 
+mod denial;
+
 use kube::core::Status;
 use weir_cluster::ClusterError;
+
+pub(crate) use denial::advice;
 
 /// Whether the API server says that there is no such object.
 pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// An object that is not valid stays so: a refusal. Whatever else fails may pass another time.
-pub(crate) fn of(subject: &impl ToString, error: kube::Error) -> ClusterError {
+/// Whether the API server says that there is such an object already.
+pub(crate) fn is_there_already(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
+}
+
+/// An object that is not valid stays so: a refusal. What a policy, a quota or another writer does not let pass may pass
+/// later: a denial. For whatever else fails the API server is not available.
+pub(crate) fn of(subject: &(impl ToString + ?Sized), error: kube::Error) -> ClusterError {
     match error {
         kube::Error::Api(status) if is_invalid(&status) => {
             ClusterError::refused(subject.to_string(), status.message)
+        }
+        kube::Error::Api(status) if is_denied(&status) => {
+            ClusterError::denied(subject.to_string(), advice(&status.message))
         }
         error => unavailable(error),
     }
@@ -26,10 +39,20 @@ pub(crate) fn unavailable(error: kube::Error) -> ClusterError {
 }
 
 fn is_invalid(status: &Status) -> bool {
-    matches!(status.code, 400 | 422)
+    matches!(status.code, 400 | 413 | 422)
+}
+
+/// 404 is the namespace's: an object that is not there is none of the errors that come here. A webhook that cannot be
+/// called is a 500.
+fn is_denied(status: &Status) -> bool {
+    matches!(status.code, 401 | 403 | 404 | 409 | 429)
+        || (status.code == 500 && status.message.contains("failed calling webhook"))
 }
 
 /// Words for what JSON cannot hold, such as a number that is none.
-pub(crate) fn unwritable(subject: &impl ToString, error: serde_json::Error) -> ClusterError {
+pub(crate) fn unwritable(
+    subject: &(impl ToString + ?Sized),
+    error: serde_json::Error,
+) -> ClusterError {
     ClusterError::refused(subject.to_string(), format!("cannot be written: {error}"))
 }

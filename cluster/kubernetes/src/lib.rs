@@ -3,6 +3,7 @@
 //! | what | is |
 //! |---|---|
 //! | a revision | a Deployment `{name}-predictor-{NNNNN}` and a headless Service of that name, which keeps what a `Workload` has beside its pods |
+//! | what must outlive the controller | a ControllerRevision of that name, with the pod that the Deployment follows, and `{name}-rollout` with the state of a rollout |
 //! | its replicas | the Deployment's pods |
 //! | a service's route | an annotation of the Service `{name}`, an alias of the gateway's |
 //! | the generation of routes | the `resourceVersion` of that Service: it grows over restarts of all parts |
@@ -12,6 +13,7 @@
 //! `apply` writes as field manager `weir-controller` and never holds a Deployment's `replicas`, which belong to
 //! `weir-autoscaler` from the first moment on.
 
+mod api;
 mod apply;
 mod error;
 mod gateways;
@@ -20,11 +22,15 @@ mod lease;
 mod objects;
 mod observed;
 mod options;
+mod owner;
 mod replica;
+mod revisions;
 mod scale;
 mod seen;
+mod stored;
 mod watching;
 mod written;
 
 pub use handle::Kubernetes;
 pub use options::Options;
+pub use stored::StoredRevision;

@@ -1,5 +1,7 @@
 //! The objects of a service: what is written, and how it is found again. Pure.
 
+mod complete;
+mod controller_revision;
 mod deployment;
 mod owned;
 mod storage;
@@ -9,11 +11,15 @@ mod tests;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::{PodTemplateSpec, Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use weir_cluster::{ClusterError, RevisionName, Route, ServiceName, Workload};
 
-pub(crate) use deployment::deployment;
+pub(crate) use complete::complete;
+pub(crate) use controller_revision::{
+    KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name,
+};
+use deployment::deployment;
 pub(crate) use owned::{check_owner, revision_of, selector, service_of};
 
 use crate::written::{WrittenRevision, WrittenRoute};
@@ -48,14 +54,18 @@ pub(crate) struct RevisionObjects {
 }
 
 impl RevisionObjects {
-    /// The objects of a workload.
+    /// The objects of a workload whose pods are these.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] when its storage cannot be had here.
-    pub(crate) fn of(workload: &Workload) -> Result<Self, ClusterError> {
+    /// [`ClusterError::Refused`] when it holds what JSON cannot.
+    pub(crate) fn of(
+        workload: &Workload,
+        pod: PodTemplateSpec,
+        owner: Option<&OwnerReference>,
+    ) -> Result<Self, ClusterError> {
         Ok(Self {
-            deployment: deployment(workload)?,
-            service: headless(workload)?,
+            deployment: deployment(workload, pod, owner),
+            service: headless(workload, owner)?,
         })
     }
 }
@@ -77,7 +87,7 @@ pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> 
 
 /// A Service without an address of its own: its endpoints are the replicas, those included that are not ready yet,
 /// for a gateway uses one as soon as it answers.
-fn headless(workload: &Workload) -> Result<Service, ClusterError> {
+fn headless(workload: &Workload, owner: Option<&OwnerReference>) -> Result<Service, ClusterError> {
     let revision = &workload.revision;
     let written = json(revision, &WrittenRevision::of(workload))?;
     Ok(Service {
@@ -86,6 +96,7 @@ fn headless(workload: &Workload) -> Result<Service, ClusterError> {
             namespace: Some(revision.service().namespace().to_owned()),
             labels: Some(labels(revision)),
             annotations: Some([(WORKLOAD.to_owned(), written)].into()),
+            owner_references: owners(owner),
             ..ObjectMeta::default()
         },
         spec: Some(ServiceSpec {
@@ -104,12 +115,15 @@ pub(crate) fn aliases(
     service: &ServiceName,
     route: &Route,
     options: &Options,
+    owner: Option<&OwnerReference>,
 ) -> Result<[Service; 2], ClusterError> {
     let mut predictor = alias(format!("{}-predictor", service.name()), service, options);
-    predictor.metadata.annotations = None;
     let mut own = alias(service.name().to_owned(), service, options);
     let written = json(service, &WrittenRoute::of(route))?;
     own.metadata.annotations = Some([(ROUTE.to_owned(), written)].into());
+    for alias in [&mut predictor, &mut own] {
+        alias.metadata.owner_references = owners(owner);
+    }
     Ok([predictor, own])
 }
 
@@ -140,6 +154,11 @@ pub(crate) fn alias(name: String, service: &ServiceName, options: &Options) -> S
 /// Labels by which a revision's pods are found: no more than tell it from others, for they can never change.
 pub(crate) fn pod_selector(revision: &RevisionName) -> BTreeMap<String, String> {
     [(REVISION.to_owned(), revision.as_str().to_owned())].into()
+}
+
+/// The owners of an object: the InferenceService, if there is one.
+fn owners(owner: Option<&OwnerReference>) -> Option<Vec<OwnerReference>> {
+    owner.map(|owner| vec![owner.clone()])
 }
 
 fn json(subject: &impl ToString, written: &impl serde::Serialize) -> Result<String, ClusterError> {

@@ -5,24 +5,26 @@ use k8s_openapi::api::core::v1::{
 };
 use weir_cluster::{ClusterError, Storage, Workload};
 
-/// Puts a workload's models where its container expects them, read-only.
+use crate::stored::StoredRevision;
+
+/// Puts a revision's models where its container expects them, read-only.
 ///
 /// # Errors
 /// [`ClusterError::Refused`], naming the URI, when it is none that a volume can hold.
 pub(super) fn mount(
-    workload: &Workload,
+    stored: &StoredRevision,
     template: &mut PodTemplateSpec,
 ) -> Result<(), ClusterError> {
     let Some(pod) = template.spec.as_mut() else {
         return Ok(());
     };
-    for (number, storage) in workload.storage.iter().enumerate() {
+    for (number, storage) in stored.storage.iter().enumerate() {
         let Some((claim, path)) = claimed(storage) else {
             let because = format!(
                 "storage {:?} is not supported on Kubernetes: use pvc://CLAIM/PATH",
                 storage.uri
             );
-            return Err(ClusterError::refused(&workload.revision, because));
+            return Err(ClusterError::refused(&stored.revision, because));
         };
         mount_claim(pod, &format!("model-{number}"), claim, path, storage);
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use weir_cluster::{Destination, Split, Storage};
 
 use super::*;
+use crate::stored::StoredRevision;
 
 fn workload(storage: &[(&str, &str)]) -> Workload {
     let template: PodTemplateSpec = serde_json::from_value(json!({
@@ -33,14 +34,21 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
     }
 }
 
+fn completed(workload: &Workload) -> Result<PodTemplateSpec, ClusterError> {
+    complete(&StoredRevision::of(workload), &Options::default())
+}
+
 fn pod(workload: &Workload) -> k8s_openapi::api::core::v1::PodSpec {
-    let deployment = deployment(workload).unwrap();
-    deployment.spec.unwrap().template.spec.unwrap()
+    completed(workload).unwrap().spec.unwrap()
+}
+
+fn objects(workload: &Workload, owner: Option<&OwnerReference>) -> RevisionObjects {
+    RevisionObjects::of(workload, completed(workload).unwrap(), owner).unwrap()
 }
 
 #[test]
 fn a_deployment_has_no_number_of_replicas() {
-    let objects = RevisionObjects::of(&workload(&[])).unwrap();
+    let objects = objects(&workload(&[]), None);
     let spec = objects.deployment.spec.unwrap();
     assert_eq!(spec.replicas, None);
     let labels = spec.template.metadata.unwrap().labels.unwrap();
@@ -87,9 +95,31 @@ fn a_claim_is_mounted_where_the_container_that_serves_expects_it() {
 }
 
 #[test]
+fn every_object_is_owned_by_the_inference_service() {
+    let owner = OwnerReference {
+        uid: "1".to_owned(),
+        ..OwnerReference::default()
+    };
+    let workload = workload(&[]);
+    let owned = objects(&workload, Some(&owner));
+    let destination = Destination::Split(Split::all(workload.revision.clone()));
+    let route = Route::new(workload.revision.service().clone(), destination);
+    let service = workload.revision.service();
+    let aliases = aliases(service, &route, &Options::default(), Some(&owner)).unwrap();
+    for metadata in [
+        &owned.deployment.metadata,
+        &owned.service.metadata,
+        &aliases[0].metadata,
+        &aliases[1].metadata,
+    ] {
+        assert_eq!(metadata.owner_references, Some(vec![owner.clone()]));
+    }
+}
+
+#[test]
 fn storage_that_is_no_volume_is_refused_by_name() {
     for uri in ["s3://models/digits", "pvc://", "pvc://models/../secret"] {
-        let refused = RevisionObjects::of(&workload(&[(uri, "/mnt/models")])).unwrap_err();
+        let refused = completed(&workload(&[(uri, "/mnt/models")])).unwrap_err();
         assert!(refused.to_string().contains(uri), "{refused}");
     }
 }
@@ -102,7 +132,7 @@ fn the_services_own_alias_comes_last_and_keeps_the_route() {
         service.clone(),
         Destination::Split(Split::all(workload.revision.clone())),
     );
-    let aliases = aliases(service, &route, &Options::default()).unwrap();
+    let aliases = aliases(service, &route, &Options::default(), None).unwrap();
     let names = aliases
         .each_ref()
         .map(|alias| alias.metadata.name.as_deref().unwrap());
@@ -126,7 +156,7 @@ fn the_services_own_alias_comes_last_and_keeps_the_route() {
 fn what_is_not_ours_is_told_by_kind_and_name() {
     let mut theirs = Service::default();
     theirs.metadata.name = Some("digits".to_owned());
-    let refused = check_owner(&theirs, &"vision/digits", None)
+    let refused = check_owner(&theirs, &"vision/digits")
         .unwrap_err()
         .to_string();
     assert_eq!(

@@ -6,7 +6,8 @@ use weir_cluster::{Destination, ReadyCall, ServiceName, Split, Workload};
 
 use super::*;
 use crate::Options;
-use crate::objects::{RevisionObjects, aliases};
+use crate::objects::{RevisionObjects, aliases, complete};
+use crate::stored::StoredRevision;
 
 fn service() -> ServiceName {
     ServiceName::new("vision", "digits").unwrap()
@@ -30,21 +31,26 @@ fn workload() -> Workload {
     }
 }
 
+fn objects() -> RevisionObjects {
+    let pod = complete(&StoredRevision::of(&workload()), &Options::default()).unwrap();
+    RevisionObjects::of(&workload(), pod, None).unwrap()
+}
+
 fn deployment(replicas: i32) -> Deployment {
-    let mut deployment = RevisionObjects::of(&workload()).unwrap().deployment;
+    let mut deployment = objects().deployment;
     deployment.spec.as_mut().unwrap().replicas = Some(replicas);
     deployment
 }
 
 fn headless() -> Service {
-    RevisionObjects::of(&workload()).unwrap().service
+    objects().service
 }
 
 /// The Service that keeps the route, as stored at this version.
 fn routed(version: u64) -> Service {
     let split = Split::all(workload().revision);
     let route = Route::new(service(), Destination::Split(split));
-    let [_, mut own] = aliases(&service(), &route, &Options::default()).unwrap();
+    let [_, mut own] = aliases(&service(), &route, &Options::default(), None).unwrap();
     own.metadata.resource_version = Some(version.to_string());
     own
 }

@@ -5,4 +5,5 @@
 mod contract;
 mod gateway;
 mod ownership;
+mod revisions;
 mod server;

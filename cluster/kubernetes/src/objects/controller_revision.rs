@@ -1,0 +1,186 @@
+//! The ControllerRevision of a revision, and the one that keeps the state of a service's rollout.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use weir_cluster::{ClusterError, Identity, RevisionName, ServiceName, Storage};
+
+use super::{labels, owners, service_labels};
+use crate::error;
+use crate::stored::StoredRevision;
+
+/// Annotation with the state of a service's rollout.
+pub(crate) const ROLLOUT: &str = "weir.dev/rollout";
+
+/// A revision with the pod that its Deployment follows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeptRevision {
+    /// The revision as people asked for it.
+    pub(crate) stored: StoredRevision,
+    /// Its pod, completed when it was stored: a newer Weir completes it no further.
+    pub(crate) pod: PodTemplateSpec,
+}
+
+/// The data of a ControllerRevision.
+#[derive(Serialize, Deserialize)]
+struct RevisionData {
+    identity: String,
+    template: PodTemplateSpec,
+    #[serde(default)]
+    storage: Vec<Place>,
+    pod: PodTemplateSpec,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    uri: String,
+    mount_path: String,
+}
+
+/// The object that keeps a revision.
+///
+/// # Errors
+/// [`ClusterError::Refused`] when a pod holds what JSON cannot.
+pub(crate) fn controller_revision(
+    kept: &KeptRevision,
+    owner: Option<&OwnerReference>,
+) -> Result<ControllerRevision, ClusterError> {
+    let stored = &kept.stored;
+    let revision = &stored.revision;
+    let places = stored.storage.iter().map(|storage| Place {
+        uri: storage.uri.to_string(),
+        mount_path: storage.mount_path.to_string(),
+    });
+    let data = serde_json::to_value(RevisionData {
+        identity: stored.identity.to_string(),
+        template: (*stored.template).clone(),
+        storage: places.collect(),
+        pod: kept.pod.clone(),
+    });
+    Ok(ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(revision.as_str().to_owned()),
+            namespace: Some(revision.service().namespace().to_owned()),
+            labels: Some(labels(revision)),
+            owner_references: owners(owner),
+            ..ObjectMeta::default()
+        },
+        revision: revision.number().into(),
+        data: Some(RawExtension(
+            data.map_err(|e| error::unwritable(revision, e))?,
+        )),
+    })
+}
+
+/// Reads the revision that an object keeps.
+pub(crate) fn kept(
+    object: &ControllerRevision,
+) -> Result<KeptRevision, Box<dyn std::error::Error + Send + Sync>> {
+    let namespace = object.namespace().unwrap_or_default();
+    let data = object.data.as_ref().ok_or("it has no data")?;
+    let data: RevisionData = serde_json::from_value(data.0.clone())?;
+    let places = data.storage.into_iter().map(|place| Storage {
+        uri: place.uri.into(),
+        mount_path: place.mount_path.into(),
+        claims: None,
+    });
+    Ok(KeptRevision {
+        stored: StoredRevision {
+            revision: RevisionName::parse(&namespace, &object.name_any())?,
+            identity: Identity::from_label(&data.identity),
+            template: Arc::new(data.template),
+            storage: places.collect(),
+        },
+        pod: data.pod,
+    })
+}
+
+/// Name of the object that keeps the state of a service's rollout.
+pub(crate) fn rollout_name(service: &ServiceName) -> String {
+    format!("{}-rollout", service.name())
+}
+
+/// The object that keeps the state of a service's rollout. It has no data, for data never change.
+pub(crate) fn rollout(
+    service: &ServiceName,
+    text: &str,
+    owner: Option<&OwnerReference>,
+) -> ControllerRevision {
+    let annotations: BTreeMap<_, _> = [(ROLLOUT.to_owned(), text.to_owned())].into();
+    ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(rollout_name(service)),
+            namespace: Some(service.namespace().to_owned()),
+            labels: Some(service_labels(service)),
+            annotations: Some(annotations),
+            owner_references: owners(owner),
+            ..ObjectMeta::default()
+        },
+        revision: 0,
+        data: Some(RawExtension(json!({}))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored() -> StoredRevision {
+        let template: PodTemplateSpec = serde_json::from_value(json!({
+            "metadata": { "labels": { "team": "vision" } },
+            "spec": { "containers": [{ "name": "kserve-container", "image": "example/server" }] },
+        }))
+        .unwrap();
+        StoredRevision {
+            revision: RevisionName::parse("vision", "digits-predictor-00003").unwrap(),
+            identity: Identity::from_label("0123456789abcdef"),
+            template: Arc::new(template),
+            storage: vec![Storage {
+                uri: "pvc://models/digits".into(),
+                mount_path: "/mnt/models".into(),
+                claims: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_revision_is_read_as_it_was_stored() {
+        let kept_before = KeptRevision {
+            pod: PodTemplateSpec::default(),
+            stored: stored(),
+        };
+        let object = controller_revision(&kept_before, None).unwrap();
+        assert_eq!(object.revision, 3);
+        assert_eq!(kept(&object).unwrap(), kept_before);
+    }
+
+    #[test]
+    fn a_newer_writer_may_add_data() {
+        let kept_before = KeptRevision {
+            pod: PodTemplateSpec::default(),
+            stored: stored(),
+        };
+        let mut object = controller_revision(&kept_before, None).unwrap();
+        object.data.as_mut().unwrap().0["invented"] = true.into();
+        assert_eq!(kept(&object).unwrap(), kept_before);
+        object.data = Some(RawExtension(json!({ "identity": 3 })));
+        assert!(kept(&object).is_err());
+    }
+
+    #[test]
+    fn equal_pods_are_one_revision_whatever_their_hash() {
+        let mut hashed_otherwise = stored();
+        hashed_otherwise.identity = Identity::from_label("of a later hash");
+        assert!(stored().is_same(&hashed_otherwise));
+        hashed_otherwise.storage.clear();
+        assert!(!stored().is_same(&hashed_otherwise));
+    }
+}

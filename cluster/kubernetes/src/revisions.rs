@@ -1,0 +1,223 @@
+//! Revisions as ControllerRevisions: what must outlive the controller that made them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::json;
+use weir_cluster::{ClusterError, RevisionName, ServiceName};
+
+use crate::api::{find, of_service, put};
+use crate::objects::{
+    CONTROLLER, KeptRevision, ROLLOUT, check_owner, complete, controller_revision, kept,
+    revision_of, rollout, rollout_name,
+};
+use crate::owner::is_inference_service;
+use crate::stored::StoredRevision;
+use crate::{Kubernetes, error};
+
+impl Kubernetes {
+    /// Stores a revision, completed by what its pods need here. One that is stored already stays as it is.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when its storage cannot be had here, or an object of another owner has its name.
+    /// [`ClusterError::Denied`] when another revision has its name: load them anew and take the next number.
+    /// [`ClusterError::Unavailable`].
+    pub async fn put_revision(&self, stored: &StoredRevision) -> Result<(), ClusterError> {
+        let owner = self.owner(stored.revision.service()).await?;
+        let revisions = self.controller_revisions(stored.revision.service());
+        let existing = find(&revisions, stored.revision.as_str()).await?;
+        let kept = self.kept_or_completed(stored.clone(), existing.as_ref());
+        let kept = kept.await?.ok_or_else(|| taken(&stored.revision))?;
+        self.keep(kept, existing.as_ref(), owner.as_ref()).await?;
+        Ok(())
+    }
+
+    /// The stored revisions of a service, sorted by number. One that cannot be read is not among them.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
+    pub async fn revisions(
+        &self,
+        service: &ServiceName,
+    ) -> Result<Vec<StoredRevision>, ClusterError> {
+        let objects = of_service(&self.controller_revisions(service), service).await?;
+        let all = objects
+            .values()
+            .filter_map(|object| {
+                let name = revision_of(object)?;
+                let kept = kept(object).inspect_err(|error| {
+                    tracing::warn!(revision = %name, %error, "this ControllerRevision cannot be read: it is passed over");
+                });
+                Some((name.number(), kept.ok()?.stored))
+            })
+            .collect::<BTreeMap<_, _>>();
+        Ok(all.into_values().collect())
+    }
+
+    /// Removes a stored revision. One that is not there is no error.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when the object of this name is another's. [`ClusterError::Denied`],
+    /// [`ClusterError::Unavailable`].
+    pub async fn remove_revision(&self, revision: &RevisionName) -> Result<(), ClusterError> {
+        let revisions = self.controller_revisions(revision.service());
+        let Some(existing) = find(&revisions, revision.as_str()).await? else {
+            return Ok(());
+        };
+        check_owner(&existing, revision)?;
+        let only_this = DeleteParams::background().preconditions(Preconditions {
+            uid: existing.uid(),
+            resource_version: None,
+        });
+        match revisions.delete(revision.as_str(), &only_this).await {
+            Ok(_) => Ok(()),
+            Err(error) if error::is_not_found(&error) => Ok(()),
+            Err(error) => Err(error::of(revision, error)),
+        }
+    }
+
+    /// Stores the state of a service's rollout, in one write.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when the object that keeps it is another's. [`ClusterError::Denied`],
+    /// [`ClusterError::Unavailable`].
+    pub async fn put_rollout(&self, service: &ServiceName, text: &str) -> Result<(), ClusterError> {
+        let revisions = self.controller_revisions(service);
+        let name = rollout_name(service);
+        if let Some(existing) = find(&revisions, &name).await? {
+            check_owner(&existing, service)?;
+        }
+        let owner = self.owner(service).await?;
+        let object = rollout(service, text, owner.as_ref());
+        put(&revisions, &object, &name, CONTROLLER).await?;
+        Ok(())
+    }
+
+    /// The state of a service's rollout, as it was stored last.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when the object that keeps it is another's. [`ClusterError::Denied`],
+    /// [`ClusterError::Unavailable`].
+    pub async fn rollout(&self, service: &ServiceName) -> Result<Option<String>, ClusterError> {
+        let revisions = self.controller_revisions(service);
+        let Some(existing) = find(&revisions, &rollout_name(service)).await? else {
+            return Ok(None);
+        };
+        check_owner(&existing, service)?;
+        Ok(existing.annotations().get(ROLLOUT).cloned())
+    }
+
+    pub(crate) fn controller_revisions(&self, service: &ServiceName) -> Api<ControllerRevision> {
+        Api::namespaced(self.client.clone(), service.namespace())
+    }
+
+    /// What is kept of a revision: as it is stored, else completed now. None when another revision is stored. Nothing
+    /// is written.
+    pub(crate) async fn kept_or_completed(
+        &self,
+        wanted: StoredRevision,
+        existing: Option<&ControllerRevision>,
+    ) -> Result<Option<KeptRevision>, ClusterError> {
+        match existing {
+            Some(existing) => same(existing, &wanted),
+            None => Ok(Some(KeptRevision {
+                pod: complete(&wanted, &self.options)?,
+                stored: wanted,
+            })),
+        }
+    }
+
+    /// Stores a revision unless it is, and returns the pod that is stored.
+    ///
+    /// # Errors
+    /// [`ClusterError::Denied`] when another revision was stored under its name in the meantime.
+    pub(crate) async fn keep(
+        &self,
+        kept: KeptRevision,
+        existing: Option<&ControllerRevision>,
+        owner: Option<&OwnerReference>,
+    ) -> Result<PodTemplateSpec, ClusterError> {
+        if let Some(existing) = existing {
+            self.hand_over(existing, &kept.stored, owner).await?;
+            return Ok(kept.pod);
+        }
+        let object = controller_revision(&kept, owner)?;
+        match self.create_revision(&object, &kept.stored).await? {
+            Some(faster) => Ok(same(&faster, &kept.stored)?
+                .ok_or_else(|| taken(&kept.stored.revision))?
+                .pod),
+            None => Ok(kept.pod),
+        }
+    }
+
+    /// Stores a revision; returns the object of another writer who was faster.
+    async fn create_revision(
+        &self,
+        object: &ControllerRevision,
+        wanted: &StoredRevision,
+    ) -> Result<Option<ControllerRevision>, ClusterError> {
+        let revisions = self.controller_revisions(wanted.revision.service());
+        let params = PostParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PostParams::default()
+        };
+        match revisions.create(&params, object).await {
+            Ok(_) => Ok(None),
+            Err(error) if error::is_there_already(&error) => {
+                find(&revisions, wanted.revision.as_str()).await
+            }
+            Err(error) => Err(error::of(&wanted.revision, error)),
+        }
+    }
+
+    /// Has the InferenceService of today own a stored revision.
+    async fn hand_over(
+        &self,
+        existing: &ControllerRevision,
+        wanted: &StoredRevision,
+        owner: Option<&OwnerReference>,
+    ) -> Result<(), ClusterError> {
+        let before = existing.owner_references();
+        let others = before.iter().filter(|owner| !is_inference_service(owner));
+        let owners: Vec<_> = others.chain(owner).cloned().collect();
+        if owners == before {
+            return Ok(());
+        }
+        let patch = json!({ "metadata": {
+            "resourceVersion": existing.resource_version(),
+            "ownerReferences": owners,
+        } });
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        let revisions = self.controller_revisions(wanted.revision.service());
+        let name = wanted.revision.as_str();
+        let handed = revisions.patch(name, &params, &Patch::Merge(patch)).await;
+        handed.map_err(|error| error::of(&wanted.revision, error))?;
+        Ok(())
+    }
+}
+
+/// What an object keeps; none when that is not the wanted revision.
+fn same(
+    existing: &ControllerRevision,
+    wanted: &StoredRevision,
+) -> Result<Option<KeptRevision>, ClusterError> {
+    check_owner(existing, &wanted.revision)?;
+    let kept = kept(existing).map_err(|error| {
+        let because =
+            format!("its ControllerRevision cannot be read ({error}): delete that object");
+        ClusterError::refused(&wanted.revision, because)
+    })?;
+    Ok(kept.stored.is_same(wanted).then_some(kept))
+}
+
+fn taken(revision: &RevisionName) -> ClusterError {
+    let because = "another revision has this number already: it gets the next one";
+    ClusterError::denied(revision, because)
+}
