@@ -2,6 +2,7 @@
 
 mod check;
 mod infer;
+mod kubernetes;
 mod logs;
 mod range;
 mod status;
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use check::CheckArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
+pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, ProcessArgs};
 pub(crate) use logs::LogsArgs;
 pub(crate) use range::Range;
 pub(crate) use status::{OutputFormat, StatusArgs};
@@ -53,6 +55,12 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Send one request to a service and print the response.
     Infer(InferArgs),
+    /// Take requests for the InferenceServices of a Kubernetes cluster.
+    Gateway(GatewayArgs),
+    /// Make Deployments and routes of the InferenceServices of a Kubernetes cluster.
+    Controller(ControllerArgs),
+    /// Set the number of pods of the InferenceServices of a Kubernetes cluster.
+    Autoscaler(AutoscalerArgs),
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! `weir`: the platform on this machine, and its client.
+//! `weir`: the platform on this machine, its client, and its processes on Kubernetes.
 //!
 //! ```text
 //!   weir up ──► gateway + controller + autoscaler over child processes ──admin port──► weir status
 //!                  ▲
 //!   weir infer ────┘
+//!
+//!   weir gateway, weir controller, weir autoscaler ◄──► API server
 //! ```
 
 mod allocator;
@@ -15,9 +17,11 @@ mod docs;
 mod error;
 mod exit;
 mod infer;
+mod kubernetes;
 mod logs;
 mod output;
 mod pem;
+mod ports;
 mod service_name;
 mod state;
 mod status;
@@ -55,6 +59,9 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Logs(args) => logs::run(args).await,
             Command::Status(args) => status::run(args).await,
             Command::Infer(args) => infer::run(args).await,
+            Command::Gateway(args) => kubernetes::gateway(args).await,
+            Command::Controller(args) => kubernetes::controller(args).await,
+            Command::Autoscaler(args) => kubernetes::autoscaler(args).await,
         }
     });
     // A thread that still blocks, in a read for instance, ends with the process.

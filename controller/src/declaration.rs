@@ -35,7 +35,8 @@ pub struct DeclaredService {
 impl Declaration {
     /// Validates the services. One that is the same value as in `before`, with equal runtimes, keeps its
     /// validation.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         services: BTreeMap<ServiceName, Arc<Service>>,
         runtimes: Runtimes,
         before: &Self,

@@ -25,7 +25,7 @@ use crate::declaration::Declaration;
 use crate::error::ControllerError;
 use crate::event::{Event, EventType, Subject};
 use crate::history::History;
-use crate::source::Source;
+use crate::source::{Source, Stored};
 use crate::validate::Platform;
 use manifest_set::ManifestSet;
 use revision_file::{Histories, RevisionFile};
@@ -111,8 +111,11 @@ impl Source for Files {
         self.declaration.clone()
     }
 
-    async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError> {
-        Ok(self.histories.lock().get(service).cloned())
+    async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
+        Ok(Stored {
+            history: self.histories.lock().get(service).cloned(),
+            status: Arc::default(),
+        })
     }
 
     async fn store(

@@ -3,6 +3,7 @@
 mod revise;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use weir_cluster::{Identity, RevisionName, Snapshot, Storage, Tag};
 use crate::rollout::{Evidence, Rollout, Sample};
 
 pub use revise::revise;
+pub use written::WrittenHistory;
 
 /// Revisions and rollout of a service, from which [`revise`] and [`crate::step`] compute the next state.
 #[derive(Clone, Debug, Default, PartialEq)]

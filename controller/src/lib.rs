@@ -35,9 +35,9 @@ pub use declaration::{Declaration, DeclaredService};
 pub use error::ControllerError;
 pub use event::{Event, EventType, Subject};
 pub use field_error::{FieldError, IgnoredField, ValidationErrors};
-pub use history::{Canary, History, LoadState, RevisionRecord, revise};
+pub use history::{Canary, History, LoadState, RevisionRecord, WrittenHistory, revise};
 pub use plan::{Plan, Share, plan};
-pub use reconcile::Controller;
+pub use reconcile::{Controller, LEASE};
 pub use rollout::{
     Candidate, Evidence, Limits, PreviousRevision, Rollout, Sample, Stage, Step, Strategy,
     Transition, step,
@@ -45,6 +45,8 @@ pub use rollout::{
 pub use runtimes::{Runtime, Runtimes, Scope, Unserved};
 pub use scaling::{ScaledBy, Scaling};
 pub use service::{DEFAULT_NAMESPACE, Service};
-pub use source::Source;
-pub use status::{StatusInputs, status};
-pub use validate::{CanaryVariant, Exposure, Platform, Validated, Variant, validate};
+pub use source::{Source, Stored};
+pub use status::{Refusal, StatusInputs, status};
+pub use validate::{
+    CanaryVariant, Exposure, Platform, Validated, Variant, validate, validate_runtime,
+};

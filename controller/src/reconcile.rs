@@ -1,67 +1,68 @@
-//! The control loop: reconciles the cluster with the declared services, one named step after the other.
+//! The control loop: reconciles the cluster with the declared services, many at once.
+//!
+//! ```text
+//!   lease ─► leader ─► queue: what is due, service by service ─► work: one service's steps ─► queue
+//! ```
 
 mod apply;
 mod deadline;
 mod evidence;
 mod inputs;
+mod leader;
 mod metrics;
 mod observed;
 mod publish;
+mod queue;
+mod retry;
 mod state;
 mod store;
 mod watches;
+mod work;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
-use weir_cluster::{Apply, Directory, Reports, ServiceName};
+use weir_cluster::{Apply, ClusterError, Directory, HeldLease, Lease, Reports};
 
-use crate::declaration::DeclaredService;
-use crate::error::ControllerError;
-use crate::history::{History, revise};
-use crate::plan::{Plan, plan};
-use crate::rollout::{Transition, step};
-use crate::service::Service;
 use crate::source::Source;
-use crate::validate::Validated;
-use deadline::in_time;
-use inputs::Inputs;
-use metrics::{ReadyCounts, ReconcileMetrics};
-use observed::{ConflictCache, Observed};
-use state::ServiceState;
-use watches::Watches;
+use leader::Leader;
+use metrics::ReconcileMetrics;
+
+/// The lease under which one process reconciles.
+pub const LEASE: &str = "weir-controller";
+
+/// Time before a lease that could not be had is asked for again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reconciles a cluster with the services that a source declares.
 pub struct Controller {
     source: Arc<dyn Source>,
     cluster: Arc<dyn Apply>,
-    watches: Watches,
-    services: BTreeMap<ServiceName, Box<ServiceState>>,
+    directory: Arc<dyn Directory>,
+    reports: Arc<dyn Reports>,
+    lease: Arc<dyn Lease>,
     metrics: ReconcileMetrics,
 }
 
 impl Controller {
     /// A controller of the source's services over a cluster.
     #[must_use]
-    pub fn new<C>(source: Arc<dyn Source>, cluster: Arc<C>) -> Self
-    where
-        C: Apply + Directory + Reports + 'static,
-    {
-        let watches = Watches {
-            declaration: source.watch(),
-            snapshot: Directory::watch(&*cluster),
-            reports: Reports::watch(&*cluster),
-            conflicts: ConflictCache::default(),
-        };
+    pub fn new(
+        source: Arc<dyn Source>,
+        cluster: Arc<dyn Apply>,
+        directory: Arc<dyn Directory>,
+        reports: Arc<dyn Reports>,
+        lease: Arc<dyn Lease>,
+    ) -> Self {
         Self {
             metrics: ReconcileMetrics::new(source.watch()),
             source,
             cluster,
-            watches,
-            services: BTreeMap::new(),
+            directory,
+            reports,
+            lease,
         }
     }
 
@@ -70,146 +71,34 @@ impl Controller {
         self.metrics.register(registry);
     }
 
-    /// Runs until `stop`, or until source or cluster is gone. Workloads keep running afterwards.
-    pub async fn run(mut self, stop: CancellationToken) {
-        loop {
-            let observed = self.watches.observed(now());
-            self.reconcile_all(&observed).await;
-            tokio::select! {
-                () = stop.cancelled() => return,
-                changed = self.watches.changed() => if changed.is_err() { return },
+    /// Runs until `stop`: waits for the lease, reconciles until it is lost, and waits again. Workloads keep running
+    /// afterwards.
+    pub async fn run(self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            if let Some(Err(error)) = stop.run_until_cancelled(self.lead_once(&stop)).await {
+                tracing::warn!(%error, "cannot get the controller's lease: services stay as they are; retrying");
+                stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY))
+                    .await;
             }
         }
     }
 
-    async fn reconcile_all(&mut self, observed: &Observed) {
-        let errors =
-            self.reconcile_declared(observed).await + self.remove_undeclared(observed).await;
-        let statuses = self.services.values().map(|state| &*state.status);
-        self.metrics.record(ReadyCounts::of(statuses), errors);
-    }
-
-    /// Reconciles every declared service; the number of failures.
-    async fn reconcile_declared(&mut self, observed: &Observed) -> u64 {
-        let mut errors = 0;
-        for (name, declared) in &observed.declaration.services {
-            if let Err(error) = self.reconcile(observed, declared).await {
-                errors += 1;
-                tracing::warn!(service = %name, "{error}; retrying");
-            }
-        }
-        errors
-    }
-
-    /// Removes every service that is no longer declared; the number of failures.
-    async fn remove_undeclared(&mut self, observed: &Observed) -> u64 {
-        let declared = &observed.declaration.services;
-        let undeclared = self.services.keys();
-        let undeclared: Vec<_> = undeclared
-            .filter(|name| !declared.contains_key(*name))
-            .cloned()
-            .collect();
-        let mut errors = 0;
-        for service in undeclared {
-            if let Err(error) = self.remove(&service).await {
-                errors += 1;
-                tracing::warn!(%service, "{error}; retrying");
-            }
-        }
-        errors
-    }
-
-    /// Runs all steps for one service, unless its inputs are unchanged.
-    async fn reconcile(
-        &mut self,
-        observed: &Observed,
-        declared: &DeclaredService,
-    ) -> Result<(), ControllerError> {
-        let service = &declared.service;
-        let inputs = |state: &ServiceState| {
-            let applied = state.applied().unwrap_or_default();
-            Inputs::of(observed, declared, applied)
-        };
-        if let Some(state) = self.services.get(&service.name)
-            && let Some(settled) = &state.settled
-            && settled.is(&inputs(state))
-        {
-            return Ok(());
-        }
-        let mut state = self.take_state(service).await?;
-        let before = state.history.clone();
-        let made = match declared.validated() {
-            Some(validated) => self.make(observed, validated, &mut state).await,
-            None => Ok(()),
-        };
-        let published = publish::status(&*self.source, observed, declared, &mut state).await;
-        let done = made.and(published);
-        let is_settled = done.is_ok() && state.history == before && !state.is_timed(observed.now);
-        state.settled = is_settled.then(|| inputs(&state));
-        self.services.insert(service.name.clone(), state);
-        done
-    }
-
-    /// Takes the state of a service out of the map, or loads it for a new service.
-    async fn take_state(
-        &mut self,
-        service: &Service,
-    ) -> Result<Box<ServiceState>, ControllerError> {
-        match self.services.remove(&service.name) {
-            Some(state) => Ok(state),
-            None => Ok(Box::new(store::load(&*self.source, service).await?)),
-        }
-    }
-
-    /// Decides what should run and applies it.
-    async fn make(
-        &self,
-        observed: &Observed,
-        validated: &Validated,
-        state: &mut ServiceState,
-    ) -> Result<(), ControllerError> {
-        let (plan, transition) = decide(observed, validated, state)?;
-        store::store(&*self.source, &validated.service, state).await?;
-        if let Some(transition) = transition {
-            publish::transition(&*self.source, &validated.service, &transition).await?;
-        }
-        apply::apply(&*self.cluster, plan, state).await
-    }
-
-    async fn remove(&mut self, service: &ServiceName) -> Result<(), ControllerError> {
-        in_time("deleting the service", self.cluster.forget(service)).await?;
-        in_time("deleting the history", self.source.forget(service)).await?;
-        self.services.remove(service);
+    async fn lead_once(&self, stop: &CancellationToken) -> Result<(), ClusterError> {
+        let held = self.lease.acquire(LEASE).await?;
+        tracing::info!("this process is the controller's leader");
+        self.lead(held, stop).await;
         Ok(())
     }
-}
 
-/// The pure middle: assigns revisions, steps the rollout, and plans what should run.
-fn decide(
-    observed: &Observed,
-    validated: &Validated,
-    state: &mut ServiceState,
-) -> Result<(Plan, Option<Transition>), ControllerError> {
-    let history = History::clone(&state.history).observed(&observed.snapshot);
-    let history = revise(validated, &history, observed.now)?;
-    let mut history = history.observed(&observed.snapshot);
-    let samples = state.window.samples(&history.rollout, &observed.reports);
-    let evidence = history.evidence(&observed.snapshot, &samples);
-    let (rollout, transition) = step(&history.rollout, &evidence, observed.now);
-    history.rollout = rollout;
-    let plan = plan(validated, &history, observed.now)?;
-    if *state.history != history {
-        state.history = Arc::new(history);
+    async fn lead(&self, held: HeldLease, stop: &CancellationToken) {
+        let leader = Leader::new(self);
+        tokio::select! {
+            biased;
+            () = held.lost() => tracing::warn!("lost the controller's lease: another process reconciles now"),
+            () = leader.run() => {
+                // What it watches has ended, so the process ends too.
+                stop.cancelled().await;
+            }
+        }
     }
-    Ok((plan, transition))
-}
-
-/// Seconds since 1970, as histories outlive the process.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the shell that owns the controller's clock"
-)]
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

@@ -8,7 +8,7 @@ mod tests;
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
 
-/// All declared runtimes and, last, the built-in one unless a cluster-wide runtime of its name replaces it.
+/// All declared runtimes and, last, the built-in one if there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runtimes(Vec<Runtime>);
 
@@ -44,7 +44,7 @@ pub struct Unserved {
 }
 
 impl Runtimes {
-    /// Adds the built-in runtime to the declared ones.
+    /// Adds the built-in runtime to the declared ones, unless a cluster-wide one of its name replaces it.
     #[must_use]
     pub fn new(mut declared: Vec<Runtime>) -> Self {
         let built_in = built_in::runtime();
@@ -56,7 +56,13 @@ impl Runtimes {
         Self(declared)
     }
 
-    /// All runtimes, the built-in one last.
+    /// The declared runtimes alone, where the platform's installation declares its own.
+    #[must_use]
+    pub fn declared(declared: Vec<Runtime>) -> Self {
+        Self(declared)
+    }
+
+    /// All runtimes, a built-in one last.
     #[must_use]
     pub fn as_slice(&self) -> &[Runtime] {
         &self.0

@@ -12,17 +12,26 @@ use crate::error::ControllerError;
 use crate::event::Event;
 use crate::history::History;
 
+/// What the last controller left of a service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Revisions and rollout of the service; `None` for a service that is new.
+    pub history: Option<Arc<History>>,
+    /// Status published last.
+    pub status: Arc<InferenceServiceStatus>,
+}
+
 /// A store of declared services: files, or an API server.
 #[async_trait]
 pub trait Source: Send + Sync {
     /// Watches the declared services. A slow reader skips intermediate states.
     fn watch(&self) -> watch::Receiver<Arc<Declaration>>;
 
-    /// Loads the stored history of a service, so that a new controller continues where the last one stopped.
+    /// Loads what is stored of a service, so that a new controller continues where the last one stopped.
     ///
     /// # Errors
     /// [`ControllerError::Cluster`] when the history is unavailable now.
-    async fn load(&self, service: &ServiceName) -> Result<Option<Arc<History>>, ControllerError>;
+    async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError>;
 
     /// Stores the history of a service.
     ///

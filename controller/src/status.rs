@@ -33,8 +33,8 @@ pub struct StatusInputs<'a> {
     pub history: &'a History,
     /// The last plan; `None` before the first.
     pub plan: Option<&'a Plan>,
-    /// The cluster's answer to the plan; the error is its reason for a refusal.
-    pub applied: Result<Option<Applied>, &'a str>,
+    /// The cluster's answer to the plan.
+    pub applied: Result<Option<Applied>, &'a Refusal>,
     /// RevisionState of the cluster now.
     pub snapshot: &'a Snapshot,
     /// Last report of each gateway.
@@ -45,6 +45,33 @@ pub struct StatusInputs<'a> {
     pub before: &'a InferenceServiceStatus,
     /// Current time in seconds since 1970.
     pub now: u64,
+}
+
+/// A plan that the cluster does not run, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It can never run: the manifest has to change.
+    Never(String),
+    /// It may run later: it is tried again.
+    Now(String),
+}
+
+impl Refusal {
+    /// The cluster's reason.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Never(message) | Self::Now(message) => message,
+        }
+    }
+
+    /// The reason of the conditions that it makes false.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Never(_) => "Refused",
+            Self::Now(_) => "Denied",
+        }
+    }
 }
 
 /// Computes the status. Equal inputs give an equal status at any time: a condition's time changes only when its
@@ -110,6 +137,8 @@ enum RevisionState {
     Standby,
     /// Is starting its first replica.
     Loading,
+    /// Has loaded before, and starts a replica again; requests wait for it.
+    Restarting,
     /// Failed to start: reason in CamelCase, and message.
     Failed(&'static str, String),
 }
@@ -134,6 +163,7 @@ impl StatusInputs<'_> {
             Some(failure) => {
                 RevisionState::Failed(failure.reason.label(), failure.message.to_string())
             }
+            None if self.history.has_loaded(name) => RevisionState::Restarting,
             None => RevisionState::Loading,
         }
     }

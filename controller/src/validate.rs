@@ -24,7 +24,7 @@ use error_list::ErrorList;
 
 pub(crate) use annotations::LATEST;
 pub(crate) use canary::PREVIOUS;
-pub(crate) use runtime::validate_runtime;
+pub use runtime::validate_runtime;
 pub use validated::{CanaryVariant, Exposure, Validated, Variant};
 
 /// Settings of the platform that hold for every service.

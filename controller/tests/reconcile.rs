@@ -56,7 +56,9 @@ impl World {
         let files = files.numbered_in(folder.path().join("numbers"));
         let cluster = Fake::new(starts);
         let statuses = files.statuses();
-        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()));
+        let all = Arc::new(cluster.clone());
+        let (apply, directory, reports) = (all.clone(), all.clone(), all.clone());
+        let controller = Controller::new(Arc::new(files), apply, directory, reports, all);
         let stop = CancellationToken::new();
         tokio::spawn(controller.run(stop.clone()));
         let work = watch::Sender::new(Work::new());

@@ -35,11 +35,13 @@ pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 /// Source of a page's JSON, called at each request.
 pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Health of the process, as `/health` reports it.
+/// Health of the process, as `/health` and `/ready` report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The process takes requests: 200 `ok`.
     Serving,
+    /// The process does not know yet what to do: 503 `starting`.
+    Starting,
     /// The process ends and takes no new requests: 503 `draining`.
     Draining,
     /// The process does not get on with what it has: 503 `stuck`.
@@ -67,6 +69,14 @@ impl Admin {
             router,
             pages: vec!["/metrics", "/health"],
         }
+    }
+
+    /// Adds `/ready`, for those who send requests; `/health` is for those who restart the process.
+    #[must_use]
+    pub fn with_readiness(mut self, ready: HealthCheck) -> Self {
+        self.router = self.router.route("/ready", get(async move || ready()));
+        self.pages.push("/ready");
+        self
     }
 
     /// Adds a JSON page.
@@ -121,6 +131,7 @@ impl IntoResponse for Health {
     fn into_response(self) -> Response {
         match self {
             Self::Serving => "ok\n".into_response(),
+            Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response(),
             Self::Stuck => (StatusCode::SERVICE_UNAVAILABLE, "stuck\n").into_response(),
         }

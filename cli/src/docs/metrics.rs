@@ -109,7 +109,8 @@ fn controller(cluster: &Arc<Fake>) -> Controller {
         routes_model_names: true,
     };
     let files = Files::open(&[folder.path().to_owned()], platform).unwrap();
-    Controller::new(Arc::new(files), Arc::clone(cluster))
+    let (apply, directory, reports) = (cluster.clone(), cluster.clone(), cluster.clone());
+    Controller::new(Arc::new(files), apply, directory, reports, cluster.clone())
 }
 
 #[derive(Debug)]

@@ -53,7 +53,7 @@ impl Components {
         let tasks = TaskTracker::new();
         let declaration = files.watch();
         let statuses = files.statuses();
-        let controller = Controller::new(Arc::new(files), Arc::new(cluster.clone()));
+        let controller = controller(files, &cluster);
         let autoscaler = autoscaler(&cluster);
         let status = StatusSources {
             declaration: declaration.clone(),
@@ -146,6 +146,12 @@ pub(crate) fn registry(
     autoscaler.register(&mut registry);
     controller.register(&mut registry);
     registry
+}
+
+fn controller(files: Files, cluster: &Local) -> Controller {
+    let cluster = Arc::new(cluster.clone());
+    let (apply, directory, reports) = (cluster.clone(), cluster.clone(), cluster.clone());
+    Controller::new(Arc::new(files), apply, directory, reports, cluster)
 }
 
 fn autoscaler(cluster: &Local) -> Autoscaler {

@@ -1,14 +1,13 @@
 //! The two ports, bound before anything starts, so that a port in use is known at once.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
-use weir_ops::socket::{self, PortUse};
 
 use super::tls::Tls;
 use crate::args::UpArgs;
 use crate::error::CliError;
+use crate::ports::bind;
 
 /// The two ports, bound and not yet served.
 pub(super) struct Ports {
@@ -27,8 +26,11 @@ impl Ports {
     /// [`CliError::PortTaken`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args)?;
-        let (serving, serving_at) = bind("--port", args.address, args.port)?;
-        let (admin, admin_at) = bind("--admin-port", args.address, args.admin_port)?;
+        let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
+        let (admin, admin_at) = bind(
+            "--admin-port",
+            SocketAddr::new(args.address, args.admin_port),
+        )?;
         Ok(Self {
             serving,
             admin,
@@ -45,20 +47,4 @@ impl Ports {
             None => "http",
         }
     }
-}
-
-/// Binds a port; the address has the port's number if 0 was given.
-fn bind(
-    flag: &'static str,
-    address: IpAddr,
-    port: u16,
-) -> Result<(TcpListener, SocketAddr), CliError> {
-    let address = SocketAddr::new(address, port);
-    let listener =
-        socket::bind(address, PortUse::Exclusive).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => CliError::PortTaken { flag, address },
-            _ => CliError::io(format!("cannot listen on {address} ({flag})"), source),
-        })?;
-    let bound = listener.local_addr().unwrap_or(address);
-    Ok((listener, bound))
 }

@@ -15,6 +15,7 @@
 
 mod api;
 mod apply;
+mod client;
 mod error;
 mod gateways;
 mod handle;
@@ -31,6 +32,9 @@ mod stored;
 mod watching;
 mod written;
 
+pub use client::client;
 pub use handle::Kubernetes;
+pub use kube::Client;
 pub use options::Options;
+pub use seen::{Edit, Key, Seen};
 pub use stored::StoredRevision;

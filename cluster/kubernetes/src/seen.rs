@@ -6,11 +6,11 @@ use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
 /// Namespace and name of an object.
-pub(crate) type Key = (String, String);
+pub type Key = (String, String);
 
 /// What is known of each object of one kind.
 #[derive(Debug)]
-pub(crate) struct Seen<V> {
+pub struct Seen<V> {
     values: BTreeMap<Key, V>,
     /// Those of the list that is under way.
     listed: BTreeSet<Key>,
@@ -19,14 +19,16 @@ pub(crate) struct Seen<V> {
 
 /// What an event made of one object's value.
 #[derive(Debug)]
-pub(crate) struct Edit<V> {
-    pub(crate) before: Option<V>,
-    pub(crate) after: Option<V>,
+pub struct Edit<V> {
+    /// Value before the event.
+    pub before: Option<V>,
+    /// Value after it.
+    pub after: Option<V>,
 }
 
 impl<V> Edit<V> {
     /// The values before and after, as far as there are any.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.before.iter().chain(&self.after)
     }
 }
@@ -42,24 +44,26 @@ impl<V> Default for Seen<V> {
 }
 
 impl<V: Clone> Seen<V> {
-    /// Whether all that existed at the start is known.
-    pub(crate) fn is_complete(&self) -> bool {
+    /// Tells if all that existed at the start is known.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
     /// The value of one object.
-    pub(crate) fn get(&self, key: &Key) -> Option<&V> {
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&V> {
         self.values.get(key)
     }
 
     /// The values of all objects.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.values.values()
     }
 
     /// Takes in an event, and returns what it made of which values. `read` gets the value before; an object for which
     /// it has none is not kept.
-    pub(crate) fn take<K: Resource>(
+    pub fn take<K: Resource>(
         &mut self,
         event: Event<K>,
         read: impl Fn(&K, Option<&V>) -> Option<V>,

@@ -1,32 +1,61 @@
 //! Applying a plan to the cluster.
 
-use weir_cluster::{Apply, ClusterError};
+use weir_cluster::{Applied, Apply, ClusterError, Desired};
 
 use super::deadline::in_time;
 use super::state::ServiceState;
 use crate::error::ControllerError;
 use crate::plan::Plan;
+use crate::status::Refusal;
 
-/// Applies a plan unless the cluster has it. A refused plan is not sent again, as it can never run.
+/// Applies a plan unless the cluster has it. A plan that can never run is not sent again; one that was denied for now is
+/// an error, so that it is.
 pub(super) async fn apply(
     cluster: &dyn Apply,
     plan: Plan,
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let sent = state.sent.as_ref().map(|(desired, _)| desired);
-    if let Some(sent) = sent.filter(|sent| **sent == plan.desired) {
+    let sent = state.sent.as_ref().filter(|(_, answer)| is_final(answer));
+    if let Some((sent, _)) = sent.filter(|(sent, _)| *sent == plan.desired) {
         let desired = sent.clone();
         state.plan = Some(Plan { desired, ..plan });
         return Ok(());
     }
     let desired = plan.desired.clone();
     state.plan = Some(plan);
-    match in_time("applying the service", cluster.apply(desired.clone())).await {
-        Ok(applied) => state.sent = Some((desired, Ok(applied))),
-        Err(ControllerError::Cluster(
-            error @ (ClusterError::Refused { .. } | ClusterError::Name { .. }),
-        )) => state.sent = Some((desired, Err(error.to_string()))),
-        Err(error) => return Err(error),
+    let applied = in_time("applying the service", cluster.apply(desired.clone())).await;
+    match applied {
+        Ok(applied) => {
+            state.sent = Some((desired, Ok(applied)));
+            Ok(())
+        }
+        Err(error) => refused(desired, error, state),
     }
-    Ok(())
+}
+
+/// Notes why a plan does not run. One that is denied for now stays an error.
+pub(super) fn refused(
+    desired: Desired,
+    error: ControllerError,
+    state: &mut ServiceState,
+) -> Result<(), ControllerError> {
+    let (refusal, error) = match error {
+        ControllerError::Cluster(
+            error @ (ClusterError::Refused { .. } | ClusterError::Name { .. }),
+        ) => (Refusal::Never(error.to_string()), None),
+        ControllerError::Cluster(error @ ClusterError::Denied { .. }) => {
+            (Refusal::Now(error.to_string()), Some(error.into()))
+        }
+        error => return Err(error),
+    };
+    state.sent = Some((desired, Err(refusal)));
+    error.map_or(Ok(()), Err)
+}
+
+/// Tells an answer that sending the plan again would not change.
+fn is_final(answer: &Result<Applied, Refusal>) -> bool {
+    match answer {
+        Ok(_) | Err(Refusal::Never(_)) => true,
+        Err(Refusal::Now(_)) => false,
+    }
 }

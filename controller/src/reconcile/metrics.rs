@@ -40,6 +40,15 @@ pub(super) struct ReadyCounts {
     unknown: u64,
 }
 
+/// Result of the last attempts of all services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoopState {
+    /// Each succeeded.
+    Healthy,
+    /// Some service failed, and is retried.
+    Failing,
+}
+
 impl ReadyCounts {
     /// Counts the services with these statuses.
     pub(super) fn of<'a>(statuses: impl Iterator<Item = &'a InferenceServiceStatus>) -> Self {
@@ -70,12 +79,12 @@ impl ReconcileMetrics {
         }
     }
 
-    /// Records a reconciliation of all services with this number of errors.
-    pub(super) fn record(&self, services: ReadyCounts, errors: u64) {
+    /// Records the services, and the errors since the last record. `state` tells if some service still fails.
+    pub(super) fn record(&self, services: ReadyCounts, errors: u64, state: LoopState) {
         let mut counts = self.counts.lock();
         counts.services = services;
         counts.errors += errors;
-        if errors == 0 {
+        if state == LoopState::Healthy {
             counts.succeeded = Instant::now();
         }
     }
@@ -181,8 +190,8 @@ mod tests {
             status(ConditionStatus::False),
             InferenceServiceStatus::default(),
         ];
-        metrics.record(ReadyCounts::of(statuses.iter()), 2);
-        metrics.record(ReadyCounts::of(statuses.iter()), 1);
+        metrics.record(ReadyCounts::of(statuses.iter()), 2, LoopState::Failing);
+        metrics.record(ReadyCounts::of(statuses.iter()), 1, LoopState::Failing);
         let samples = samples(&registry);
         let (age, rest) = samples.split_last().unwrap();
         let expected = [
@@ -200,7 +209,7 @@ mod tests {
             .parse()
             .unwrap();
         assert!(age <= began.elapsed().as_secs_f64(), "{age}");
-        metrics.record(ReadyCounts::default(), 0);
+        metrics.record(ReadyCounts::default(), 0, LoopState::Healthy);
         assert!(metrics.counts.lock().succeeded > began);
     }
 }

@@ -9,6 +9,7 @@ use super::evidence::Window;
 use super::inputs::Inputs;
 use crate::history::History;
 use crate::plan::{Plan, is_in_rollback_window};
+use crate::status::Refusal;
 
 /// The controller's state of one service.
 #[derive(Default)]
@@ -19,9 +20,11 @@ pub(super) struct ServiceState {
     pub(super) window: Window,
     pub(super) plan: Option<Plan>,
     /// The last state sent to the cluster, and its answer.
-    pub(super) sent: Option<(Desired, Result<Applied, String>)>,
-    /// Inputs of the last reconciliation, if it settled: equal inputs would change nothing.
-    pub(super) settled: Option<Inputs>,
+    pub(super) sent: Option<(Desired, Result<Applied, Refusal>)>,
+    /// Inputs of the last reconciliation.
+    pub(super) seen: Option<Inputs>,
+    /// True when equal inputs would change nothing, at any time.
+    pub(super) is_settled: bool,
     /// The status published last.
     pub(super) status: Arc<InferenceServiceStatus>,
 }
@@ -36,10 +39,10 @@ impl ServiceState {
     }
 
     /// The cluster's answer to the last plan; the error says why it refused.
-    pub(super) fn applied(&self) -> Result<Option<Applied>, &str> {
+    pub(super) fn applied(&self) -> Result<Option<Applied>, &Refusal> {
         match &self.sent {
             Some((_, Ok(applied))) => Ok(Some(*applied)),
-            Some((_, Err(message))) => Err(message),
+            Some((_, Err(refusal))) => Err(refusal),
             None => Ok(None),
         }
     }

@@ -1,25 +1,22 @@
 //! Storing a service's history where the next controller finds it.
 
-use std::sync::Arc;
-
 use weir_cluster::ServiceName;
 
 use super::deadline::in_time;
 use super::state::ServiceState;
 use crate::error::ControllerError;
-use crate::service::Service;
 use crate::source::Source;
 
 /// Loads the state of a service that is new to this controller.
 pub(super) async fn load(
     source: &dyn Source,
-    service: &Service,
+    service: &ServiceName,
 ) -> Result<ServiceState, ControllerError> {
-    let history = in_time("loading the history", source.load(&service.name)).await?;
+    let stored = in_time("loading the history", source.load(service)).await?;
     Ok(ServiceState {
-        history: history.clone().unwrap_or_default(),
-        stored: history,
-        status: Arc::new(service.object.status.clone().unwrap_or_default()),
+        history: stored.history.clone().unwrap_or_default(),
+        stored: stored.history,
+        status: stored.status,
         ..ServiceState::default()
     })
 }

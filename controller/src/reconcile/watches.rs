@@ -12,10 +12,6 @@ use crate::declaration::Declaration;
 /// Period of reconciliations without a change: rollout steps end with time, and failed calls are retried.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shortest time between two reconciliations, so that changes close together, as when many services start,
-/// are handled at once. No request waits for this.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// The watched sources of change.
 pub(super) struct Watches {
     pub(super) declaration: watch::Receiver<Arc<Declaration>>,
@@ -37,12 +33,11 @@ impl Watches {
         }
     }
 
-    /// Waits for the next change or tick, and at least for a pause.
+    /// Waits for the next change or tick.
     ///
     /// # Errors
     /// When one of the senders is gone.
     pub(super) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
-        tokio::time::sleep(PAUSE).await;
         tokio::select! {
             changed = self.declaration.changed() => changed,
             changed = self.snapshot.changed() => changed,

@@ -96,8 +96,8 @@ fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
     if is_stopped(inputs) {
         return assess(False, "Stopped", STOPPED);
     }
-    if let Err(message) = inputs.applied {
-        return assess(False, "Refused", message);
+    if let Err(refusal) = inputs.applied {
+        return assess(False, refusal.reason(), refusal.message());
     }
     let rollout = &inputs.history.rollout;
     let Some(stable) = &rollout.stable else {
@@ -122,6 +122,10 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>
             let message = format!("{name_text} is scaled to zero; the next request starts it");
             assess(True, "Standby", message)
         }
+        RevisionState::Restarting => {
+            let message = format!("{name_text} is starting again; requests wait for it");
+            assess(True, "Restarting", message)
+        }
         RevisionState::Loading => {
             assess(Unknown, "Loading", format!("{name_text} is starting{also}"))
         }
@@ -132,13 +136,19 @@ fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>
     }
 }
 
+/// A route that was live stays so while any gateway runs: one that starts has it before it takes requests, and one that is
+/// not heard keeps what it has.
 fn ingress(inputs: &StatusInputs<'_>) -> Assessment {
+    let gateways = &inputs.snapshot.gateways;
     let applied = inputs.applied.unwrap_or_default();
-    let live = route_is_live(applied, &inputs.snapshot.gateways, inputs.reports);
+    let live = route_is_live(applied, gateways, inputs.reports);
+    let before = inputs.before.condition(Condition::INGRESS_READY);
+    let was_live = before.is_some_and(|before| before.status == True);
     match (inputs.applied, live) {
         (_, _) if is_stopped(inputs) => assess(False, "Stopped", STOPPED),
-        (Err(message), _) => assess(False, "Refused", message),
+        (Err(refusal), _) => assess(False, refusal.reason(), refusal.message()),
         (Ok(_), Ok(())) => assess(True, "Live", ""),
+        (Ok(_), Err(_)) if was_live && !gateways.is_empty() => assess(True, "Live", ""),
         (Ok(_), Err(message)) => assess(Unknown, "NotLive", message),
     }
 }
@@ -167,7 +177,7 @@ fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
         .filter(|c| {
             !matches!(
                 inputs.state(&c.revision),
-                RevisionState::Ready | RevisionState::Standby
+                RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
             )
         })
         .map(|canary| canary.tag.as_str())

@@ -5,7 +5,7 @@ use weir_crds::inference_service::{
     FailureInfo, FailureReason, ModelCopies, ModelState, ModelStates, ModelStatus, TransitionStatus,
 };
 
-use super::{RevisionState, StatusInputs};
+use super::{Refusal, RevisionState, StatusInputs};
 use crate::rollout::Stage;
 
 pub(super) fn status(inputs: &StatusInputs<'_>) -> ModelStatus {
@@ -37,8 +37,10 @@ pub(super) fn of_revision(inputs: &StatusInputs<'_>, revision: &RevisionName) ->
 }
 
 fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
-    if inputs.validation.is_err() || inputs.applied.is_err() {
-        return TransitionStatus::InvalidSpec;
+    match (inputs.validation, inputs.applied) {
+        (Err(_), _) | (_, Err(Refusal::Never(_))) => return TransitionStatus::InvalidSpec,
+        (_, Err(Refusal::Now(_))) => return TransitionStatus::InProgress,
+        (Ok(_), Ok(_)) => {}
     }
     let rollout = &inputs.history.rollout;
     match (&rollout.candidate, &rollout.stable) {
@@ -55,7 +57,9 @@ fn transition(inputs: &StatusInputs<'_>) -> TransitionStatus {
 
 fn by_state(state: &RevisionState) -> TransitionStatus {
     match state {
-        RevisionState::Ready | RevisionState::Standby => TransitionStatus::UpToDate,
+        RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting => {
+            TransitionStatus::UpToDate
+        }
         RevisionState::Loading => TransitionStatus::InProgress,
         RevisionState::Failed(_, _) => TransitionStatus::BlockedByFailedLoad,
     }
@@ -66,7 +70,7 @@ fn state(inputs: &StatusInputs<'_>, revision: &RevisionName) -> ModelState {
         RevisionState::Ready => ModelState::Loaded,
         RevisionState::Standby => ModelState::Standby,
         RevisionState::Failed(_, _) => ModelState::FailedToLoad,
-        RevisionState::Loading => match inputs.revision(revision) {
+        RevisionState::Loading | RevisionState::Restarting => match inputs.revision(revision) {
             Some(revision) if !revision.replicas.is_empty() => ModelState::Loading,
             Some(_) | None => ModelState::Pending,
         },
@@ -81,10 +85,13 @@ fn failure(inputs: &StatusInputs<'_>) -> Option<FailureInfo> {
             ..FailureInfo::default()
         });
     }
-    if let Err(message) = inputs.applied {
+    if let Err(refusal) = inputs.applied {
         return Some(FailureInfo {
-            reason: Some(FailureReason::InvalidPredictorSpec),
-            message: Some(message.to_owned()),
+            reason: Some(match refusal {
+                Refusal::Never(_) => FailureReason::InvalidPredictorSpec,
+                Refusal::Now(_) => FailureReason::RuntimeUnhealthy,
+            }),
+            message: Some(refusal.message().to_owned()),
             ..FailureInfo::default()
         });
     }

@@ -67,7 +67,7 @@ pub(super) fn canaries(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<
             name: of.tag.as_str().to_owned(),
             ready: matches!(
                 inputs.state(&of.revision),
-                RevisionState::Ready | RevisionState::Standby
+                RevisionState::Ready | RevisionState::Standby | RevisionState::Restarting
             ),
             traffic_percent: if has_loaded { canary.percent.into() } else { 0 },
             model_status: Some(model::of_revision(inputs, &of.revision)),

@@ -7,9 +7,7 @@ use crate::field_error::{FieldError, IgnoredField};
 
 /// Validates a runtime: its errors, and its fields without effect.
 #[must_use]
-pub(crate) fn validate_runtime(
-    runtime: &ServingRuntimeSpec,
-) -> (Vec<FieldError>, Vec<IgnoredField>) {
+pub fn validate_runtime(runtime: &ServingRuntimeSpec) -> (Vec<FieldError>, Vec<IgnoredField>) {
     let mut errors = ErrorList::default();
     let mut ignored_fields = Vec::new();
     for given in unsupported_in_runtime(runtime) {

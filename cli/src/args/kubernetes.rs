@@ -1,0 +1,86 @@
+//! The flags of Weir's processes on Kubernetes.
+
+use std::net::IpAddr;
+
+const GATEWAY: &str = "\
+It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. It is ready once it knows
+every route, and keeps serving what it knows while the API server is away. Several share the work.
+
+The Helm chart runs it; see docs/kubernetes.md.";
+
+const CONTROLLER: &str = "\
+It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of several, the one with the
+Lease weir-controller acts, and another follows when it is gone.
+
+The Helm chart runs it; see docs/kubernetes.md.";
+
+const AUTOSCALER: &str = "\
+It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of several, the one with the
+Lease weir-autoscaler acts, and another follows when it is gone. While it is away replicas stay as they are.
+
+The Helm chart runs it; see docs/kubernetes.md.";
+
+/// Takes requests for the InferenceServices of a Kubernetes cluster, and sends them to their pods.
+#[derive(Debug, clap::Args)]
+#[command(after_help = GATEWAY)]
+pub(crate) struct GatewayArgs {
+    /// Port for requests, HTTP and gRPC; 0 takes a free one.
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+}
+
+/// Makes Deployments and routes of the InferenceServices of a Kubernetes cluster, and writes their status.
+#[derive(Debug, clap::Args)]
+#[command(after_help = CONTROLLER)]
+pub(crate) struct ControllerArgs {
+    /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
+    #[arg(long, default_value = "example.com")]
+    pub(crate) domain: String,
+
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+}
+
+/// Sets the number of pods of each InferenceService of a Kubernetes cluster, by the load that the gateways report.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AUTOSCALER)]
+pub(crate) struct AutoscalerArgs {
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+}
+
+/// Flags that all processes on Kubernetes have.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProcessArgs {
+    /// Port for /metrics, /health and /ready; 0 takes a free one.
+    #[arg(long, default_value_t = 9090)]
+    pub(crate) admin_port: u16,
+
+    /// Address of the ports.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub(crate) address: IpAddr,
+
+    /// Namespace of Weir itself, with its gateways' Service and its Leases.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        default_value = "weir-system"
+    )]
+    pub(crate) namespace: String,
+
+    /// Name of this process, unique among those that run: its pod's [default: the host's name].
+    #[arg(long, env = "POD_NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Domain of the cluster's own names.
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    pub(crate) cluster_domain: String,
+
+    /// Log more: -v debug messages too.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}

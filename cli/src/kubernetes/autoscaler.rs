@@ -1,0 +1,36 @@
+//! `weir autoscaler`: from the gateways' reports to numbers of pods.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_autoscaler::Autoscaler;
+use weir_cluster_reports::RemoteReports;
+use weir_ops::registry;
+
+use super::connect::{self, connect};
+use super::process::Process;
+use crate::args::AutoscalerArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// [`CliError`] when it cannot start.
+pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
+    // It takes no requests, so nothing has to hear that it ends.
+    let process = Process::start(&args.process, Duration::ZERO)?;
+    let options = connect::options(&args.process, &process.name);
+    let Some(connected) = connect(options, &process.drain).await? else {
+        return Ok(process.end().await);
+    };
+    let reports = Arc::new(RemoteReports::follow(connected.cluster.gateways()));
+    let cluster = Arc::new(connected.cluster);
+    let autoscaler = Autoscaler::new(cluster.clone(), reports, cluster.clone(), cluster);
+    let mut metrics = registry::with_process_metrics();
+    autoscaler.register(&mut metrics);
+    process.serve(process.admin(metrics, process.until_drained())?);
+    process.tasks.spawn(autoscaler.run(process.stop.clone()));
+    process.drain.begun().cancelled().await;
+    Ok(process.end().await)
+}

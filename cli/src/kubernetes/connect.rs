@@ -1,0 +1,72 @@
+//! The connection to the API server.
+
+use std::time::Duration;
+
+use weir_cluster::ClusterError;
+use weir_cluster_kubernetes::{Client, Kubernetes, Options};
+use weir_ops::drain::Drain;
+
+use crate::args::ProcessArgs;
+use crate::error::CliError;
+
+/// Time between two attempts while the API server is away.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// The cluster, as this process knows it.
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) cluster: Kubernetes,
+}
+
+/// Settings of the cluster, of a process with this name.
+pub(super) fn options(args: &ProcessArgs, name: &str) -> Options {
+    Options {
+        namespace: args.namespace.clone(),
+        cluster_domain: args.cluster_domain.clone(),
+        process: name.to_owned(),
+        ..Options::default()
+    }
+}
+
+/// Connects, however often that takes; `None` when the process drains before.
+///
+/// # Errors
+/// [`CliError::Cluster`] when no API server is configured.
+pub(super) async fn connect(
+    options: Options,
+    drain: &Drain,
+) -> Result<Option<Connected>, CliError> {
+    let client = weir_cluster_kubernetes::client().await?;
+    let connecting = retried("the cluster", || {
+        Kubernetes::connect(client.clone(), options.clone())
+    });
+    let connected = drain.begun().run_until_cancelled(connecting).await;
+    Ok(connected.map(|cluster| Connected { client, cluster }))
+}
+
+/// Tries until it succeeds; `what` is for the log.
+pub(super) async fn retried<T, F: Future<Output = Result<T, ClusterError>>>(
+    what: &str,
+    attempt: impl Fn() -> F,
+) -> T {
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => tracing::warn!(
+                "cannot watch {what}: {}; trying again",
+                with_sources(&error)
+            ),
+        }
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}
+
+fn with_sources(error: &ClusterError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! `weir controller`: from InferenceServices to Deployments, routes and status.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster_reports::RemoteReports;
+use weir_controller::{Controller, Platform};
+use weir_controller_kubernetes::KubernetesSource;
+use weir_ops::registry;
+
+use super::connect::{self, Connected, connect, retried};
+use super::process::Process;
+use crate::args::ControllerArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// [`CliError`] when it cannot start.
+pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
+    // It takes no requests, so nothing has to hear that it ends.
+    let process = Process::start(&args.process, Duration::ZERO)?;
+    let options = connect::options(&args.process, &process.name);
+    let Some(connected) = connect(options, &process.drain).await? else {
+        return Ok(process.end().await);
+    };
+    let platform = Platform {
+        domain: args.domain,
+        routes_model_names: false,
+    };
+    let connecting = source(&connected, &platform, &process.name);
+    let Some(source) = process.drain.begun().run_until_cancelled(connecting).await else {
+        return Ok(process.end().await);
+    };
+    let controller = controller(source, connected);
+    let mut metrics = registry::with_process_metrics();
+    controller.register(&mut metrics);
+    process.serve(process.admin(metrics, process.until_drained())?);
+    process.tasks.spawn(controller.run(process.stop.clone()));
+    process.drain.begun().cancelled().await;
+    Ok(process.end().await)
+}
+
+async fn source(connected: &Connected, platform: &Platform, name: &str) -> KubernetesSource {
+    retried("InferenceServices", || {
+        let (client, cluster) = (connected.client.clone(), connected.cluster.clone());
+        KubernetesSource::connect(client, cluster, platform.clone(), name)
+    })
+    .await
+}
+
+fn controller(source: KubernetesSource, connected: Connected) -> Controller {
+    let reports = RemoteReports::follow(connected.cluster.gateways());
+    let cluster = Arc::new(connected.cluster);
+    let (apply, directory) = (cluster.clone(), cluster.clone());
+    Controller::new(
+        Arc::new(source),
+        apply,
+        directory,
+        Arc::new(reports),
+        cluster,
+    )
+}

@@ -1,0 +1,83 @@
+//! `weir gateway`: from requests to pods.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster::Directory;
+use weir_gateway::{Gateway, Options, Scope};
+use weir_ops::admin::{Health, HealthCheck};
+use weir_ops::registry;
+
+use super::connect::{self, connect};
+use super::process::Process;
+use crate::args::GatewayArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ports;
+
+/// Time for which it takes requests after SIGTERM: load balancers, other gateways and kube-proxy hear within it that it
+/// ends.
+const DRAIN_DELAY: Duration = Duration::from_secs(5);
+
+/// Time for requests that were accepted before: a request may wait 55 s for a sleeping service, and then needs its own
+/// time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// [`CliError`] when it cannot start.
+pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
+    let address = SocketAddr::new(args.process.address, args.port);
+    let (listener, _) = ports::bind("--port", address)?;
+    let process = Process::start(&args.process, DRAIN_DELAY)?;
+    let options = connect::options(&args.process, &process.name);
+    let Some(connected) = connect(options, &process.drain).await? else {
+        return Ok(process.end().await);
+    };
+    let gateway = Gateway::new(Options::new(&process.name, Scope::Cluster));
+    let snapshots = Directory::watch(&connected.cluster);
+    let follow = Arc::clone(&gateway).follow(snapshots, process.stop.clone());
+    process.tasks.spawn(follow);
+    let report = Arc::clone(&gateway).report(process.stop.clone());
+    process.tasks.spawn(report);
+    serve_admin(&process, &gateway)?;
+    let closed = process.drain.closed().clone();
+    let serving = gateway.serve(listener, closed);
+    let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;
+    if let Err(error) = &answered {
+        tracing::error!("{error}: stopping without answering them");
+    }
+    let ended = process.end().await;
+    Ok(if answered.is_ok() {
+        ended
+    } else {
+        Exit::Failed
+    })
+}
+
+fn serve_admin(process: &Process, gateway: &Arc<Gateway>) -> Result<(), CliError> {
+    let mut metrics = registry::with_process_metrics();
+    gateway.register(&mut metrics);
+    let reports = weir_cluster_reports::service(gateway.reports());
+    let described = Arc::clone(gateway);
+    let admin = process
+        .admin(metrics, readiness(process, gateway))?
+        .with_page("/routes", Arc::new(move || described.describe()))
+        .with_service(weir_cluster_reports::PATH, reports);
+    process.serve(admin);
+    Ok(())
+}
+
+/// Ready once it knows the routes, and until it drains.
+fn readiness(process: &Process, gateway: &Arc<Gateway>) -> HealthCheck {
+    let (drained, gateway) = (process.until_drained(), Arc::clone(gateway));
+    Arc::new(move || {
+        if gateway.is_ready() {
+            drained()
+        } else {
+            Health::Starting
+        }
+    })
+}

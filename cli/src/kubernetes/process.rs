@@ -1,0 +1,135 @@
+//! A process on Kubernetes: its logs, signals and admin port.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use weir_ops::admin::{Admin, Health, HealthCheck};
+use weir_ops::drain::{Drain, Signals};
+use weir_ops::registry::{self, Registry};
+use weir_ops::telemetry::{self, Levels, Settings};
+
+use crate::args::ProcessArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ports;
+
+/// File with the host's name, which in a pod is the pod's.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// Time for the last step of what runs: an answer of the API server that is under way.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A process that has its logs, signals and admin port.
+pub(super) struct Process {
+    /// Unique among the processes of its kind.
+    pub(super) name: String,
+    pub(super) drain: Drain,
+    /// Everything that runs until the end; `stop` ends it.
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+    listener: TcpListener,
+    /// The admin port until the process knows the cluster.
+    starting: CancellationToken,
+    _signals: AbortOnDropHandle<()>,
+}
+
+impl Process {
+    /// Starts it: from now on `/health` answers, and `/ready` says that it is starting. After SIGTERM it takes requests
+    /// for `delay` more.
+    ///
+    /// # Errors
+    /// [`CliError::PortTaken`], [`CliError::Io`], [`CliError::Usage`].
+    pub(super) fn start(args: &ProcessArgs, delay: Duration) -> Result<Self, CliError> {
+        install_logs(args.verbose)?;
+        let address = SocketAddr::new(args.address, args.admin_port);
+        let (listener, _) = ports::bind("--admin-port", address)?;
+        let drain = Drain::new();
+        let signals =
+            Signals::install().map_err(|e| CliError::io("cannot install signal handlers", e))?;
+        let process = Self {
+            name: name(args)?,
+            _signals: AbortOnDropHandle::new(tokio::spawn(signals.run(drain.clone(), delay))),
+            drain,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            starting: CancellationToken::new(),
+            listener,
+        };
+        let admin = process.admin(
+            registry::with_process_metrics(),
+            Arc::new(|| Health::Starting),
+        )?;
+        process.tasks.spawn(admin.serve(process.starting.clone()));
+        Ok(process)
+    }
+
+    /// The admin port of the process that knows the cluster.
+    ///
+    /// # Errors
+    /// [`CliError::Io`].
+    pub(super) fn admin(&self, registry: Registry, ready: HealthCheck) -> Result<Admin, CliError> {
+        let failed = |error| CliError::io("cannot share the admin port", error);
+        let listener = ports::share(&self.listener).map_err(failed)?;
+        let alive: HealthCheck = Arc::new(|| Health::Serving);
+        Ok(Admin::new(listener, Arc::new(registry), alive).with_readiness(ready))
+    }
+
+    /// Serves the admin port from now on.
+    pub(super) fn serve(&self, admin: Admin) {
+        self.tasks.spawn(admin.serve(self.stop.clone()));
+        self.starting.cancel();
+    }
+
+    /// Readiness of a process that has begun to serve: until it drains.
+    pub(super) fn until_drained(&self) -> HealthCheck {
+        let begun = self.drain.begun().clone();
+        Arc::new(move || {
+            if begun.is_cancelled() {
+                Health::Draining
+            } else {
+                Health::Serving
+            }
+        })
+    }
+
+    /// Ends everything, and waits for it.
+    pub(super) async fn end(self) -> Exit {
+        self.stop.cancel();
+        self.starting.cancel();
+        self.tasks.close();
+        match tokio::time::timeout(END_TIMEOUT, self.tasks.wait()).await {
+            Ok(()) => Exit::Done,
+            Err(_) => Exit::Failed,
+        }
+    }
+}
+
+/// Logs information always, and debug messages from `-v` on.
+fn install_logs(verbose: u8) -> Result<(), CliError> {
+    let settings = Settings {
+        levels: Levels {
+            info: true,
+            verbose: u32::from(verbose),
+            ..Levels::default()
+        },
+        ..Settings::default()
+    };
+    let installed = telemetry::install(&settings);
+    installed.map_err(|error| CliError::Usage(error.to_string()))?;
+    Ok(())
+}
+
+fn name(args: &ProcessArgs) -> Result<String, CliError> {
+    if let Some(name) = &args.name {
+        return Ok(name.clone());
+    }
+    let name = fs::read_to_string(HOST_NAME);
+    let name =
+        name.map_err(|error| CliError::io("cannot read the host's name: set --name", error))?;
+    Ok(name.trim().to_owned())
+}

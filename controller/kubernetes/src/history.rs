@@ -1,0 +1,120 @@
+//! Histories of services: a ControllerRevision for each revision, and the rollout's state in one more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_cluster::{ClusterError, RevisionName, ServiceName};
+use weir_cluster_kubernetes::{Kubernetes, StoredRevision};
+use weir_controller::{History, LoadState, RevisionRecord, WrittenHistory};
+
+/// Stored histories, and what of them the API server has.
+#[derive(Clone)]
+pub(crate) struct Histories {
+    cluster: Kubernetes,
+    stored: Arc<Mutex<BTreeMap<ServiceName, Stored>>>,
+}
+
+/// The part of a history that the API server has.
+#[derive(Clone, Default)]
+struct Stored {
+    revisions: BTreeSet<RevisionName>,
+    written: Option<WrittenHistory>,
+}
+
+impl Histories {
+    pub(crate) fn new(cluster: Kubernetes) -> Self {
+        Self {
+            cluster,
+            stored: Arc::default(),
+        }
+    }
+
+    /// Loads the history of a service; `None` for a new one.
+    pub(crate) async fn load(
+        &self,
+        service: &ServiceName,
+    ) -> Result<Option<Arc<History>>, ClusterError> {
+        let revisions = self.cluster.revisions(service).await?;
+        let text = self.cluster.rollout(service).await?;
+        let written = text.and_then(|text| read(service, &text));
+        let stored = Stored {
+            revisions: revisions
+                .iter()
+                .map(|stored| stored.revision.clone())
+                .collect(),
+            written: written.clone(),
+        };
+        self.stored.lock().insert(service.clone(), stored);
+        let records: Vec<_> = revisions.into_iter().map(record).collect();
+        if records.is_empty() {
+            return Ok(None);
+        }
+        let history = written.unwrap_or_default().history(service, records);
+        Ok(Some(Arc::new(history)))
+    }
+
+    /// Stores a history: first its new revisions, then its state in one write, and last removes what it no longer has.
+    pub(crate) async fn store(
+        &self,
+        service: &ServiceName,
+        history: &History,
+    ) -> Result<(), ClusterError> {
+        let stored = self.stored.lock().get(service).cloned().unwrap_or_default();
+        let mut next = stored.clone();
+        for record in &history.records {
+            if !stored.revisions.contains(&record.revision) {
+                self.cluster.put_revision(&revision(record)).await?;
+                next.revisions.insert(record.revision.clone());
+            }
+        }
+        let written = WrittenHistory::of(history);
+        if stored.written.as_ref() != Some(&written) {
+            // Numbers, texts and lists always fit JSON.
+            let text = serde_json::to_string(&written).unwrap_or_default();
+            self.cluster.put_rollout(service, &text).await?;
+            next.written = Some(written);
+        }
+        for gone in &stored.revisions {
+            if history.record(gone).is_none() {
+                self.cluster.remove_revision(gone).await?;
+                next.revisions.remove(gone);
+            }
+        }
+        self.stored.lock().insert(service.clone(), next);
+        Ok(())
+    }
+
+    /// Drops what is known of a service that is gone.
+    pub(crate) fn forget(&self, service: &ServiceName) {
+        self.stored.lock().remove(service);
+    }
+}
+
+fn read(service: &ServiceName, text: &str) -> Option<WrittenHistory> {
+    let read = serde_json::from_str(text);
+    read.inspect_err(|error| {
+        tracing::warn!(%service, %error, "the state of the rollout cannot be read: it begins with the manifest");
+    })
+    .ok()
+}
+
+fn record(stored: StoredRevision) -> RevisionRecord {
+    RevisionRecord {
+        revision: stored.revision,
+        template: stored.template,
+        storage: stored.storage,
+        identity: stored.identity,
+        load: LoadState::Never,
+        desired_replicas: 0,
+    }
+}
+
+fn revision(record: &RevisionRecord) -> StoredRevision {
+    StoredRevision {
+        revision: record.revision.clone(),
+        template: record.template.clone(),
+        storage: record.storage.clone(),
+        identity: record.identity.clone(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Services declared as objects of an API server.
+//!
+//! ```text
+//!   InferenceServices ─┐                          ┌─► status
+//!   ServingRuntimes ───┼─ watch ─► Declaration ─► controller ─► Events
+//!   ClusterServing…  ──┘                          └─► ControllerRevisions: history
+//! ```
+//!
+//! An object that cannot be read spoils no list: its service keeps its last good state, and its status says why.
+
+mod declared;
+mod events;
+mod history;
+mod object;
+mod runtime;
+mod source;
+mod watching;
+
+pub use source::KubernetesSource;

@@ -1,0 +1,200 @@
+//! One InferenceService of the API server, read by the rules that hold for files. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
+use serde_json::json;
+use weir_cluster::ServiceName;
+use weir_controller::{FieldError, Service, ValidationErrors};
+use weir_crds::inference_service::FailureReason;
+use weir_crds::{Diagnostic, InferenceService, InferenceServiceStatus, Object};
+
+/// An InferenceService as it was seen last.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeenService {
+    /// The service, as it was last readable.
+    pub(crate) service: Arc<Service>,
+    /// Reasons that the object is not readable now.
+    pub(crate) errors: Option<Arc<ValidationErrors>>,
+    /// The status published last.
+    pub(crate) status: Arc<InferenceServiceStatus>,
+    /// Version of all that a user writes.
+    written: Written,
+}
+
+/// Version of all that a user writes: equal ones need not be read again.
+#[derive(Clone, Debug, PartialEq)]
+struct Written {
+    uid: Option<String>,
+    generation: Option<i64>,
+    metadata: ObjectMeta,
+}
+
+impl SeenService {
+    /// Reads an object that was `before`. `None` for one that is being deleted, or whose name Weir cannot serve.
+    pub(crate) fn read(object: &DynamicObject, before: Option<&Self>) -> Option<Self> {
+        let name = name(&object.metadata)?;
+        if object.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let status = Arc::new(status(object));
+        let written = Written::of(&object.metadata);
+        if let Some(before) = before.filter(|before| before.written == written) {
+            return Some(Self {
+                status,
+                ..before.clone()
+            });
+        }
+        let (object, errors) = match service(object) {
+            Ok(read) => (read, None),
+            Err(errors) => (last_good(object, before), Some(Arc::new(errors))),
+        };
+        let service = Service {
+            name,
+            object,
+            spans: None,
+            claims: None,
+        };
+        Some(Self {
+            service: Arc::new(service),
+            errors,
+            status,
+            written,
+        })
+    }
+}
+
+impl Written {
+    fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            uid: metadata.uid.clone(),
+            generation: metadata.generation,
+            metadata: users(metadata),
+        }
+    }
+}
+
+/// The metadata without what changes with each write.
+fn users(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        managed_fields: None,
+        resource_version: None,
+        ..metadata.clone()
+    }
+}
+
+fn name(metadata: &ObjectMeta) -> Option<ServiceName> {
+    let namespace = metadata.namespace.as_deref()?;
+    let name = ServiceName::new(namespace, metadata.name.as_deref()?);
+    name.inspect_err(|error| tracing::warn!(namespace, %error, "cannot be served"))
+        .ok()
+}
+
+/// The service, or every error in the object. Its text is JSON, which YAML contains.
+fn service(object: &DynamicObject) -> Result<Arc<InferenceService>, ValidationErrors> {
+    let text = json!({
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": users(&object.metadata),
+        "spec": object.data.get("spec"),
+    });
+    let manifests = weir_crds::read("", &text.to_string()).map_err(|found| invalid(&found))?;
+    let mut objects = manifests.into_iter().map(|manifest| manifest.object);
+    match objects.next() {
+        Some(Object::InferenceService(read)) => Ok(read),
+        _ => Err(invalid(&[])),
+    }
+}
+
+fn invalid(found: &[Diagnostic]) -> ValidationErrors {
+    let error = |diagnostic: &Diagnostic| FieldError {
+        field: diagnostic.field.clone(),
+        message: diagnostic.problem.to_string(),
+    };
+    ValidationErrors {
+        reason: FailureReason::InvalidPredictorSpec,
+        list: found.iter().map(error).collect(),
+    }
+}
+
+/// The object as it was last readable, under its metadata of now.
+fn last_good(object: &DynamicObject, before: Option<&SeenService>) -> Arc<InferenceService> {
+    let spec = before.map(|before| before.service.object.spec.clone());
+    Arc::new(InferenceService {
+        metadata: users(&object.metadata),
+        spec: spec.unwrap_or_default(),
+        status: None,
+    })
+}
+
+/// The published status; one that cannot be read is written anew.
+fn status(object: &DynamicObject) -> InferenceServiceStatus {
+    let status = object.data.get("status").cloned();
+    status
+        .and_then(|status| serde_json::from_value(status).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn object(generation: i64, spec: Value) -> DynamicObject {
+        let value = json!({
+            "apiVersion": "serving.kserve.io/v1beta1",
+            "kind": "InferenceService",
+            "metadata": {
+                "name": "digits", "namespace": "team", "uid": "u", "generation": generation, "resourceVersion": "7",
+                "creationTimestamp": "2026-01-02T03:04:05Z",
+                "managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:spec": {}}}],
+            },
+            "spec": spec,
+            "status": {"url": "http://digits-team.example.com", "conditions": []},
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn predictor(more: &str) -> Value {
+        let text = format!(
+            r#"{{"predictor": {{"minReplicas": 1, "model": {{"modelFormat": {{"name": "pytorch"}}, "storageUri": "pvc://m/d"{more}}}}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_new_status_or_version_leaves_the_service_the_same() {
+        let first = SeenService::read(&object(1, predictor("")), None).unwrap();
+        assert_eq!(first.errors, None);
+        let mut later = object(1, predictor(""));
+        later.metadata.resource_version = Some("9".to_owned());
+        later.data["status"]["url"] = "http://other".into();
+        let second = SeenService::read(&later, Some(&first)).unwrap();
+        assert!(Arc::ptr_eq(&first.service, &second.service));
+        assert_eq!(second.status.url.as_deref(), Some("http://other"));
+    }
+
+    #[test]
+    fn what_the_server_lets_pass_in_a_pod_is_checked_and_the_last_good_spec_stays() {
+        let good = SeenService::read(&object(1, predictor("")), None).unwrap();
+        let bad = object(2, predictor(r#", "resuorces": {}"#));
+        let read = SeenService::read(&bad, Some(&good)).unwrap();
+        let errors = read.errors.unwrap().to_string();
+        assert!(
+            errors.contains("spec.predictor.model.resuorces: unknown field"),
+            "{errors}"
+        );
+        assert_eq!(read.service.object.spec, good.service.object.spec);
+        assert_eq!(read.service.object.metadata.generation, Some(2));
+    }
+
+    #[test]
+    fn one_that_is_being_deleted_is_no_longer_declared() {
+        let mut object = object(1, predictor(""));
+        object.metadata.deletion_timestamp = object.metadata.creation_timestamp.clone();
+        assert_eq!(SeenService::read(&object, None), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! One ServingRuntime or ClusterServingRuntime of the API server, read by the rules that hold for files. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
+use serde_json::json;
+use weir_controller::{Runtime, Scope, validate_runtime};
+use weir_crds::{Object, ServingRuntimeSpec};
+
+/// Kind of a runtime's object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// A runtime for one namespace.
+    ServingRuntime,
+    /// A runtime for all namespaces.
+    ClusterServingRuntime,
+}
+
+/// A runtime as it was seen last.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeenRuntime {
+    /// The runtime, as it was last valid.
+    pub(crate) runtime: Option<Runtime>,
+    /// Reason that the object is not valid now, one sentence.
+    pub(crate) problem: Option<String>,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ServingRuntime => "ServingRuntime",
+            Self::ClusterServingRuntime => "ClusterServingRuntime",
+        }
+    }
+
+    /// Reads an object that was `before`.
+    pub(crate) fn read(
+        self,
+        object: &DynamicObject,
+        before: Option<&SeenRuntime>,
+    ) -> Option<SeenRuntime> {
+        let name = object.metadata.name.clone()?;
+        Some(match self.spec(object) {
+            Ok(spec) => SeenRuntime {
+                runtime: Some(Runtime {
+                    scope: self.scope(&object.metadata),
+                    since: created(&object.metadata),
+                    name,
+                    spec,
+                }),
+                problem: None,
+            },
+            Err(errors) => SeenRuntime {
+                runtime: before.and_then(|before| before.runtime.clone()),
+                problem: Some(format!("{} {name}: {errors}", self.name())),
+            },
+        })
+    }
+
+    fn scope(self, metadata: &ObjectMeta) -> Scope {
+        match self {
+            Self::ServingRuntime => {
+                Scope::Namespace(metadata.namespace.clone().unwrap_or_default())
+            }
+            Self::ClusterServingRuntime => Scope::Cluster,
+        }
+    }
+
+    fn spec(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, String> {
+        let text = json!({
+            "apiVersion": "serving.kserve.io/v1alpha1",
+            "kind": self.name(),
+            "metadata": {"name": object.metadata.name},
+            "spec": object.data.get("spec"),
+        });
+        let manifests = weir_crds::read("", &text.to_string());
+        let manifests = manifests.map_err(|found| {
+            let each = found
+                .iter()
+                .map(|one| format!("{}: {}", one.field, one.problem));
+            each.collect::<Vec<_>>().join("; ")
+        })?;
+        let spec = match manifests.into_iter().next().map(|manifest| manifest.object) {
+            Some(Object::ServingRuntime(object)) => object.spec,
+            Some(Object::ClusterServingRuntime(object)) => object.spec.runtime,
+            Some(Object::InferenceService(_) | Object::Other { .. }) | None => {
+                return Err("not a runtime".to_owned());
+            }
+        };
+        let (errors, _) = validate_runtime(&spec);
+        if errors.is_empty() {
+            return Ok(spec);
+        }
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        Err(errors.join("; "))
+    }
+}
+
+fn created(metadata: &ObjectMeta) -> u64 {
+    let created = metadata.creation_timestamp.as_ref();
+    created.map_or(0, |time| u64::try_from(time.0.as_second()).unwrap_or(0))
+}

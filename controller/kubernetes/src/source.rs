@@ -1,0 +1,160 @@
+//! The API server as a source of services.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::{Recorder, Reporter};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use weir_cluster::{ClusterError, ServiceName};
+use weir_cluster_kubernetes::Kubernetes;
+use weir_controller::{ControllerError, Declaration, Event, History, Platform, Source, Stored};
+use weir_crds::{InferenceService, InferenceServiceStatus};
+
+use crate::declared::{Declared, Statuses};
+use crate::events;
+use crate::history::Histories;
+use crate::watching::{self, Published};
+
+/// Field manager of statuses, and name under which Events are written.
+const CONTROLLER: &str = "weir-controller";
+
+/// The services that an API server's objects declare. Clones share them; watching ends with the last.
+#[derive(Clone)]
+pub struct KubernetesSource {
+    client: Client,
+    histories: Histories,
+    recorder: Recorder,
+    declaration: watch::Receiver<Arc<Declaration>>,
+    statuses: Arc<Mutex<Statuses>>,
+    _watching: Arc<AbortOnDropHandle<()>>,
+}
+
+impl KubernetesSource {
+    /// Watches the declared services; returns once all that exists is known. Must be called within a tokio runtime.
+    /// `process` tells the writers of Events apart, such as the name of a pod.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unavailable`] when the watches have ended.
+    pub async fn connect(
+        client: Client,
+        cluster: Kubernetes,
+        platform: Platform,
+        process: &str,
+    ) -> Result<Self, ClusterError> {
+        let (publish, mut declaration) = watch::channel(Arc::<Declaration>::default());
+        let statuses = Arc::<Mutex<Statuses>>::default();
+        let to = Published {
+            declaration: publish,
+            statuses: statuses.clone(),
+        };
+        let run = watching::run(client.clone(), Declared::new(platform), to);
+        let watching = AbortOnDropHandle::new(tokio::spawn(run));
+        let synced = declaration.changed().await;
+        synced.map_err(|ended| unavailable(ended.into()))?;
+        let reporter = Reporter {
+            controller: CONTROLLER.to_owned(),
+            instance: Some(process.to_owned()),
+        };
+        Ok(Self {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            histories: Histories::new(cluster),
+            declaration,
+            statuses,
+            _watching: Arc::new(watching),
+        })
+    }
+
+    fn services(&self, service: &ServiceName) -> Api<InferenceService> {
+        Api::namespaced(self.client.clone(), service.namespace())
+    }
+}
+
+#[async_trait]
+impl Source for KubernetesSource {
+    fn watch(&self) -> watch::Receiver<Arc<Declaration>> {
+        self.declaration.clone()
+    }
+
+    async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
+        let status = self.statuses.lock().get(service).cloned();
+        Ok(Stored {
+            history: self.histories.load(service).await?,
+            status: status.unwrap_or_default(),
+        })
+    }
+
+    async fn store(
+        &self,
+        service: &ServiceName,
+        history: &Arc<History>,
+    ) -> Result<(), ControllerError> {
+        Ok(self.histories.store(service, history).await?)
+    }
+
+    async fn publish_status(
+        &self,
+        service: &ServiceName,
+        status: Arc<InferenceServiceStatus>,
+    ) -> Result<(), ControllerError> {
+        let whole = Patch::Apply(json!({
+            "apiVersion": "serving.kserve.io/v1beta1",
+            "kind": "InferenceService",
+            "metadata": {"name": service.name()},
+            "status": &*status,
+        }));
+        let params = PatchParams::apply(CONTROLLER).force();
+        let services = self.services(service);
+        let written = services.patch_status(service.name(), &params, &whole);
+        match written.await {
+            Ok(_) => Ok(()),
+            // It was deleted in between.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(unavailable(error.into()).into()),
+        }
+    }
+
+    async fn publish_event(
+        &self,
+        service: &ServiceName,
+        event: Event,
+    ) -> Result<(), ControllerError> {
+        let declaration = self.declaration.borrow().clone();
+        let Some(declared) = declaration.services.get(service) else {
+            return Ok(());
+        };
+        let reference = events::reference(&declared.service);
+        let published = self
+            .recorder
+            .publish(&events::note(event), &reference)
+            .await;
+        if let Err(error) = published {
+            // Nothing follows from an Event: a namespace that is being deleted takes none.
+            tracing::debug!(%service, %error, "an event could not be written");
+        }
+        Ok(())
+    }
+
+    async fn forget(&self, service: &ServiceName) -> Result<(), ControllerError> {
+        self.histories.forget(service);
+        Ok(())
+    }
+}
+
+fn unavailable(source: Box<dyn std::error::Error + Send + Sync>) -> ClusterError {
+    ClusterError::Unavailable {
+        what: "the Kubernetes API server".to_owned(),
+        source,
+    }
+}
+
+impl std::fmt::Debug for KubernetesSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KubernetesSource").finish_non_exhaustive()
+    }
+}

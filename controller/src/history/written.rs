@@ -1,0 +1,235 @@
+//! Written form of a history, for the controller that comes next: all that cannot be found out again, and nothing
+//! that only mirrors the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use weir_cluster::{RevisionName, ServiceName, Tag};
+
+use super::{Canary, History, LoadState, RevisionRecord};
+use crate::rollout::{Candidate, PreviousRevision, Rollout, Stage};
+
+/// A service's history without its revisions' pods. Revisions are given by their numbers, times in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenHistory {
+    stable: Option<u32>,
+    candidate: Option<WrittenCandidate>,
+    previous: Option<WrittenPrevious>,
+    kept_replicas: u32,
+    canaries: BTreeMap<String, u32>,
+    /// Revisions that have loaded since they came into use.
+    loaded: BTreeSet<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenCandidate {
+    revision: u32,
+    stage: WrittenStage,
+    since: u64,
+}
+
+/// Written form of [`Stage`].
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenStage {
+    Waiting,
+    Shifting(usize),
+    RolledBack(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenPrevious {
+    revision: u32,
+    since: u64,
+    kept_replicas: u32,
+}
+
+impl WrittenHistory {
+    /// Returns the written form of a history.
+    #[must_use]
+    pub fn of(history: &History) -> Self {
+        let rollout = &history.rollout;
+        let canaries = history.canaries.iter();
+        let loaded = |record: &&RevisionRecord| record.load != LoadState::Never;
+        let loaded = history.records.iter().filter(loaded);
+        Self {
+            stable: rollout.stable.as_ref().map(RevisionName::number),
+            candidate: rollout.candidate.as_ref().map(WrittenCandidate::of),
+            previous: rollout.previous.as_ref().map(|previous| WrittenPrevious {
+                revision: previous.revision.number(),
+                since: previous.since,
+                kept_replicas: previous.kept_replicas,
+            }),
+            kept_replicas: rollout.kept_replicas,
+            canaries: canaries
+                .map(|canary| (canary.tag.to_string(), canary.revision.number()))
+                .collect(),
+            loaded: loaded.map(|record| record.revision.number()).collect(),
+        }
+    }
+
+    /// Returns the history of these revisions. What names another revision is left out.
+    #[must_use]
+    pub fn history(self, service: &ServiceName, mut records: Vec<RevisionRecord>) -> History {
+        for record in &mut records {
+            if self.loaded.contains(&record.revision.number()) {
+                record.load = LoadState::Once;
+            }
+        }
+        let known = |number: u32| {
+            let name = service.revision(number).ok()?;
+            records.iter().any(|r| r.revision == name).then_some(name)
+        };
+        let canary = |(tag, number): (&String, &u32)| {
+            Some(Canary {
+                tag: Tag::new(tag).ok()?,
+                revision: known(*number)?,
+            })
+        };
+        let canaries = self.canaries.iter().filter_map(canary).collect();
+        let rollout = self.rollout(known);
+        History {
+            rollout,
+            canaries,
+            records,
+        }
+    }
+
+    fn rollout(&self, known: impl Fn(u32) -> Option<RevisionName>) -> Rollout {
+        let Some(stable) = self.stable.and_then(&known) else {
+            return Rollout::default();
+        };
+        let previous = self.previous.as_ref().and_then(|previous| {
+            Some(PreviousRevision {
+                revision: known(previous.revision)?,
+                since: previous.since,
+                kept_replicas: previous.kept_replicas,
+            })
+        });
+        let candidate = self.candidate.as_ref().and_then(|candidate| {
+            Some(Candidate {
+                revision: known(candidate.revision)?,
+                stage: candidate.stage.stage(),
+                since: candidate.since,
+            })
+        });
+        Rollout {
+            stable: Some(stable),
+            previous,
+            candidate,
+            kept_replicas: self.kept_replicas,
+            ..Rollout::default()
+        }
+    }
+}
+
+impl WrittenCandidate {
+    fn of(candidate: &Candidate) -> Self {
+        Self {
+            revision: candidate.revision.number(),
+            stage: match &candidate.stage {
+                Stage::Waiting => WrittenStage::Waiting,
+                Stage::Shifting(step) => WrittenStage::Shifting(*step),
+                Stage::RolledBack(reason) => WrittenStage::RolledBack(reason.to_string()),
+            },
+            since: candidate.since,
+        }
+    }
+}
+
+impl WrittenStage {
+    fn stage(&self) -> Stage {
+        match self {
+            Self::Waiting => Stage::Waiting,
+            Self::Shifting(step) => Stage::Shifting(*step),
+            Self::RolledBack(reason) => Stage::RolledBack(reason.as_str().into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use weir_cluster::Identity;
+
+    use super::*;
+
+    fn service() -> ServiceName {
+        ServiceName::new("default", "digits").unwrap()
+    }
+
+    fn records(loaded: &[bool]) -> Vec<RevisionRecord> {
+        let record = |(i, loaded): (usize, &bool)| RevisionRecord {
+            revision: service().revision(i as u32 + 1).unwrap(),
+            template: Arc::default(),
+            storage: Vec::new(),
+            identity: Identity::from_label(&i.to_string()),
+            load: if *loaded {
+                LoadState::Once
+            } else {
+                LoadState::Never
+            },
+            desired_replicas: 0,
+        };
+        loaded.iter().enumerate().map(record).collect()
+    }
+
+    fn stage() -> impl Strategy<Value = Stage> {
+        prop_oneof![
+            Just(Stage::Waiting),
+            (0_usize..9).prop_map(Stage::Shifting),
+            "[a-z \"{}]{0,20}".prop_map(|reason| Stage::RolledBack(reason.as_str().into())),
+        ]
+    }
+
+    prop_compose! {
+        fn history()(
+            loaded in proptest::collection::vec(any::<bool>(), 3..6),
+            stage in stage(),
+            has in any::<[bool; 3]>(),
+            kept_replicas in 0_u32..9,
+            since in any::<u64>(),
+        ) -> History {
+            let name = |number| service().revision(number).unwrap();
+            let candidate = Candidate { revision: name(3), stage, since };
+            let previous = PreviousRevision { revision: name(1), since, kept_replicas };
+            let canary = Canary { tag: Tag::new("next").unwrap(), revision: name(1) };
+            History {
+                rollout: Rollout {
+                    stable: Some(name(2)),
+                    previous: has[0].then_some(previous),
+                    candidate: has[1].then_some(candidate),
+                    kept_replicas,
+                    ..Rollout::default()
+                },
+                canaries: has[2].then_some(canary).into_iter().collect(),
+                records: records(&loaded),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(history in history()) {
+            let text = serde_json::to_string(&WrittenHistory::of(&history)).unwrap();
+            let written: WrittenHistory = serde_json::from_str(&text).unwrap();
+            let mut records = history.records.clone();
+            records.iter_mut().for_each(|record| record.load = LoadState::Never);
+            prop_assert_eq!(written.history(&service(), records), history);
+        }
+
+        #[test]
+        fn revisions_that_are_gone_are_named_no_more(history in history(), left in 0_usize..4) {
+            let records = history.records[..left].to_vec();
+            let read = WrittenHistory::of(&history).history(&service(), records);
+            let is_known = |name: &RevisionName| read.record(name).is_some();
+            prop_assert!(read.rollout.revisions().all(is_known));
+            prop_assert!(read.canaries.iter().all(|canary| is_known(&canary.revision)));
+        }
+    }
+}

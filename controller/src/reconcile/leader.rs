@@ -1,0 +1,158 @@
+//! The loop of the process that holds the lease.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use weir_cluster::ServiceName;
+
+use super::Controller;
+use super::inputs::Inputs;
+use super::metrics::ReadyCounts;
+use super::observed::{ConflictCache, Observed};
+use super::queue::Queue;
+use super::watches::Watches;
+use super::work::{Access, Outcome, Task};
+use crate::declaration::DeclaredService;
+
+/// Services that are reconciled at once: enough to hide the answers' time, a tenth of what an API server lets one
+/// client do at once by default.
+const AT_ONCE: usize = 16;
+
+/// Shortest time between two rounds, so that changes close together, as when many services start, are handled at
+/// once. No request waits for this.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Reconciles while this process holds the lease.
+pub(super) struct Leader<'a> {
+    controller: &'a Controller,
+    access: Access,
+    watches: Watches,
+    queue: Queue,
+    under_way: FuturesUnordered<BoxFuture<'static, Outcome>>,
+    /// Reconciliations that failed since the metrics were updated.
+    errors: u64,
+}
+
+impl<'a> Leader<'a> {
+    pub(super) fn new(controller: &'a Controller) -> Self {
+        let watches = Watches {
+            declaration: controller.source.watch(),
+            snapshot: controller.directory.watch(),
+            reports: controller.reports.watch(),
+            conflicts: ConflictCache::default(),
+        };
+        Self {
+            access: Access {
+                source: controller.source.clone(),
+                cluster: controller.cluster.clone(),
+            },
+            controller,
+            watches,
+            queue: Queue::default(),
+            under_way: FuturesUnordered::new(),
+            errors: 0,
+        }
+    }
+
+    /// Runs until what it watches has ended.
+    pub(super) async fn run(mut self) {
+        let first = self.watches.observed(now());
+        self.queue.adopt(found(&first));
+        loop {
+            let observed = Arc::new(self.watches.observed(now()));
+            self.begin_due(&observed);
+            self.record();
+            self.collect_for(PAUSE).await;
+            tokio::select! {
+                Some(outcome) = self.under_way.next() => self.take(outcome),
+                changed = self.watches.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Begins what is due, as far as there are places.
+    fn begin_due(&mut self, observed: &Arc<Observed>) {
+        for name in self.queue.undeclared(observed) {
+            self.begin(observed, &name, None);
+        }
+        for (name, declared) in &observed.declaration.services {
+            let is_due = self.queue.is_due(name, declared, observed.now, |state| {
+                Inputs::of(observed, declared, state.applied().unwrap_or_default())
+            });
+            if is_due {
+                self.begin(observed, name, Some(declared.clone()));
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        observed: &Arc<Observed>,
+        name: &ServiceName,
+        declared: Option<DeclaredService>,
+    ) {
+        if self.under_way.len() >= AT_ONCE {
+            return;
+        }
+        let task = Task {
+            service: name.clone(),
+            observed: observed.clone(),
+            declared,
+            state: self.queue.begin(name),
+        };
+        self.under_way.push(Box::pin(task.run(self.access.clone())));
+    }
+
+    /// Takes in what ends within this time.
+    async fn collect_for(&mut self, time: Duration) {
+        let end = tokio::time::sleep(time);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => return,
+                Some(outcome) = self.under_way.next() => self.take(outcome),
+            }
+        }
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        if let Err(error) = &outcome.result {
+            self.errors += 1;
+            let again = self.queue.delay_after(&outcome.service);
+            tracing::warn!(service = %outcome.service, "{error}; retrying in {again:?}");
+        }
+        self.queue.end(outcome, now());
+    }
+
+    fn record(&mut self) {
+        let counts = ReadyCounts::of(self.queue.statuses());
+        let errors = std::mem::take(&mut self.errors);
+        let metrics = &self.controller.metrics;
+        metrics.record(counts, errors, self.queue.loop_state());
+    }
+}
+
+/// Services that run, or are routed to, when this process begins: those among them that are no longer declared are
+/// removed.
+fn found(observed: &Observed) -> BTreeSet<ServiceName> {
+    let revisions = observed.snapshot.revisions.keys();
+    let running = revisions.map(|name| name.service().clone());
+    let routed = observed.snapshot.routes.as_slice().iter();
+    running
+        .chain(routed.map(|route| route.service.clone()))
+        .collect()
+}
+
+/// Seconds since 1970, as histories outlive the process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the shell that owns the controller's clock"
+)]
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,147 @@
+//! The services by name: each waits, or one task has it. A slow or failing one holds up no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster::ServiceName;
+use weir_crds::InferenceServiceStatus;
+
+use super::inputs::Inputs;
+use super::metrics::LoopState;
+use super::observed::Observed;
+use super::retry::Retry;
+use super::state::ServiceState;
+use super::work::Outcome;
+use crate::declaration::DeclaredService;
+
+/// The services that are known, by name.
+#[derive(Default)]
+pub(super) struct Queue(BTreeMap<ServiceName, Entry>);
+
+/// One service of the queue.
+#[derive(Default)]
+struct Entry {
+    place: Place,
+    retry: Retry,
+    /// The declaration that the last attempt failed with.
+    failed_with: Option<DeclaredService>,
+    /// End of the last attempt, in seconds since 1970.
+    ended: u64,
+    status: Arc<InferenceServiceStatus>,
+}
+
+/// Place of a service's state.
+#[derive(Default)]
+enum Place {
+    /// It has to be loaded first.
+    #[default]
+    Stored,
+    Here(Box<ServiceState>),
+    /// A task has it.
+    UnderWay,
+}
+
+impl Queue {
+    /// Adds services that are known by what runs.
+    pub(super) fn adopt(&mut self, services: BTreeSet<ServiceName>) {
+        let entries = services.into_iter().map(|name| (name, Entry::default()));
+        self.0.extend(entries);
+    }
+
+    /// The services to remove now.
+    pub(super) fn undeclared(&self, observed: &Observed) -> Vec<ServiceName> {
+        let is_due = |(name, entry): &(&ServiceName, &Entry)| {
+            let is_declared = observed.declaration.services.contains_key(*name);
+            let is_free = !matches!(entry.place, Place::UnderWay);
+            !is_declared && is_free && entry.retry.is_due(observed.now)
+        };
+        let names = self.0.iter().filter(is_due).map(|(name, _)| name.clone());
+        names.collect()
+    }
+
+    /// Tells if a declared service has to be reconciled now: its inputs are others than the last time, or time may change
+    /// its plan. One that failed waits, unless it was edited since.
+    pub(super) fn is_due(
+        &self,
+        name: &ServiceName,
+        declared: &DeclaredService,
+        now: u64,
+        inputs: impl FnOnce(&ServiceState) -> Inputs,
+    ) -> bool {
+        let Some(entry) = self.0.get(name) else {
+            return true;
+        };
+        match &entry.place {
+            Place::UnderWay => false,
+            _ if entry.retry.is_failing() => entry.retry.is_due(now) || entry.is_edited(declared),
+            Place::Stored => true,
+            Place::Here(state) => {
+                let is_timed = !state.is_settled && now > entry.ended;
+                is_timed
+                    || state
+                        .seen
+                        .as_ref()
+                        .is_none_or(|seen| !seen.is(&inputs(state)))
+            }
+        }
+    }
+
+    /// Marks a service as under way, and returns its state; `None` where it has to be loaded.
+    pub(super) fn begin(&mut self, name: &ServiceName) -> Option<Box<ServiceState>> {
+        let entry = self.0.entry(name.clone()).or_default();
+        match std::mem::replace(&mut entry.place, Place::UnderWay) {
+            Place::Here(state) => Some(state),
+            Place::Stored | Place::UnderWay => None,
+        }
+    }
+
+    /// Takes a service back. One that was removed is forgotten.
+    pub(super) fn end(&mut self, outcome: Outcome, now: u64) {
+        let is_removed = outcome.declared.is_none() && outcome.result.is_ok();
+        if is_removed {
+            self.0.remove(&outcome.service);
+            return;
+        }
+        let entry = self.0.entry(outcome.service).or_default();
+        entry.ended = now;
+        entry.place = match outcome.state {
+            Some(state) => {
+                entry.status = state.status.clone();
+                Place::Here(state)
+            }
+            None => Place::Stored,
+        };
+        (entry.retry, entry.failed_with) = match outcome.result {
+            Ok(()) => (Retry::default(), None),
+            Err(_) => (entry.retry.failed(now), outcome.declared),
+        };
+    }
+
+    /// The delay after one more failure of a service.
+    pub(super) fn delay_after(&self, name: &ServiceName) -> Duration {
+        let entry = self.0.get(name);
+        entry.map_or(Retry::default(), |entry| entry.retry).delay()
+    }
+
+    /// The result of the last attempts.
+    pub(super) fn loop_state(&self) -> LoopState {
+        if self.0.values().any(|entry| entry.retry.is_failing()) {
+            LoopState::Failing
+        } else {
+            LoopState::Healthy
+        }
+    }
+
+    /// The statuses published last.
+    pub(super) fn statuses(&self) -> impl Iterator<Item = &InferenceServiceStatus> {
+        self.0.values().map(|entry| &*entry.status)
+    }
+}
+
+impl Entry {
+    fn is_edited(&self, declared: &DeclaredService) -> bool {
+        let failed_with = self.failed_with.as_ref();
+        failed_with.is_some_and(|failed_with| !failed_with.is(declared))
+    }
+}

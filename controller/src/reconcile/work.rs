@@ -1,0 +1,142 @@
+//! The steps for one service, from its declaration to its status.
+
+use std::sync::Arc;
+
+use weir_cluster::{Apply, ServiceName};
+
+use super::apply;
+use super::deadline::in_time;
+use super::inputs::Inputs;
+use super::observed::Observed;
+use super::publish;
+use super::state::ServiceState;
+use super::store;
+use crate::declaration::DeclaredService;
+use crate::error::ControllerError;
+use crate::history::{History, revise};
+use crate::plan::{Plan, plan};
+use crate::rollout::{Transition, step};
+use crate::source::Source;
+use crate::validate::Validated;
+
+/// What tasks act on.
+#[derive(Clone)]
+pub(super) struct Access {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) cluster: Arc<dyn Apply>,
+}
+
+/// One pass over one service.
+pub(super) struct Task {
+    pub(super) service: ServiceName,
+    pub(super) observed: Arc<Observed>,
+    /// The service as declared; `None` removes it.
+    pub(super) declared: Option<DeclaredService>,
+    /// State of the service; `None` where it has to be loaded.
+    pub(super) state: Option<Box<ServiceState>>,
+}
+
+/// Result of a task. A failed one is tried again.
+pub(super) struct Outcome {
+    pub(super) service: ServiceName,
+    pub(super) declared: Option<DeclaredService>,
+    pub(super) state: Option<Box<ServiceState>>,
+    pub(super) result: Result<(), ControllerError>,
+}
+
+impl Task {
+    pub(super) async fn run(self, access: Access) -> Outcome {
+        let Self {
+            service,
+            observed,
+            declared,
+            state,
+        } = self;
+        let (state, result) = match &declared {
+            Some(declared) => access.reconcile(&observed, declared, state).await,
+            None => (state, access.remove(&service).await),
+        };
+        Outcome {
+            service,
+            declared,
+            state,
+            result,
+        }
+    }
+}
+
+impl Access {
+    /// Runs all steps for one service.
+    async fn reconcile(
+        &self,
+        observed: &Observed,
+        declared: &DeclaredService,
+        state: Option<Box<ServiceState>>,
+    ) -> (Option<Box<ServiceState>>, Result<(), ControllerError>) {
+        let name = &declared.service.name;
+        let mut state = match state {
+            Some(state) => state,
+            None => match store::load(&*self.source, name).await {
+                Ok(loaded) => Box::new(loaded),
+                Err(error) => return (None, Err(error)),
+            },
+        };
+        let before = state.history.clone();
+        let made = match declared.validated() {
+            Some(validated) => self.make(observed, validated, &mut state).await,
+            None => Ok(()),
+        };
+        let published = publish::status(&*self.source, observed, declared, &mut state).await;
+        if made.is_err() && state.stored.as_ref() != Some(&state.history) {
+            // Another may have stored a history: it is loaded again.
+            return (None, made);
+        }
+        let done = made.and(published);
+        state.is_settled = state.history == before && !state.is_timed(observed.now);
+        let applied = state.applied().unwrap_or_default();
+        state.seen = Some(Inputs::of(observed, declared, applied));
+        (Some(state), done)
+    }
+
+    /// Decides what should run and applies it.
+    async fn make(
+        &self,
+        observed: &Observed,
+        validated: &Validated,
+        state: &mut ServiceState,
+    ) -> Result<(), ControllerError> {
+        let (plan, transition) = decide(observed, validated, state)?;
+        if let Err(error) = store::store(&*self.source, &validated.service, state).await {
+            return apply::refused(plan.desired, error, state);
+        }
+        if let Some(transition) = transition {
+            publish::transition(&*self.source, &validated.service, &transition).await?;
+        }
+        apply::apply(&*self.cluster, plan, state).await
+    }
+
+    async fn remove(&self, service: &ServiceName) -> Result<(), ControllerError> {
+        in_time("deleting the service", self.cluster.forget(service)).await?;
+        in_time("deleting the history", self.source.forget(service)).await
+    }
+}
+
+/// The pure middle: assigns revisions, steps the rollout, and plans what should run.
+fn decide(
+    observed: &Observed,
+    validated: &Validated,
+    state: &mut ServiceState,
+) -> Result<(Plan, Option<Transition>), ControllerError> {
+    let history = History::clone(&state.history).observed(&observed.snapshot);
+    let history = revise(validated, &history, observed.now)?;
+    let mut history = history.observed(&observed.snapshot);
+    let samples = state.window.samples(&history.rollout, &observed.reports);
+    let evidence = history.evidence(&observed.snapshot, &samples);
+    let (rollout, transition) = step(&history.rollout, &evidence, observed.now);
+    history.rollout = rollout;
+    let plan = plan(validated, &history, observed.now)?;
+    if *state.history != history {
+        state.history = Arc::new(history);
+    }
+    Ok((plan, transition))
+}
