@@ -45,6 +45,7 @@ test-platform: prerequisites libtorch tools clients ## Real processes, and real 
 	scripts/client-tests.sh
 
 test-kube: prerequisites libtorch tools ## A real API server, scheduler and controllers with pretend GPU nodes; no root.
+	$(BED)/with-control-plane.sh tests/kubernetes/chart.sh install
 	$(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter
 
 test-cluster: ## A real one-node Kubernetes with real pods; root on Linux, else skipped.
@@ -59,16 +60,18 @@ cluster-down: ## End it; nothing of it is left.
 check: prerequisites libtorch tools ## fmt, clippy and the tests of what changed since BASE (origin/main, else HEAD).
 	@PYTHON=$(PYTHON) CARGO=$(CARGO) scripts/check.sh $(BASE)
 
-lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, doc.
+lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, doc, the chart.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) shear --deny-warnings
 	$(CARGO) deny --log-level error check bans licenses sources
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps
+	tests/kubernetes/chart.sh lint
 
-generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/ and crds/yaml/.
+generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, crds/yaml/, charts/weir/crds/ and images/Dockerfile.
 	$(PYTHON) -B images/build.py --dockerfile
 	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples)'
+	cp crds/yaml/*.yaml charts/weir/crds/
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.
 	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release -p weir-protocol -p weir-runtime fuzz

@@ -6,13 +6,8 @@ bed=tests/kubernetes/bed
 exec=target/cluster/exec
 passed=0
 
-check() { # check WHAT EXPECTED FOUND
-    if [ "$2" != "$3" ]; then
-        printf '%s\n  expected: %s\n  found:    %s\n' "$1" "$2" "$3" >&2
-        exit 1
-    fi
-    passed=$((passed + 1))
-}
+# shellcheck source=tests/kubernetes/checks.sh
+. tests/kubernetes/checks.sh
 
 code() { local code=0; "$@" >/dev/null 2>&1 || code=$?; echo $code; } # code COMMAND...: its exit code
 

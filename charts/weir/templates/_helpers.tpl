@@ -1,0 +1,117 @@
+{{/* Labels of an object of a component: include "weir.labels" (list $ "gateway") */}}
+{{- define "weir.labels" -}}
+{{ include "weir.selector" . }}
+app.kubernetes.io/part-of: weir
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
+helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
+{{- end }}
+
+{{/* What tells a component's pods from others, and never changes */}}
+{{- define "weir.selector" -}}
+app.kubernetes.io/name: weir-{{ index . 1 }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+{{- end }}
+
+{{/* An image with its tag: include "weir.image" (list $ .Values.weir.image) */}}
+{{- define "weir.image" -}}
+{{ (index . 1).repository }}:{{ (index . 1).tag | default (index . 0).Chart.AppVersion }}
+{{- end }}
+
+{{/* What Pod Security's `restricted` asks of a container, and a root file system that nobody writes to */}}
+{{- define "weir.restricted" -}}
+runAsNonRoot: true
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* A component's Deployment: include "weir.deployment" (dict "root" $ "name" "gateway" "args" (list …) "ports" (dict …) …) */}}
+{{- define "weir.deployment" -}}
+{{- $root := .root }}
+{{- $values := index $root.Values .name }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: weir-{{ .name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{- include "weir.labels" (list $root .name) | nindent 4 }}
+spec:
+  replicas: {{ $values.replicas }}
+  # The old one goes when the new one is ready.
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
+  selector:
+    matchLabels: {{- include "weir.selector" (list $root .name) | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "weir.labels" (list $root .name) | nindent 8 }}
+        {{- with $values.podLabels }}{{ toYaml . | nindent 8 }}{{ end }}
+      annotations:
+        prometheus.io/scrape: "true"
+        prometheus.io/port: "9090"
+        {{- with $values.podAnnotations }}{{ toYaml . | nindent 8 }}{{ end }}
+    spec:
+      serviceAccountName: weir-{{ .name }}
+      priorityClassName: weir-system
+      terminationGracePeriodSeconds: {{ .grace | default 30 }}
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      topologySpreadConstraints:
+        {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+        - topologyKey: {{ . }}
+          maxSkew: 1
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels: {{- include "weir.selector" (list $root $.name) | nindent 14 }}
+        {{- end }}
+      {{- range $field := list "nodeSelector" "tolerations" "affinity" }}
+      {{- with index $values $field }}
+      {{ $field }}: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      containers:
+        - name: weir
+          image: {{ include "weir.image" (list $root $root.Values.weir.image) | quote }}
+          imagePullPolicy: {{ $root.Values.weir.image.pullPolicy }}
+          args: {{- toYaml (prepend .args .name) | nindent 12 }}
+          env:
+            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+            {{- range $name, $value := .env }}
+            - {name: {{ $name }}, value: {{ $value | quote }}}
+            {{- end }}
+          ports:
+            {{- range .ports }}
+            - {name: {{ .name }}, containerPort: {{ .port }}}
+            {{- end }}
+            - {name: admin, containerPort: 9090}
+          # It may take a while until all that exists is known; until then it is alive and not ready.
+          readinessProbe: {httpGet: {path: /ready, port: admin}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 2}
+          livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
+          {{- with .lifecycle }}
+          lifecycle: {{- toYaml . | nindent 12 }}
+          {{- end }}
+          resources: {{- toYaml $values.resources | nindent 12 }}
+          securityContext: {{- include "weir.restricted" $root | nindent 12 }}
+{{- end }}
+
+{{/* A component's Service within the cluster: include "weir.service" (dict "root" $ "name" "gateway" "ports" (list …)) */}}
+{{- define "weir.service" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: weir-{{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
+spec:
+  selector: {{- include "weir.selector" (list .root .name) | nindent 4 }}
+  ports:
+    {{- range .ports }}
+    - {{ toJson . }}
+    {{- end }}
+    - {name: admin, port: 9090, targetPort: admin}
+{{- end }}

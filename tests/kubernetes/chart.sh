@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Tests the chart: `chart.sh lint` alone, `chart.sh install` beside a control plane, where its pods run on pretend nodes.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bed=tests/kubernetes/bed
+chart=charts/weir
+namespace=weir-system
+passed=0
+# shellcheck source=tests/kubernetes/checks.sh
+. tests/kubernetes/checks.sh
+
+render() { helm template weir $chart --namespace $namespace "$@"; }
+
+refused() { # refused WORD SETTING: a setting that the schema refuses, with a word of what it says
+    local said
+    if said=$(render --set "$2" 2>&1); then check "$2" refused taken; fi
+    check "$2: $said" "$1" "$(grep -o -- "$1" <<<"$said" | head -n 1)"
+}
+
+the_same_as_their_sources() {
+    check "charts/weir/crds: make generate copies them" "" "$(diff -rq crds/yaml $chart/crds)"
+    check "the chart's version and the workspace's" "$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" \
+        "$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)"
+}
+
+lint() {
+    helm lint --strict --quiet $chart
+    the_same_as_their_sources
+    refused replicas gateway.replicas=0
+    refused replicas controller.replicas=two
+    refused repository weir.image.repository=weir:latest
+    refused domain domain=Example.com
+    refused gatway gatway.replicas=2
+    refused pullPolicy runtime.image.pullPolicy=Sometimes
+    refused external gateway.external.type=ClusterIP
+    check "a tag" 3 "$(render --set weir.image.tag=abc | grep -c 'image: "weir:abc"')"
+    check "no admin port outside" 0 "$(render --set gateway.external.type=LoadBalancer |
+        sed -n '/name: weir-gateway-external/,/^---/p' | grep -c admin)"
+    check "without classes and runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
+        grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
+}
+
+may() { # may COMPONENT VERB RESOURCE[/SUBRESOURCE] [NAMESPACE]
+    local part=${3#*/}
+    [ "$part" != "$3" ] || part=
+    kubectl auth can-i "$2" "${3%/*}" --subresource "$part" --as "system:serviceaccount:$namespace:weir-$1" -n "${4:-default}" \
+        2>/dev/null || true
+}
+
+# A sample of what each may not: what would let it read secrets, start pods past their owners, or take another's part.
+roles_are_least() {
+    check "controller makes Deployments" yes "$(may controller create deployments.apps)"
+    check "controller writes status" yes "$(may controller patch inferenceservices.serving.kserve.io/status)"
+    check "controller leads" yes "$(may controller update leases.coordination.k8s.io $namespace)"
+    check "autoscaler scales" yes "$(may autoscaler patch deployments.apps/scale)"
+    check "gateway watches" yes "$(may gateway watch endpointslices.discovery.k8s.io)"
+    local component verb
+    for component in gateway controller autoscaler; do
+        for verb in "get secrets" "create pods" "get configmaps" "create pods/exec" "update inferenceservices.serving.kserve.io" \
+            "get nodes" "update leases.coordination.k8s.io" "escalate clusterroles.rbac.authorization.k8s.io"; do
+            # shellcheck disable=SC2086 # a verb and a resource
+            check "weir-$component may not $verb" no "$(may $component $verb)"
+        done
+    done
+    check "autoscaler makes no Deployments" no "$(may autoscaler create deployments.apps)"
+    check "gateway reads no pods" no "$(may gateway list pods)"
+}
+
+left() { # What a chart leaves, but the definitions, which hold people's services.
+    kubectl get all,sa,role,rolebinding,pdb -n $namespace -o name | grep weir || true
+    kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime -o name | grep weir || true
+}
+
+install() {
+    local restricted=pod-security.kubernetes.io
+    kubectl create namespace $namespace >/dev/null
+    kubectl label namespace $namespace $restricted/enforce=restricted $restricted/warn=restricted >/dev/null
+    check "warnings of the API server" "" "$(render | kubectl apply --dry-run=server --server-side -f - 2>&1 >/dev/null)"
+    helm install weir $chart --namespace $namespace --wait --timeout 90s >/dev/null
+    check "replicas that are available" "1 1 2" "$(kubectl get deployment -n $namespace -o 'jsonpath={.items[*].status.availableReplicas}')"
+    check "the runtime's name of the model" --model-name={{.Name}} "$(kubectl get clusterservingruntime weir-libtorch \
+        -o 'jsonpath={.spec.containers[0].args[1]}')"
+    check "the priority of Weir's pods" "1000000 1000000 1000000 1000000" \
+        "$(kubectl get pod -n $namespace -o 'jsonpath={.items[*].spec.priority}')"
+    check "the disruptions that a gateway allows" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
+    roles_are_least
+    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3 >/dev/null
+    check "replicas after an upgrade" 3 "$(kubectl get deployment weir-gateway -n $namespace -o 'jsonpath={.status.availableReplicas}')"
+    helm uninstall weir --namespace $namespace --wait >/dev/null
+    check "what is left" "" "$(left)"
+}
+
+PATH=$($bed/build.sh helm)/bin:$PATH
+case ${1:-} in
+    lint) lint ;;
+    install) KUBECONFIG=$WEIR_TEST_KUBECONFIG install ;;
+    *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
+esac
+echo "chart $1: $passed checks passed"

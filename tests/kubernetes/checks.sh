@@ -1,0 +1,9 @@
+# What a test found beside what it expects; to be sourced. Counts in $passed.
+
+check() { # check WHAT EXPECTED FOUND
+    if [ "$2" != "$3" ]; then
+        printf '%s\n  expected: %s\n  found:    %s\n' "$1" "$2" "$3" >&2
+        exit 1
+    fi
+    passed=$((passed + 1))
+}
