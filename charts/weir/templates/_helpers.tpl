@@ -92,9 +92,6 @@ spec:
           # It may take a while until all that exists is known; until then it is alive and not ready.
           readinessProbe: {httpGet: {path: /ready, port: admin}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 2}
           livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
-          {{- with .lifecycle }}
-          lifecycle: {{- toYaml . | nindent 12 }}
-          {{- end }}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
 {{- end }}

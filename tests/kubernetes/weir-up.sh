@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs Weir on the one-node cluster, which it starts where it is not up: images of target/images, the chart, and the claim
+# weir-examples with the models of examples/. Returns when all is available; run again, it installs what has changed. Images that are
+# not there are made, with PROFILE (release).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/kubernetes/bed/cluster.sh
+. "$here/bed/cluster.sh"
+images=$root/target/images
+namespace=weir-system
+
+in_cluster() { "$cluster/exec" "$@" </dev/null; }
+
+# In all namespaces of the cluster: where its containerd listens.
+inside() {
+    local pid
+    read -r pid _ <"$anchor"
+    nsenter --net="/proc/$pid/ns/net" --mount="/proc/$pid/ns/mnt" --pid="/proc/$pid/ns/pid_for_children" -- \
+        env -i PATH="$tools/bin:$PATH" "$@" </dev/null
+}
+
+digest() { tar -xOf "$images/$1.tar" index.json | grep -o 'sha256:[0-9a-f]*' | head -n 1; } # digest IMAGE: of its manifest
+
+import() { # import IMAGE: into the cluster's containerd, unless it is there
+    local snapshotter known=$cluster/state/$1.digest
+    [ "$(cat "$known" 2>/dev/null)" != "$(digest "$1")" ] || return 0
+    snapshotter=$(sed -n 's/.*snapshotter = "\(.*\)"/\1/p' "$cluster/state/containerd.toml")
+    inside ctr --address /run/containerd.sock --namespace k8s.io images import --snapshotter "$snapshotter" "$images/$1.tar" >/dev/null
+    digest "$1" >"$known"
+}
+
+# The folder is one of the node; what a user puts there later stays.
+claim() {
+    local folder=$cluster/state/volumes/weir-examples
+    mkdir -p "$folder"
+    cp -R "$root"/examples/*/weir-examples/. "$folder/"
+    chmod -R a+rX "$cluster/state/volumes"
+    in_cluster kubectl apply -f "$here/examples.yaml" >/dev/null
+}
+
+# A changed image has the same tag: the annotation starts its pods anew.
+install() {
+    local component settings=()
+    for component in gateway controller autoscaler; do
+        settings+=(--set-string "$component.podAnnotations.weir\\.dev/image=$(digest weir)")
+    done
+    in_cluster kubectl apply -f "$here/namespace.yaml" >/dev/null
+    in_cluster kubectl apply --server-side -f "$root/charts/weir/crds" >/dev/null
+    in_cluster helm upgrade --install weir "$root/charts/weir" --namespace $namespace "${settings[@]}" --wait --timeout 3m >/dev/null || {
+        explain
+        exit 1
+    }
+}
+
+explain() { # What somebody needs who looks for the reason.
+    in_cluster kubectl get pods -n $namespace -o wide
+    in_cluster kubectl get events -n $namespace --field-selector type=Warning -o custom-columns=OBJECT:.involvedObject.name,MESSAGE:.message
+    in_cluster kubectl logs -n $namespace -l app.kubernetes.io/part-of=weir --prefix --tail 5
+} >&2
+
+"$here/bed/cluster-up.sh" >/dev/null
+tools=$("$here/bed/build.sh" helm)
+one_at_a_time
+for image in weir weir-runtime; do
+    [ -f "$images/$image.tar" ] || make -C "$root" image PROFILE="${PROFILE:-release}"
+    import $image
+done
+claim
+install
+echo "Weir is up. In its network: target/cluster/exec kubectl apply -f examples/digits"
