@@ -104,7 +104,10 @@ pub(crate) enum GatewayError {
     /// Another gateway passed the request on to this one, which does not own the revision's queue either.
     #[error("revision {0} is queued by another gateway")]
     NotOwner(String),
-    /// The request's body broke off or stalled.
+    /// The request's body stalled, or came too slowly.
+    #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
+    SlowBody(Duration),
+    /// The request's body broke off.
     #[error("request body {0}")]
     Body(String),
     /// A header that cannot be read.
@@ -135,6 +138,7 @@ impl Coded for GatewayError {
             | Self::Gone(_)
             | Self::Lost { .. }
             | Self::NotOwner(_) => Code::Unavailable,
+            Self::SlowBody(_) => Code::TooSlow,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed => Code::MethodNotAllowed,

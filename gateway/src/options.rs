@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
 use weir_cluster::ServiceName;
+use weir_ops::socket::{ConnectionLimits, Pace};
 
 /// The clients of a gateway: they decide whether it may list names and route by model name alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +35,17 @@ pub struct Options {
     pub all_buffers: usize,
     /// The most bytes of bodies that wait for one revision.
     pub queue_bytes: usize,
-    /// The longest pause inside a request's body, and the longest time that a client takes nothing of an
-    /// answer that goes on.
-    pub body_idle: Duration,
-    /// The longest time for a request's head, idle time before it included.
-    pub header_timeout: Duration,
+    /// Limits on the port's connections, and on the waits for their clients.
+    pub connections: ConnectionLimits,
     /// How the port encrypts; without it, it is plain. It should offer `h2` and `http/1.1`. Gateways ask each
     /// other in plain: this is for one that is alone.
     pub tls: Option<Arc<ServerConfig>>,
     /// The longest time for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// Connections at once; more wait to be accepted.
-    pub max_connections: usize,
 }
+
+/// Connections at once: each holds some 10 KiB while it is idle.
+const MAX_CONNECTIONS: usize = 16_384;
 
 impl Options {
     /// Defaults: 64 MiB for a request, as the runtime's largest body is; 1 GiB for all, half of which
@@ -61,11 +60,15 @@ impl Options {
             request_buffer: 64 << 20,
             all_buffers: 1 << 30,
             queue_bytes: 512 << 20,
-            body_idle: Duration::from_secs(30),
-            header_timeout: Duration::from_secs(75),
+            connections: ConnectionLimits {
+                total: MAX_CONNECTIONS,
+                per_client: ConnectionLimits::share_of(MAX_CONNECTIONS),
+                idle: Duration::from_secs(75),
+                stall: Duration::from_secs(30),
+                pace: Pace::default(),
+            },
             tls: None,
             handshake_timeout: Duration::from_secs(10),
-            max_connections: 16_384,
         }
     }
 }

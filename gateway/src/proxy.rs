@@ -115,7 +115,8 @@ impl Proxy {
     ) -> Result<BufferedBody, GatewayError> {
         let limits = BufferLimits {
             size: self.context.options.request_buffer,
-            idle: self.context.options.body_idle,
+            idle: self.context.options.connections.stall,
+            pace: self.context.options.connections.pace,
             deadline,
             budget: &self.context.budget,
             shutdown: &self.context.shutdown,

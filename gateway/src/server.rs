@@ -18,7 +18,6 @@ mod request_checks;
 mod rewind;
 mod settings;
 mod sniff;
-mod streams;
 mod tls;
 
 use std::convert::Infallible;
@@ -31,22 +30,20 @@ use hyper::service::{HttpService, service_fn};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::{Acceptor, Counted, Stream, Traffic};
+use weir_ops::socket::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
 
 use crate::body::DownstreamBody;
 use crate::proxy::Proxy;
 use settings::ServerSettings;
-use streams::{StreamExecutor, WatchedBody};
 
 /// Serves the port until `stop`, then drains its connections.
 pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, stop: CancellationToken) {
     let connections = TaskTracker::new();
-    let options = &proxy.context.options;
-    let idle = options.body_idle;
-    let acceptor = Acceptor::new(listener, options.max_connections, idle, stop.clone());
+    let limits = proxy.context.options.connections;
+    let acceptor = Acceptor::new(listener, limits, stop.clone());
     let settings = Arc::new(ServerSettings {
-        streams: StreamExecutor::new(connections.clone(), idle),
-        header_timeout: options.header_timeout,
+        streams: StreamExecutor::new(connections.clone(), &limits),
+        header_timeout: limits.idle,
         stop,
     });
     // Boxed: a task's size includes every copy that a move leaves.
@@ -79,7 +76,7 @@ fn service(
     peer: Option<IpAddr>,
 ) -> impl HttpService<
     Incoming,
-    ResBody = Counted<WatchedBody<DownstreamBody>>,
+    ResBody = Counted<DownstreamBody>,
     Error = Infallible,
     Future: Future + Send + Unpin + 'static,
 > {
@@ -88,7 +85,7 @@ fn service(
         // Boxed: hyper moves it several times, and keeps its room on an idle connection.
         Box::pin(async move {
             let response = exchange::respond(&proxy, request, peer).await;
-            Ok(tracked.track(response.map(WatchedBody)))
+            Ok(tracked.track(response))
         })
     })
 }

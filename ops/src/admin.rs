@@ -20,14 +20,21 @@ use tower::{Layer, Service};
 use tower_http::normalize_path::NormalizePathLayer;
 
 use crate::registry::{CONTENT_TYPE, text};
-use crate::socket::Acceptor;
+use crate::socket::{Acceptor, ConnectionLimits, Pace};
 
-/// Connections at once. A scraper and a few curious people need a handful; the rest wait in the
-/// kernel's backlog.
-const MAX_CONNECTIONS: usize = 64;
-
-/// The longest time a client takes no byte of a response: what a scraper waits for one at most.
-const WRITE_IDLE: Duration = Duration::from_secs(10);
+/// Limits on the connections. A scraper and a few curious people need a handful of places; the rest wait in the
+/// kernel's backlog. Two common scrape intervals (15 s) pass without a request, so that a scraper's kept connection
+/// survives between scrapes. Nobody waits longer than 10 s for a scrape.
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 64,
+    per_client: ConnectionLimits::share_of(64),
+    idle: Duration::from_secs(30),
+    stall: Duration::from_secs(10),
+    pace: Pace {
+        grace: Duration::from_secs(10),
+        rate: 1024,
+    },
+};
 
 /// Source of `/health`, called at each request.
 pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
@@ -54,6 +61,7 @@ pub struct Admin {
     router: Router,
     /// Paths of the pages, for those who ask for one that is not there.
     pages: Vec<&'static str>,
+    limits: ConnectionLimits,
 }
 
 impl Admin {
@@ -68,6 +76,7 @@ impl Admin {
             listener,
             router,
             pages: vec!["/metrics", "/health"],
+            limits: LIMITS,
         }
     }
 
@@ -76,6 +85,13 @@ impl Admin {
     pub fn with_readiness(mut self, ready: HealthCheck) -> Self {
         self.router = self.router.route("/ready", get(async move || ready()));
         self.pages.push("/ready");
+        self
+    }
+
+    /// Replaces the limits on connections.
+    #[must_use]
+    pub fn with_limits(mut self, limits: ConnectionLimits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -121,8 +137,9 @@ impl Admin {
                 (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
             });
         let service = NormalizePathLayer::trim_trailing_slash().layer(router);
-        Acceptor::new(self.listener, MAX_CONNECTIONS, WRITE_IDLE, stop.clone())
-            .serve(|stream| connection::serve(stream, service.clone(), stop.clone()))
+        let connections = connection::Connections::new(service, self.limits, stop.clone());
+        Acceptor::new(self.listener, self.limits, stop)
+            .serve(|stream| connections.clone().serve(stream))
             .await;
     }
 }

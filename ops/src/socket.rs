@@ -3,19 +3,31 @@
 
 mod accept;
 mod buffered;
+mod limits;
+mod pace;
+mod places;
+mod serve;
 mod stream;
+mod streams;
+mod timed_body;
 mod traffic;
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
 pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
+pub use limits::ConnectionLimits;
+pub use pace::{Pace, Upload};
+pub use serve::{Lifetime, close, serve};
 pub use stream::Stream;
-pub use traffic::{Counted, Exchange, GRACE, Traffic, close};
+pub use streams::StreamExecutor;
+pub use timed_body::{Stalled, TimedBody};
+pub use traffic::{Counted, Exchange, GRACE, Traffic};
 
 /// Exclusive or shared use of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +40,16 @@ pub enum PortUse {
 
 /// Linux's own default of `somaxconn`: enough for a burst of connections between two accepts.
 const BACKLOG: i32 = 4096;
+
+/// Silence after which a peer is asked whether it is there, and the pause between such probes: one that is gone is
+/// noticed after a minute, as long as a request may take, and a connection costs a packet each half minute.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Time after which a peer counts as gone that acknowledges nothing of what was sent: as long as the probes take.
+#[cfg(target_os = "linux")]
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Binds and listens. Must be called within a tokio runtime.
 ///
@@ -44,10 +66,23 @@ pub fn bind(address: SocketAddr, port: PortUse) -> io::Result<TcpListener> {
     if port == PortUse::Shared {
         socket.set_reuse_port(true)?;
     }
+    notice_dead_peers(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// Accepted connections inherit this from their listener.
+fn notice_dead_peers(socket: &Socket) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(ACKNOWLEDGED_WITHIN))?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub enum Code {
     Overloaded,
     /// The time the caller gave has passed.
     DeadlineExceeded,
+    /// The caller stalled, or sent its request too slowly.
+    TooSlow,
     /// The caller went away.
     Cancelled,
     /// The server does not do this.
@@ -50,7 +52,7 @@ pub trait Coded: std::error::Error {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::InvalidArgument,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -60,6 +62,7 @@ impl Code {
         Self::Unavailable,
         Self::Overloaded,
         Self::DeadlineExceeded,
+        Self::TooSlow,
         Self::Cancelled,
         Self::Unimplemented,
         Self::Internal,
@@ -79,6 +82,7 @@ impl Code {
             Self::Restricted => StatusCode::FORBIDDEN,
             Self::Unavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -88,7 +92,8 @@ impl Code {
     #[must_use]
     pub const fn grpc(self) -> tonic::Code {
         match self {
-            Self::InvalidArgument => tonic::Code::InvalidArgument,
+            // gRPC has no status of its own for a slow caller; that of a deadline would blame the server.
+            Self::InvalidArgument | Self::TooSlow => tonic::Code::InvalidArgument,
             Self::NotFound => tonic::Code::NotFound,
             Self::MethodNotAllowed | Self::Unimplemented => tonic::Code::Unimplemented,
             Self::TooLarge | Self::Overloaded => tonic::Code::ResourceExhausted,
@@ -136,6 +141,7 @@ impl Code {
             StatusCode::NOT_IMPLEMENTED => Some(Self::Unimplemented),
             StatusCode::SERVICE_UNAVAILABLE => Some(Self::Unavailable),
             StatusCode::GATEWAY_TIMEOUT => Some(Self::DeadlineExceeded),
+            StatusCode::REQUEST_TIMEOUT => Some(Self::TooSlow),
             status if status.is_client_error() => Some(Self::InvalidArgument),
             status if status.is_server_error() => Some(Self::Internal),
             _ => None,
@@ -152,6 +158,7 @@ impl Code {
             | Self::TooLarge
             | Self::AlreadyExists
             | Self::Restricted
+            | Self::TooSlow
             | Self::Cancelled
             | Self::Unimplemented => Blame::Caller,
             Self::Overloaded => Blame::Load,
@@ -172,6 +179,7 @@ impl Code {
             Self::Unavailable => "unavailable",
             Self::Overloaded => "overloaded",
             Self::DeadlineExceeded => "deadline_exceeded",
+            Self::TooSlow => "too_slow",
             Self::Cancelled => "cancelled",
             Self::Unimplemented => "unimplemented",
             Self::Internal => "internal",

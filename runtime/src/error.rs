@@ -10,6 +10,9 @@ pub enum ServeError {
     /// The request contradicts the model's signature or itself.
     #[error("{0}")]
     Invalid(String),
+    /// The request's body stalled, or came too slowly.
+    #[error("request body stalled for {} s, or came slower than 1 KiB/s", .0.as_secs_f32())]
+    TooSlow(std::time::Duration),
     /// A codec refused the request, or could not write the response.
     #[error("{message}")]
     Codec {
@@ -141,6 +144,7 @@ impl ServeError {
                 bound: Bound::Item, ..
             } => Some(Refused::Late),
             Self::Invalid(_)
+            | Self::TooSlow(_)
             | Self::Codec { .. }
             | Self::UnknownModel(_)
             | Self::UnknownVersion { .. }
@@ -218,6 +222,7 @@ impl Coded for ServeError {
     fn code(&self) -> Code {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
+            Self::TooSlow(_) => Code::TooSlow,
             Self::Codec { code, .. } | Self::Repository { code, .. } => *code,
             Self::UnknownModel(_) | Self::UnknownVersion { .. } | Self::NotFound(_) => {
                 Code::NotFound

@@ -8,6 +8,7 @@ mod listen;
 mod middleware;
 mod service;
 mod stream;
+mod timed_body;
 mod unary;
 
 use std::sync::Arc;

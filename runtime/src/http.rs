@@ -8,13 +8,14 @@ mod respond;
 mod route;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use regex::Regex;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
+use weir_ops::socket::ConnectionLimits;
 use weir_protocol::Coded;
 
 use crate::compression::Coding;
@@ -35,12 +36,8 @@ pub(crate) struct HttpOptions {
     pub max_input: usize,
     /// Limit in bytes of a body as it is sent.
     pub max_body: usize,
-    /// Longest pause inside a body.
-    pub body_idle: Duration,
-    /// Longest time for a request's head, idle time before it included.
-    pub header_timeout: Duration,
-    /// Connections served at once; more wait to be accepted.
-    pub max_connections: usize,
+    /// Limits on the port's connections, and on the waits for their clients.
+    pub connections: ConnectionLimits,
     /// Request headers whose names match become request parameters.
     pub forward: Option<Regex>,
     /// Bytes that bodies may hold together, from arrival to answer.
@@ -164,7 +161,8 @@ impl Http {
     fn limits_up_to(&self, size: usize) -> BodyLimits<'_> {
         BodyLimits {
             size,
-            idle: self.options.body_idle,
+            idle: self.options.connections.stall,
+            pace: self.options.connections.pace,
             stop: self.server.ending(),
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use weir_ops::socket::{Pace, Upload};
 
 use crate::error::ServeError;
 
@@ -15,28 +17,33 @@ pub(crate) struct BodyLimits<'a> {
     pub(crate) size: usize,
     /// Longest pause between two chunks.
     pub(crate) idle: Duration,
+    /// Least rate.
+    pub(crate) pace: Pace,
     /// Cancelled when the server stops.
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// Reads the next chunk; `None` at the end.
+impl BodyLimits<'_> {
+    /// A body's upload, which begins.
+    pub(crate) fn upload(&self) -> Upload {
+        Upload::new(self.idle, self.pace)
+    }
+}
+
+/// Reads the next chunk of an upload; `None` at the end.
 ///
 /// # Errors
-/// [`ServeError::Invalid`] for a body that breaks off or stalls.
+/// [`ServeError::TooSlow`] for a body that stalls or comes too slowly, [`ServeError::Invalid`] for one that breaks off.
 pub(crate) async fn next_chunk(
     body: &mut Incoming,
-    limits: BodyLimits<'_>,
+    upload: &mut Upload,
+    stop: &CancellationToken,
 ) -> Result<Option<Bytes>, ServeError> {
     loop {
         let frame = tokio::select! {
             biased;
             frame = body.frame() => frame,
-            pause = stalled(limits) => {
-                return Err(ServeError::Invalid(format!(
-                    "request body stalled for {} s",
-                    pause.as_secs_f32()
-                )));
-            }
+            error = stalled(upload, stop) => return Err(error),
         };
         match frame {
             None => return Ok(None),
@@ -48,6 +55,7 @@ pub(crate) async fn next_chunk(
             // Trailers are not used.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
+                    upload.add(data.len());
                     return Ok(Some(data));
                 }
             }
@@ -59,14 +67,18 @@ pub(crate) async fn next_chunk(
 /// slow network.
 const IDLE_WHILE_STOPPING: Duration = Duration::from_secs(2);
 
-/// Returns when a pause has become too long, and how long that was.
-async fn stalled(limits: BodyLimits<'_>) -> Duration {
+/// Returns when a pause has become too long. A client that is too slow may try again; not so at a server that stops.
+async fn stalled(upload: &mut Upload, stop: &CancellationToken) -> ServeError {
+    let pause = upload.patience(Instant::now());
     let stopping = async {
-        limits.stop.cancelled().await;
+        stop.cancelled().await;
         tokio::time::sleep(IDLE_WHILE_STOPPING).await;
     };
     tokio::select! {
-        () = tokio::time::sleep(limits.idle) => limits.idle,
-        () = stopping => IDLE_WHILE_STOPPING,
+        () = tokio::time::sleep(pause) => ServeError::TooSlow(pause),
+        () = stopping => {
+            let pause = IDLE_WHILE_STOPPING.as_secs_f32();
+            ServeError::Invalid(format!("request body stalled for {pause} s"))
+        }
     }
 }

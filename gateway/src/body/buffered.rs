@@ -8,8 +8,10 @@ use http::HeaderMap;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
+use weir_ops::socket::{Pace, TimedBody, Upload};
 
 use crate::clock::{now, until};
 use crate::deadline::Deadline;
@@ -59,7 +61,9 @@ impl BufferMode {
 /// Bounds of buffering one body.
 pub(crate) struct BufferLimits<'a> {
     pub(crate) size: usize,
+    /// Longest pause.
     pub(crate) idle: Duration,
+    pub(crate) pace: Pace,
     pub(crate) deadline: Deadline,
     pub(crate) budget: &'a ByteBudget,
     /// Cancelled when the gateway shuts down.
@@ -70,7 +74,7 @@ pub(crate) struct BufferLimits<'a> {
 pub(crate) struct BufferedBody {
     pub(crate) chunks: Chunks,
     trailers: Option<HeaderMap>,
-    rest: Option<Incoming>,
+    rest: Option<TimedBody<Incoming>>,
     /// State of the rest's upload, once it was forwarded.
     upload: Option<UploadHandle>,
     permit: BudgetPermit,
@@ -107,9 +111,25 @@ impl BufferedBody {
         let is_complete = body.is_end_stream()
             || (!is_streamed && buffered.read(&mut body, mode, limits).await?);
         if !is_complete {
-            buffered.rest = Some(body);
+            buffered.rest = Some(buffered.timed(body, mode, limits));
         }
         Ok(buffered)
+    }
+
+    /// The rest of a body, which is sent on as it comes.
+    fn timed(
+        &self,
+        rest: Incoming,
+        mode: BufferMode,
+        limits: &BufferLimits<'_>,
+    ) -> TimedBody<Incoming> {
+        let upload = Upload::new(limits.idle, limits.pace);
+        let mut rest = match mode {
+            BufferMode::Whole => TimedBody::whole(rest, upload),
+            BufferMode::FirstMessage | BufferMode::Stream => TimedBody::messages(rest, upload),
+        };
+        self.chunks.iter().for_each(|chunk| rest.take(chunk));
+        rest
     }
 
     /// A body that the gateway made, of chunks whose bytes other bodies are charged for.
@@ -131,22 +151,15 @@ impl BufferedBody {
         mode: BufferMode,
         limits: &BufferLimits<'_>,
     ) -> Result<bool, GatewayError> {
+        let mut upload = Upload::new(limits.idle, limits.pace);
         loop {
             let has_message = mode == BufferMode::FirstMessage && self.has_message();
-            let pause = if has_message {
-                END_OF_STREAM_WAIT
-            } else {
-                limits.idle
-            };
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
                 () = until(limits.deadline.at) => return Err(limits.deadline.late(now(), self.size)),
-                _ = idle_timeout(pause, limits.shutdown), if has_message => return Ok(false),
-                pause = idle_timeout(pause, limits.shutdown) => {
-                    let pause = pause.as_secs_f32();
-                    return Err(GatewayError::Body(format!("stalled for {pause} s")));
-                }
+                () = tokio::time::sleep(END_OF_STREAM_WAIT), if has_message => return Ok(false),
+                error = stalled(&mut upload, limits.shutdown) => return Err(error),
             };
             let Some(frame) = frame else {
                 return match body.size_hint().lower() {
@@ -161,6 +174,7 @@ impl BufferedBody {
             match frame.into_data() {
                 Ok(data) => {
                     self.size += data.len();
+                    upload.add(data.len());
                     let grown = self.permit.grow(data.len());
                     join(&mut self.chunks, data);
                     if self.size > limits.size || grown.is_err() {
@@ -285,15 +299,20 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
     *last = joined.freeze();
 }
 
-/// Returns once a pause has become too long, with its length; shutdown shortens it.
-async fn idle_timeout(pause: Duration, shutdown: &CancellationToken) -> Duration {
+/// Returns once a pause has become too long. A client that is too slow may try again; not so where the gateway shuts
+/// down.
+async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
+    let pause = upload.patience(Instant::now());
     let at_shutdown = async {
         shutdown.cancelled().await;
         tokio::time::sleep(SHUTDOWN_IDLE).await;
     };
     tokio::select! {
-        () = tokio::time::sleep(pause) => pause,
-        () = at_shutdown => SHUTDOWN_IDLE,
+        () = tokio::time::sleep(pause) => GatewayError::SlowBody(pause),
+        () = at_shutdown => {
+            let pause = SHUTDOWN_IDLE.as_secs_f32();
+            GatewayError::Body(format!("stalled for {pause} s"))
+        }
     }
 }
 

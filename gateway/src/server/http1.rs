@@ -26,6 +26,9 @@ pub(super) struct Http1Connection<I, S> {
     pub(super) deadline: Instant,
 }
 
+/// Longest head, and what is read at once: bodies are put together elsewhere. The same as the runtime's.
+const MAX_HEAD: usize = 64 << 10;
+
 /// Event after which hyper's connection is no longer polled.
 enum ConnectionEvent {
     /// The connection ended, perhaps with an error.
@@ -50,6 +53,7 @@ where
     let idle = IdleTimer::new(connection.deadline);
     let mut connection = Builder::new()
         .timer(idle.clone())
+        .max_buf_size(MAX_HEAD)
         .header_read_timeout(settings.header_timeout)
         .serve_connection(TokioIo::new(connection.stream), connection.service);
     let event = tokio::select! {

@@ -10,11 +10,10 @@ use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{self, BufferedSocket, Flushed, Traffic};
+use weir_ops::socket::{self, BufferedSocket, Flushed, StreamExecutor, Traffic};
 
 use super::rewind::Rewind;
 use super::settings::{BoxError, ServerSettings};
-use super::streams::StreamExecutor;
 
 /// Serves an HTTP/2 connection until it ends.
 pub(super) async fn serve<I, S>(
@@ -31,15 +30,14 @@ pub(super) async fn serve<I, S>(
     let flusher = socket.flusher();
     let connection =
         builder(settings.streams.clone()).serve_connection(TokioIo::new(socket), service);
-    let mut connection = pin!(Flushed::new(connection, flusher));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = settings.stop.cancelled() => {
-            connection.as_mut().connection().graceful_shutdown();
-            socket::close(connection, traffic).await
-        }
-    };
-    if let Err(error) = ended {
+    let connection = pin!(Flushed::new(connection, flusher));
+    let ended = socket::serve(
+        connection,
+        |connection| connection.connection().graceful_shutdown(),
+        traffic,
+        settings.lifetime(),
+    );
+    if let Err(error) = ended.await {
         tracing::debug!(%error, "connection ended");
     }
 }

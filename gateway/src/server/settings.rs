@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-
-use super::streams::StreamExecutor;
+use weir_ops::socket::{Lifetime, StreamExecutor};
 
 /// Settings and shutdown signal that all connections of the port share.
 pub(super) struct ServerSettings {
@@ -13,6 +12,16 @@ pub(super) struct ServerSettings {
     pub(super) header_timeout: Duration,
     /// Cancelled when the port shuts down.
     pub(super) stop: CancellationToken,
+}
+
+impl ServerSettings {
+    /// Bounds of a connection's life.
+    pub(super) fn lifetime(&self) -> Lifetime<'_> {
+        Lifetime {
+            idle: self.header_timeout,
+            stop: &self.stop,
+        }
+    }
 }
 
 /// The error type that hyper's services and bodies convert into.

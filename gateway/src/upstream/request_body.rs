@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use weir_ops::socket::TimedBody;
 
 /// Data of a body as it arrived; mostly one buffer.
 pub(crate) type Chunks = SmallVec<[Bytes; 2]>;
@@ -21,7 +22,7 @@ pub(crate) struct RequestBody {
     chunks: Chunks,
     next: usize,
     trailers: Option<HeaderMap>,
-    rest: Option<(Incoming, UploadHandle)>,
+    rest: Option<(TimedBody<Incoming>, UploadHandle)>,
 }
 
 /// State of a streamed upload, shared between its body and the request. Clones share it.
@@ -55,7 +56,7 @@ impl UploadHandle {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         if let Some((rest, upload)) = self.rest.take() {
-            *upload.0.unread.lock() = Some(rest);
+            *upload.0.unread.lock() = Some(rest.into_inner());
         }
     }
 }
@@ -76,7 +77,11 @@ impl RequestBody {
     }
 
     /// A body whose rest still arrives.
-    pub(crate) fn streaming(chunks: Chunks, rest: Incoming, upload: UploadHandle) -> Self {
+    pub(crate) fn streaming(
+        chunks: Chunks,
+        rest: TimedBody<Incoming>,
+        upload: UploadHandle,
+    ) -> Self {
         let mut body = Self::whole(chunks, None);
         body.rest = Some((rest, upload));
         body
@@ -95,12 +100,12 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if let Some(chunk) = self.chunks.get(self.next).cloned() {
             self.next += 1;
             return Poll::Ready(Some(Ok(Frame::data(chunk))));

@@ -103,7 +103,7 @@ async fn idle_connections_do_not_hold_it_up() {
 async fn a_body_that_stalls_does_not_hold_it_up() {
     let mut world = World::new(0).await;
     let mut options = weir_gateway::Options::new("patient", weir_gateway::Scope::Local);
-    options.body_idle = 20 * TEST_TIMEOUT;
+    options.connections.stall = 20 * TEST_TIMEOUT;
     world.add(options).await;
     let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
     world.serve(&[100], |_| {}).await;

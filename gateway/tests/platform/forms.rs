@@ -150,7 +150,7 @@ async fn what_servers_could_understand_differently_is_refused() {
 
 #[tokio::test]
 async fn a_body_that_comes_slowly_ends_with_the_deadline() {
-    let (world, replica) = world(|options| options.body_idle = 20 * TEST_TIMEOUT).await;
+    let (world, replica) = world(|options| options.connections.stall = 20 * TEST_TIMEOUT).await;
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n");
     let answer = raw(&world, &format!("{head}weir-timeout: 300\r\n\r\nonly this")).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
@@ -177,7 +177,7 @@ async fn a_body_that_comes_slowly_ends_with_the_deadline() {
 
 #[tokio::test]
 async fn the_service_s_own_deadline_counts_while_a_body_comes() {
-    let (world, _replica) = world(|options| options.body_idle = 20 * TEST_TIMEOUT).await;
+    let (world, _replica) = world(|options| options.connections.stall = 20 * TEST_TIMEOUT).await;
     let timeout = Duration::from_millis(300);
     world
         .serve(&[100], |route| route.timeout = Some(timeout))

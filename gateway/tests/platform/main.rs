@@ -24,5 +24,6 @@ mod routing;
 mod sharing;
 mod streams;
 mod tls;
+mod waits;
 mod world;
 mod zero;

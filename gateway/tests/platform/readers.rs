@@ -30,7 +30,7 @@ const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
 /// A replica that sends what the test sends, behind an impatient gateway.
 async fn world() -> (World, TestReplica, mpsc::Sender<Bytes>) {
     let mut options = Options::new("gateway", Scope::Local);
-    options.body_idle = IDLE;
+    options.connections.stall = IDLE;
     let mut world = World::new(0).await;
     world.add(options).await;
     let (events, receiver) = mpsc::channel(1);

@@ -127,7 +127,7 @@ async fn grpc_is_answered_with_its_trailers() {
 async fn a_slow_handshake_is_cut_and_gives_its_place_free() {
     let encrypted = Encrypted::new(Manner::Echo(Duration::ZERO), |options| {
         options.handshake_timeout = Duration::from_millis(300);
-        options.max_connections = 1;
+        options.connections.total = 1;
     });
     let encrypted = encrypted.await;
     let mut silent = encrypted.plain().await;

@@ -133,11 +133,72 @@ async fn services_and_pages_are_reached_over_both_versions() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_says_too_little_is_closed() {
     let (address, _stop, _task) = start_with_service().await;
-    for beginning in ["", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+    const SETTINGS: &str = "\0\0\0\u{4}\0\0\0\0\0";
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let with_settings = format!("{preface}{SETTINGS}");
+    for beginning in [
+        "",
+        "PRI * HT",
+        preface,
+        &with_settings,
+        "GET / HTTP/1.1\r\n",
+    ] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(beginning.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         // The server's settings at most; a reset is an end, too.
         let _ = stream.read_to_end(&mut answer).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_never_comes_ends_its_call() {
+    let (address, _stop, _task) = start_with_reader().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = b"POST /read/x HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nsome";
+    stream.write_all(head).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("broke off"), "{answer}");
+}
+
+/// A server whose service under `/read/` reads the request's body.
+async fn start_with_reader() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let registry = Arc::new(crate::registry::with_process_metrics());
+    let read = tower::service_fn(|request: Request| async move {
+        let read = http_body_util::BodyExt::collect(request.into_body()).await;
+        let text = match read {
+            Ok(_) => "whole",
+            Err(_) => "broke off",
+        };
+        Ok::<_, Infallible>(text.into_response())
+    });
+    let admin =
+        Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_service("/read/", read);
+    let address = admin.address().unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(admin.serve(stop.clone()));
+    (address, stop, task)
+}
+
+#[tokio::test]
+async fn one_client_leaves_places_for_others() {
+    let (address, stop, task) = start(Health::Serving).await;
+    let mut held = Vec::new();
+    for _ in 0..LIMITS.total {
+        held.push(TcpStream::connect(address).await.unwrap());
+    }
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(address).await.unwrap();
+    let request = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    other.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    let read = other.read_to_string(&mut answer);
+    let read = tokio::time::timeout(Duration::from_secs(10), read).await;
+    read.unwrap().unwrap();
+    assert!(answer.ends_with("ok\n"), "{answer}");
+    stop.cancel();
+    task.await.unwrap();
 }

@@ -1,44 +1,36 @@
 //! Accepts connections, up to a limit.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Stream;
+use super::places::Places;
+use super::{ConnectionLimits, Stream};
 
-/// A listener with a limit of connections; further ones wait in the kernel's backlog.
+/// A listener with limits on its connections.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    permits: Arc<Semaphore>,
+    places: Places,
+    limits: ConnectionLimits,
     stop: CancellationToken,
-    write_idle: Duration,
 }
 
 /// Long enough not to spin while there are no file descriptors, short enough that no client notices.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Acceptor {
-    /// Accepts up to that many connections at once. When `stop` is cancelled, silent connections end. A
-    /// connection whose client takes nothing of what is written to it for `write_idle` fails.
+    /// Accepts connections within the limits. When `stop` is cancelled, silent connections end.
     #[must_use]
-    pub fn new(
-        listener: TcpListener,
-        connections: usize,
-        write_idle: Duration,
-        stop: CancellationToken,
-    ) -> Self {
-        let permits = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
+    pub fn new(listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken) -> Self {
         Self {
             listener,
-            permits: Arc::new(permits),
+            places: Places::new(limits.total, limits.per_client),
+            limits,
             stop,
-            write_idle,
         }
     }
 
@@ -73,7 +65,8 @@ impl Acceptor {
     async fn next(&self) -> Stream {
         loop {
             match self.try_accept().await {
-                Ok(stream) => return stream,
+                Ok(Some(stream)) => return stream,
+                Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(PAUSE).await;
@@ -82,12 +75,15 @@ impl Acceptor {
         }
     }
 
-    async fn try_accept(&self) -> io::Result<Stream> {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(io::Error::other)?;
-        let (tcp, _) = self.listener.accept().await?;
-        Ok(Stream::new(tcp, permit, self.stop.clone(), self.write_idle))
+    /// Accepts a connection; `None` if its client has too many, and it was closed.
+    async fn try_accept(&self) -> io::Result<Option<Stream>> {
+        let place = self.places.free().await;
+        let (tcp, client) = self.listener.accept().await?;
+        let Some(place) = self.places.give(place, client.ip()) else {
+            tracing::debug!(%client, "closed a connection of a client that has too many");
+            return Ok(None);
+        };
+        let stop = self.stop.clone();
+        Ok(Some(Stream::new(tcp, place, stop, &self.limits)))
     }
 }

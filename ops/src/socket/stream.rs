@@ -1,5 +1,5 @@
 //! An accepted connection. It ends with the server while its client has sent nothing, and when its client no
-//! longer takes what is written to it.
+//! longer takes what is written to it, or too slowly.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -10,26 +10,35 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::Traffic;
+use super::places::Place;
+use super::{ConnectionLimits, Pace, Traffic};
 
 /// A TCP stream that reads as closed once the server stops, as long as its client has sent nothing:
 /// until the first byte the HTTP libraries cannot tell which protocol to close gracefully, and a
-/// silent client would hold up the end. Writing to it fails when its client has taken no byte for the idle
-/// time, which the HTTP libraries do not watch.
+/// silent client would hold up the end. Writing to it fails when its client has taken no byte for too long, or
+/// takes them too slowly, which the HTTP libraries do not watch.
 pub struct Stream {
     tcp: TcpStream,
     /// `None` after the first byte.
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    write_idle: Duration,
-    /// Timer that runs while bytes wait to be taken.
-    blocked: Option<Pin<Box<Sleep>>>,
+    stall: Duration,
+    pace: Pace,
+    /// The wait while bytes are to be taken.
+    blocked: Option<Box<BlockedWrite>>,
+    /// Time of all such waits that have ended.
+    waited: Duration,
     traffic: Arc<Traffic>,
     /// Counts against the limit of connections until the connection ends.
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
+}
+
+/// A wait for the client to take bytes.
+struct BlockedWrite {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
 }
 
 /// Slices of at most this many bytes together are joined before they are written: that costs less than a vectored
@@ -40,9 +49,9 @@ impl Stream {
     /// Wraps an accepted connection. Answers are small and awaited, so Nagle's algorithm is off.
     pub(super) fn new(
         tcp: TcpStream,
-        permit: OwnedSemaphorePermit,
+        place: Place,
         stop: CancellationToken,
-        write_idle: Duration,
+        limits: &ConnectionLimits,
     ) -> Self {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -50,10 +59,12 @@ impl Stream {
         Self {
             tcp,
             stop: Some(Box::pin(stop.cancelled_owned())),
-            write_idle,
+            stall: limits.stall,
+            pace: limits.pace,
             blocked: None,
+            waited: Duration::ZERO,
             traffic: Arc::default(),
-            _permit: permit,
+            _place: place,
         }
     }
 
@@ -78,7 +89,8 @@ impl Stream {
         let Poll::Ready(result) = written else {
             return self.poll_blocked(context);
         };
-        if self.blocked.take().is_some() {
+        if let Some(blocked) = self.blocked.take() {
+            self.waited += blocked.since.elapsed();
             self.traffic.clear_blocked();
         }
         if let Ok(bytes) = result {
@@ -88,15 +100,20 @@ impl Stream {
     }
 
     fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let idle = self.write_idle;
-        self.traffic.set_blocked();
-        let blocked = self
-            .blocked
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
-        blocked
-            .as_mut()
-            .poll(context)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let blocked = match &mut self.blocked {
+            Some(blocked) => blocked,
+            None => {
+                self.traffic.set_blocked();
+                let allowance = self.pace.allowance(self.traffic.written());
+                let left = allowance.saturating_sub(self.waited).min(self.stall);
+                self.blocked.insert(Box::new(BlockedWrite {
+                    since: Instant::now(),
+                    timer: Box::pin(tokio::time::sleep(left)),
+                }))
+            }
+        };
+        let is_over = blocked.timer.as_mut().poll(context);
+        is_over.map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -114,11 +131,13 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         if Pin::new(&mut self.tcp)
             .poll_read(context, buffer)?
             .is_ready()
         {
             self.stop = None;
+            self.traffic.add_read(buffer.filled().len() - before);
             return Poll::Ready(Ok(()));
         }
         match &mut self.stop {

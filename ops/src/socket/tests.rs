@@ -28,15 +28,25 @@ struct Server {
     client: TcpStream,
 }
 
+fn limits(stall: Duration) -> ConnectionLimits {
+    ConnectionLimits {
+        total: 10,
+        per_client: 10,
+        idle: LONG,
+        stall,
+        pace: Pace::default(),
+    }
+}
+
 /// A port, and a client that is connected to it.
-async fn server(write_idle: Duration) -> Server {
+async fn server(stall: Duration) -> Server {
     let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap())
         .await
         .unwrap();
     let stop = CancellationToken::new();
     Server {
-        acceptor: Acceptor::new(listener, 10, write_idle, stop.clone()),
+        acceptor: Acceptor::new(listener, limits(stall), stop.clone()),
         stop,
         client,
     }
@@ -137,4 +147,54 @@ async fn a_client_that_takes_nothing_is_dropped() {
     let error = tokio::time::timeout(DEADLINE, flood).await.unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     assert!(stream.traffic().written() > 0);
+}
+
+#[tokio::test]
+async fn dead_peers_are_noticed() {
+    // What is accepted has its listener's options.
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (accepted, client) = tokio::join!(listener.accept(), TcpStream::connect(address));
+    let (accepted, _client) = (accepted.unwrap().0, client.unwrap());
+    let socket = socket2::SockRef::from(&accepted);
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+    assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE_PROBES);
+    #[cfg(target_os = "linux")]
+    assert_eq!(
+        socket.tcp_user_timeout().unwrap(),
+        Some(ACKNOWLEDGED_WITHIN)
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_takes_a_little_now_and_then_is_dropped() {
+    let limits = ConnectionLimits {
+        pace: Pace {
+            grace: Duration::from_millis(400),
+            rate: 1 << 30,
+        },
+        ..limits(LONG)
+    };
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = Acceptor::new(listener, limits, CancellationToken::new());
+    let (client, stream) = tokio::join!(TcpStream::connect(address), acceptor.accept());
+    let (mut client, mut stream) = (client.unwrap(), stream.unwrap());
+    let taking = tokio::spawn(async move {
+        let mut some = vec![0; 1 << 20];
+        while let Ok(1..) = client.read(&mut some).await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let flood = async {
+        loop {
+            if let Err(error) = stream.write_all(&[0; 1 << 16]).await {
+                return error;
+            }
+        }
+    };
+    let error = tokio::time::timeout(DEADLINE, flood).await.unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    taking.abort();
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use weir_ops::socket::{ConnectionLimits, Pace};
 use weir_ops::telemetry;
 
 use super::Args;
@@ -39,11 +41,11 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
     let control = control(&models, &mut errors);
     check_models(&models, &mut errors);
     let metrics = metrics(&http, &mut errors);
-    let (threads, body_timeout) = (http.http_thread_count, http.http_body_timeout_secs);
+    let (threads, connections) = (http.http_thread_count, connection_limits(&http, &limits));
     let max_decompressed = http.http_max_input_size.get();
     let (http, grpc) = (
         http_config(http, &mut errors),
-        grpc_config(grpc, body_timeout, max_decompressed, &mut errors),
+        grpc_config(grpc, max_decompressed, &mut errors),
     );
     check_ports(http.as_ref(), grpc.as_ref(), metrics.as_ref(), &mut errors);
     check_limits(&limits, &mut errors);
@@ -70,7 +72,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         load_retries: models.model_load_retry_count,
         max_queue: limits.max_queue,
         batch_limit: batch_limit(&limits),
-        max_connections: limits.max_connections,
+        connections,
         max_inflight: limits.max_inflight_bytes.get(),
         exit_timeout: limits.exit_timeout_secs,
         drain_delay: limits.drain_delay_secs,
@@ -170,8 +172,6 @@ fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {
         reuse_port: args.reuse_http_port,
         max_input: args.http_max_input_size.get(),
         max_body: args.http_max_body_size.get(),
-        header_timeout: args.http_header_timeout_secs,
-        body_timeout: args.http_body_timeout_secs,
         forward: args.http_header_forward_pattern,
         restricted: args.http_restricted_api,
     })
@@ -179,7 +179,6 @@ fn http_config(args: HttpArgs, errors: &mut Vec<String>) -> Option<HttpConfig> {
 
 fn grpc_config(
     args: GrpcArgs,
-    message_timeout: Duration,
     max_decompressed: usize,
     errors: &mut Vec<String>,
 ) -> Option<GrpcConfig> {
@@ -193,7 +192,6 @@ fn grpc_config(
         reuse_port: args.reuse_grpc_port,
         forward: args.grpc_header_forward_pattern,
         restricted: args.grpc_restricted_protocol,
-        message_timeout,
         max_decompressed,
         gzip_responses: args.grpc_infer_response_compression_level.uses_gzip(),
         keepalive_time: args.grpc_keepalive_time,
@@ -201,6 +199,22 @@ fn grpc_config(
         max_age: args.grpc_max_connection_age,
         max_age_grace: args.grpc_max_connection_age_grace,
     })
+}
+
+/// Limits on connections, which HTTP and gRPC share.
+fn connection_limits(http: &HttpArgs, limits: &LimitArgs) -> ConnectionLimits {
+    let total = limits.max_connections.get();
+    let per_client = limits.max_connections_per_address;
+    ConnectionLimits {
+        total,
+        per_client: per_client.map_or(ConnectionLimits::share_of(total), NonZeroUsize::get),
+        idle: http.http_header_timeout_secs,
+        stall: http.http_body_timeout_secs,
+        pace: Pace {
+            grace: http.http_body_timeout_secs,
+            ..Pace::default()
+        },
+    }
 }
 
 fn check_rules(flag: &str, rules: &[Restriction], errors: &mut Vec<String>) {

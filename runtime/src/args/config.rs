@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_ops::socket::ConnectionLimits;
 use weir_ops::telemetry;
 
 use super::device::DeviceChoice;
@@ -56,8 +57,8 @@ pub(crate) struct Config {
     pub(crate) max_queue: NonZeroUsize,
     /// Limit on the time of a batch.
     pub(crate) batch_limit: BatchLimit,
-    /// Connections at the same time, per front-end.
-    pub(crate) max_connections: NonZeroUsize,
+    /// Limits on the connections of each front-end.
+    pub(crate) connections: ConnectionLimits,
     /// Bytes that request bodies may hold together.
     pub(crate) max_inflight: usize,
     /// From the first signal until the process exits.
@@ -90,10 +91,6 @@ pub(crate) struct HttpConfig {
     pub(crate) max_input: usize,
     /// Bytes of any body.
     pub(crate) max_body: usize,
-    /// Time for a request's head, idle time before it included.
-    pub(crate) header_timeout: Duration,
-    /// Longest pause within a body, a request's or an answer's.
-    pub(crate) body_timeout: Duration,
     /// Headers that become parameters; matches whole names.
     pub(crate) forward: Option<regex::Regex>,
     pub(crate) restricted: Vec<Restriction>,
@@ -108,8 +105,6 @@ pub(crate) struct GrpcConfig {
     /// Metadata that becomes parameters; matches whole keys.
     pub(crate) forward: Option<regex::Regex>,
     pub(crate) restricted: Vec<Restriction>,
-    /// Longest pause within a message, a request's or an answer's.
-    pub(crate) message_timeout: Duration,
     /// Bytes of a decompressed message.
     pub(crate) max_decompressed: usize,
     /// Compress inference responses with gzip for clients that accept it.

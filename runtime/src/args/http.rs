@@ -32,10 +32,12 @@ pub(super) struct HttpArgs {
     /// Largest request body of any kind, in bytes
     #[arg(long, default_value = "1073741824", value_name = "BYTES")]
     pub(super) http_max_body_size: NonZeroUsize,
-    /// Time a client has for a request's head, its idle time before included
+    /// Time a client has for a request's head, its idle time before included; a gRPC connection without a call ends
+    /// after it, too
     #[arg(long, default_value = "75", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) http_header_timeout_secs: Duration,
-    /// Time a request's body may stand still, or an answer that its client does not take; HTTP and gRPC
+    /// Time a request's body may stand still, or an answer that its client does not take; HTTP and gRPC. After
+    /// so long both must have moved 1 KiB a second
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) http_body_timeout_secs: Duration,
     /// Request headers whose names match become request parameters

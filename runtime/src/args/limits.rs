@@ -19,6 +19,10 @@ pub(super) struct LimitArgs {
     /// Connections at the same time, HTTP and gRPC each
     #[arg(long, default_value = "10000", value_name = "N")]
     pub(super) max_connections: NonZeroUsize,
+    /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are closed. The
+    /// default is a quarter of --max-connections
+    #[arg(long, value_name = "N")]
+    pub(super) max_connections_per_address: Option<NonZeroUsize>,
     /// Bytes that request bodies may hold together, HTTP and gRPC; more are refused with 503 or
     /// RESOURCE_EXHAUSTED. The default holds four of the largest bodies
     #[arg(long, default_value = "4294967296", value_name = "BYTES")]

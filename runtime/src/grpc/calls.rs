@@ -2,19 +2,19 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use tonic::Status;
-use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::service::Routes;
+use weir_ops::socket::ConnectionLimits;
 use weir_protocol::Code;
 use weir_protocol::grpc as codec;
 
 use super::middleware::{self, Middleware, Trailers};
+use super::timed_body;
 use super::unary::{self, ReplyBody};
 use super::{Grpc, status};
 use crate::metrics::{Protocol, Requests};
@@ -28,7 +28,7 @@ pub(super) struct Calls {
     pub(super) routes: Middleware<Routes>,
     pub(super) requests: Requests,
     pub(super) max_message: usize,
-    pub(super) message_idle: Duration,
+    pub(super) connections: ConnectionLimits,
     pub(super) gzip_responses: bool,
 }
 
@@ -46,7 +46,8 @@ impl Calls {
             }
             let mut routes = self.routes.clone();
             // Routes are always ready, and never fail.
-            match routes.call(request.map(Body::new)).await {
+            let request = timed_body::timed(request, &self.connections);
+            match routes.call(request).await {
                 Ok(response) => response.map(ReplyBody::Routed),
                 Err(never) => match never {},
             }
@@ -106,7 +107,8 @@ impl Calls {
     fn limits(&self) -> BodyLimits<'_> {
         BodyLimits {
             size: self.max_message,
-            idle: self.message_idle,
+            idle: self.connections.stall,
+            pace: self.connections.pace,
             stop: self.grpc.server.ending(),
         }
     }

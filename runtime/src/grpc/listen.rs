@@ -8,14 +8,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, MAX_STREAMS, STREAM_WINDOW};
-use weir_ops::socket::{self, Acceptor, BufferedSocket, Flushed, Stream};
+use weir_ops::socket::{
+    self, Acceptor, BufferedSocket, ConnectionLimits, Flushed, Lifetime, Stream, StreamExecutor,
+};
 use weir_protocol::grpc::proto::FILE_DESCRIPTOR_SET;
 use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
@@ -37,10 +40,8 @@ pub(crate) struct GrpcListenOptions {
     pub max_connection_age: Option<Duration>,
     /// Time that its calls then have; `None` is no limit.
     pub max_connection_age_grace: Option<Duration>,
-    /// Connections served at once; more wait to be accepted.
-    pub max_connections: usize,
-    /// Longest pause inside a request's message, or while a client takes nothing of an answer.
-    pub message_idle: Duration,
+    /// Limits on the port's connections, and on the waits for their clients.
+    pub connections: ConnectionLimits,
     /// Largest message in either direction, in bytes.
     pub max_message: usize,
     /// Largest decompressed message, in bytes.
@@ -58,18 +59,34 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let calls = Arc::new(calls(grpc, requests, &options));
-    let (max_connections, idle) = (options.max_connections, options.message_idle);
-    let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
-    let serve = |stream| serve_connection(stream, Arc::clone(&calls), options, stop.clone());
-    acceptor.serve(serve).await;
+    let acceptor = Acceptor::new(listener, options.connections, stop.clone());
+    let port = Port {
+        calls,
+        options,
+        streams: StreamExecutor::new(TaskTracker::new(), &options.connections),
+        stop,
+    };
+    acceptor
+        .serve(|stream| serve_connection(stream, port.clone()))
+        .await;
 }
 
-async fn serve_connection(
-    stream: Stream,
+/// What the port's connections share.
+#[derive(Clone)]
+struct Port {
     calls: Arc<Calls>,
     options: GrpcListenOptions,
+    streams: StreamExecutor,
     stop: CancellationToken,
-) {
+}
+
+async fn serve_connection(stream: Stream, port: Port) {
+    let Port {
+        calls,
+        options,
+        streams,
+        stop,
+    } = port;
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
@@ -77,7 +94,7 @@ async fn serve_connection(
         let answer = calls.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -90,12 +107,12 @@ async fn serve_connection(
     let flusher = socket.flusher();
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(Flushed::new(connection, flusher));
+    let lifetime = Lifetime {
+        idle: options.connections.idle,
+        stop: &stop,
+    };
     let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        () = stop.cancelled() => {
-            connection.as_mut().connection().graceful_shutdown();
-            Some(socket::close(connection, &traffic).await)
-        }
+        ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
         () = sleep_or_forever(options.max_connection_age) => {
             connection.as_mut().connection().graceful_shutdown();
             tokio::select! {
@@ -147,7 +164,7 @@ fn calls(grpc: Grpc, requests: Requests, options: &GrpcListenOptions) -> Calls {
         routes: Middleware::new(routes, grpc_options, requests.clone(), limits),
         requests,
         max_message: options.max_message,
-        message_idle: options.message_idle,
+        connections: options.connections,
         gzip_responses: options.gzip_responses,
     }
 }

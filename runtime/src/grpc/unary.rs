@@ -14,6 +14,7 @@ use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
 use weir_ops::byte_budget::BudgetPermit;
+use weir_ops::socket::Upload;
 use weir_protocol::grpc::proto::ModelInferRequest;
 use weir_protocol::grpc::{Footprint, TooManyParts};
 
@@ -37,7 +38,8 @@ pub(super) async fn read(
     limits: BodyLimits<'_>,
     permit: &BudgetPermit,
 ) -> Result<ModelInferRequest, Status> {
-    let Some(first) = next(&mut body, limits).await? else {
+    let mut upload = limits.upload();
+    let Some(first) = next(&mut body, &mut upload, limits).await? else {
         return Err(Status::internal("Missing request message."));
     };
     let mut held = first.len();
@@ -49,14 +51,14 @@ pub(super) async fn read(
             Some(length) => bytes.expect(PREFIX + length),
             None => {}
         }
-        let Some(more) = next(&mut body, limits).await? else {
+        let Some(more) = next(&mut body, &mut upload, limits).await? else {
             return Err(Status::internal("Unexpected EOF decoding stream."));
         };
         held += more.len();
         hold(permit, held)?;
         bytes.push(&more);
     };
-    while !body.is_end_stream() && next(&mut body, limits).await?.is_some() {}
+    while !body.is_end_stream() && next(&mut body, &mut upload, limits).await?.is_some() {}
     let message = bytes.into_bytes().slice(PREFIX..PREFIX + length);
     let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
@@ -69,8 +71,12 @@ pub(super) fn too_many_parts(error: TooManyParts) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-async fn next(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Option<Bytes>, Status> {
-    let next = request_body::next_chunk(body, limits).await;
+async fn next(
+    body: &mut Incoming,
+    upload: &mut Upload,
+    limits: BodyLimits<'_>,
+) -> Result<Option<Bytes>, Status> {
+    let next = request_body::next_chunk(body, upload, limits.stop).await;
     next.map_err(|error| super::status(&error))
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -81,7 +82,7 @@ const RESERVED: usize = 1 << 20;
 /// Reads a body whole, holding its bytes in `permit`.
 ///
 /// # Errors
-/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken or stalled body,
+/// [`ServeError::TooLarge`] over the limit, [`ServeError::Invalid`] for a broken body, [`ServeError::TooSlow`],
 /// [`ServeError::BodyBudgetExhausted`] while others hold too much.
 pub(crate) async fn read(
     body: &mut Incoming,
@@ -96,19 +97,26 @@ pub(crate) async fn read(
     read_frames(body, limits, exact, permit).await
 }
 
-/// Reads a body and drops it, so that its sender comes to read the answer. One that is too large or
-/// stalls is left unread; then the connection ends with the answer.
+/// Longest time for which a body is read and dropped: nginx's `lingering_time`.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads a body and drops it, so that its sender comes to read the answer. One that is too large or too slow
+/// is left unread; then the connection ends with the answer.
 pub(crate) async fn discard(mut body: Incoming, limits: BodyLimits<'_>) {
     if http_body::Body::size_hint(&body).lower() > limits.size as u64 {
         return;
     }
-    let mut left = limits.size;
-    while let Ok(Some(piece)) = next_chunk(&mut body, limits).await {
-        match left.checked_sub(piece.len()) {
-            Some(rest) => left = rest,
-            None => return,
+    let read = async {
+        let (mut left, mut upload) = (limits.size, limits.upload());
+        while let Ok(Some(piece)) = next_chunk(&mut body, &mut upload, limits.stop).await {
+            match left.checked_sub(piece.len()) {
+                Some(rest) => left = rest,
+                None => return,
+            }
         }
-    }
+    };
+    // After a timeout the answer is sent all the same.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, read).await;
 }
 
 async fn read_frames(
@@ -117,7 +125,8 @@ async fn read_frames(
     exact: Option<usize>,
     permit: &BudgetPermit,
 ) -> Result<Bytes, ServeError> {
-    let Some(first) = next_chunk(body, limits).await? else {
+    let mut upload = limits.upload();
+    let Some(first) = next_chunk(body, &mut upload, limits.stop).await? else {
         return Ok(Bytes::new());
     };
     permit.resize(first.len())?;
@@ -127,7 +136,7 @@ async fn read_frames(
     let mut joined = BytesMut::with_capacity(exact.unwrap_or(first.len() * 2).min(RESERVED));
     joined.extend_from_slice(&first);
     let mut chunks = 1;
-    while let Some(piece) = next_chunk(body, limits).await? {
+    while let Some(piece) = next_chunk(body, &mut upload, limits.stop).await? {
         chunks += 1;
         if joined.len() + piece.len() > limits.size {
             return Err(too_large(limits));

@@ -1,30 +1,38 @@
 //! Accepts connections, bounds them, and ends them without losing an accepted request.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use weir_ops::http2::MAX_STREAMS;
-use weir_ops::socket::{self, Acceptor, Stream};
+use weir_ops::socket::{self, Acceptor, Lifetime, Stream, StreamExecutor};
 
 use super::Http;
 
 /// Serves until `stop`; then finishes the requests in flight and returns. Idle connections close then, and
 /// those that have not sent a whole request within seconds.
 pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>, stop: CancellationToken) {
-    let (max_connections, idle) = (http.options.max_connections, http.options.body_idle);
-    let acceptor = Acceptor::new(listener, max_connections, idle, stop.clone());
-    let serve = |stream| serve_connection(stream, Arc::clone(&http), stop.clone());
+    let limits = http.options.connections;
+    let streams = StreamExecutor::new(TaskTracker::new(), &limits);
+    let acceptor = Acceptor::new(listener, limits, stop.clone());
+    let serve = |stream| serve_connection(stream, Arc::clone(&http), streams.clone(), stop.clone());
     acceptor.serve(serve).await;
 }
 
-async fn serve_connection(stream: Stream, http: Arc<Http>, stop: CancellationToken) {
-    let header_timeout = http.options.header_timeout;
+async fn serve_connection(
+    stream: Stream,
+    http: Arc<Http>,
+    streams: StreamExecutor,
+    stop: CancellationToken,
+) {
+    let idle = http.options.connections.idle;
     let traffic = stream.traffic();
     let seen = Arc::clone(&traffic);
     let service = service_fn(move |request| {
@@ -32,26 +40,21 @@ async fn serve_connection(stream: Stream, http: Arc<Http>, stop: CancellationTok
         let answer = http.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(streams);
     builder
         .http1()
         .max_buf_size(READ_AT_ONCE)
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout);
+        .header_read_timeout(idle);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            socket::close(connection, &traffic).await
-        }
-    };
-    if let Err(error) = ended {
+    let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let lifetime = Lifetime { idle, stop: &stop };
+    let shut_down = auto::Connection::graceful_shutdown;
+    let ended = socket::serve(connection, shut_down, &traffic, lifetime);
+    if let Err(error) = ended.await {
         tracing::debug!(%error, "connection ended");
     }
 }

@@ -72,6 +72,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
         | Code::Restricted
         | Code::Unavailable
         | Code::DeadlineExceeded
+        | Code::TooSlow
         | Code::Cancelled
         | Code::Internal => {}
     }

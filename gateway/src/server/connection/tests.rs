@@ -12,21 +12,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::socket::Acceptor;
+use weir_ops::socket::{Acceptor, ConnectionLimits, Pace, StreamExecutor};
 
 use super::*;
 use crate::server::idle::IDLE_AFTER;
-use crate::server::streams::StreamExecutor;
 
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 1,
+    per_client: 1,
+    idle: HEADER_TIMEOUT,
+    stall: HEADER_TIMEOUT,
+    pace: Pace {
+        grace: HEADER_TIMEOUT,
+        rate: 1024,
+    },
+};
 
 /// Bytes of a response that no socket buffers whole.
 const LARGE: usize = 64 << 20;
 
 fn settings(stop: &CancellationToken) -> ServerSettings {
     ServerSettings {
-        streams: StreamExecutor::new(TaskTracker::new(), HEADER_TIMEOUT),
+        streams: StreamExecutor::new(TaskTracker::new(), &LIMITS),
         header_timeout: HEADER_TIMEOUT,
         stop: stop.clone(),
     }
@@ -131,7 +141,7 @@ async fn a_slow_reader_gets_the_whole_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let acceptor = Acceptor::new(listener, 1, HEADER_TIMEOUT, stop.clone());
+    let acceptor = Acceptor::new(listener, LIMITS, stop.clone());
     let (client, stream) = tokio::join!(TcpStream::connect(address), acceptor.accept());
     let (mut client, stream) = (client.unwrap(), stream.unwrap());
     let traffic = stream.traffic();

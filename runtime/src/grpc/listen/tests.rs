@@ -6,8 +6,9 @@ use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::client::conn::http2::handshake;
+use hyper_util::rt::TokioExecutor;
 use prometheus_client::registry::Registry;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -87,7 +88,17 @@ struct Port {
     serving: JoinHandle<()>,
 }
 
-fn port(message_idle: Duration) -> Port {
+fn limits(stall: Duration) -> ConnectionLimits {
+    ConnectionLimits {
+        total: 10,
+        per_client: 10,
+        idle: LONG,
+        stall,
+        pace: socket::Pace::default(),
+    }
+}
+
+fn port(connections: ConnectionLimits) -> Port {
     let stop = CancellationToken::new();
     let listener =
         socket::bind((Ipv4Addr::LOCALHOST, 0).into(), socket::PortUse::Exclusive).unwrap();
@@ -104,8 +115,7 @@ fn port(message_idle: Duration) -> Port {
         keepalive_timeout: LONG,
         max_connection_age: None,
         max_connection_age_grace: None,
-        max_connections: 10,
-        message_idle,
+        connections,
         max_message: 1 << 20,
         max_decompressed: 1 << 20,
         gzip_responses: false,
@@ -130,7 +140,7 @@ impl Port {
 
 #[tokio::test]
 async fn a_message_that_stalls_is_refused() {
-    let port = port(Duration::from_millis(200));
+    let port = port(limits(Duration::from_millis(200)));
     let tcp = TcpStream::connect(port.address).await.unwrap();
     let io = TokioIo::new(tcp);
     let (mut client, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
@@ -160,7 +170,7 @@ async fn a_message_that_stalls_is_refused() {
 
 #[tokio::test]
 async fn who_asks_nothing_does_not_hold_up_the_end() {
-    let port = port(LONG);
+    let port = port(limits(LONG));
     // Half a preface; and one after which nothing comes, no answer to a ping either.
     let whole = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let mut clients = Vec::new();
@@ -170,6 +180,91 @@ async fn who_asks_nothing_does_not_hold_up_the_end() {
         // The server's settings come once the connection is taken.
         tcp.readable().await.unwrap();
         clients.push(tcp);
+    }
+    port.ended().await;
+}
+
+/// Limits after which a client here has to be gone.
+fn short() -> ConnectionLimits {
+    let short = Duration::from_millis(300);
+    ConnectionLimits {
+        idle: short,
+        pace: socket::Pace {
+            grace: short,
+            rate: 1024,
+        },
+        ..limits(short)
+    }
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+#[tokio::test]
+async fn connections_without_a_call_end() {
+    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
+    let port = port(short());
+    for (begin, drip) in [
+        (&b""[..], &b""[..]),
+        (&PREFACE[..10], b""),
+        (PREFACE, b""),
+        (PREFACE, PING),
+    ] {
+        let tcp = TcpStream::connect(port.address).await.unwrap();
+        let (mut reader, mut writer) = tcp.into_split();
+        writer.write_all(begin).await.unwrap();
+        let dripping = tokio::spawn(async move {
+            while writer.write_all(drip).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let mut told = Vec::new();
+        // A reset is an end, too.
+        let _ = tokio::time::timeout(TIMEOUT, reader.read_to_end(&mut told))
+            .await
+            .unwrap();
+        dripping.abort();
+    }
+    port.ended().await;
+}
+
+#[tokio::test]
+async fn a_message_that_crawls_is_refused_in_each_call() {
+    let port = port(short());
+    for call in ["ModelInfer", "ModelMetadata", "ModelStreamInfer"] {
+        let tcp = TcpStream::connect(port.address).await.unwrap();
+        let io = TokioIo::new(tcp);
+        let (mut client, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let (pieces, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let begin = Bytes::from_static(&[0, 0, 0, 200, 0, 10]);
+            let mut piece = begin;
+            while pieces
+                .send(Ok::<_, Infallible>(Frame::data(piece)))
+                .await
+                .is_ok()
+            {
+                piece = Bytes::from_static(b"x");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let request = Request::post(format!(
+            "http://localhost/inference.GRPCInferenceService/{call}"
+        ))
+        .header("content-type", "application/grpc")
+        .body(StreamBody::new(ReceiverStream::new(receiver)))
+        .unwrap();
+        let answer = tokio::time::timeout(TIMEOUT, async {
+            let answer = client.send_request(request).await.unwrap();
+            let mut headers = answer.headers().clone();
+            let body = answer.into_body().collect().await.unwrap();
+            headers.extend(body.trailers().cloned().unwrap_or_default());
+            headers
+        });
+        let headers = answer.await.unwrap();
+        assert_eq!(headers["grpc-status"], "3", "{call}: {headers:?}");
+        drop(client);
+        connection.abort();
     }
     port.ended().await;
 }

@@ -1,0 +1,233 @@
+//! Clients that hold a connection and are of no use: each wait for them ends.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use weir_gateway::{Options, Scope};
+use weir_ops::socket::Pace;
+
+use crate::client::{connect_h2, once, post, read};
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, TEST_TIMEOUT, World};
+
+/// The longest idle time here, and the longest stall.
+const IDLE: Duration = Duration::from_millis(400);
+
+/// A busy machine's leeway. Before there were bounds most of these connections never ended.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Pause between the bytes of one who sends them one by one.
+const DRIP: Duration = Duration::from_millis(50);
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
+const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+/// The beginning of a head that goes on and on, of stream 1.
+const HALF_HEADERS: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83";
+
+/// A gateway that is soon tired of its clients, and an echo behind it.
+async fn world(change: impl FnOnce(&mut Options)) -> (World, TestReplica) {
+    let mut options = Options::new("gateway", Scope::Local);
+    options.connections.idle = IDLE;
+    options.connections.stall = IDLE;
+    options.connections.pace = Pace {
+        grace: IDLE,
+        rate: 1024,
+    };
+    change(&mut options);
+    let mut world = World::new(0).await;
+    world.add(options).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    (world, replica)
+}
+
+/// What a client was sent until its connection ended, while it sent `begin` at once, and `drip` again and again.
+async fn told_before_the_end(world: &World, begin: &[u8], drip: &[u8]) -> Vec<u8> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(world.address()).await.unwrap();
+    stream.write_all(begin).await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    let drip = drip.to_vec();
+    let dripping = tokio::spawn(async move {
+        // A byte can be missing a moment; an error is the end.
+        while writer.write_all(&drip).await.is_ok() {
+            tokio::time::sleep(DRIP).await;
+        }
+    });
+    let mut told = Vec::new();
+    let mut piece = [0; 4096];
+    let read = async {
+        while let Ok(some @ 1..) = reader.read(&mut piece).await {
+            told.extend_from_slice(&piece[..some]);
+        }
+    };
+    let ended = tokio::time::timeout(SOON, read).await;
+    assert!(ended.is_ok(), "held {:?}", began.elapsed());
+    dripping.abort();
+    told
+}
+
+/// Types of the HTTP/2 frames among these bytes.
+fn frame_types(mut bytes: &[u8]) -> Vec<u8> {
+    let mut types = Vec::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        types.push(head[3]);
+        bytes = rest.get(length..).unwrap_or_default();
+    }
+    types
+}
+
+#[tokio::test]
+async fn connections_without_a_request_end() {
+    let (world, _replica) = world(|_| {}).await;
+    for (begin, drip) in [
+        (&b""[..], &b""[..]),
+        (b"", b"P"),
+        (b"PRI * HT", b""),
+        (b"PRI * HTTP/2.0\r\n\r\n", b""),
+        (PREFACE, b""),
+        (PREFACE, SETTINGS),
+        (b"POST / HTTP/1.1\r\nhost: x\r\nx-a: ", b"a"),
+        (&[PREFACE, HALF_HEADERS].concat(), PING),
+    ] {
+        told_before_the_end(&world, begin, drip).await;
+    }
+}
+
+#[tokio::test]
+async fn pings_alone_do_not_keep_a_connection() {
+    const GOAWAY: u8 = 7;
+    let (world, _replica) = world(|_| {}).await;
+    let told = told_before_the_end(&world, PREFACE, PING).await;
+    let types = frame_types(&told);
+    assert!(types.contains(&GOAWAY), "{types:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_crawls_over_http1_is_refused() {
+    let (world, replica) = world(|_| {}).await;
+    let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 100000\r\n\r\n");
+    let told = told_before_the_end(&world, head.as_bytes(), b"x").await;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.starts_with("HTTP/1.1 408 "), "{told}");
+    assert!(told.contains("slower than 1 KiB/s"), "{told}");
+    assert_eq!(replica.requests(), 0);
+}
+
+/// A body that gets a byte now and then, until it is dropped.
+fn crawling() -> StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>> {
+    let (pieces, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let piece = || Ok(Frame::data(Bytes::from_static(b"x")));
+        while pieces.send(piece()).await.is_ok() {
+            tokio::time::sleep(DRIP).await;
+        }
+    });
+    StreamBody::new(ReceiverStream::new(receiver))
+}
+
+#[tokio::test]
+async fn a_body_that_crawls_over_http2_is_refused() {
+    let (world, replica) = world(|_| {}).await;
+    let mut client = connect_h2(world.address()).await;
+    let request = Request::post(format!("http://{HOST}/")).body(crawling());
+    let answer = client.send_request(request.unwrap());
+    let answer = tokio::time::timeout(SOON, answer).await.unwrap().unwrap();
+    assert_eq!(
+        read(answer).await.unwrap().status,
+        StatusCode::REQUEST_TIMEOUT
+    );
+    assert_eq!(replica.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_large_body_that_crawls_gives_its_credit_back() {
+    // What is longer than the buffer is forwarded as it comes.
+    let (world, _replica) = world(|options| options.request_buffer = 10).await;
+    let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 100000\r\n\r\n");
+    told_before_the_end(&world, head.as_bytes(), b"x").await;
+    world.activity(1, |activity| activity.in_flight == 0).await;
+}
+
+#[tokio::test]
+async fn a_response_for_which_there_is_no_window_gives_its_credit_back() {
+    let (world, _replica) = world(|_| {}).await;
+    let stream = TcpStream::connect(world.address()).await.unwrap();
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(0);
+    let (mut sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request =
+        Request::post(format!("http://{HOST}/")).body(Full::new(Bytes::from_static(b"x")));
+    let answer = sender.send_request(request.unwrap()).await.unwrap();
+    world.activity(1, |activity| activity.in_flight == 0).await;
+    let body = tokio::time::timeout(TEST_TIMEOUT, answer.into_body().collect());
+    assert!(body.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn one_client_leaves_places_for_others() {
+    let (world, _replica) = world(|options| {
+        options.connections.idle = 10 * TEST_TIMEOUT;
+        options.connections.total = 40;
+        options.connections.per_client = 10;
+    })
+    .await;
+    let mut held = Vec::new();
+    for _ in 0..60 {
+        held.push(TcpStream::connect(world.address()).await.unwrap());
+    }
+    let mut client = other_address(&world).await;
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = client.read_to_string(&mut answer);
+    tokio::time::timeout(TEST_TIMEOUT, read)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // Closed, not waiting.
+    let mut closed = 0;
+    for stream in &mut held {
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut byte));
+        closed += usize::from(read.await.is_ok());
+    }
+    assert!((48..=52).contains(&closed), "{closed}");
+}
+
+/// A connection from another address of this machine.
+async fn other_address(world: &World) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    socket.connect(world.address()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_head_of_more_than_64_kib_is_refused() {
+    let (world, _replica) = world(|_| {}).await;
+    let fits = post(HOST, "/", "hi");
+    let mut large = post(HOST, "/", "hi");
+    let value = "x".repeat(140_000).parse().unwrap();
+    large.headers_mut().insert("x-large", value);
+    assert_eq!(once(world.address(), fits).await.status, StatusCode::OK);
+    let answer = once(world.address(), large).await;
+    assert_eq!(answer.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+}

@@ -1,0 +1,122 @@
+//! Resets HTTP/2 streams whose clients stop reading.
+//!
+//! An HTTP/1.1 client that stops reading is detected by its socket, which takes no more bytes. An HTTP/2 client
+//! may go on reading its connection and leave one stream's window closed: then hyper does not poll that response's
+//! body again, or at all, and whatever the body holds, a replica's credit above all, would never be released. So each
+//! stream's task is watched from outside, by the executor that hyper spawns it on, and the body records each poll.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use tokio::time::{Instant, Sleep};
+use tokio_util::task::TaskTracker;
+
+use super::ConnectionLimits;
+
+/// Result of the last poll of a stream's response body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StreamProgress {
+    /// It was not polled since the last check.
+    #[default]
+    NotPolled,
+    /// It had no frame yet: the client is not to blame.
+    Pending,
+    /// It yielded a frame, or the response began.
+    Yielded,
+}
+
+tokio::task_local! {
+    static PROGRESS: Cell<StreamProgress>;
+}
+
+/// Records progress for the stream's task. On an HTTP/1.1 connection there is no stream to watch.
+pub(super) fn record(progress: StreamProgress) {
+    let _ = PROGRESS.try_with(|cell| cell.set(progress));
+}
+
+/// True in the task of an HTTP/2 stream.
+pub(super) fn is_watched() -> bool {
+    PROGRESS.try_with(|_| ()).is_ok()
+}
+
+/// Spawns the stream tasks of HTTP/2 connections, and resets those whose clients stop reading.
+#[derive(Clone, Debug)]
+pub struct StreamExecutor {
+    tasks: TaskTracker,
+    stall: Duration,
+}
+
+impl StreamExecutor {
+    /// An executor that resets a stream whose client takes its frames too slowly.
+    #[must_use]
+    pub fn new(tasks: TaskTracker, limits: &ConnectionLimits) -> Self {
+        Self {
+            tasks,
+            stall: limits.stall,
+        }
+    }
+}
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let watched = watch(stream, self.stall);
+        self.tasks.spawn(PROGRESS.scope(Cell::default(), watched));
+    }
+}
+
+/// Runs a stream until it ends, or its client takes too little for too long. A stream that is dropped is reset.
+async fn watch(stream: impl Future, stall: Duration) {
+    tokio::pin!(stream);
+    let mut watch = StallTimer {
+        timer: None,
+        runs: false,
+    };
+    std::future::poll_fn(|context| match stream.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => watch.poll(stall, context),
+    })
+    .await;
+}
+
+/// The timer of a stream. It is made once, and reset with each frame.
+struct StallTimer {
+    timer: Option<Pin<Box<Sleep>>>,
+    /// True from a frame until the body is polled again.
+    runs: bool,
+}
+
+impl StallTimer {
+    /// Ready once too much time has passed since the last frame without another poll of the body.
+    fn poll(&mut self, stall: Duration, context: &mut Context<'_>) -> Poll<()> {
+        match PROGRESS.with(Cell::take) {
+            StreamProgress::NotPolled => {}
+            StreamProgress::Pending => self.runs = false,
+            StreamProgress::Yielded => self.start(stall),
+        }
+        match &mut self.timer {
+            Some(timer) if self.runs => {
+                let is_over = timer.as_mut().poll(context);
+                if is_over.is_ready() {
+                    tracing::debug!("client stopped reading a response: its stream is reset");
+                }
+                is_over
+            }
+            Some(_) | None => Poll::Pending,
+        }
+    }
+
+    fn start(&mut self, stall: Duration) {
+        self.runs = true;
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().reset(Instant::now() + stall),
+            None => self.timer = Some(Box::pin(tokio::time::sleep(stall))),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A request's body that fails where its client stalls, for readers that do not watch the time themselves.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::Upload;
+
+/// Error of a body whose client stalls or is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body stalled for {} s, or came too slowly", .0.as_secs_f32())]
+pub struct Stalled(pub Duration);
+
+/// A body that fails when its client stalls or is too slow.
+#[derive(Debug)]
+pub struct TimedBody<B> {
+    body: B,
+    upload: Upload,
+    position: Position,
+    timer: Option<(Duration, Pin<Box<Sleep>>)>,
+}
+
+/// The place in a body, as far as it says whether more is due.
+#[derive(Clone, Copy, Debug)]
+enum Position {
+    /// All of the body is due.
+    Whole,
+    /// In a stream of gRPC messages, between which there may be any time: bytes of the prefix that have come, the
+    /// length so far, and whether the prefix is whole.
+    Prefix { come: u8, length: u32 },
+    /// In a message, of which that many bytes are missing.
+    Message { missing: u32 },
+}
+
+/// Bytes before each gRPC message: a flag, and four of its length.
+const PREFIX: u8 = 5;
+
+impl<B> TimedBody<B> {
+    /// A body that is due as a whole.
+    #[must_use]
+    pub fn whole(body: B, upload: Upload) -> Self {
+        Self::new(body, upload, Position::Whole)
+    }
+
+    /// A body of gRPC messages, each of which is due once it has begun.
+    #[must_use]
+    pub fn messages(body: B, upload: Upload) -> Self {
+        Self::new(body, upload, Position::before(0))
+    }
+
+    fn new(body: B, upload: Upload, position: Position) -> Self {
+        Self {
+            body,
+            upload,
+            position,
+            timer: None,
+        }
+    }
+
+    /// Returns the body itself.
+    #[must_use]
+    pub fn into_inner(self) -> B {
+        self.body
+    }
+
+    /// Counts data of the body that somebody else has read.
+    pub fn take(&mut self, data: &[u8]) {
+        self.upload.add(data.len());
+        self.position = self.position.after(data);
+        if !self.position.is_due() {
+            self.upload.restart();
+        }
+    }
+
+    /// Ready once the wait has become too long.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Stalled> {
+        if !self.position.is_due() {
+            return Poll::Pending;
+        }
+        let (pause, timer) = match &mut self.timer {
+            Some(timer) => timer,
+            None => {
+                let pause = self.upload.patience(Instant::now());
+                self.timer
+                    .insert((pause, Box::pin(tokio::time::sleep(pause))))
+            }
+        };
+        timer.as_mut().poll(context).map(|()| Stalled(*pause))
+    }
+}
+
+impl Position {
+    fn is_due(self) -> bool {
+        !matches!(self, Self::Prefix { come: 0, .. })
+    }
+
+    fn after(mut self, mut data: &[u8]) -> Self {
+        while let Some((&byte, rest)) = data.split_first() {
+            (self, data) = match self {
+                Self::Whole => return self,
+                Self::Prefix { come, length } => (Self::after_prefix(come, length, byte), rest),
+                Self::Message { missing } => {
+                    let step = data.len().min(missing as usize);
+                    (Self::before(missing - step as u32), &data[step..])
+                }
+            };
+        }
+        self
+    }
+
+    fn after_prefix(come: u8, length: u32, byte: u8) -> Self {
+        let length = match come {
+            0 => 0,
+            _ => length << 8 | u32::from(byte),
+        };
+        if come + 1 < PREFIX {
+            Self::Prefix {
+                come: come + 1,
+                length,
+            }
+        } else {
+            Self::before(length)
+        }
+    }
+
+    /// Before so many bytes of a message.
+    fn before(missing: u32) -> Self {
+        match missing {
+            0 => Self::Prefix { come: 0, length: 0 },
+            missing => Self::Message { missing },
+        }
+    }
+}
+
+impl<B> Body for TimedBody<B>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(frame) => {
+                self.timer = None;
+                if let Some(Ok(frame)) = &frame
+                    && let Some(data) = frame.data_ref()
+                {
+                    self.take(data);
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Poll::Pending => self
+                .poll_late(context)
+                .map(|stalled| Some(Err(stalled.into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::BodyExt;
+    use proptest::prelude::*;
+    use tokio::sync::mpsc;
+
+    use super::super::Pace;
+    use super::*;
+
+    fn upload() -> Upload {
+        let pace = Pace {
+            grace: Duration::from_secs(30),
+            rate: 1024,
+        };
+        Upload::new(Duration::from_secs(30), pace)
+    }
+
+    /// A body of what is sent to it.
+    struct Pieces(mpsc::Receiver<Bytes>);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let piece = self.0.poll_recv(context);
+            piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+        }
+    }
+
+    /// Seconds until a body is given up that gets each of the pieces so many seconds after the one before.
+    async fn given_up_after(
+        timed: impl FnOnce(Pieces, Upload) -> TimedBody<Pieces>,
+        pieces: &[&'static [u8]],
+        every: u64,
+    ) -> Option<u64> {
+        let begin = Instant::now();
+        let (sender, receiver) = mpsc::channel(1);
+        let body = timed(Pieces(receiver), upload());
+        let send = async {
+            for piece in pieces {
+                tokio::time::sleep(Duration::from_secs(every)).await;
+                if sender.send(Bytes::from_static(piece)).await.is_err() {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(10_000)).await;
+        };
+        let read = async {
+            let error = body.collect().await.err()?;
+            error.downcast_ref::<Stalled>()?;
+            Some(begin.elapsed().as_secs())
+        };
+        tokio::select! {
+            after = read => after,
+            () = send => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_or_crawls_is_given_up() {
+        assert_eq!(given_up_after(TimedBody::whole, &[], 1).await, Some(30));
+        let crawling: [&[u8]; 99] = [b"x"; 99];
+        let after = given_up_after(TimedBody::whole, &crawling, 29).await;
+        assert_eq!(after, Some(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_rests_between_messages_and_not_in_one() {
+        const MESSAGE: &[u8] = &[0, 0, 0, 0, 1, 7];
+        let after = given_up_after(TimedBody::messages, &[MESSAGE; 9], 100).await;
+        assert_eq!(after, None);
+        let pieces = [MESSAGE, &MESSAGE[..5]];
+        let after = given_up_after(TimedBody::messages, &pieces, 100).await;
+        assert_eq!(after, Some(230));
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_of_a_message_is_found_however_it_is_cut(
+            lengths in prop::collection::vec(0..300_usize, 0..10),
+            cuts in prop::collection::vec(1..50_usize, 0..50),
+        ) {
+            let message = |length: &usize| {
+                [&[0], &(*length as u32).to_be_bytes()[..], &vec![9; *length]].concat()
+            };
+            let bytes: Vec<u8> = lengths.iter().flat_map(message).collect();
+            let (mut position, mut rest) = (Position::before(0), &bytes[..]);
+            for cut in cuts.into_iter().chain([usize::MAX]) {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                position = position.after(piece);
+                rest = after;
+            }
+            prop_assert!(!position.is_due());
+            let half = &[&bytes[..], &[0, 0, 0, 0, 2, 1]].concat();
+            prop_assert!(Position::before(0).after(half).is_due());
+        }
+    }
+}
