@@ -1,6 +1,7 @@
 //! The flags of `weir`.
 
 mod check;
+mod fetch;
 mod infer;
 mod kubernetes;
 mod logs;
@@ -11,6 +12,7 @@ mod up;
 use clap::{Parser, Subcommand};
 
 pub(crate) use check::CheckArgs;
+pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
 pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, ProcessArgs};
 pub(crate) use logs::LogsArgs;
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Controller(ControllerArgs),
     /// Set the number of pods of the InferenceServices of a Kubernetes cluster.
     Autoscaler(AutoscalerArgs),
+    /// Fetch a model into a directory, as a pod does before its server starts.
+    Fetch(FetchArgs),
 }
 
 #[cfg(test)]

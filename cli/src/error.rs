@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use weir_cluster::ClusterError;
 use weir_controller::ControllerError;
+use weir_fetch::FetchError;
 
 use crate::exit::Exit;
 
@@ -82,6 +83,9 @@ pub(crate) enum CliError {
         /// Clause that says what is wrong with it.
         reason: String,
     },
+    /// A model that could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// An error of the cluster on this machine.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -102,7 +106,10 @@ impl CliError {
     /// Outcome of a command that ends with this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Invalid(_) | Self::Usage(_) | Self::Input { .. } => Exit::Usage,
+            Self::Invalid(_)
+            | Self::Usage(_)
+            | Self::Input { .. }
+            | Self::Fetch(FetchError::Address { .. }) => Exit::Usage,
             Self::PortTaken { .. } => Exit::PortTaken,
             Self::Io { .. }
             | Self::RuntimeMissing { .. }
@@ -110,6 +117,7 @@ impl CliError {
             | Self::NotUp { .. }
             | Self::Server { .. }
             | Self::NothingListens { .. }
+            | Self::Fetch(_)
             | Self::Cluster(_)
             | Self::Controller(_) => Exit::Failed,
         }
@@ -130,6 +138,7 @@ impl CliError {
             | Self::NothingListens { .. }
             | Self::Controller(_) => format!("error: {self}"),
             Self::Cluster(error) => format!("error: {}", with_sources(error)),
+            Self::Fetch(error) => format!("error: {}", with_sources(error)),
         }
     }
 }
@@ -139,8 +148,8 @@ fn of_process(id: Option<u32>) -> String {
 }
 
 /// The error's message, followed by those of its sources.
-fn with_sources(error: &ClusterError) -> String {
-    let first = std::error::Error::source(error);
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let first = error.source();
     let sources = std::iter::successors(first, |error| error.source());
     sources.fold(error.to_string(), |text, source| {
         format!("{text}: {source}")

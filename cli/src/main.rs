@@ -16,6 +16,7 @@ mod client;
 mod docs;
 mod error;
 mod exit;
+mod fetch;
 mod infer;
 mod kubernetes;
 mod logs;
@@ -62,6 +63,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Gateway(args) => kubernetes::gateway(args).await,
             Command::Controller(args) => kubernetes::controller(args).await,
             Command::Autoscaler(args) => kubernetes::autoscaler(args).await,
+            Command::Fetch(args) => fetch::run(args).await,
         }
     });
     // A thread that still blocks, in a read for instance, ends with the process.

@@ -11,6 +11,7 @@
 mod client;
 mod digits;
 mod faults;
+mod fetching;
 mod fixture;
 mod http;
 mod kills;

@@ -16,10 +16,12 @@
 mod api;
 mod apply;
 mod client;
+mod entry;
 mod error;
 mod gateways;
 mod handle;
 mod lease;
+mod namespace;
 mod objects;
 mod observed;
 mod options;

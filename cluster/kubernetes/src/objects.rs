@@ -4,24 +4,25 @@ mod complete;
 mod controller_revision;
 mod deployment;
 mod owned;
-mod storage;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{PodTemplateSpec, Service, ServiceSpec};
+use k8s_openapi::api::core::v1::{PodTemplateSpec, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use weir_cluster::{ClusterError, RevisionName, Route, ServiceName, Workload};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use weir_cluster::{ClusterError, ContainerPorts, RevisionName, Route, ServiceName, Workload};
 
-pub(crate) use complete::complete;
+pub(crate) use complete::{Enforced, complete};
 pub(crate) use controller_revision::{
     KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name,
 };
 use deployment::deployment;
 pub(crate) use owned::{check_owner, revision_of, selector, service_of};
 
+use crate::entry::entry;
 use crate::written::{WrittenRevision, WrittenRoute};
 use crate::{Options, error};
 
@@ -44,6 +45,11 @@ pub(crate) const WORKLOAD: &str = "weir.dev/workload";
 /// Annotation with the route.
 pub(crate) const ROUTE: &str = "weir.dev/route";
 
+/// Name of the port for HTTP/1.1, in a revision's Service.
+pub(crate) const HTTP: &str = "http";
+/// Name of the port for gRPC.
+pub(crate) const GRPC: &str = "grpc";
+
 /// The objects of a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RevisionObjects {
@@ -64,8 +70,8 @@ impl RevisionObjects {
         owner: Option<&OwnerReference>,
     ) -> Result<Self, ClusterError> {
         Ok(Self {
+            service: headless(workload, &pod, owner)?,
             deployment: deployment(workload, pod, owner),
-            service: headless(workload, owner)?,
         })
     }
 }
@@ -87,9 +93,13 @@ pub(crate) fn service_labels(service: &ServiceName) -> BTreeMap<String, String> 
 
 /// A Service without an address of its own: its endpoints are the replicas, those included that are not ready yet,
 /// for a gateway uses one as soon as it answers.
-fn headless(workload: &Workload, owner: Option<&OwnerReference>) -> Result<Service, ClusterError> {
+fn headless(
+    workload: &Workload,
+    pod: &PodTemplateSpec,
+    owner: Option<&OwnerReference>,
+) -> Result<Service, ClusterError> {
     let revision = &workload.revision;
-    let written = json(revision, &WrittenRevision::of(workload))?;
+    let written = json(revision, &WrittenRevision::of(workload, pod))?;
     Ok(Service {
         metadata: ObjectMeta {
             name: Some(revision.as_str().to_owned()),
@@ -101,12 +111,32 @@ fn headless(workload: &Workload, owner: Option<&OwnerReference>) -> Result<Servi
         },
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
+            ports: ports(pod),
             publish_not_ready_addresses: Some(true),
             selector: Some(pod_selector(revision)),
             ..ServiceSpec::default()
         }),
         ..Service::default()
     })
+}
+
+/// The ports of the container that gets the requests, so that the Service's EndpointSlices name them.
+fn ports(pod: &PodTemplateSpec) -> Option<Vec<ServicePort>> {
+    let entry = entry(pod.spec.as_ref()?)?;
+    let ports = ContainerPorts::of(entry);
+    // A Service may not list a number twice, though a container may speak both at one port. Nobody uses these numbers:
+    // without an address of its own, a Service passes nothing on.
+    let named = [(HTTP, 80, ports.http), (GRPC, 8081, ports.grpc)];
+    let port = |(name, number, target): (&str, i32, Option<u16>)| {
+        Some(ServicePort {
+            name: Some(name.to_owned()),
+            port: number,
+            target_port: Some(IntOrString::Int(target?.into())),
+            app_protocol: (name == GRPC).then(|| "kubernetes.io/h2c".to_owned()),
+            ..ServicePort::default()
+        })
+    };
+    Some(named.into_iter().filter_map(port).collect())
 }
 
 /// The Services by which callers inside the cluster reach a service, aliases of the gateway's: under the predictor's

@@ -7,6 +7,10 @@ pub struct Options {
     pub namespace: String,
     /// Domain of the cluster's own names.
     pub cluster_domain: String,
+    /// Image of the program `weir`, which fetches models.
+    pub weir_image: String,
+    /// PriorityClass of pods that name none; unset where there is no such class.
+    pub priority_class: Option<String>,
     /// Name of this process among those that ask for a lease, such as its pod's.
     pub process: String,
 }
@@ -21,6 +25,8 @@ impl Default for Options {
         Self {
             namespace: "weir-system".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
+            weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),
+            priority_class: None,
             process: "weir".to_owned(),
         }
     }

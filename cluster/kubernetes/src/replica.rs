@@ -11,6 +11,8 @@ use weir_cluster::{
     Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload,
 };
 
+use crate::entry::entry;
+
 /// The replica that a pod is; `before` is what it was.
 pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let phase = phase(pod, before);
@@ -147,7 +149,7 @@ fn has_condition(pod: &Pod, kind: &str, value: &str) -> bool {
 
 fn endpoints(pod: &Pod) -> Option<Endpoints> {
     let address: IpAddr = status(pod)?.pod_ip.as_ref()?.parse().ok()?;
-    let ports = ContainerPorts::of(container(pod)?);
+    let ports = ContainerPorts::of(entry(pod.spec.as_ref()?)?);
     let at = |port: u16| Address::Tcp(SocketAddr::new(address, port));
     Some(Endpoints {
         http: ports.http.map(at),

@@ -124,10 +124,13 @@ impl Kubernetes {
     ) -> Result<Option<KeptRevision>, ClusterError> {
         match existing {
             Some(existing) => same(existing, &wanted),
-            None => Ok(Some(KeptRevision {
-                pod: complete(&wanted, &self.options)?,
-                stored: wanted,
-            })),
+            None => {
+                let enforced = self.enforced(wanted.revision.service()).await?;
+                Ok(Some(KeptRevision {
+                    pod: complete(&wanted, &self.options, enforced)?,
+                    stored: wanted,
+                }))
+            }
         }
     }
 

@@ -22,16 +22,28 @@ const ANY_FLAG: &str = "port";
 
 impl ContainerPorts {
     /// The ports that the container declares: those named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
-    /// Without declared ports, what flags such as `--http-port` say; else 8080 for both, the protocol
-    /// told apart by the first bytes.
+    /// Of a protocol without a declared port, what flags such as `--http-port` say; without either, 8080 for both, the
+    /// protocol told apart by the first bytes.
     #[must_use]
     pub fn of(container: &Container) -> Self {
-        Self::declared(container)
-            .or_else(|| Self::by_flags(container))
-            .unwrap_or(Self {
-                http: Some(DEFAULT_PORT),
-                grpc: Some(DEFAULT_PORT),
-            })
+        let (declared, flags) = (Self::declared(container), Self::by_flags(container));
+        let ports = match (declared, flags) {
+            (Some(declared), Some(flags)) => Some(declared.with(flags)),
+            (declared, flags) => declared.or(flags),
+        };
+        ports.unwrap_or(Self {
+            http: Some(DEFAULT_PORT),
+            grpc: Some(DEFAULT_PORT),
+        })
+    }
+
+    /// These, and of a protocol without one the other's, unless that is a port of these under another name.
+    fn with(self, other: Self) -> Self {
+        let is_new = |port: &u16| ![self.http, self.grpc].contains(&Some(*port));
+        Self {
+            http: self.http.or(other.http.filter(is_new)),
+            grpc: self.grpc.or(other.grpc.filter(is_new)),
+        }
     }
 
     /// The ports that the field `ports` declares.

@@ -1,26 +1,62 @@
-//! A revision's pod, completed by what it needs here. It is no part of the revision's identity, and is done once.
+//! A revision's pod, completed by what it needs here. It is no part of the revision's identity and is done once, when
+//! the revision is stored. What the pod says itself is left as it is.
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+mod default_fields;
+mod device;
+mod graceful_stop;
+mod inference_service;
+mod path;
+mod pod_security;
+mod probes;
+mod resources;
+mod shared_memory;
+mod storage;
+mod tolerations;
+mod weir_runtime;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::ClusterError;
 
-use super::{labels, storage};
+use super::labels;
 use crate::Options;
 use crate::stored::StoredRevision;
+pub(crate) use pod_security::Enforced;
 
-/// The pod of a revision as its Deployment has it.
+/// The pod of a revision as its Deployment has it, in a namespace that enforces this of its pods.
 ///
 /// # Errors
 /// [`ClusterError::Refused`] when its storage cannot be had here.
 pub(crate) fn complete(
     stored: &StoredRevision,
-    _options: &Options,
+    options: &Options,
+    enforced: Enforced,
 ) -> Result<PodTemplateSpec, ClusterError> {
     let mut template = (*stored.template).clone();
+    let service = stored.revision.service();
     let metadata = template.metadata.get_or_insert_default();
-    metadata
-        .labels
-        .get_or_insert_default()
-        .extend(labels(&stored.revision));
-    storage::mount(stored, &mut template)?;
+    inference_service::label(metadata, service);
+    let own = labels(&stored.revision);
+    metadata.labels.get_or_insert_default().extend(own);
+    let annotations = metadata.annotations.clone().unwrap_or_default();
+    let Some(pod) = template.spec.as_mut() else {
+        return Ok(template);
+    };
+    let gpus = device::Gpus::of(&annotations);
+    inference_service::name_in(pod, service);
+    device::limit(pod);
+    resources::request(pod);
+    shared_memory::mount(pod, &gpus);
+    tolerations::add(pod, &gpus);
+    probes::complete(pod);
+    graceful_stop::pause(pod);
+    default_fields::set(pod, options);
+    storage::provide(stored, &annotations, pod, options)?;
+    pod_security::restrict(pod, enforced);
     Ok(template)
+}
+
+/// The containers of a pod, those included that run before the others.
+fn all_containers(pod: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
+    let first = pod.init_containers.iter_mut().flatten();
+    first.chain(&mut pod.containers)
 }

@@ -35,11 +35,11 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
 }
 
 fn completed(workload: &Workload) -> Result<PodTemplateSpec, ClusterError> {
-    complete(&StoredRevision::of(workload), &Options::default())
-}
-
-fn pod(workload: &Workload) -> k8s_openapi::api::core::v1::PodSpec {
-    completed(workload).unwrap().spec.unwrap()
+    complete(
+        &StoredRevision::of(workload),
+        &Options::default(),
+        Enforced::Less,
+    )
 }
 
 fn objects(workload: &Workload, owner: Option<&OwnerReference>) -> RevisionObjects {
@@ -58,40 +58,6 @@ fn a_deployment_has_no_number_of_replicas() {
         assert_eq!(labels[&key], value);
     }
     assert_eq!(revision_of(&objects.service), Some(workload(&[]).revision));
-}
-
-#[test]
-fn a_claim_is_mounted_where_the_container_that_serves_expects_it() {
-    let pod = pod(&workload(&[
-        ("pvc://models/digits/3/", "/mnt/models"),
-        ("pvc://adapters", "/mnt/adapters"),
-    ]));
-    let claims: Vec<_> = pod
-        .volumes
-        .unwrap()
-        .into_iter()
-        .map(|volume| {
-            let claim = volume.persistent_volume_claim.unwrap();
-            (claim.claim_name, claim.read_only)
-        })
-        .collect();
-    assert_eq!(
-        claims,
-        [
-            ("models".to_owned(), Some(true)),
-            ("adapters".to_owned(), Some(true))
-        ]
-    );
-    assert_eq!(pod.containers[0].volume_mounts, None);
-    let mounts = pod.containers[1].volume_mounts.as_ref().unwrap();
-    let mounts: Vec<_> = mounts
-        .iter()
-        .map(|m| (&*m.mount_path, m.sub_path.as_deref()))
-        .collect();
-    assert_eq!(
-        mounts,
-        [("/mnt/models", Some("digits/3")), ("/mnt/adapters", None)]
-    );
 }
 
 #[test]
@@ -117,11 +83,26 @@ fn every_object_is_owned_by_the_inference_service() {
 }
 
 #[test]
-fn storage_that_is_no_volume_is_refused_by_name() {
-    for uri in ["s3://models/digits", "pvc://", "pvc://models/../secret"] {
-        let refused = completed(&workload(&[(uri, "/mnt/models")])).unwrap_err();
-        assert!(refused.to_string().contains(uri), "{refused}");
-    }
+fn the_headless_service_names_the_ports_of_the_container_that_gets_the_requests() {
+    let mut workload = workload(&[]);
+    let ports = |workload: &Workload| {
+        let spec = objects(workload, None).service.spec.unwrap();
+        let ports = spec.ports.unwrap().into_iter();
+        ports
+            .map(|p| (p.name.unwrap(), p.target_port.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let named = |http, grpc| {
+        [("http", http), ("grpc", grpc)].map(|(n, p)| (n.to_owned(), IntOrString::Int(p)))
+    };
+    assert_eq!(ports(&workload), named(8080, 8080));
+    let template = Arc::make_mut(&mut workload.template);
+    let containers = &mut template.spec.as_mut().unwrap().containers;
+    containers[1].args = Some(vec![
+        "--http-port=8000".to_owned(),
+        "--grpc-port=8001".to_owned(),
+    ]);
+    assert_eq!(ports(&workload), named(8000, 8001));
 }
 
 #[test]

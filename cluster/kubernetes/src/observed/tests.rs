@@ -6,7 +6,7 @@ use weir_cluster::{Destination, ReadyCall, ServiceName, Split, Workload};
 
 use super::*;
 use crate::Options;
-use crate::objects::{RevisionObjects, aliases, complete};
+use crate::objects::{Enforced, RevisionObjects, aliases, complete};
 use crate::stored::StoredRevision;
 
 fn service() -> ServiceName {
@@ -32,7 +32,12 @@ fn workload() -> Workload {
 }
 
 fn objects() -> RevisionObjects {
-    let pod = complete(&StoredRevision::of(&workload()), &Options::default()).unwrap();
+    let pod = complete(
+        &StoredRevision::of(&workload()),
+        &Options::default(),
+        Enforced::Less,
+    )
+    .unwrap();
     RevisionObjects::of(&workload(), pod, None).unwrap()
 }
 

@@ -2,10 +2,12 @@
 
 use std::num::NonZeroU32;
 
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::{Deserialize, Serialize};
 use weir_cluster::{ReadyCall, Workload};
 
 use super::scaling::WrittenScaling;
+use crate::entry::entry;
 
 /// What a workload has beside its pods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,11 +29,11 @@ pub(crate) struct WrittenRevision {
 const V2_READY: &str = "/v2/health/ready";
 
 impl WrittenRevision {
-    /// Returns the written form of a workload.
-    pub(crate) fn of(workload: &Workload) -> Self {
+    /// Returns the written form of a workload whose pods are these.
+    pub(crate) fn of(workload: &Workload, pod: &PodTemplateSpec) -> Self {
         Self {
             identity: workload.identity().as_str().to_owned(),
-            v2_ready: is_probed_by_v2(workload),
+            v2_ready: is_probed_by_v2(pod),
             concurrency: workload.concurrency,
             scaling: workload.scaling.as_deref().map(WrittenScaling::of),
         }
@@ -47,9 +49,11 @@ impl WrittenRevision {
     }
 }
 
-fn is_probed_by_v2(workload: &Workload) -> bool {
-    let probe = workload
-        .container()
+fn is_probed_by_v2(pod: &PodTemplateSpec) -> bool {
+    let probe = pod
+        .spec
+        .as_ref()
+        .and_then(entry)
         .and_then(|container| container.readiness_probe.as_ref());
     let call = probe.and_then(|probe| probe.http_get.as_ref());
     call.is_some_and(|call| call.path.as_deref() == Some(V2_READY))

@@ -83,7 +83,7 @@ fn a_policy_is_read_as_it_was() {
         concurrency: NonZeroU32::new(4),
         scaling: Some(Arc::new(policy.clone())),
     };
-    let text = serde_json::to_string(&WrittenRevision::of(&workload)).unwrap();
+    let text = serde_json::to_string(&WrittenRevision::of(&workload, &workload.template)).unwrap();
     let written: WrittenRevision = serde_json::from_str(&text).unwrap();
     assert_eq!(written.concurrency, NonZeroU32::new(4));
     assert_eq!(written.identity, workload.identity().as_str());

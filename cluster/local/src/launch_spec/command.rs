@@ -119,23 +119,8 @@ impl LaunchSpec {
 /// Replaces the paths at which a container would find its models by where they are.
 pub(super) fn relocate(text: &str, models: &[ModelFiles]) -> String {
     models.iter().fold(text.to_owned(), |text, model| {
-        replace_path(&text, &model.mount_path, &model.path.display().to_string())
+        weir_cluster::relocate(&text, &model.mount_path, &model.path.display().to_string())
     })
-}
-
-/// Replaces a path where it stands alone or begins a longer one.
-fn replace_path(text: &str, from: &str, to: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(from).filter(|_| !from.is_empty()) {
-        let (before, after) = (&rest[..at], &rest[at + from.len()..]);
-        let is_in_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let begins = !before.ends_with(|c: char| is_in_name(c) || c == '/');
-        let ends = !after.starts_with(is_in_name);
-        out.extend([before, if begins && ends { to } else { from }]);
-        rest = after;
-    }
-    out + rest
 }
 
 /// The last part of an image's name, without tag and digest.

@@ -1,0 +1,68 @@
+//! `weir fetch`: a model into a directory.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tokio::signal::unix::{SignalKind, signal};
+use weir_fetch::Limits;
+
+use crate::args::FetchArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Working directory within the target: the target may be a mounted volume, and nothing beside it be writable.
+const STAGING: &str = ".weir-fetch";
+
+/// Fetches the model. What the directory held under the same names is replaced.
+///
+/// # Errors
+/// [`CliError::Fetch`], and [`CliError::Io`] when the directory cannot be written.
+pub(crate) async fn run(args: FetchArgs) -> Result<Exit, CliError> {
+    // The first process of a container gets no signal that it does not ask for.
+    let terminated = signal(SignalKind::terminate());
+    let mut terminated = terminated.map_err(|e| CliError::io("cannot wait for signals", e))?;
+    tokio::select! {
+        fetched = fetch(&args) => fetched.map(|()| Exit::Done),
+        _ = terminated.recv() => Ok(Exit::Failed),
+    }
+}
+
+async fn fetch(args: &FetchArgs) -> Result<(), CliError> {
+    let directory = &args.directory;
+    let staging = directory.join(STAGING);
+    fs::create_dir_all(&staging).map_err(cannot_write(&staging))?;
+    let content = staging.join("content");
+    weir_fetch::fetch(&args.uri, &content, &Limits::default(), &mut |_| {})
+        .await
+        .inspect_err(|error| remove_unused(&staging, error))?;
+    let entries = fs::read_dir(&content).map_err(cannot_write(&content))?;
+    for entry in entries {
+        let entry = entry.map_err(cannot_write(&content))?;
+        let target = directory.join(entry.file_name());
+        replace(&entry.path(), &target).map_err(cannot_write(&target))?;
+    }
+    fs::remove_dir_all(&staging).map_err(cannot_write(&staging))
+}
+
+/// Leaves nothing of a fetch that never began. Else what is there of it is of use to the next.
+fn remove_unused(staging: &Path, error: &weir_fetch::FetchError) {
+    if matches!(error, weir_fetch::FetchError::Address { .. }) {
+        let _ = fs::remove_dir_all(staging);
+    }
+}
+
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    let former = match fs::symlink_metadata(to) {
+        Ok(former) if former.is_dir() => fs::remove_dir_all(to),
+        Ok(_) => fs::remove_file(to),
+        Err(_) => Ok(()),
+    };
+    former?;
+    fs::rename(from, to)
+}
+
+fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> CliError {
+    let what = format!("cannot write {}", path.display());
+    move |error| CliError::io(what, error)
+}

@@ -1,0 +1,116 @@
+//! `weir fetch`, the real program, against a local HTTP server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use crate::weir::PROGRAM;
+
+/// Serves this body under every name but `/missing.zip`, to as many as ask, until the process ends.
+fn server(body: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap();
+            let is_missing = head[..read].starts_with(b"GET /missing.zip ");
+            let (status, body) = if is_missing {
+                ("404 Not Found", &[][..])
+            } else {
+                ("200 OK", &*body)
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(head.as_bytes());
+            let _ = stream.write_all(body);
+        }
+    });
+    url
+}
+
+/// Exit code and standard error.
+fn fetch(uri: &str, directory: &Path) -> (Option<i32>, String) {
+    let output = Command::new(PROGRAM)
+        .args(["fetch", uri])
+        .arg(directory)
+        // Of an image with a read-only root.
+        .env("TMPDIR", "/nonexistent")
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let name =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<_> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+/// A tar archive with one file in a directory.
+fn archive() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("digits/1")).unwrap();
+    fs::write(folder.path().join("digits/1/model.pt"), b"weights").unwrap();
+    let made = Command::new("tar")
+        .arg("-C")
+        .arg(folder.path())
+        .args(["-c", "digits"])
+        .output();
+    made.unwrap().stdout
+}
+
+#[test]
+fn a_file_lies_in_the_directory_and_nothing_else_does() {
+    let url = server(b"weights".to_vec());
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("models");
+    for _again in 0..2 {
+        let done = fetch(&format!("{url}/model.pt?signature=1"), &directory);
+        assert_eq!(done, (Some(0), String::new()));
+        assert_eq!(names(&directory), ["model.pt"]);
+        assert_eq!(fs::read(directory.join("model.pt")).unwrap(), b"weights");
+    }
+    assert_eq!(names(folder.path()), ["models"]);
+}
+
+#[test]
+fn an_archive_is_unpacked_over_what_an_interrupted_run_left() {
+    let url = server(archive());
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("digits/0")).unwrap();
+    let done = fetch(&format!("{url}/models.tar"), directory.path());
+    assert_eq!(done, (Some(0), String::new()));
+    assert_eq!(names(directory.path()), ["digits"]);
+    assert_eq!(names(&directory.path().join("digits")), ["1"]);
+}
+
+#[test]
+fn what_cannot_be_had_is_one_sentence() {
+    let url = server(Vec::new());
+    let directory = tempfile::tempdir().unwrap();
+    let (code, message) = fetch(&format!("{url}/missing.zip"), directory.path());
+    assert_eq!(code, Some(1));
+    assert_eq!(message, format!("error: {url}/missing.zip answered 404\n"));
+    let (code, message) = fetch(&format!("{url}/broken.zip"), directory.path());
+    assert_eq!((code, message.lines().count()), (Some(1), 1), "{message}");
+    let (code, message) = fetch("s3://models/digits", directory.path());
+    assert_eq!(code, Some(2));
+    assert!(message.contains("only http:// and https://"), "{message}");
+    let file = directory.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let (code, message) = fetch(&format!("{url}/model.pt"), &file);
+    assert_eq!(code, Some(1));
+    assert!(message.contains("cannot write"), "{message}");
+}

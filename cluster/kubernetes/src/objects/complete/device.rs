@@ -1,0 +1,201 @@
+//! Devices that containers ask for as extended resources: GPUs of every vendor, and others.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+
+use super::all_containers;
+
+/// Annotation of KServe that names more kinds of GPU, as a JSON list.
+const MORE_KINDS: &str = "serving.kserve.io/gpu-resource-types";
+
+/// Beginnings of the names of GPUs and their like, whole ones and parts.
+const KINDS: [&str; 9] = [
+    "nvidia.com/gpu",
+    "nvidia.com/mig-",
+    "amd.com/gpu",
+    "gpu.intel.com/",
+    "intel.com/gpu",
+    "habana.ai/gaudi",
+    "google.com/tpu",
+    "aws.amazon.com/neuron",
+    "huawei.com/Ascend",
+];
+
+/// Key of the taint on nodes with GPUs of this vendor, whichever part of one a pod asks for.
+const NVIDIA: &str = "nvidia.com/gpu";
+
+/// The kinds of GPU that a pod may ask for.
+pub(super) struct Gpus {
+    more: Vec<String>,
+}
+
+impl Gpus {
+    /// Reads the kinds that a pod's annotations add to the known ones.
+    pub(super) fn of(annotations: &BTreeMap<String, String>) -> Self {
+        let list = annotations.get(MORE_KINDS);
+        let more = list.and_then(|list| serde_json::from_str(list).ok());
+        Self {
+            more: more.unwrap_or_default(),
+        }
+    }
+
+    /// Whether a container gets a GPU. What is claimed is taken for one, as its claim does not say.
+    pub(super) fn are_in(&self, container: &Container) -> bool {
+        let is_claimed = container
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.claims.as_ref())
+            .is_some_and(|claims| !claims.is_empty());
+        is_claimed || self.names(container).next().is_some()
+    }
+
+    /// The keys of the taints on nodes with what the pod asks for.
+    pub(super) fn taints(&self, pod: &PodSpec) -> Vec<String> {
+        let named = pod.containers.iter().flat_map(|c| self.names(c));
+        let named = named.map(|name| {
+            if name.starts_with("nvidia.com/") {
+                NVIDIA
+            } else {
+                name
+            }
+        });
+        let has_claims = pod.resource_claims.as_ref().is_some_and(|c| !c.is_empty());
+        let claimed = has_claims.then_some(NVIDIA);
+        let mut keys: Vec<_> = named.chain(claimed).map(str::to_owned).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    fn names<'a>(&'a self, container: &'a Container) -> impl Iterator<Item = &'a str> {
+        let limits = container
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.limits.as_ref());
+        let asked = limits.into_iter().flatten().filter(|(_, n)| n.0 != "0");
+        let names = asked.map(|(name, _)| name.as_str());
+        names.filter(|name| self.is_gpu(name))
+    }
+
+    fn is_gpu(&self, name: &str) -> bool {
+        KINDS.iter().any(|kind| name.starts_with(kind)) || self.more.iter().any(|kind| kind == name)
+    }
+}
+
+/// Makes limits and requests of devices the same, as the API server wants it, where one of them is not written.
+pub(super) fn limit(pod: &mut PodSpec) {
+    for container in all_containers(pod) {
+        if let Some(resources) = &mut container.resources {
+            level(resources);
+        }
+    }
+}
+
+fn level(resources: &mut ResourceRequirements) {
+    let devices = |from: &Option<BTreeMap<String, _>>| -> Vec<_> {
+        let all = from.iter().flatten();
+        let devices = all.filter(|(name, _)| is_extended(name));
+        devices.map(|(n, v)| (n.clone(), Clone::clone(v))).collect()
+    };
+    let (requested, limited) = (devices(&resources.requests), devices(&resources.limits));
+    for (name, value) in requested {
+        let limits = resources.limits.get_or_insert_default();
+        limits.entry(name).or_insert(value);
+    }
+    for (name, value) in limited {
+        let requests = resources.requests.get_or_insert_default();
+        requests.entry(name).or_insert(value);
+    }
+}
+
+/// Whether this is no resource of Kubernetes itself: those have no domain, or its own.
+fn is_extended(name: &str) -> bool {
+    let domain = name.split_once('/').map(|(domain, _)| domain);
+    domain.is_some_and(|domain| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(resources: &serde_json::Value) -> PodSpec {
+        let mut pod: PodSpec = serde_json::from_value(
+            json!({ "containers": [{ "name": "a", "resources": resources }] }),
+        )
+        .unwrap();
+        limit(&mut pod);
+        pod
+    }
+
+    fn none() -> Gpus {
+        Gpus::of(&BTreeMap::new())
+    }
+
+    #[test]
+    fn limits_of_devices_are_their_requests() {
+        for name in [
+            "nvidia.com/gpu",
+            "nvidia.com/mig-1g.10gb",
+            "amd.com/gpu",
+            "gpu.intel.com/i915",
+            "habana.ai/gaudi",
+            "example.com/fpga",
+        ] {
+            for (written, other) in [("requests", "limits"), ("limits", "requests")] {
+                let pod = pod(&json!({ written: { name: "2", "cpu": "1" } }));
+                let resources = serde_json::to_value(&pod.containers[0].resources).unwrap();
+                assert_eq!(resources[other], json!({ name: "2" }), "{name} {written}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kubernetes_own_is_no_device() {
+        for name in [
+            "cpu",
+            "memory",
+            "hugepages-2Mi",
+            "ephemeral-storage",
+            "kubernetes.io/x",
+        ] {
+            let pod = pod(&json!({ "limits": { name: "1" } }));
+            assert_eq!(pod.containers[0].resources.as_ref().unwrap().requests, None);
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_gpu_is_behind_the_taint_of_the_whole() {
+        let asks = pod(&json!({ "limits": { "nvidia.com/mig-3g.40gb": "1" } }));
+        assert_eq!(none().taints(&asks), ["nvidia.com/gpu"]);
+        let asks = pod(&json!({ "limits": { "amd.com/gpu": "1" } }));
+        assert_eq!(none().taints(&asks), ["amd.com/gpu"]);
+        for not_asked in [
+            json!({ "limits": { "nvidia.com/gpu": "0" } }),
+            json!({ "limits": { "example.com/fpga": "1" } }),
+            json!({}),
+        ] {
+            assert_eq!(none().taints(&pod(&not_asked)), [""; 0]);
+            assert!(!none().are_in(&pod(&not_asked).containers[0]));
+        }
+    }
+
+    #[test]
+    fn an_annotation_adds_kinds() {
+        let asks = pod(&json!({ "limits": { "example.com/npu": "1" } }));
+        let list = r#"["example.com/npu"]"#.to_owned();
+        let gpus = Gpus::of(&[(MORE_KINDS.to_owned(), list)].into());
+        assert_eq!(gpus.taints(&asks), ["example.com/npu"]);
+        assert!(gpus.are_in(&asks.containers[0]));
+    }
+
+    #[test]
+    fn a_claim_counts_as_a_gpu() {
+        let mut claiming = pod(&json!({ "claims": [{ "name": "gpu" }] }));
+        claiming.resource_claims = Some(vec![Default::default()]);
+        assert!(none().are_in(&claiming.containers[0]));
+        assert_eq!(none().taints(&claiming), ["nvidia.com/gpu"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! A pause before a server is told to stop, so that gateways have heard of it and send nothing more.
+
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, SleepAction};
+
+use super::weir_runtime;
+
+/// Length of the pause: endpoints are told within a second, and of a busy control plane within a few.
+const PAUSE: i64 = 5;
+
+/// Time from the request to stop until a pod is killed, where it does not say: Kubernetes' default.
+const GRACE: i64 = 30;
+
+/// Pauses containers that do not say what they do before they stop. Weir's own runtime finishes what arrives late.
+pub(super) fn pause(pod: &mut PodSpec) {
+    let grace = pod.termination_grace_period_seconds.unwrap_or(GRACE);
+    // The API server wants it below the whole time, and the server needs some of that itself.
+    let seconds = PAUSE.min(grace / 2);
+    let is_ours = pod.containers.iter().any(weir_runtime::is_ours);
+    if seconds < 1 || is_ours {
+        return;
+    }
+    for container in &mut pod.containers {
+        add(container, seconds);
+    }
+}
+
+fn add(container: &mut Container, seconds: i64) {
+    let lifecycle = container.lifecycle.get_or_insert_default();
+    lifecycle.pre_stop.get_or_insert_with(|| LifecycleHandler {
+        sleep: Some(SleepAction { seconds }),
+        ..LifecycleHandler::default()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pre_stop(image: &str, grace: Option<i64>, own: &Value) -> Value {
+        let mut pod: PodSpec = serde_json::from_value(json!({
+            "containers": [{ "name": "a", "image": image, "lifecycle": own }],
+            "terminationGracePeriodSeconds": grace,
+        }))
+        .unwrap();
+        pause(&mut pod);
+        json!(pod.containers[0].lifecycle)["preStop"].clone()
+    }
+
+    #[test]
+    fn servers_of_others_pause_before_they_stop() {
+        let pause = |seconds: i64| json!({ "sleep": { "seconds": seconds } });
+        assert_eq!(pre_stop("example/server", None, &Value::Null), pause(5));
+        assert_eq!(pre_stop("example/server", Some(4), &Value::Null), pause(2));
+        assert_eq!(
+            pre_stop("example/server", Some(0), &Value::Null),
+            Value::Null
+        );
+        assert_eq!(pre_stop("weir-runtime:1", None, &Value::Null), Value::Null);
+    }
+
+    #[test]
+    fn what_the_pod_does_before_it_stops_stays() {
+        let own = json!({ "exec": { "command": ["drain"] } });
+        let lifecycle = json!({ "preStop": own });
+        assert_eq!(pre_stop("example/server", None, &lifecycle), own);
+    }
+}

@@ -1,0 +1,233 @@
+//! Probes: a server gets requests once it is ready, and may take its time to load.
+
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, PodSpec, Probe, TCPSocketAction};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use weir_cluster::{ContainerPorts, Workload};
+
+use super::weir_runtime;
+use crate::entry::TRANSFORMER;
+
+/// The V2 ready call.
+const V2_READY: &str = "/v2/health/ready";
+
+/// Time between two probes: a start is seen this much late.
+const PERIOD: i32 = 2;
+
+/// Time that an answer may take: longer than the period, for a busy server is not a broken one.
+const TIMEOUT: i32 = 5;
+
+/// Probes in a row that fail until a server is not ready any more.
+const FAILURES: i32 = 3;
+
+/// Probes that may fail while a server starts: an hour of them, for large models from slow disks.
+const STARTUP_FAILURES: i32 = 3600 / PERIOD;
+
+/// Last parts of the names of images whose servers have the V2 ready call.
+const V2_SERVERS: [&str; 11] = [
+    "tritonserver",
+    "mlserver",
+    "model_server",
+    "sklearnserver",
+    "xgbserver",
+    "lgbserver",
+    "paddleserver",
+    "pmmlserver",
+    "predictiveserver",
+    "autogluonserver",
+    "huggingfaceserver",
+];
+
+/// Completes the probes of a pod's containers, and adds those that the containers that serve do not have.
+pub(super) fn complete(pod: &mut PodSpec) {
+    let is_only = pod.containers.len() == 1;
+    for container in &mut pod.containers {
+        let ports = ContainerPorts::of(container);
+        if is_only || [Workload::CONTAINER, TRANSFORMER].contains(&&*container.name) {
+            serve(container, ports);
+        }
+        let probes = [
+            &mut container.readiness_probe,
+            &mut container.liveness_probe,
+            &mut container.startup_probe,
+        ];
+        for probe in probes.into_iter().flatten() {
+            aim(probe, ports);
+        }
+    }
+}
+
+fn serve(container: &mut Container, ports: ContainerPorts) {
+    if container.readiness_probe.is_none() {
+        container.readiness_probe = readiness(container, ports);
+    }
+    if container.startup_probe.is_none() {
+        container.startup_probe = container.liveness_probe.as_ref().map(startup);
+    }
+}
+
+/// The V2 ready call where the server is known to have it, else whether it listens.
+fn readiness(container: &Container, ports: ContainerPorts) -> Option<Probe> {
+    let mut probe = Probe {
+        period_seconds: Some(PERIOD),
+        timeout_seconds: Some(TIMEOUT),
+        failure_threshold: Some(FAILURES),
+        ..Probe::default()
+    };
+    match ports.http {
+        Some(port) if has_v2(container) => {
+            probe.http_get = Some(HTTPGetAction {
+                path: Some(V2_READY.to_owned()),
+                port: IntOrString::Int(port.into()),
+                ..HTTPGetAction::default()
+            });
+        }
+        http => {
+            probe.tcp_socket = Some(TCPSocketAction {
+                port: IntOrString::Int(http.or(ports.grpc)?.into()),
+                host: None,
+            });
+        }
+    }
+    Some(probe)
+}
+
+/// The check of life, with time to load before it counts.
+fn startup(liveness: &Probe) -> Probe {
+    Probe {
+        initial_delay_seconds: None,
+        period_seconds: Some(PERIOD),
+        failure_threshold: Some(STARTUP_FAILURES),
+        success_threshold: None,
+        ..liveness.clone()
+    }
+}
+
+fn has_v2(container: &Container) -> bool {
+    let image = container.image.as_deref().map(weir_runtime::name);
+    let program = container.command.iter().flatten().next();
+    let program = program.and_then(|path| path.rsplit('/').next());
+    let is_known = |name: Option<&str>| name.is_some_and(|name| V2_SERVERS.contains(&name));
+    weir_runtime::is_ours(container) || is_known(image) || is_known(program)
+}
+
+/// A probe without a port means the one that serves.
+fn aim(probe: &mut Probe, ports: ContainerPorts) {
+    let Some(serving) = ports.http.or(ports.grpc) else {
+        return;
+    };
+    if let Some(call) = &mut probe.http_get {
+        aim_at(&mut call.port, serving);
+    }
+    if let Some(connection) = &mut probe.tcp_socket {
+        aim_at(&mut connection.port, serving);
+    }
+    if let Some(call) = probe.grpc.as_mut().filter(|call| call.port == 0) {
+        call.port = ports.grpc.unwrap_or(serving).into();
+    }
+}
+
+fn aim_at(port: &mut IntOrString, serving: u16) {
+    let is_unset = match port {
+        IntOrString::Int(number) => *number == 0,
+        IntOrString::String(name) => name.is_empty(),
+    };
+    if is_unset {
+        *port = IntOrString::Int(serving.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn completed(container: &Value) -> Container {
+        let pod = json!({ "containers": [container] });
+        let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
+        complete(&mut pod);
+        pod.containers.remove(0)
+    }
+
+    fn readiness_of(container: &Value) -> Value {
+        json!(completed(container).readiness_probe)
+    }
+
+    #[test]
+    fn servers_that_speak_v2_are_asked_by_it() {
+        for (container, port) in [
+            (json!({ "name": "a", "image": "weir-runtime:1" }), 8080),
+            (
+                json!({
+                    "name": "a", "image": "nvcr.io/nvidia/tritonserver:23.05-py3",
+                    "args": ["tritonserver", "--http-port=8090"],
+                }),
+                8090,
+            ),
+            (
+                json!({
+                    "name": "a", "image": "docker.io/seldonio/mlserver:1.5.0",
+                    "ports": [{ "containerPort": 8081 }],
+                }),
+                8081,
+            ),
+        ] {
+            let get = &readiness_of(&container)["httpGet"];
+            assert_eq!(get, &json!({ "path": "/v2/health/ready", "port": port }));
+        }
+    }
+
+    #[test]
+    fn others_are_ready_once_they_listen() {
+        let other = json!({ "name": "a", "image": "example/server" });
+        assert_eq!(readiness_of(&other)["tcpSocket"], json!({ "port": 8080 }));
+        let grpc = json!({ "name": "a", "ports": [{ "name": "grpc", "containerPort": 9000 }] });
+        assert_eq!(readiness_of(&grpc)["tcpSocket"], json!({ "port": 9000 }));
+    }
+
+    #[test]
+    fn a_probe_without_a_port_means_the_serving_one() {
+        let container = json!({
+            "name": "a", "ports": [{ "containerPort": 8085 }, { "name": "h2c", "containerPort": 9001 }],
+            "readinessProbe": { "httpGet": { "path": "/healthz" } },
+            "livenessProbe": { "tcpSocket": {} },
+            "startupProbe": { "grpc": {} },
+        });
+        let container = completed(&container);
+        assert_eq!(json!(container.readiness_probe)["httpGet"]["port"], 8085);
+        assert_eq!(json!(container.liveness_probe)["tcpSocket"]["port"], 8085);
+        assert_eq!(json!(container.startup_probe)["grpc"]["port"], 9001);
+    }
+
+    #[test]
+    fn a_probe_with_everything_stays() {
+        let probe = json!({ "httpGet": { "path": "/x", "port": "http" }, "periodSeconds": 7 });
+        let container = json!({ "name": "a", "image": "weir-runtime", "readinessProbe": probe });
+        assert_eq!(readiness_of(&container), probe);
+        let exec = json!({ "exec": { "command": ["true"] } });
+        let container = json!({ "name": "a", "readinessProbe": exec });
+        assert_eq!(readiness_of(&container), exec);
+    }
+
+    #[test]
+    fn a_check_of_life_waits_until_the_model_is_loaded() {
+        let liveness = json!({ "httpGet": { "path": "/live", "port": 8080 }, "periodSeconds": 10 });
+        let container = completed(&json!({ "name": "a", "livenessProbe": liveness }));
+        let startup = container.startup_probe.unwrap();
+        let seconds = startup.period_seconds.unwrap() * startup.failure_threshold.unwrap();
+        assert_eq!(seconds, 3600);
+        assert_eq!(json!(startup)["httpGet"], liveness["httpGet"]);
+        assert_eq!(completed(&json!({ "name": "a" })).startup_probe, None);
+    }
+
+    #[test]
+    fn a_container_beside_the_server_is_not_probed() {
+        let mut pod: PodSpec = serde_json::from_value(json!({ "containers": [
+            { "name": "proxy" }, { "name": "kserve-container" }, { "name": "transformer-container" }
+        ] }))
+        .unwrap();
+        complete(&mut pod);
+        let is_probed = pod.containers.iter().map(|c| c.readiness_probe.is_some());
+        assert_eq!(is_probed.collect::<Vec<_>>(), [false, true, true]);
+    }
+}

@@ -1,0 +1,141 @@
+//! A model's files in the pods of its revision.
+
+mod fetched;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Container, PersistentVolumeClaimVolumeSource, PodSpec, Volume, VolumeMount,
+};
+use weir_cluster::{ClusterError, Storage, Workload};
+
+use self::source::Source;
+use super::path::relocate_in;
+use super::weir_runtime;
+use crate::Options;
+use crate::stored::StoredRevision;
+
+/// Annotation of KServe: `"false"` lets the server write into its model's files.
+const READ_ONLY: &str = "storage.kserve.io/readonly";
+
+/// Puts a revision's models where its container expects them, read-only.
+///
+/// # Errors
+/// [`ClusterError::Refused`], naming the URI, when it is none that can be had here, or something else is there.
+pub(super) fn provide(
+    stored: &StoredRevision,
+    annotations: &BTreeMap<String, String>,
+    pod: &mut PodSpec,
+    options: &Options,
+) -> Result<(), ClusterError> {
+    let may_write = annotations.get(READ_ONLY).is_some_and(|v| v == "false");
+    for (number, storage) in stored.storage.iter().enumerate() {
+        let refused = |because| ClusterError::refused(&stored.revision, because);
+        let source = Source::of(&storage.uri).map_err(refused)?;
+        let place = Place {
+            number,
+            storage,
+            read_only: !may_write,
+        };
+        place.fill(source, pod, options).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// A directory of the serving container that gets a model.
+struct Place<'a> {
+    number: usize,
+    storage: &'a Storage,
+    read_only: bool,
+}
+
+impl Place<'_> {
+    /// Fills it. The error is a clause that says why it cannot be.
+    fn fill(&self, source: Source<'_>, pod: &mut PodSpec, options: &Options) -> Result<(), String> {
+        match source {
+            Source::Claim { claim, path } => {
+                self.mount(pod, &self.name("kserve-pvc-source"), Some(path))?;
+                pod.volumes
+                    .get_or_insert_default()
+                    .push(self.claim_volume(claim));
+            }
+            Source::InContainer { path } => {
+                let path = path.trim_end_matches('/');
+                let container = serving(pod)?;
+                relocate_in(container, self.path(), path);
+            }
+            Source::Remote { uri } => {
+                let volume = self.name("kserve-provision-location");
+                self.mount(pod, &volume, None)?;
+                let initializer = self.name("storage-initializer");
+                fetched::add(pod, &initializer, &volume, (uri, self.path()), options);
+                self.name_fetched_file(serving(pod)?, uri);
+            }
+        }
+        Ok(())
+    }
+
+    /// Our runtime takes a file for a model whatever its name, if it is named.
+    fn name_fetched_file(&self, container: &mut Container, uri: &str) {
+        if let Some(file) = weir_fetch::plain_file(uri)
+            && weir_runtime::is_ours(container)
+        {
+            relocate_in(container, self.path(), &format!("{}/{file}", self.path()));
+        }
+    }
+
+    fn path(&self) -> &str {
+        self.storage.mount_path.trim_end_matches('/')
+    }
+
+    /// KServe's name for the first, which others look for; the number tells further ones apart.
+    fn name(&self, name: &str) -> String {
+        match self.number {
+            0 => name.to_owned(),
+            number => format!("{name}-{number}"),
+        }
+    }
+
+    fn claim_volume(&self, claim: &str) -> Volume {
+        Volume {
+            name: self.name("kserve-pvc-source"),
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: claim.to_owned(),
+                read_only: Some(self.read_only),
+            }),
+            ..Volume::default()
+        }
+    }
+
+    fn mount(&self, pod: &mut PodSpec, volume: &str, path: Option<&str>) -> Result<(), String> {
+        let container = serving(pod)?;
+        let mounts = container.volume_mounts.get_or_insert_default();
+        let is_taken = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') == self.path();
+        if mounts.iter().any(is_taken) {
+            return Err(format!(
+                "the container mounts another volume at {}, where {} goes: remove that volumeMount or the storageUri",
+                self.path(),
+                self.storage.uri
+            ));
+        }
+        mounts.push(VolumeMount {
+            name: volume.to_owned(),
+            mount_path: self.storage.mount_path.to_string(),
+            sub_path: path.filter(|path| !path.is_empty()).map(str::to_owned),
+            read_only: Some(self.read_only),
+            ..VolumeMount::default()
+        });
+        Ok(())
+    }
+}
+
+/// The container that serves.
+fn serving(pod: &mut PodSpec) -> Result<&mut Container, String> {
+    let named = |container: &Container| container.name == Workload::CONTAINER;
+    let index = pod.containers.iter().position(named).unwrap_or(0);
+    let found = pod.containers.get_mut(index);
+    found.ok_or_else(|| "the pod has no container".to_owned())
+}

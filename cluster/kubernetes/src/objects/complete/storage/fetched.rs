@@ -1,0 +1,74 @@
+//! A model that is fetched by an init container, before the server starts.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, EmptyDirVolumeSource, PodSpec, ResourceRequirements, SeccompProfile,
+    SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::Options;
+
+/// What it may use, as KServe's: files pass through its memory in parts.
+const REQUESTS: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "100Mi")];
+const LIMITS: [(&str, &str); 2] = [("cpu", "1"), ("memory", "1Gi")];
+
+/// Adds the volume and the container that fills it, which comes before the pod's own init containers: they may read
+/// what it fetches.
+pub(super) fn add(
+    pod: &mut PodSpec,
+    name: &str,
+    volume: &str,
+    (uri, directory): (&str, &str),
+    options: &Options,
+) {
+    pod.volumes.get_or_insert_default().push(Volume {
+        name: volume.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    });
+    let container = Container {
+        name: name.to_owned(),
+        image: Some(options.weir_image.clone()),
+        args: Some(["fetch", uri, directory].map(str::to_owned).into()),
+        volume_mounts: Some(vec![VolumeMount {
+            name: volume.to_owned(),
+            mount_path: directory.to_owned(),
+            ..VolumeMount::default()
+        }]),
+        resources: Some(ResourceRequirements {
+            requests: Some(quantities(REQUESTS)),
+            limits: Some(quantities(LIMITS)),
+            claims: None,
+        }),
+        security_context: Some(restricted()),
+        // Its sentence on standard error is the reason that the revision shows.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    };
+    let first = pod.init_containers.get_or_insert_default();
+    first.insert(0, container);
+}
+
+fn quantities(all: [(&str, &str); 2]) -> BTreeMap<String, Quantity> {
+    all.map(|(name, value)| (name.to_owned(), Quantity(value.to_owned())))
+        .into()
+}
+
+fn restricted() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            add: None,
+            drop: Some(vec!["ALL".to_owned()]),
+        }),
+        read_only_root_filesystem: Some(true),
+        run_as_non_root: Some(true),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }),
+        ..SecurityContext::default()
+    }
+}

@@ -1,0 +1,71 @@
+//! Where a model comes from, by its URI.
+
+use std::path::{Component, Path};
+
+/// Where a model comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source<'a> {
+    /// A directory or file of a PersistentVolumeClaim.
+    Claim { claim: &'a str, path: &'a str },
+    /// A path that the container's own image has. The node's is never meant.
+    InContainer { path: &'a str },
+    /// An address that is fetched before the server starts.
+    Remote { uri: &'a str },
+}
+
+/// Schemes that KServe has and Weir does not fetch.
+const KSERVES: [&str; 9] = [
+    "s3",
+    "gs",
+    "hf",
+    "oci",
+    "oci+native",
+    "oci+fetch",
+    "hdfs",
+    "webhdfs",
+    "modelscope",
+];
+
+impl<'a> Source<'a> {
+    /// Reads a URI. The error is a clause that names it and says what to write.
+    pub(super) fn of(uri: &'a str) -> Result<Self, String> {
+        let refused = |because: &str| Err(format!("storage {uri:?} {because}"));
+        let Some((scheme, rest)) = uri.split_once("://") else {
+            return refused("is no URI: write one such as pvc://CLAIM/PATH");
+        };
+        match scheme {
+            "pvc" => Self::claim(rest).or_else(|because| refused(because)),
+            "file" if is_within(rest) && rest.starts_with('/') => {
+                Ok(Self::InContainer { path: rest })
+            }
+            "file" => refused("is no absolute path in the container: write file:///PATH"),
+            "http" | "https" if weir_fetch::is_remote(uri) => Ok(Self::Remote { uri }),
+            known if KSERVES.contains(&known) => refused(
+                "is not fetched by Weir: copy the files to a volume and write pvc://CLAIM/PATH, or serve an archive of \
+                 them and write https://HOST/FILE",
+            ),
+            _ => {
+                refused("is not supported: use pvc://CLAIM/PATH, file:///PATH or https://HOST/FILE")
+            }
+        }
+    }
+
+    fn claim(rest: &'a str) -> Result<Self, &'static str> {
+        let (claim, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if claim.is_empty() {
+            return Err("names no claim: write pvc://CLAIM/PATH");
+        }
+        if !is_within(path) {
+            return Err("leads out of its claim: remove `..` from the path");
+        }
+        Ok(Self::Claim {
+            claim,
+            path: path.trim_matches('/'),
+        })
+    }
+}
+
+fn is_within(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    !parts.any(|part| part == Component::ParentDir)
+}
