@@ -40,6 +40,14 @@ pub(crate) struct ControllerArgs {
     #[arg(long, default_value = "example.com")]
     pub(crate) domain: String,
 
+    /// Image of this program, which fetches models in pods [default: weir, of this version].
+    #[arg(long, value_name = "IMAGE", env = "WEIR_IMAGE")]
+    pub(crate) image: Option<String>,
+
+    /// PriorityClass of pods that name none; it must exist.
+    #[arg(long, value_name = "NAME", env = "WEIR_PRIORITY_CLASS")]
+    pub(crate) priority_class: Option<String>,
+
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_cluster_kubernetes::Options;
 use weir_cluster_reports::RemoteReports;
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::KubernetesSource;
@@ -21,7 +22,7 @@ use crate::exit::Exit;
 pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     // It takes no requests, so nothing has to hear that it ends.
     let process = Process::start(&args.process, Duration::ZERO)?;
-    let options = connect::options(&args.process, &process.name);
+    let options = options(&args, &process.name);
     let Some(connected) = connect(options, &process.drain).await? else {
         return Ok(process.end().await);
     };
@@ -40,6 +41,17 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     process.tasks.spawn(controller.run(process.stop.clone()));
     process.drain.begun().cancelled().await;
     Ok(process.end().await)
+}
+
+fn options(args: &ControllerArgs, name: &str) -> Options {
+    let common = connect::options(&args.process, name);
+    // A chart leaves a variable empty where there is nothing to name.
+    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    Options {
+        weir_image: named(&args.image).unwrap_or(common.weir_image),
+        priority_class: named(&args.priority_class),
+        ..common
+    }
 }
 
 async fn source(connected: &Connected, platform: &Platform, name: &str) -> KubernetesSource {
