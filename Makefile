@@ -25,7 +25,7 @@ build: prerequisites libtorch ## Build target/release/weir and target/release/we
 PROFILE ?= dist
 
 image: prerequisites libtorch ## Images in target/images/; PROFILE=release builds faster, CUDA=1 adds the runtime for GPUs.
-	$(CARGO) build --profile $(PROFILE) -p weir-cli -p weir-runtime-torch
+	$(CARGO) build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),--workspace --bins,-p weir-cli -p weir-runtime-torch)
 	$(PYTHON) -B images/build.py --programs target/$(PROFILE:dev=debug) $(if $(CUDA),--cuda) $(if $(filter trees,$(ONLY)),--trees)
 
 up: build ## Serve examples/digits on port 8080, or PORT=…; ADMIN_PORT=… is the one for status and metrics.
@@ -51,8 +51,8 @@ test-kube: prerequisites libtorch tools ## A real API server, scheduler and cont
 test-cluster: ## A real one-node Kubernetes with real pods; root on Linux, else skipped.
 	@tests/kubernetes/test-cluster.sh
 
-cluster-up: ## Start a one-node Kubernetes: target/cluster/kubeconfig, target/cluster/exec CMD…
-	@$(BED)/cluster-up.sh
+cluster-up: ## Start a one-node Kubernetes with Weir: target/cluster/kubeconfig, target/cluster/exec CMD…
+	@tests/kubernetes/weir-up.sh
 
 cluster-down: ## End it; nothing of it is left.
 	@$(BED)/cluster-down.sh

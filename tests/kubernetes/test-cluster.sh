@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What `make test-cluster` runs: real pods on a real kubelet, and what a user of the one-node cluster relies on.
+# What `make test-cluster` runs: real pods on a real kubelet, what a user of the one-node cluster relies on, and a user's way through
+# Weir in it. `test-cluster.sh bed` leaves Weir out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bed=tests/kubernetes/bed
@@ -52,6 +53,18 @@ it_can_be_started_twice() {
     check "the cluster" "$before" "$(cat target/cluster/anchor)"
 }
 
+weir() {
+    local before
+    make image PROFILE="${PROFILE:-release}"
+    scripts/clients.sh
+    tests/kubernetes/weir-up.sh | cat
+    before=$($exec kubectl get pods -n weir-system -o name)
+    tests/kubernetes/weir-up.sh | cat
+    check "pods after a second installation" "$before" "$($exec kubectl get pods -n weir-system -o name)"
+    $exec .venv/bin/python tests/kubernetes/walk.py
+    passed=$((passed + 1))
+}
+
 if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then
     echo "test-cluster: skipped: real pods need root on Linux"
     exit
@@ -64,6 +77,7 @@ a_command_keeps_what_it_is_given
 pods_run
 the_way_out_is_closed
 it_can_be_started_twice
+[ "${1:-}" = bed ] || weir
 $bed/cluster-down.sh
 check "what is left" "$before" "$(remains)"
 check "a second end" 0 "$(code $bed/cluster-down.sh)"

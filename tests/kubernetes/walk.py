@@ -21,6 +21,7 @@ import tritonclient.grpc as triton
 ROOT = Path(__file__).resolve().parents[2]
 GATEWAY = "weir-gateway.weir-system.svc.cluster.local"
 DOMAIN = "example.com"
+DIGITS = "http://digits.default"
 INPUT = (ROOT / "examples/digits/inputs/digit-7-a.json").read_bytes()
 IMAGE = ROOT / "examples/digits/inputs/digit-7-a.npy"
 SEVEN = 7
@@ -64,8 +65,13 @@ def step(name):
 def post(url, body=INPUT, headers={}, timeout=60):
     """The answer's revision and its JSON."""
     request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})
-    with urllib.request.urlopen(request, timeout=timeout) as answer:
-        return answer.headers["weir-revision"], json.load(answer)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return answer.headers["weir-revision"], json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise Failure(f"{url}: {error.code} {error.read().decode()}") from error
+    except OSError as error:
+        raise Failure(f"{url}: {error}") from error
 
 
 def digit(answer):
@@ -86,9 +92,8 @@ class Traffic:
                 revision, answer = post(self.url)
                 self.revisions[revision] += 1
                 expect("the digit", SEVEN, digit(answer))
-            except (Failure, OSError, ValueError) as error:
-                detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else ""
-                self.failures.append(f"{error} {detail}")
+            except (Failure, ValueError) as error:
+                self.failures.append(str(error))
             time.sleep(0.01)
 
     def __enter__(self):
@@ -97,6 +102,30 @@ class Traffic:
 
     def __exit__(self, *_):
         self.ended.set()
+        self.thread.join()
+
+
+class Readiness:
+    """What `Ready` of the service has been, from its first True on."""
+
+    def __init__(self, name):
+        path = '{.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Ready")].message}{"\\n"}'
+        self.watch = subprocess.Popen(
+            ["kubectl", "get", "inferenceservice", name, "--watch", "-o", f"jsonpath={path}"], stdout=subprocess.PIPE, text=True
+        )
+        self.seen = []
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def run(self):
+        for line in self.watch.stdout:
+            self.seen.append(line.strip())
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.watch.terminate()
         self.thread.join()
 
 
@@ -136,11 +165,11 @@ def apply_and_ask():
     expect("the generation", service("{.metadata.generation}"), service("{.status.observedGeneration}"))
     print(kubectl("get", "inferenceservice", "digits"))
     addresses = {
-        "by its name in the namespace": (f"http://digits{INFER}", {}),
-        "by its predictor's name": (f"http://digits-predictor.default.svc.cluster.local{INFER}", {}),
+        "by its name": (f"{DIGITS}{INFER}", {}),
+        "by its address": (service("{.status.address.url}") + INFER, {}),
+        "by its predictor's address": (service("{.status.components.predictor.address.url}") + INFER, {}),
         "by its host": (f"http://{GATEWAY}{INFER}", {"Host": f"digits-default.{DOMAIN}"}),
         "by its path": (f"http://{GATEWAY}/serving/default/digits{INFER}", {}),
-        "by the model's name": (f"http://{GATEWAY}{INFER}", {}),
     }
     for name, (url, headers) in addresses.items():
         with step(f"a request {name}"):
@@ -148,7 +177,7 @@ def apply_and_ask():
 
 
 def ask_by_grpc():
-    for address in ("digits.default:8081", f"{GATEWAY}:8081"):
+    for address in ("digits.default:8081", "digits-predictor.default.svc.cluster.local:80"):
         with step(f"tritonclient over gRPC at {address}"):
             client = triton.InferenceServerClient(address)
             image = triton.InferInput("image", [1, 1, 8, 8], "FP32")
@@ -158,8 +187,8 @@ def ask_by_grpc():
 
 
 def roll_out():
-    url = f"http://digits{INFER}"
-    with Traffic(url) as traffic:
+    url = f"{DIGITS}{INFER}"
+    with Traffic(url) as traffic, Readiness("digits") as readiness:
         with step("a canary of 20 %, until it takes traffic"):
             canary = {"canaryTrafficPercent": 20, "model": {"env": [{"name": "OMP_NUM_THREADS", "value": "1"}]}}
             patch("digits", {"spec": {"predictor": canary}})
@@ -176,11 +205,18 @@ def roll_out():
             wait_until("two pods", 60, lambda: sum(is_ready(pod) for pod in pods("digits") if "-00002-" in pod) == 2)
             kubectl("delete", "pod", next(pod for pod in pods("digits") if "-00002-" in pod), "--wait=false")
             wait_until("two pods again", 60, lambda: sum(is_ready(pod) for pod in pods("digits") if "-00002-" in pod) == 2)
-        with step("a rolling restart of the gateways"):
+        with step("a rolling restart of the gateways, until the former have ended"):
+            former = gateways()
             kubectl("rollout", "restart", "deployment/weir-gateway", "-n", "weir-system")
-            kubectl("rollout", "status", "deployment/weir-gateway", "-n", "weir-system", "--timeout", "120s")
+            wait_until("no former gateway", 120, lambda: not gateways() & former)
     expect("failed requests", [], traffic.failures[:5])
+    # Unknown while a new revision starts, as in KServe.
+    expect("what Ready was", [], [said for said in readiness.seen if said.startswith("False")])
     print(f"           {sum(traffic.revisions.values())} requests from the side, none failed")
+
+
+def gateways():
+    return set(kubectl("get", "pods", "-n", "weir-system", "-l", "app.kubernetes.io/name=weir-gateway", "-o", "name").split())
 
 
 def is_ready(pod):
@@ -189,15 +225,17 @@ def is_ready(pod):
 
 
 def sleep_and_wake():
-    retention = {"autoscaling.knative.dev/scale-to-zero-pod-retention-period": "3s"}
+    """A service anew: one that was rolled out keeps its former revision for ten minutes."""
+    kubectl("apply", "-f", str(ROOT / "examples/digits"))
+    kubectl("annotate", "inferenceservice", "digits", "autoscaling.knative.dev/scale-to-zero-pod-retention-period=3s")
+    kubectl("wait", "--for", "condition=Ready", "inferenceservice/digits", "--timeout", "60s")
+    expect("the digit", SEVEN, digit(post(f"{DIGITS}{INFER}")[1]))
     with step("no requests, until no pod is left"):
-        patch("digits", {"metadata": {"annotations": {**retention, "weir.dev/rollback-window": "0s"}},
-                         "spec": {"predictor": {"minReplicas": 0}}})
-        wait_until("zero pods", 120, lambda: not pods("digits"))
+        wait_until("zero pods", 180, lambda: not pods("digits"))
     expect("Ready at zero", "True", condition("digits"))
     wait_until("no pod ends any more", 60, lambda: not kubectl("get", "pods", "-l", "serving.kserve.io/inferenceservice=digits", "-o", "name"))
     with step("a request to none"):
-        expect("the digit", SEVEN, digit(post(f"http://digits{INFER}")[1]))
+        expect("the digit", SEVEN, digit(post(f"{DIGITS}{INFER}")[1]))
     print_wake_up()
 
 
@@ -224,7 +262,7 @@ def main():
     kubectl("delete", "inferenceservice", "--all", "--timeout", "60s")
     begun = time.monotonic()
     try:
-        for part in (apply_and_ask, ask_by_grpc, roll_out, sleep_and_wake, leave):
+        for part in (apply_and_ask, ask_by_grpc, roll_out, leave, sleep_and_wake, leave):
             part()
         expect("restarted pods", {}, restarts())
     except Failure as failure:

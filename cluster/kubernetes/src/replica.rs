@@ -18,6 +18,8 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let phase = phase(pod, before);
     let failure = match phase {
         Phase::Ready => None,
+        // Its processes end because they are told to.
+        Phase::Terminating => before.and_then(|before| before.failure.clone()),
         _ => failure(pod).or_else(|| before.and_then(|before| before.failure.clone())),
     };
     let restarts = serving(pod).map_or(0, |status| status.restart_count);

@@ -4,7 +4,6 @@
 
 mod contract;
 mod gateway;
-mod gateway_view;
 mod ownership;
 mod revisions;
 mod server;
