@@ -75,7 +75,10 @@ fn one_that_is_deleted_terminates_though_it_is_ready() {
 
 #[test]
 fn one_that_is_deleted_has_not_failed_when_its_process_ends() {
-    let mut pod = pod(&json!({ "now": { "terminated": { "exitCode": 0 } } }), "False");
+    let mut pod = pod(
+        &json!({ "now": { "terminated": { "exitCode": 0 } } }),
+        "False",
+    );
     pod.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(replica(&pod, None).failure, None);
