@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::Directory;
+use weir_cluster_kubernetes::View;
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::admin::{Health, HealthCheck};
 use weir_ops::registry;
@@ -32,7 +33,10 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let address = SocketAddr::new(args.process.address, args.port);
     let (listener, _) = ports::bind("--port", address)?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
-    let options = connect::options(&args.process, &process.name);
+    let options = weir_cluster_kubernetes::Options {
+        view: View::Gateway,
+        ..connect::options(&args.process, &process.name)
+    };
     let Some(connected) = connect(options, &process.drain).await? else {
         return Ok(process.end().await);
     };

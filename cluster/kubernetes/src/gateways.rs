@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use weir_cluster::{Address, Gateway};
 
+use crate::endpoints::port;
+
 /// Name of the port for requests, in the gateways' Service.
 const SERVING: &str = "http";
 /// Name of the port for metrics and reports.
@@ -37,12 +39,4 @@ fn gateway(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<Gateway> {
         serving: at(port(slice, SERVING)?),
         admin: port(slice, ADMIN).map(at),
     })
-}
-
-fn port(slice: &EndpointSlice, name: &str) -> Option<u16> {
-    let mut ports = slice.ports.iter().flatten();
-    let port = ports
-        .find(|port| port.name.as_deref() == Some(name))?
-        .port?;
-    u16::try_from(port).ok()
 }

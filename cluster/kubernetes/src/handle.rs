@@ -24,7 +24,7 @@ impl Kubernetes {
     /// Watches the cluster; returns as soon as all that exists is known. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] when the API server does not answer, or not to us.
+    /// [`ClusterError::Unavailable`] when the API server does not answer, [`ClusterError::Denied`] when not to us.
     pub async fn connect(client: Client, options: Options) -> Result<Self, ClusterError> {
         let generation = watching::newest_generation(&client).await?;
         let (publish, mut snapshots) = watch::channel(Arc::<Snapshot>::default());

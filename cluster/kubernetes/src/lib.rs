@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a revision | a Deployment `{name}-predictor-{NNNNN}` and a headless Service of that name, which keeps what a `Workload` has beside its pods |
 //! | what must outlive the controller | a ControllerRevision of that name, with the pod that the Deployment follows, and `{name}-rollout` with the state of a rollout |
-//! | its replicas | the Deployment's pods |
+//! | its replicas | the Deployment's pods; to a gateway, the endpoints of the headless Service |
 //! | a service's route | an annotation of the Service `{name}`, an alias of the gateway's |
 //! | the generation of routes | the `resourceVersion` of that Service: it grows over restarts of all parts |
 //! | the gateways | the ready endpoints of the Service `weir-gateway` |
@@ -16,6 +16,7 @@
 mod api;
 mod apply;
 mod client;
+mod endpoints;
 mod entry;
 mod error;
 mod gateways;
@@ -31,6 +32,7 @@ mod revisions;
 mod scale;
 mod seen;
 mod stored;
+mod view;
 mod watching;
 mod written;
 
@@ -40,3 +42,4 @@ pub use kube::Client;
 pub use options::Options;
 pub use seen::{Edit, Key, Seen};
 pub use stored::StoredRevision;
+pub use view::View;

@@ -16,8 +16,10 @@ use weir_cluster::{
     Snapshot,
 };
 
+use crate::endpoints::{self, Replicas};
 use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
-use crate::seen::{Edit, Seen};
+use crate::seen::{Edit, Key, Seen, key};
+use crate::view::View;
 use crate::written::{WrittenRevision, WrittenRoute};
 use crate::{gateways, replica};
 
@@ -32,6 +34,8 @@ pub(crate) enum Change {
     Pod(Event<Pod>),
     /// Of the gateways' endpoints.
     Gateways(Event<EndpointSlice>),
+    /// Of a revision's endpoints.
+    Endpoints(Event<EndpointSlice>),
 }
 
 /// What the watches have shown.
@@ -41,8 +45,12 @@ pub(crate) struct Observed {
     services: Seen<Written>,
     pods: Seen<(RevisionName, Replica)>,
     slices: Seen<Vec<Gateway>>,
-    /// The replicas of each revision, by name: those of `pods`.
-    replicas: BTreeMap<RevisionName, BTreeMap<Arc<str>, Replica>>,
+    endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
+    /// The replicas of each revision, by name: those of `pods`, or of `endpoints`.
+    replicas: BTreeMap<RevisionName, Replicas>,
+    /// Those of `endpoints` by slice: a replica may be in two while it moves.
+    in_slices: BTreeMap<RevisionName, BTreeMap<Key, Vec<Replica>>>,
+    view: View,
     /// The newest change of any Service of ours.
     newest: u64,
     unpublished: Unpublished,
@@ -65,9 +73,10 @@ enum Written {
 }
 
 impl Observed {
-    /// Nothing yet; routes are at least of this generation.
-    pub(crate) fn new(generation: u64) -> Self {
+    /// Nothing yet of what this view shows; routes are at least of this generation.
+    pub(crate) fn new(view: View, generation: u64) -> Self {
         Self {
+            view,
             newest: generation,
             unpublished: Unpublished {
                 has_routes: true,
@@ -79,11 +88,7 @@ impl Observed {
 
     /// The state as it is now, once all that existed at the start is known. Its generation grows with every change.
     pub(crate) fn snapshot(&mut self) -> Option<&Snapshot> {
-        let is_complete = self.deployments.is_complete()
-            && self.services.is_complete()
-            && self.pods.is_complete()
-            && self.slices.is_complete();
-        if !is_complete {
+        if !self.is_complete() {
             return None;
         }
         let mut next = self.last.clone();
@@ -100,6 +105,14 @@ impl Observed {
         Some(&self.last)
     }
 
+    fn is_complete(&self) -> bool {
+        let of_replicas = match self.view {
+            View::Gateway => self.endpoints.is_complete(),
+            View::Control => self.deployments.is_complete() && self.pods.is_complete(),
+        };
+        of_replicas && self.services.is_complete() && self.slices.is_complete()
+    }
+
     /// Takes in an event.
     pub(crate) fn take(&mut self, change: Change) {
         match change {
@@ -107,6 +120,7 @@ impl Observed {
             Change::Service(event) => self.take_service(event),
             Change::Pod(event) => self.take_pod(event),
             Change::Gateways(event) => self.take_slice(event),
+            Change::Endpoints(event) => self.take_endpoints(event),
         }
     }
 
@@ -142,6 +156,38 @@ impl Observed {
                 self.unpublished.revisions.insert(name);
             }
         }
+    }
+
+    fn take_endpoints(&mut self, event: Event<EndpointSlice>) {
+        let known = std::mem::take(&mut self.replicas);
+        let none = Replicas::new();
+        let edits = self.endpoints.take(event, |slice, _| {
+            let name = revision_of(slice)?;
+            let before = known.get(&name).unwrap_or(&none);
+            let replicas = endpoints::replicas(slice, before);
+            Some((name, key(slice), replicas))
+        });
+        self.replicas = known;
+        for Edit { before, after } in edits {
+            if let Some((name, key, _)) = before {
+                self.in_slices.entry(name.clone()).or_default().remove(&key);
+                self.gather(name);
+            }
+            if let Some((name, key, replicas)) = after {
+                let slices = self.in_slices.entry(name.clone()).or_default();
+                slices.insert(key, replicas);
+                self.gather(name);
+            }
+        }
+    }
+
+    /// Gathers a revision's replicas from its slices.
+    fn gather(&mut self, name: RevisionName) {
+        let slices = self.in_slices.get(&name).into_iter().flatten();
+        let all = slices.flat_map(|(_, replicas)| replicas.iter().cloned());
+        let replicas = all.map(|replica| (replica.name.clone(), replica)).collect();
+        self.replicas.insert(name.clone(), replicas);
+        self.unpublished.revisions.insert(name);
     }
 
     fn take_slice(&mut self, event: Event<EndpointSlice>) {
@@ -202,6 +248,7 @@ impl Observed {
             next.revisions = Arc::new(revisions);
         }
         self.replicas.retain(|_, replicas| !replicas.is_empty());
+        self.in_slices.retain(|_, slices| !slices.is_empty());
         is_changed
     }
 
@@ -225,10 +272,10 @@ impl Observed {
                 ..ends.clone()
             });
         };
-        let desired = self
-            .deployments
-            .get(&key)
-            .map_or(0, |(_, replicas)| *replicas);
+        let desired = match self.view {
+            View::Gateway => least_desired(written, &replicas),
+            View::Control => self.deployments.get(&key).map_or(0, |(_, count)| *count),
+        };
         Some(Revision {
             name: name.clone(),
             identity: Identity::from_label(&written.identity),
@@ -244,6 +291,14 @@ impl Observed {
             replicas,
         })
     }
+}
+
+/// The fewest replicas that may be asked for where it is not known how many are: those that are there, and at least as
+/// many as the policy wants. What no policy of ours scales, no request wakes: it does not count as asleep.
+fn least_desired(written: &WrittenRevision, replicas: &[Replica]) -> u32 {
+    let counted = replicas.iter().filter(|r| r.phase.is_counted()).count();
+    let least = written.scaling.as_ref().map_or(1, |s| s.policy().bound(0));
+    least.max(u32::try_from(counted).unwrap_or(u32::MAX))
 }
 
 /// The last cause of a revision's not being ready, until a replica is.

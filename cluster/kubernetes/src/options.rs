@@ -1,5 +1,7 @@
 //! Settings of the cluster.
 
+use crate::view::View;
+
 /// Settings of the cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -7,6 +9,8 @@ pub struct Options {
     pub namespace: String,
     /// Domain of the cluster's own names.
     pub cluster_domain: String,
+    /// What of the cluster this process watches.
+    pub view: View,
     /// Image of the program `weir`, which fetches models.
     pub weir_image: String,
     /// PriorityClass of pods that name none; unset where there is no such class.
@@ -25,6 +29,7 @@ impl Default for Options {
         Self {
             namespace: "weir-system".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
+            view: View::default(),
             weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),
             priority_class: None,
             process: "weir".to_owned(),

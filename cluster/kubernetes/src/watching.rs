@@ -15,7 +15,7 @@ use weir_cluster::{ClusterError, Gateway, Snapshot};
 
 use crate::objects::{MANAGED_BY, WEIR};
 use crate::observed::{Change, Observed};
-use crate::{Options, error};
+use crate::{Options, View, error};
 
 /// Events that make one snapshot together when they are there at once, as at the start.
 const AT_ONCE: usize = 1024;
@@ -29,13 +29,16 @@ pub(crate) struct Published {
 /// The newest generation of routes: no later one is ever smaller, though the object that had it may be gone.
 ///
 /// # Errors
-/// [`ClusterError::Unavailable`].
+/// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
 pub(crate) async fn newest_generation(client: &Client) -> Result<u64, ClusterError> {
     let services: Api<Service> = Api::all(client.clone());
     let first = services
         .list_metadata(&ListParams::default().limit(1))
         .await;
-    let version = first.map_err(error::unavailable)?.metadata.resource_version;
+    let version = first
+        .map_err(|error| error::of("Services", error))?
+        .metadata
+        .resource_version;
     Ok(version
         .and_then(|version| version.parse().ok())
         .unwrap_or_default())
@@ -44,7 +47,7 @@ pub(crate) async fn newest_generation(client: &Client) -> Result<u64, ClusterErr
 /// Publishes snapshots until nobody reads them.
 pub(crate) async fn run(client: Client, options: Options, generation: u64, to: Published) {
     let mut changes = changes(&client, &options).ready_chunks(AT_ONCE);
-    let mut observed = Observed::new(generation);
+    let mut observed = Observed::new(options.view, generation);
     let closed = to.snapshots.clone();
     let follow = async {
         while let Some(some) = changes.next().await {
@@ -77,23 +80,34 @@ impl Published {
 }
 
 fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, Change>> {
-    let ours = Config::default().labels(&format!("{MANAGED_BY}={WEIR}"));
+    let ours = || Config::default().labels(&format!("{MANAGED_BY}={WEIR}"));
     let of_gateways = format!("kubernetes.io/service-name={}", Options::GATEWAY);
     let slices = Api::namespaced(client.clone(), &options.namespace);
-    select_all([
-        events(Api::all(client.clone()), ours.clone())
+    let mut all = vec![
+        events(Api::all(client.clone()), ours())
             .map(Change::Service)
-            .boxed(),
-        events(Api::all(client.clone()), ours.clone())
-            .map(Change::Deployment)
-            .boxed(),
-        events(Api::all(client.clone()), ours)
-            .map(Change::Pod)
             .boxed(),
         events(slices, Config::default().labels(&of_gateways))
             .map(Change::Gateways)
             .boxed(),
-    ])
+    ];
+    match options.view {
+        // The labels of a Service are its slices' too.
+        View::Gateway => all.push(
+            events(Api::all(client.clone()), ours())
+                .map(Change::Endpoints)
+                .boxed(),
+        ),
+        View::Control => all.extend([
+            events(Api::all(client.clone()), ours())
+                .map(Change::Deployment)
+                .boxed(),
+            events(Api::all(client.clone()), ours())
+                .map(Change::Pod)
+                .boxed(),
+        ]),
+    }
+    select_all(all)
 }
 
 /// The events of one watch. While the API server does not answer, what was last seen stays.

@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::json;
-use weir_cluster::{Destination, ReadyCall, ServiceName, Split, Workload};
+use weir_cluster::{Destination, ReadyCall, ScalingPolicy, ServiceName, Split, Workload};
 
 use super::*;
 use crate::Options;
@@ -86,7 +86,7 @@ fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
 
 /// A cluster with one service of one ready replica.
 fn observed() -> Observed {
-    let mut observed = Observed::new(100);
+    let mut observed = Observed::new(View::Control, 100);
     let deployments = list(vec![deployment(1)])
         .into_iter()
         .map(Change::Deployment);
@@ -109,7 +109,7 @@ fn snapshot(observed: &mut Observed) -> Snapshot {
 
 #[test]
 fn nothing_is_shown_before_all_is_known() {
-    let mut observed = Observed::new(0);
+    let mut observed = Observed::new(View::Control, 0);
     for event in list(vec![deployment(1)]) {
         observed.take(Change::Deployment(event));
     }
@@ -222,4 +222,103 @@ fn gateways_are_the_ready_endpoints() {
     );
     observed.take(Change::Gateways(Event::Apply(slice(false))));
     assert!(snapshot(&mut observed).gateways.is_empty());
+}
+
+/// A revision's endpoints in one slice: each pod's name, and whether it serves.
+fn endpoints(slice: &str, pods: &[(&str, bool)]) -> EndpointSlice {
+    let endpoint = |(name, serving): &(&str, bool)| {
+        json!({
+            "addresses": ["10.0.0.7"], "conditions": { "ready": true, "serving": serving },
+            "targetRef": { "kind": "Pod", "name": name },
+        })
+    };
+    let endpoints: Vec<_> = pods.iter().map(endpoint).collect();
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": slice, "namespace": "vision",
+            "labels": { "weir.dev/revision": "digits-predictor-00001" },
+        },
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "name": "http", "port": 8080 }],
+    }))
+    .unwrap()
+}
+
+/// What a gateway sees of a service whose policy is this.
+fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
+    let mut observed = Observed::new(View::Gateway, 0);
+    let mut workload = workload();
+    workload.scaling = scaling.map(Arc::new);
+    let pod = PodTemplateSpec::default();
+    let service = RevisionObjects::of(&workload, pod, None).unwrap().service;
+    let services = list(vec![service]).into_iter().map(Change::Service);
+    let none = list(Vec::new()).into_iter().map(Change::Gateways);
+    let slices = list(slices).into_iter().map(Change::Endpoints);
+    for change in services.chain(none).chain(slices) {
+        observed.take(change);
+    }
+    observed
+}
+
+fn first(observed: &mut Observed) -> Arc<Revision> {
+    let name = workload().revision;
+    snapshot(observed).revision(&name).unwrap().clone()
+}
+
+fn sleepy() -> ScalingPolicy {
+    ScalingPolicy {
+        min: 0,
+        ..ScalingPolicy::default()
+    }
+}
+
+#[test]
+fn a_gateway_sees_endpoints_as_replicas() {
+    let pods = [("a", true), ("b", false)];
+    let mut observed = seen_by_gateway(Some(sleepy()), vec![endpoints("s", &pods)]);
+    let revision = first(&mut observed);
+    let phases: Vec<_> = revision
+        .replicas
+        .iter()
+        .map(|r| (&*r.name, r.phase))
+        .collect();
+    assert_eq!(phases, [("a", Phase::Ready), ("b", Phase::Starting)]);
+    assert_eq!(revision.desired, 2);
+    let moved = endpoints("t", &[("b", true)]);
+    observed.take(Change::Endpoints(Event::Apply(moved)));
+    observed.take(Change::Endpoints(Event::Apply(endpoints(
+        "s",
+        &[("a", false)],
+    ))));
+    let revision = first(&mut observed);
+    let phases: Vec<_> = revision
+        .replicas
+        .iter()
+        .map(|r| (&*r.name, r.phase))
+        .collect();
+    assert_eq!(phases, [("a", Phase::Unready), ("b", Phase::Ready)]);
+}
+
+#[test]
+fn a_revision_without_endpoints_sleeps_only_where_its_policy_lets_it() {
+    for (policy, is_asleep) in [
+        (Some(sleepy()), true),
+        (Some(ScalingPolicy::default()), false),
+        (None, false),
+    ] {
+        let mut observed = seen_by_gateway(policy, Vec::new());
+        assert_eq!(first(&mut observed).is_at_zero(), is_asleep);
+    }
+}
+
+#[test]
+fn a_gateway_sees_a_revision_that_ends_until_its_last_endpoint_has() {
+    let mut observed = seen_by_gateway(None, vec![endpoints("s", &[("a", true)])]);
+    first(&mut observed);
+    observed.take(Change::Service(Event::Delete(headless())));
+    assert_eq!(first(&mut observed).desired, 0);
+    observed.take(Change::Endpoints(Event::Delete(endpoints(
+        "s",
+        &[("a", true)],
+    ))));
+    assert_eq!(snapshot(&mut observed).revision(&workload().revision), None);
 }

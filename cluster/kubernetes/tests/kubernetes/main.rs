@@ -4,6 +4,7 @@
 
 mod contract;
 mod gateway;
+mod gateway_view;
 mod ownership;
 mod revisions;
 mod server;

@@ -13,7 +13,7 @@ use crate::{ClusterError, Desired, ScalingPolicy};
 
 /// A workload that is applied runs: so many replicas, each with its own name and address.
 pub async fn applying_makes_replicas_run(world: &dyn World) {
-    let service = service("runs");
+    let service = service(world, "runs");
     apply(world, vec![workload(world, &service, 1, 2)]).await;
     let seen = ready(world, &revision(&service, 1), 2).await;
     assert_eq!(seen.desired, 2);
@@ -27,7 +27,7 @@ pub async fn applying_makes_replicas_run(world: &dyn World) {
 
 /// Once a revision exists, applying it again never changes how many replicas it has.
 pub async fn applying_again_keeps_the_count(world: &dyn World) {
-    let service = service("keeps");
+    let service = service(world, "keeps");
     let first = workload(world, &service, 1, 1);
     apply(world, vec![first.clone()]).await;
     done(world.scale().scale(&first.revision, 2).await);
@@ -41,7 +41,7 @@ pub async fn applying_again_keeps_the_count(world: &dyn World) {
 
 /// Another scaling policy is seen in the snapshot; it moves no replica and makes no other revision.
 pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
-    let service = service("bounded");
+    let service = service(world, "bounded");
     let first = workload(world, &service, 1, 1);
     apply(world, vec![first.clone()]).await;
     let before = ready(world, &first.revision, 1).await;
@@ -68,7 +68,7 @@ pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
 
 /// A revision cannot become another one; trying changes nothing.
 pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) {
-    let service = service("fixed");
+    let service = service(world, "fixed");
     let first = workload(world, &service, 1, 1);
     apply(world, vec![first.clone()]).await;
     ready(world, &first.revision, 1).await;
@@ -93,7 +93,7 @@ pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) 
 
 /// A revision that is not applied any more ends; its neighbour stays.
 pub async fn a_retired_revision_ends(world: &dyn World) {
-    let service = service("retires");
+    let service = service(world, "retires");
     let (old, new) = (revision(&service, 1), revision(&service, 2));
     let both = [1, 2].map(|number| workload(world, &service, number, 1));
     apply(world, both.to_vec()).await;
@@ -108,7 +108,7 @@ pub async fn a_retired_revision_ends(world: &dyn World) {
 
 /// A service that is forgotten leaves with its route, and may be forgotten twice.
 pub async fn a_forgotten_service_leaves(world: &dyn World) {
-    let (service, other) = (service("leaves"), service("stays"));
+    let (service, other) = (service(world, "leaves"), service(world, "stays"));
     for service in [&service, &other] {
         apply(world, vec![workload(world, service, 1, 1)]).await;
         ready(world, &revision(service, 1), 1).await;
@@ -122,7 +122,7 @@ pub async fn a_forgotten_service_leaves(world: &dyn World) {
 
 /// The generation that `apply` names holds the route, and scaling does not make another.
 pub async fn the_route_is_there_as_soon_as_it_is_applied(world: &dyn World) {
-    let service = service("routed");
+    let service = service(world, "routed");
     let first = workload(world, &service, 1, 0);
     let applied = apply(world, vec![first.clone()]).await;
     let has_route = |s: &crate::Snapshot| s.routes.generation >= applied.routes;

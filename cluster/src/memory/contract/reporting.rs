@@ -14,13 +14,13 @@ fn gateway(name: &str, port: u16) -> Gateway {
     }
 }
 
-fn report(arrivals: u64) -> Report {
+fn report(world: &dyn World, arrivals: u64) -> Report {
     let activity = Activity {
         arrivals,
         woken: 1,
         ..Activity::default()
     };
-    let revision = revision(&service("reported"), 1);
+    let revision = revision(&service(world, "reported"), 1);
     Report {
         routes: 5,
         revisions: [(revision, Arc::new(activity))].into(),
@@ -38,12 +38,12 @@ async fn wait(world: &dyn World, what: &str, is_so: impl Fn(&LatestReports) -> b
 /// A gateway's report is seen whole, and leaves with it.
 pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
     let (first, second) = (gateway("reporter-a", 1001), gateway("reporter-b", 1002));
-    let a = world.join(first.clone(), report(7)).await;
-    let b = world.join(second.clone(), report(9)).await;
+    let a = world.join(first.clone(), report(world, 7)).await;
+    let b = world.join(second.clone(), report(world, 9)).await;
     wait(world, "two reports", |reports| {
         let is = |gateway: &Gateway, arrivals| {
             let seen = reports.get(&gateway.name);
-            seen.is_some_and(|seen| **seen == report(arrivals))
+            seen.is_some_and(|seen| **seen == report(world, arrivals))
         };
         is(&first, 7) && is(&second, 9)
     })
@@ -59,8 +59,8 @@ pub async fn reports_arrive_and_leave_with_their_gateway(world: &dyn World) {
 /// The snapshot lists the gateways that are up, for they share the replicas. Their addresses may be the network's.
 pub async fn gateways_know_each_other(world: &dyn World) {
     let (first, second) = (gateway("peer-a", 1003), gateway("peer-b", 1004));
-    let a = world.join(first.clone(), report(1)).await;
-    let b = world.join(second.clone(), report(1)).await;
+    let a = world.join(first.clone(), report(world, 1)).await;
+    let b = world.join(second.clone(), report(world, 1)).await;
     let is_up = |snapshot: &crate::Snapshot, gateway: &Gateway| {
         let mut gateways = snapshot.gateways.iter();
         gateways.any(|known| known.name == gateway.name)

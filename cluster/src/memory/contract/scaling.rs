@@ -5,7 +5,7 @@ use crate::ClusterError;
 
 /// Replicas follow the count, up and down; those that stay keep their names.
 pub async fn counts_follow_scale(world: &dyn World) {
-    let service = service("follows");
+    let service = service(world, "follows");
     let name = revision(&service, 1);
     apply(world, vec![workload(world, &service, 1, 1)]).await;
     let one = ready(world, &name, 1).await;
@@ -26,7 +26,7 @@ pub async fn counts_follow_scale(world: &dyn World) {
 
 /// Zero is a normal state: the revision and its route stay, and it wakes up again.
 pub async fn zero_and_back(world: &dyn World) {
-    let service = service("sleeps");
+    let service = service(world, "sleeps");
     let name = revision(&service, 1);
     apply(world, vec![workload(world, &service, 1, 0)]).await;
     let asleep = |s: &crate::Snapshot| s.revision(&name).is_some_and(|r| r.is_at_zero());
@@ -41,7 +41,7 @@ pub async fn zero_and_back(world: &dyn World) {
 
 /// Scaling what is not there is an error that names it.
 pub async fn an_unknown_revision_is_named(world: &dyn World) {
-    let name = revision(&service("nobody"), 7);
+    let name = revision(&service(world, "nobody"), 7);
     match world.scale().scale(&name, 1).await {
         Err(ClusterError::UnknownRevision { name: named, .. }) => {
             assert_eq!(named, name.to_string());
@@ -52,7 +52,7 @@ pub async fn an_unknown_revision_is_named(world: &dyn World) {
 
 /// Every snapshot a watcher sees is newer than the one before.
 pub async fn generations_only_grow(world: &dyn World) {
-    let service = service("grows");
+    let service = service(world, "grows");
     let name = revision(&service, 1);
     let mut snapshots = world.directory().watch();
     let mut last = snapshots.borrow_and_update().generation;
@@ -70,7 +70,7 @@ pub async fn generations_only_grow(world: &dyn World) {
 
 /// A watcher that starts late has the present at once, without waiting for a change.
 pub async fn a_late_watcher_sees_the_present(world: &dyn World) {
-    let service = service("present");
+    let service = service(world, "present");
     let name = revision(&service, 1);
     apply(world, vec![workload(world, &service, 1, 1)]).await;
     ready(world, &name, 1).await;

@@ -30,11 +30,15 @@ pub trait World: Send + Sync {
     async fn join(&self, gateway: Gateway, report: Report) -> Box<dyn Send>;
     /// Longest time that anything may take here.
     fn deadline(&self) -> Duration;
+    /// The namespace of the suite's services: worlds that share a cluster have one each.
+    fn namespace(&self) -> &'static str {
+        "contract"
+    }
 }
 
 /// A service of the suite. Each rule has its own, so that all can share one world.
-pub(super) fn service(name: &str) -> ServiceName {
-    match ServiceName::new("contract", name) {
+pub(super) fn service(world: &dyn World, name: &str) -> ServiceName {
+    match ServiceName::new(world.namespace(), name) {
         Ok(service) => service,
         Err(error) => panic!("{error}"),
     }

@@ -1,0 +1,164 @@
+//! What a gateway sees, with no more rights than the chart gives it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use weir_cluster::contract::{self, World};
+use weir_cluster::{
+    Apply, Desired, Directory, Gateway, Lease, Report, Reports, Scale, ScalingPolicy, ServiceName,
+    Workload,
+};
+use weir_cluster_kubernetes::{Kubernetes, View};
+use weir_cluster_reports::RemoteReports;
+
+use crate::gateway::GatewayPod;
+use crate::server;
+
+/// Namespace of the suite's services here.
+const NAMESPACE: &str = "contract-of-gateways";
+
+/// A gateway's view of what a controller and an autoscaler do.
+struct Seen {
+    admin: Client,
+    gateway: Kubernetes,
+    control: Kubernetes,
+    reports: RemoteReports,
+}
+
+/// The rights of the chart's gateway.
+fn rights() -> Vec<PolicyRule> {
+    let read = |group: &str, resource: &str| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: ["get", "list", "watch"].map(str::to_owned).into(),
+        ..PolicyRule::default()
+    };
+    vec![
+        read("", "services"),
+        read("discovery.k8s.io", "endpointslices"),
+    ]
+}
+
+impl Seen {
+    async fn connect() -> Self {
+        let admin = server::client().await;
+        server::namespace(&admin, NAMESPACE).await;
+        let client = server::client_with("test-gateway", rights()).await;
+        let deployments: Api<Deployment> = Api::all(client.clone());
+        let not_ours = deployments.list(&ListParams::default()).await;
+        assert!(not_ours.is_err(), "a gateway reads no Deployments");
+        let control = server::cluster().await;
+        Self {
+            admin,
+            gateway: server::connect(client, View::Gateway).await,
+            reports: RemoteReports::follow(control.gateways()),
+            control,
+        }
+    }
+}
+
+#[async_trait]
+impl World for Seen {
+    fn directory(&self) -> &dyn Directory {
+        &self.gateway
+    }
+
+    fn apply(&self) -> &dyn Apply {
+        &self.control
+    }
+
+    fn scale(&self) -> &dyn Scale {
+        &self.control
+    }
+
+    fn reports(&self) -> &dyn Reports {
+        &self.reports
+    }
+
+    fn leases(&self) -> &dyn Lease {
+        &self.control
+    }
+
+    fn template(&self) -> PodTemplateSpec {
+        server::template()
+    }
+
+    async fn join(&self, gateway: Gateway, report: Report) -> Box<dyn Send> {
+        Box::new(GatewayPod::start(&self.admin, &gateway.name, report).await)
+    }
+
+    fn deadline(&self) -> Duration {
+        server::DEADLINE
+    }
+
+    fn namespace(&self) -> &'static str {
+        NAMESPACE
+    }
+}
+
+/// The rules that are about what is seen.
+macro_rules! rules {
+    ($($rule:ident)*) => {
+        $(
+            #[tokio::test]
+            async fn $rule() {
+                contract::$rule(&Seen::connect().await).await;
+            }
+        )*
+    };
+}
+
+rules! {
+    applying_makes_replicas_run
+    applying_again_keeps_the_count
+    a_changed_scaling_policy_moves_no_replica
+    a_retired_revision_ends
+    a_forgotten_service_leaves
+    the_route_is_there_as_soon_as_it_is_applied
+    counts_follow_scale
+    generations_only_grow
+    a_late_watcher_sees_the_present
+}
+
+/// A request at a revision that sleeps has to wake it, so a gateway must see that it does.
+#[tokio::test]
+async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
+    let seen = Seen::connect().await;
+    let service = ServiceName::new(NAMESPACE, "may-sleep").unwrap();
+    let policy = ScalingPolicy {
+        min: 0,
+        max: NonZeroU32::new(2),
+        ..ScalingPolicy::default()
+    };
+    let workload = Workload {
+        revision: service.revision(1).unwrap(),
+        template: Arc::new(server::template()),
+        storage: Vec::new(),
+        replicas: 0,
+        concurrency: None,
+        scaling: Some(Arc::new(policy)),
+    };
+    let name = workload.revision.clone();
+    let desired = Desired::new(service.clone(), vec![workload], None).unwrap();
+    seen.control.apply(desired).await.unwrap();
+    let mut snapshots = seen.gateway.watch();
+    for replicas in [0, 1, 0] {
+        seen.control.scale(&name, replicas).await.unwrap();
+        let is_seen = snapshots.wait_for(|snapshot| {
+            let revision = snapshot.revision(&name);
+            revision.is_some_and(|r| {
+                r.is_at_zero() == (replicas == 0) && r.ready().count() == replicas as usize
+            })
+        });
+        let waited = tokio::time::timeout(server::DEADLINE, is_seen).await;
+        waited.unwrap().unwrap();
+    }
+    seen.control.forget(&service).await.unwrap();
+}
