@@ -1,6 +1,6 @@
-//! The container of a pod that gets the requests.
+//! The containers of a pod, and the one that gets the requests.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use weir_cluster::Workload;
 
 /// Name of the container that prepares requests for the one that serves, in the same pod.
@@ -12,6 +12,17 @@ pub(crate) fn entry(pod: &PodSpec) -> Option<&Container> {
     named(TRANSFORMER)
         .or_else(|| named(Workload::CONTAINER))
         .or(pod.containers.first())
+}
+
+/// All containers of a pod, those included that run before the others.
+pub(crate) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = pod.spec.iter();
+    spec.flat_map(|spec| {
+        spec.init_containers
+            .iter()
+            .flatten()
+            .chain(&spec.containers)
+    })
 }
 
 #[cfg(test)]

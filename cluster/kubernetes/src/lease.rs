@@ -72,7 +72,7 @@ impl Holder {
         sighting: &mut Sighting,
     ) -> Result<Option<LeaseObject>, ClusterError> {
         let existing = self.leases.get_opt(&self.name).await;
-        let existing = existing.map_err(error::unavailable)?;
+        let existing = existing.map_err(|e| error::of(&self.name, e))?;
         let now = Instant::now().into_std();
         let claim = match existing {
             Some(existing) => match sighting.claim(&existing, now) {
@@ -99,7 +99,7 @@ impl Holder {
             Ok(held) => Ok(Some(held)),
             // Another was faster.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
-            Err(error) => Err(error::unavailable(error)),
+            Err(error) => Err(error::of(&self.name, error)),
         }
     }
 

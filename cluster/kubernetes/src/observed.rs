@@ -12,8 +12,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use weir_cluster::{
-    Failure, Gateway, Identity, Phase, Replica, Revision, RevisionName, Revisions, Route, Routes,
-    Snapshot,
+    Failure, FailureReason, Gateway, Identity, Phase, Replica, Revision, RevisionName, Revisions,
+    Route, Routes, Snapshot,
 };
 
 use crate::endpoints::{self, Replicas};
@@ -21,7 +21,7 @@ use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
 use crate::seen::{Edit, Key, Seen, key};
 use crate::view::View;
 use crate::written::{WrittenRevision, WrittenRoute};
-use crate::{gateways, replica};
+use crate::{error, gateways, replica};
 
 /// An event of one of the watches.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) enum Change {
 /// What the watches have shown.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
-    deployments: Seen<(RevisionName, u32)>,
+    deployments: Seen<Scaled>,
     services: Seen<Written>,
     pods: Seen<(RevisionName, Replica)>,
     slices: Seen<Vec<Gateway>>,
@@ -55,6 +55,15 @@ pub(crate) struct Observed {
     newest: u64,
     unpublished: Unpublished,
     last: Snapshot,
+}
+
+/// What a revision's Deployment says.
+#[derive(Clone, Debug)]
+struct Scaled {
+    revision: RevisionName,
+    replicas: u32,
+    /// Why it cannot make pods.
+    failure: Option<Failure>,
 }
 
 /// What the last snapshot does not show yet.
@@ -125,17 +134,9 @@ impl Observed {
     }
 
     fn take_deployment(&mut self, event: Event<Deployment>) {
-        let edits = self.deployments.take(event, |object, _| {
-            let replicas = object.spec.as_ref()?.replicas.unwrap_or(1);
-            Some((
-                revision_of(object)?,
-                u32::try_from(replicas).unwrap_or_default(),
-            ))
-        });
-        let names = edits
-            .iter()
-            .flat_map(Edit::values)
-            .map(|(name, _)| name.clone());
+        let edits = self.deployments.take(event, |object, _| scaled(object));
+        let names = edits.iter().flat_map(Edit::values);
+        let names = names.map(|scaled| scaled.revision.clone());
         self.unpublished.revisions.extend(names);
     }
 
@@ -272,10 +273,12 @@ impl Observed {
                 ..ends.clone()
             });
         };
+        let scaled = self.deployments.get(&key);
         let desired = match self.view {
             View::Gateway => least_desired(written, &replicas),
-            View::Control => self.deployments.get(&key).map_or(0, |(_, count)| *count),
+            View::Control => scaled.map_or(0, |scaled| scaled.replicas),
         };
+        let unmade = scaled.and_then(|scaled| scaled.failure.clone());
         Some(Revision {
             name: name.clone(),
             identity: Identity::from_label(&written.identity),
@@ -287,7 +290,7 @@ impl Observed {
                 .map(|scaling| Arc::new(scaling.policy())),
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),
-            failure: failure(&replicas, before),
+            failure: failure(&replicas, unmade, before),
             replicas,
         })
     }
@@ -301,13 +304,34 @@ fn least_desired(written: &WrittenRevision, replicas: &[Replica]) -> u32 {
     least.max(u32::try_from(counted).unwrap_or(u32::MAX))
 }
 
+fn scaled(object: &Deployment) -> Option<Scaled> {
+    let replicas = object.spec.as_ref()?.replicas.unwrap_or(1);
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions = conditions.flatten();
+    let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
+    let message = unmade.and_then(|condition| condition.message.as_deref());
+    Some(Scaled {
+        revision: revision_of(object)?,
+        replicas: u32::try_from(replicas).unwrap_or_default(),
+        failure: message.map(|message| Failure {
+            reason: FailureReason::NotStarted,
+            message: format!("its pods cannot be made: {}", error::advice(message)).into(),
+        }),
+    })
+}
+
 /// The last cause of a revision's not being ready, until a replica is.
-fn failure(replicas: &[Replica], before: Option<&Revision>) -> Option<Failure> {
+fn failure(
+    replicas: &[Replica],
+    unmade: Option<Failure>,
+    before: Option<&Revision>,
+) -> Option<Failure> {
     if replicas.iter().any(|replica| replica.phase == Phase::Ready) {
         return None;
     }
     let now = replicas.iter().find_map(|replica| replica.failure.clone());
-    now.or_else(|| before.and_then(|before| before.failure.clone()))
+    now.or(unmade)
+        .or_else(|| before.and_then(|before| before.failure.clone()))
 }
 
 impl Written {

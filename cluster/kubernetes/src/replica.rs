@@ -1,5 +1,7 @@
 //! A pod, as a replica.
 
+mod advice;
+mod failure;
 #[cfg(test)]
 mod tests;
 
@@ -7,11 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use kube::ResourceExt;
-use weir_cluster::{
-    Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload,
-};
+use weir_cluster::{Address, ContainerPorts, Endpoints, Phase, Replica, Workload};
 
 use crate::entry::entry;
+use failure::failure;
 
 /// The replica that a pod is; `before` is what it was.
 pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
@@ -19,7 +20,9 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let failure = match phase {
         Phase::Ready => None,
         // Its processes end because they are told to.
-        Phase::Terminating => before.and_then(|before| before.failure.clone()),
+        Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => {
+            before.and_then(|before| before.failure.clone())
+        }
         _ => failure(pod).or_else(|| before.and_then(|before| before.failure.clone())),
     };
     let restarts = serving(pod).map_or(0, |status| status.restart_count);
@@ -33,7 +36,12 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
 }
 
 fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
-    if pod.metadata.deletion_timestamp.is_some() {
+    // A pod that has ended as a whole, such as one that was evicted, stays until somebody deletes it. Another takes its
+    // place.
+    let has_ended = status(pod).and_then(|status| status.phase.as_deref());
+    if pod.metadata.deletion_timestamp.is_some()
+        || matches!(has_ended, Some("Failed" | "Succeeded"))
+    {
         return Phase::Terminating;
     }
     if has_condition(pod, "Ready", "True") {
@@ -47,84 +55,6 @@ fn phase(pod: &Pod, before: Option<&Replica>) -> Phase {
         Some(_) if serving(pod).is_some_and(|status| status.restart_count > 0) => Phase::BackOff,
         Some(_) | None => Phase::Pending,
     }
-}
-
-/// Why it is not ready, as far as its pod says so.
-fn failure(pod: &Pod) -> Option<Failure> {
-    unplaced(pod)
-        .or_else(|| serving(pod).and_then(waits))
-        .or_else(|| serving(pod).and_then(ended))
-        .or_else(|| init_failed(pod))
-}
-
-fn unplaced(pod: &Pod) -> Option<Failure> {
-    let conditions = status(pod)?.conditions.as_ref()?;
-    let unplaced = conditions
-        .iter()
-        .find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
-    fail(FailureReason::NotStarted, unplaced.message.clone()?)
-}
-
-/// A container that the kubelet could not start, or starts no more for now.
-fn waits(container: &ContainerStatus) -> Option<Failure> {
-    let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let reason = waiting.reason.as_deref()?;
-    let because = waiting.message.clone().unwrap_or_else(|| reason.to_owned());
-    match reason {
-        "ContainerCreating" | "PodInitializing" => None,
-        "CrashLoopBackOff" => {
-            let code = ended(container).map_or(because, |ended| ended.message.to_string());
-            fail(FailureReason::CrashLoopBackOff, code)
-        }
-        _ => fail(FailureReason::NotStarted, format!("{reason}: {because}")),
-    }
-}
-
-fn ended(container: &ContainerStatus) -> Option<Failure> {
-    let now = container
-        .state
-        .as_ref()
-        .and_then(|state| state.terminated.as_ref());
-    let before = container
-        .last_state
-        .as_ref()
-        .and_then(|state| state.terminated.as_ref());
-    let ended = now.or(before)?;
-    let because = match ended.reason.as_deref() {
-        Some("OOMKilled") => "it was killed for using more memory than its limit".to_owned(),
-        _ => format!("it ended with code {}", ended.exit_code),
-    };
-    fail(FailureReason::Exited, because)
-}
-
-/// An init container that failed: they fetch the model's files.
-fn init_failed(pod: &Pod) -> Option<Failure> {
-    let containers = status(pod)?.init_container_statuses.as_ref()?;
-    let failed = containers
-        .iter()
-        .find_map(|status| waits(status).or_else(|| failed(status)))?;
-    fail(FailureReason::StorageFailed, failed.message.to_string())
-}
-
-fn failed(container: &ContainerStatus) -> Option<Failure> {
-    let ended_well = |state: &k8s_openapi::api::core::v1::ContainerState| {
-        state
-            .terminated
-            .as_ref()
-            .is_some_and(|ended| ended.exit_code == 0)
-    };
-    match &container.state {
-        Some(state) if ended_well(state) => None,
-        Some(_) | None => ended(container),
-    }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "every caller has one or none")]
-fn fail(reason: FailureReason, message: String) -> Option<Failure> {
-    Some(Failure {
-        reason,
-        message: message.into(),
-    })
 }
 
 /// The status of the container that serves.

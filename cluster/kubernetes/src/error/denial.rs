@@ -1,7 +1,7 @@
 //! Words of the API server about what it does not let pass, with what to do.
 
 /// What a message tells of, and what to do about it; the first that fits.
-const ADVICE: [(&str, &str); 11] = [
+const ADVICE: [(&str, &str); 13] = [
     (
         "exceeded quota",
         "raise the quota of the namespace, or ask for less",
@@ -34,6 +34,11 @@ const ADVICE: [(&str, &str); 11] = [
         "is being terminated",
         "it is tried again once the namespace is there again",
     ),
+    (
+        "RuntimeClass",
+        "create that RuntimeClass, or correct runtimeClassName",
+    ),
+    ("namespaces \"", "create that namespace"),
     (
         "no PriorityClass with name",
         "create that PriorityClass, or remove priorityClassName",

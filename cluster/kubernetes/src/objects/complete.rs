@@ -49,8 +49,8 @@ pub(crate) fn complete(
     tolerations::add(pod, &gpus);
     probes::complete(pod);
     graceful_stop::pause(pod);
-    default_fields::set(pod, options);
     storage::provide(stored, &annotations, pod, options)?;
+    default_fields::set(pod, options);
     pod_security::restrict(pod, enforced);
     Ok(template)
 }

@@ -322,3 +322,29 @@ fn a_gateway_sees_a_revision_that_ends_until_its_last_endpoint_has() {
     ))));
     assert_eq!(snapshot(&mut observed).revision(&workload().revision), None);
 }
+
+#[test]
+fn pods_that_cannot_be_made_are_told_with_what_to_do() {
+    let mut refused = deployment(1);
+    refused.status = serde_json::from_value(json!({ "conditions": [{
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+        "message": r#"pods "a" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1"#,
+    }] }))
+    .unwrap();
+    let mut observed = observed();
+    observed.take(Change::Deployment(Event::Apply(refused)));
+    assert_eq!(first(&mut observed).failure, None, "one is ready");
+    observed.take(Change::Pod(Event::Delete(pod("a"))));
+    let failure = first(&mut observed).failure.clone().unwrap();
+    assert!(failure.message.starts_with("its pods cannot be made: "));
+    assert!(
+        failure.message.contains("exceeded quota"),
+        "{}",
+        failure.message
+    );
+    assert!(
+        failure.message.contains("raise the quota"),
+        "{}",
+        failure.message
+    );
+}

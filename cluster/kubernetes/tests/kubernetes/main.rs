@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
 mod contract;
+mod failures;
 mod gateway;
 mod gateway_view;
 mod ownership;

@@ -2,7 +2,11 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 
+use super::all_containers;
 use crate::Options;
+
+/// Takes the last lines of a container's log for the reason of its end, unless it writes one itself.
+const LAST_OUTPUT: &str = "FallbackToLogsOnError";
 
 /// Sets what the pod does not. Variables for each Service of the namespace slow the start of a pod where there are
 /// thousands, and a model server without an account of its own has no use for a token.
@@ -14,6 +18,11 @@ pub(super) fn set(pod: &mut PodSpec, options: &Options) {
     }
     if pod.priority_class_name.is_none() && pod.priority.is_none() {
         pod.priority_class_name.clone_from(&options.priority_class);
+    }
+    for container in all_containers(pod) {
+        // So that the revision's failure says why the program ended.
+        let policy = &mut container.termination_message_policy;
+        policy.get_or_insert_with(|| LAST_OUTPUT.to_owned());
     }
 }
 

@@ -43,8 +43,6 @@ pub(super) fn add(
             claims: None,
         }),
         security_context: Some(restricted()),
-        // Its sentence on standard error is the reason that the revision shows.
-        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     };
     let first = pod.init_containers.get_or_insert_default();

@@ -1,0 +1,86 @@
+//! What to do about what the scheduler and the kubelet say.
+
+/// What the scheduler says, and what to do about it; the first that fits.
+const UNSCHEDULABLE: [(&str, &str); 10] = [
+    (
+        "persistentvolumeclaim",
+        "create that PersistentVolumeClaim, or correct the storageUri",
+    ),
+    (
+        "unbound immediate PersistentVolumeClaims",
+        "give the claim a volume, or a StorageClass that makes one",
+    ),
+    (
+        "volume node affinity conflict",
+        "let the pod run where its volume is",
+    ),
+    (
+        "cannot allocate all claims",
+        "no node has such a device free: wait, free one, or change the ResourceClaim",
+    ),
+    (
+        "resourceclaim",
+        "create that ResourceClaim or ResourceClaimTemplate",
+    ),
+    (
+        "Insufficient",
+        "add a node, free that resource, or ask for less",
+    ),
+    (
+        "node affinity/selector",
+        "label a node as nodeSelector and affinity ask, or change them",
+    ),
+    (
+        "untolerated taint",
+        "add a toleration of that taint, or a node without it",
+    ),
+    (
+        "topology spread constraints",
+        "add a node, or loosen topologySpreadConstraints",
+    ),
+    ("Too many pods", "add a node"),
+];
+
+/// What the kubelet says of a container that it cannot make, and what to do about it.
+const CONTAINER: [(&str, &str); 10] = [
+    (
+        "image will run as root",
+        "choose an image that does not, or write securityContext.runAsUser",
+    ),
+    (
+        "non-numeric user",
+        "write securityContext.runAsUser with that user's number",
+    ),
+    ("secret", "create that Secret"),
+    ("configmap", "create that ConfigMap"),
+    (
+        "subPath",
+        "put the model where the storageUri says, or correct that",
+    ),
+    (
+        "executable file not found",
+        "correct the container's command",
+    ),
+    (
+        "no such file or directory",
+        "correct the container's command",
+    ),
+    ("permission denied", "name a program that may be executed"),
+    ("pull QPS exceeded", "it is tried again"),
+    ("name conflict", "it is tried again"),
+];
+
+/// What to do about a pod that no node takes.
+pub(super) fn of_scheduler(message: &str) -> &'static str {
+    find(&UNSCHEDULABLE, message).unwrap_or("see `kubectl describe pod`")
+}
+
+/// What to do about a container that cannot be made.
+pub(super) fn of_kubelet(message: &str) -> &'static str {
+    find(&CONTAINER, message).unwrap_or("see `kubectl describe pod`")
+}
+
+fn find(all: &[(&str, &'static str)], message: &str) -> Option<&'static str> {
+    let found = all.iter().find(|(what, _)| message.contains(what));
+    found.map(|(_, advice)| *advice)
+}

@@ -1,0 +1,243 @@
+//! Why a pod is not ready, as a sentence that says what to do.
+
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
+};
+use weir_cluster::{Failure, FailureReason};
+
+use super::advice;
+use crate::entry::containers;
+
+/// Init container that fetches a model.
+const STORAGE_INITIALIZER: &str = "storage-initializer";
+
+/// Longest message of a program that is repeated.
+const LONGEST: usize = 512;
+
+/// Why it is not ready, as far as its pod says so.
+pub(super) fn failure(pod: &Pod) -> Option<Failure> {
+    let status = pod.status.as_ref()?;
+    ended_as_a_whole(status)
+        .or_else(|| unplaced(pod, status))
+        .or_else(|| of_containers(pod, status.init_container_statuses.as_deref(), Kind::First))
+        .or_else(|| of_containers(pod, status.container_statuses.as_deref(), Kind::Serving))
+}
+
+/// Whether a container runs before the others, and has to end well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    First,
+    Serving,
+}
+
+/// A pod that its node gave up, such as one that was evicted.
+fn ended_as_a_whole(status: &PodStatus) -> Option<Failure> {
+    let has_failed = status.phase.as_deref() == Some("Failed");
+    let reason = status.reason.as_deref().filter(|_| has_failed)?;
+    let message = status.message.as_deref().unwrap_or_default();
+    let what_to_do = match reason {
+        "Evicted" => "another pod takes its place; request what it really uses",
+        _ => "another pod takes its place",
+    };
+    let sentence = format!(
+        "its node gave it up, {reason}{}: {what_to_do}",
+        told(message)
+    );
+    Some(fail(FailureReason::Exited, sentence))
+}
+
+/// A pod that has no node.
+fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
+    let conditions = status.conditions.iter().flatten();
+    let placed = conditions.into_iter().find(|c| c.type_ == "PodScheduled");
+    let sentence = match placed {
+        Some(placed) if placed.status == "False" => {
+            let message = placed.message.as_deref().unwrap_or_default();
+            // Of several, the last says what evicting other pods would do.
+            let message = message.split(" preemption:").next().unwrap_or_default();
+            match placed.reason.as_deref() {
+                Some("SchedulingGated") => {
+                    "its scheduling gates are closed: a queue such as Kueue's opens them".to_owned()
+                }
+                _ => format!(
+                    "no node takes it{}: {}",
+                    told(message),
+                    advice::of_scheduler(message)
+                ),
+            }
+        }
+        Some(_) => return None,
+        None => format!(
+            "it waits for its resource claims: create {}",
+            unmade_claims(pod, status)?
+        ),
+    };
+    Some(fail(FailureReason::NotStarted, sentence))
+}
+
+/// The templates of the claims that were not made for a pod, which the scheduler does not even look at before.
+fn unmade_claims(pod: &Pod, status: &PodStatus) -> Option<String> {
+    let made: Vec<_> = status.resource_claim_statuses.iter().flatten().collect();
+    let claims = pod.spec.as_ref()?.resource_claims.iter().flatten();
+    let unmade = claims.filter(|claim| made.iter().all(|made| made.name != claim.name));
+    let templates: Vec<_> = unmade
+        .filter_map(|claim| claim.resource_claim_template_name.as_ref())
+        .map(|template| format!("the ResourceClaimTemplate {template:?}"))
+        .collect();
+    (!templates.is_empty()).then(|| templates.join(" and "))
+}
+
+fn of_containers(pod: &Pod, statuses: Option<&[ContainerStatus]>, kind: Kind) -> Option<Failure> {
+    statuses
+        .into_iter()
+        .flatten()
+        .find_map(|status| of_container(pod, status, kind))
+}
+
+fn of_container(pod: &Pod, status: &ContainerStatus, kind: Kind) -> Option<Failure> {
+    let container = containers(pod).find(|container| container.name == status.name);
+    let state = status.state.as_ref();
+    let before = status
+        .last_state
+        .as_ref()
+        .and_then(|s| s.terminated.as_ref());
+    let is_running = state.is_some_and(|state| state.running.is_some());
+    let waiting = state.and_then(|state| state.waiting.as_ref());
+    let now = state.and_then(|state| state.terminated.as_ref());
+    if kind == Kind::First && now.is_some_and(|now| now.exit_code == 0) {
+        return None;
+    }
+    let ended = now.or(before).map(|ended| (ended, container));
+    match (waiting, ended) {
+        (Some(waiting), ended) => waits(status, waiting, ended, kind),
+        // It was started again, and what it ended with is told until it is ready.
+        (None, Some(ended)) => Some(ended_with(status, ended, kind, FailureReason::Exited)),
+        (None, None) if is_running => None,
+        (None, None) => None,
+    }
+}
+
+/// A container that the kubelet could not start, or starts no more for now.
+fn waits(
+    status: &ContainerStatus,
+    waiting: &ContainerStateWaiting,
+    ended: Option<(&ContainerStateTerminated, Option<&Container>)>,
+    kind: Kind,
+) -> Option<Failure> {
+    let message = waiting.message.as_deref().unwrap_or_default();
+    let sentence = match waiting.reason.as_deref()? {
+        "ContainerCreating" | "PodInitializing" => {
+            return ended.map(|ended| ended_with(status, ended, kind, FailureReason::Exited));
+        }
+        "CrashLoopBackOff" => {
+            let reason = FailureReason::CrashLoopBackOff;
+            return Some(match ended {
+                Some(ended) => ended_with(status, ended, kind, reason),
+                None => fail(
+                    reason,
+                    format!("the container {} ends again and again", status.name),
+                ),
+            });
+        }
+        reason @ ("ErrImagePull"
+        | "ImagePullBackOff"
+        | "ErrImageNeverPull"
+        | "InvalidImageName"
+        | "RegistryUnavailable"
+        | "ImageInspectError"
+        | "SignatureValidationFailed") => format!(
+            "the image {:?} cannot be had, {reason}{}: correct its name and tag, or name a Secret for its registry in \
+             imagePullSecrets",
+            status.image,
+            told(message)
+        ),
+        reason => format!(
+            "the container {} cannot be made, {reason}{}: {}",
+            status.name,
+            told(message),
+            advice::of_kubelet(message)
+        ),
+    };
+    Some(fail(
+        reason_of(status, kind, FailureReason::NotStarted),
+        sentence,
+    ))
+}
+
+/// A container that ended, by what it left.
+fn ended_with(
+    status: &ContainerStatus,
+    (ended, container): (&ContainerStateTerminated, Option<&Container>),
+    kind: Kind,
+    reason: FailureReason,
+) -> Failure {
+    let name = &status.name;
+    let message = last_line(ended.message.as_deref().unwrap_or_default());
+    let sentence = match (ended.reason.as_deref(), kind) {
+        (Some("OOMKilled"), _) => format!(
+            "the container {name} was killed for using more memory than its limit{}: raise resources.limits.memory",
+            limit(container)
+        ),
+        (Some("ContainerCannotRun" | "StartError"), _) => {
+            let message = ended.message.as_deref().unwrap_or_default();
+            let what_to_do = advice::of_kubelet(message);
+            format!(
+                "the container {name} cannot be started{}: {what_to_do}",
+                told(message)
+            )
+        }
+        (_, Kind::First) if name.starts_with(STORAGE_INITIALIZER) && !message.is_empty() => {
+            format!(
+                "the model cannot be fetched, {message}: correct the storageUri, or what it leads to"
+            )
+        }
+        _ => format!(
+            "the container {name} ended with code {}{}: see `kubectl logs --previous`",
+            ended.exit_code,
+            told(message)
+        ),
+    };
+    fail(reason_of(status, kind, reason), sentence)
+}
+
+/// What fetches a model fails for the model.
+fn reason_of(status: &ContainerStatus, kind: Kind, other: FailureReason) -> FailureReason {
+    if kind == Kind::First && status.name.starts_with(STORAGE_INITIALIZER) {
+        FailureReason::StorageFailed
+    } else {
+        other
+    }
+}
+
+fn limit(container: Option<&Container>) -> String {
+    let resources = container.and_then(|container| container.resources.as_ref());
+    let limit = resources.and_then(|resources| resources.limits.as_ref()?.get("memory"));
+    limit.map_or(String::new(), |limit| format!(" of {}", limit.0))
+}
+
+/// The last line that says something: a program's reason to end stands there.
+fn last_line(message: &str) -> &str {
+    let mut lines = message.lines().rev().map(str::trim);
+    let last = lines.find(|line| !line.is_empty()).unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last)
+}
+
+/// A message in brackets, if there is one, of bearable length.
+fn told(message: &str) -> String {
+    let message = message.trim().trim_end_matches('.');
+    match message.char_indices().nth(LONGEST) {
+        None if message.is_empty() => String::new(),
+        None => format!(" ({message})"),
+        Some((end, _)) => format!(" ({}…)", &message[..end]),
+    }
+}
+
+fn fail(reason: FailureReason, message: String) -> Failure {
+    Failure {
+        reason,
+        message: message.into(),
+    }
+}

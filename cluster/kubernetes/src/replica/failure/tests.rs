@@ -1,0 +1,248 @@
+//! Pods as API servers have them, and what is said of them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A pod in this state.
+fn pod(status: &Value) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": { "name": "digits-predictor-00001-abc", "namespace": "vision" },
+        "spec": {
+            "containers": [{
+                "name": "kserve-container", "image": "example/server:1",
+                "resources": { "limits": { "memory": "512Mi" } },
+            }],
+            "initContainers": [{ "name": "storage-initializer", "image": "weir:1" }],
+            "resourceClaims": [{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }],
+        },
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn condition(reason: &str, message: &str) -> Value {
+    json!({ "phase": "Pending", "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+    }] })
+}
+
+fn container(name: &str, state: &Value, last: &Value) -> Value {
+    json!({
+        "name": name, "image": "example/server:1", "imageID": "", "ready": false, "restartCount": 1,
+        "state": state, "lastState": last,
+    })
+}
+
+fn serving(state: &Value, last: &Value) -> Value {
+    json!({
+        "phase": "Running",
+        "conditions": [{ "type": "PodScheduled", "status": "True" }],
+        "containerStatuses": [container("kserve-container", state, last)],
+    })
+}
+
+fn first(name: &str, state: &Value) -> Value {
+    json!({
+        "phase": "Pending",
+        "conditions": [{ "type": "PodScheduled", "status": "True" }],
+        "initContainerStatuses": [container(name, state, &json!({}))],
+        "containerStatuses": [container(
+            "kserve-container", &json!({ "waiting": { "reason": "PodInitializing" } }), &json!({})
+        )],
+    })
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({ "waiting": { "reason": reason, "message": message } })
+}
+
+fn terminated(code: i32, reason: &str, message: &str) -> Value {
+    json!({ "terminated": { "exitCode": code, "reason": reason, "message": message } })
+}
+
+#[test]
+fn every_failure_says_what_to_do() {
+    use FailureReason as R;
+    let crash = waiting(
+        "CrashLoopBackOff",
+        "back-off 40s restarting failed container",
+    );
+    let running = json!({ "running": {} });
+    let none = json!({});
+    for (status, reason, sentence) in [
+        (
+            condition(
+                "Unschedulable",
+                "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No \
+                 preemption victims found for incoming pods.",
+            ),
+            R::NotStarted,
+            "no node takes it (0/3 nodes are available: 3 Insufficient nvidia.com/gpu): add a node, free that resource, \
+             or ask for less",
+        ),
+        (
+            condition(
+                "Unschedulable",
+                r#"0/3 nodes are available: persistentvolumeclaim "weir-examples" not found. not found"#,
+            ),
+            R::NotStarted,
+            r#"no node takes it (0/3 nodes are available: persistentvolumeclaim "weir-examples" not found. not found): create that PersistentVolumeClaim, or correct the storageUri"#,
+        ),
+        (
+            condition(
+                "Unschedulable",
+                "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+            ),
+            R::NotStarted,
+            "no node takes it (0/1 nodes are available: 1 node(s) had untolerated taint(s)): add a toleration of that \
+             taint, or a node without it",
+        ),
+        (
+            condition(
+                "Unschedulable",
+                "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+            ),
+            R::NotStarted,
+            "no node takes it (0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector): label a \
+             node as nodeSelector and affinity ask, or change them",
+        ),
+        (
+            condition(
+                "Unschedulable",
+                "0/3 nodes are available: 3 cannot allocate all claims.",
+            ),
+            R::NotStarted,
+            "no node takes it (0/3 nodes are available: 3 cannot allocate all claims): no node has such a device free: \
+             wait, free one, or change the ResourceClaim",
+        ),
+        (
+            condition(
+                "SchedulingGated",
+                "Scheduling is blocked due to non-empty scheduling gates",
+            ),
+            R::NotStarted,
+            "its scheduling gates are closed: a queue such as Kueue's opens them",
+        ),
+        (
+            json!({ "phase": "Pending" }),
+            R::NotStarted,
+            r#"it waits for its resource claims: create the ResourceClaimTemplate "one-gpu""#,
+        ),
+        (
+            serving(
+                &waiting(
+                    "ImagePullBackOff",
+                    r#"Back-off pulling image "example/server:1""#,
+                ),
+                &none,
+            ),
+            R::NotStarted,
+            r#"the image "example/server:1" cannot be had, ImagePullBackOff (Back-off pulling image "example/server:1"): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
+        ),
+        (
+            serving(
+                &waiting("CreateContainerConfigError", r#"secret "key" not found"#),
+                &none,
+            ),
+            R::NotStarted,
+            r#"the container kserve-container cannot be made, CreateContainerConfigError (secret "key" not found): create that Secret"#,
+        ),
+        (
+            serving(
+                &waiting(
+                    "CreateContainerConfigError",
+                    "container has runAsNonRoot and image will run as root",
+                ),
+                &none,
+            ),
+            R::NotStarted,
+            "the container kserve-container cannot be made, CreateContainerConfigError (container has runAsNonRoot and \
+             image will run as root): choose an image that does not, or write securityContext.runAsUser",
+        ),
+        (
+            serving(&crash, &terminated(137, "OOMKilled", "")),
+            R::CrashLoopBackOff,
+            "the container kserve-container was killed for using more memory than its limit of 512Mi: raise \
+             resources.limits.memory",
+        ),
+        (
+            serving(
+                &crash,
+                &terminated(1, "Error", "loading\nerror: no model in /mnt/models\n"),
+            ),
+            R::CrashLoopBackOff,
+            "the container kserve-container ended with code 1 (no model in /mnt/models): see `kubectl logs --previous`",
+        ),
+        (
+            serving(&running, &terminated(2, "Error", "")),
+            R::Exited,
+            "the container kserve-container ended with code 2: see `kubectl logs --previous`",
+        ),
+        (
+            serving(
+                &terminated(
+                    128,
+                    "StartError",
+                    r#"exec: "serve": executable file not found in $PATH"#,
+                ),
+                &none,
+            ),
+            R::Exited,
+            r#"the container kserve-container cannot be started (exec: "serve": executable file not found in $PATH): correct the container's command"#,
+        ),
+        (
+            first(
+                "storage-initializer",
+                &terminated(1, "Error", "error: https://host/digits.zip answered 404\n"),
+            ),
+            R::StorageFailed,
+            "the model cannot be fetched, https://host/digits.zip answered 404: correct the storageUri, or what it \
+             leads to",
+        ),
+        (
+            first("storage-initializer", &waiting("ErrImagePull", "not found")),
+            R::StorageFailed,
+            r#"the image "example/server:1" cannot be had, ErrImagePull (not found): correct its name and tag, or name a Secret for its registry in imagePullSecrets"#,
+        ),
+        (
+            first("migrate", &terminated(3, "Error", "")),
+            R::Exited,
+            "the container migrate ended with code 3: see `kubectl logs --previous`",
+        ),
+        (
+            json!({
+                "phase": "Failed", "reason": "Evicted",
+                "message": "The node was low on resource: memory.",
+            }),
+            R::Exited,
+            "its node gave it up, Evicted (The node was low on resource: memory): another pod takes its place; request \
+             what it really uses",
+        ),
+    ] {
+        let failure = failure(&pod(&status)).unwrap();
+        assert_eq!((failure.reason, &*failure.message), (reason, sentence));
+    }
+}
+
+#[test]
+fn what_goes_on_well_is_no_failure() {
+    let running = json!({ "running": {} });
+    let none = json!({});
+    for status in [
+        serving(&waiting("ContainerCreating", ""), &none),
+        serving(&running, &none),
+        first("storage-initializer", &running),
+        first("storage-initializer", &terminated(0, "Completed", "")),
+        json!({ "phase": "Pending", "resourceClaimStatuses": [{ "name": "gpu" }] }),
+    ] {
+        assert_eq!(failure(&pod(&status)), None, "{status}");
+    }
+}
+
+#[test]
+fn a_long_message_is_cut_between_letters() {
+    let message = "ä".repeat(2000);
+    let told = told(&message);
+    assert!(told.ends_with("…)") && told.chars().count() < 520);
+}
