@@ -144,9 +144,12 @@ fn open_files(paths: &[PathBuf], platform: Platform) -> Result<Files, CliError> 
 fn options(runtime: Option<PathBuf>, state_dir: &Path) -> Options {
     // Variables that are not UTF-8 are not passed on.
     let variables = std::env::vars_os();
-    let environment: BTreeMap<String, String> = variables
+    let mut environment: BTreeMap<String, String> = variables
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    // A replica takes orders from the platform alone, unless its service says otherwise.
+    let control = environment.entry("WEIR_CONTROL_ROUTES".to_owned());
+    control.or_insert_with(|| "closed".to_owned());
     Options {
         runtime,
         state_dir: state_dir.to_owned(),

@@ -41,7 +41,9 @@ pub use nearest::nearest;
 pub use relocate::relocate;
 pub use report::{Activity, BatchTimes, Batches, Histogram, Report};
 pub use reports::{LatestReports, Reports};
-pub use route::{Batching, Conflict, Destination, Mirror, Route, Routes, Split, Tagged, Target};
+pub use route::{
+    Batching, Conflict, ControlRoutes, Destination, Mirror, Route, Routes, Split, Tagged, Target,
+};
 pub use scale::Scale;
 pub use scaling::{Economy, ScaleTarget, ScalingPolicy};
 pub use snapshot::{

@@ -38,6 +38,18 @@ pub struct Route {
     pub batching: Option<Batching>,
     /// Set where some requests are also sent to another revision, its answers thrown away.
     pub mirror: Option<Mirror>,
+    /// What the service's clients may ask of its servers beside inference.
+    pub control: ControlRoutes,
+}
+
+/// Use of the calls that control a server: loading, shared memory, tracing, logging.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControlRoutes {
+    /// Gateways refuse them.
+    #[default]
+    Closed,
+    /// Whoever may infer may control, too.
+    Open,
 }
 
 /// Where requests go that name no revision.
@@ -101,6 +113,7 @@ impl Route {
             max_queue: Self::MAX_QUEUE,
             batching: None,
             mirror: None,
+            control: ControlRoutes::Closed,
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) const ROLLOUT_MAX_ERROR_RATE: &str = "weir.dev/rollout-max-error-rate
 pub(crate) const ROLLOUT_MAX_P99_RATIO: &str = "weir.dev/rollout-max-p99-ratio";
 /// Share of requests mirrored in percent, and the tag that receives them: `10` or `TAG=10`.
 pub(crate) const MIRROR: &str = "weir.dev/mirror";
+/// `true`: clients may control the service's servers, too, and not only infer.
+pub(crate) const CONTROL_ROUTES: &str = "weir.dev/control-routes";
 
 /// The autoscaler: `hpa`, `keda`, `external` or `none`.
 pub(crate) const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
@@ -75,7 +77,7 @@ pub(crate) const OF_COMPONENTS: [&str; 4] =
     [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME];
 
 /// All annotations of Weir; others with its prefix are errors.
-pub(crate) const WEIR_ANNOTATIONS: [&str; 11] = [
+pub(crate) const WEIR_ANNOTATIONS: [&str; 12] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
     ECONOMY,
@@ -87,6 +89,7 @@ pub(crate) const WEIR_ANNOTATIONS: [&str; 11] = [
     ROLLOUT_MAX_ERROR_RATE,
     ROLLOUT_MAX_P99_RATIO,
     MIRROR,
+    CONTROL_ROUTES,
 ];
 
 /// Prefix of Weir's annotations.

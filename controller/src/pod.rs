@@ -1,10 +1,12 @@
 //! The pod template of a service, merged from its runtime and its manifest.
 
 mod batch_limit;
+mod control_routes;
 mod merge;
 mod placeholder;
 #[cfg(test)]
 mod tests;
+mod variable;
 
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,6 +18,7 @@ use weir_crds::serving_runtime::RuntimePod;
 use crate::annotations::{KNATIVE, PREFIX};
 
 pub(crate) use batch_limit::limit_batches;
+pub(crate) use control_routes::allow_control;
 
 /// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_ops::known_hosts::ForeignHost;
 use weir_protocol::{Code, Coded};
 
 /// Error that a client gets instead of a replica's response.
@@ -12,7 +13,7 @@ pub(crate) enum GatewayError {
     #[error("no service answers to {asked}; {known}")]
     NoRoute { asked: String, known: String },
     /// The service has no such revision or tag.
-    #[error("service {service} has no {what} {asked:?}; there are: {known}")]
+    #[error("service {service} has no {what} {asked:?}{known}")]
     NoRevision {
         service: String,
         what: &'static str,
@@ -120,6 +121,15 @@ pub(crate) enum GatewayError {
     /// A path of ours, and another method than its own.
     #[error("Method Not Allowed")]
     MethodNotAllowed,
+    /// A call that controls the service's servers, which it does not open.
+    #[error(
+        "{call} controls the servers of service {service}, which does not allow that from here: send it to a replica, or \
+         annotate the service with weir.dev/control-routes: \"true\""
+    )]
+    ControlClosed { call: String, service: String },
+    /// A web page of another site, or a name that is not this machine's.
+    #[error("{0}")]
+    Foreign(ForeignHost),
     /// A call that only one runtime can answer, sent to no service.
     #[error("{0} needs one service: use its host, or /serving/NAMESPACE/NAME/...")]
     OneRuntime(String),
@@ -143,6 +153,7 @@ impl Coded for GatewayError {
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::OneRuntime(_) => Code::Unimplemented,
+            Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }
     }
 }

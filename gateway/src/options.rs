@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_rustls::rustls::ServerConfig;
 use weir_cluster::ServiceName;
+use weir_ops::known_hosts::KnownHosts;
 use weir_ops::socket::{ConnectionLimits, Pace};
 
 /// The clients of a gateway: they decide whether it may list names and route by model name alone.
@@ -35,6 +36,8 @@ pub struct Options {
     pub all_buffers: usize,
     /// The most bytes of bodies that wait for one revision.
     pub queue_bytes: usize,
+    /// Hosts that the port answers to beside those of services.
+    pub hosts: KnownHosts,
     /// Limits on the port's connections, and on the waits for their clients.
     pub connections: ConnectionLimits,
     /// How the port encrypts; without it, it is plain. It should offer `h2` and `http/1.1`. Gateways ask each
@@ -60,6 +63,7 @@ impl Options {
             request_buffer: 64 << 20,
             all_buffers: 1 << 30,
             queue_bytes: 512 << 20,
+            hosts: KnownHosts::Any,
             connections: ConnectionLimits {
                 total: MAX_CONNECTIONS,
                 per_client: ConnectionLimits::share_of(MAX_CONNECTIONS),

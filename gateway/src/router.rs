@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderName, Response, header};
-use weir_cluster::Route;
+use weir_cluster::{ControlRoutes, Route};
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
+use weir_protocol::is_control;
 
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::codec::grpc::first_message;
@@ -55,6 +56,7 @@ pub(crate) enum Lookup {
 impl RouteTable {
     /// Routes a request by its host, path or the model in its path.
     pub(crate) fn route(&self, protocol: Protocol, parts: &Parts) -> Result<Lookup, GatewayError> {
+        self.matcher.check_host(parts)?;
         let (host, path) = (host(parts), parts.uri.path());
         if let Some(found) = self.matcher.by_address(host, path) {
             return self.to_service(parts, &found);
@@ -111,6 +113,7 @@ impl RouteTable {
 
     /// Chooses the revision of a request whose service is known.
     fn target(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Target, GatewayError> {
+        check_control(found, parts.uri.path())?;
         let pin = headers::text(&parts.headers, &headers::REVISION);
         let tag = headers::text(&parts.headers, &headers::TAG);
         let next_sample = || self.next_sample(&found.route.service);
@@ -123,6 +126,18 @@ impl RouteTable {
             prefix: found.prefix,
             mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
         })
+    }
+}
+
+/// Refuses a call that controls the service's servers, unless the service opens them.
+fn check_control(found: &RouteMatch<'_>, path: &str) -> Result<(), GatewayError> {
+    let call = path.get(found.prefix..).unwrap_or(path);
+    match found.route.control {
+        ControlRoutes::Closed if is_control(call) => Err(GatewayError::ControlClosed {
+            call: call.to_owned(),
+            service: found.route.service.to_string(),
+        }),
+        ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The port for scrapers, probes and people: `/metrics`, `/health`, and JSON pages and gRPC services that the
 //! owner adds. It speaks HTTP/1.1 and, by prior knowledge, HTTP/2.
 
+mod access;
 mod connection;
 
 use std::convert::Infallible;
@@ -12,15 +13,17 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 use tower_http::normalize_path::NormalizePathLayer;
 
+use crate::known_hosts::KnownHosts;
 use crate::registry::{CONTENT_TYPE, text};
 use crate::socket::{Acceptor, ConnectionLimits, Pace};
+use access::Access;
 
 /// Limits on the connections. A scraper and a few curious people need a handful of places; the rest wait in the
 /// kernel's backlog. Two common scrape intervals (15 s) pass without a request, so that a scraper's kept connection
@@ -38,6 +41,9 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 
 /// Source of `/health`, called at each request.
 pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
+
+/// Decides by a request's headers whether its caller may see the metrics.
+pub type CallerCheck = Arc<dyn Fn(&HeaderMap) -> bool + Send + Sync>;
 
 /// Source of a page's JSON, called at each request.
 pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
@@ -62,6 +68,7 @@ pub struct Admin {
     /// Paths of the pages, for those who ask for one that is not there.
     pages: Vec<&'static str>,
     limits: ConnectionLimits,
+    access: Access,
 }
 
 impl Admin {
@@ -77,6 +84,10 @@ impl Admin {
             router,
             pages: vec!["/metrics", "/health"],
             limits: LIMITS,
+            access: Access {
+                hosts: KnownHosts::Any,
+                metrics_for: None,
+            },
         }
     }
 
@@ -85,6 +96,20 @@ impl Admin {
     pub fn with_readiness(mut self, ready: HealthCheck) -> Self {
         self.router = self.router.route("/ready", get(async move || ready()));
         self.pages.push("/ready");
+        self
+    }
+
+    /// Serves metrics only to these callers.
+    #[must_use]
+    pub fn with_metrics_for(mut self, callers: CallerCheck) -> Self {
+        self.access.metrics_for = Some(callers);
+        self
+    }
+
+    /// Answers only requests for these hosts, and none of pages of other sites.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: KnownHosts) -> Self {
+        self.access.hosts = hosts;
         self
     }
 
@@ -137,7 +162,8 @@ impl Admin {
                 (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
             });
         let service = NormalizePathLayer::trim_trailing_slash().layer(router);
-        let connections = connection::Connections::new(service, self.limits, stop.clone());
+        let connections =
+            connection::Connections::new(service, self.access, self.limits, stop.clone());
         Acceptor::new(self.listener, self.limits, stop)
             .serve(|stream| connections.clone().serve(stream))
             .await;

@@ -8,12 +8,14 @@
 //!   socket      ── bind ──► accept, up to a limit ──► serve ──► close
 //!   byte_budget ── bytes that all requests may hold together
 //!   http2       ── windows and other limits of HTTP/2
+//!   known_hosts ── hosts that a port of this machine answers to
 //! ```
 
 pub mod admin;
 pub mod byte_budget;
 pub mod drain;
 pub mod http2;
+pub mod known_hosts;
 mod process;
 pub mod registry;
 pub mod socket;

@@ -11,6 +11,7 @@
 
 mod batching;
 mod classification;
+mod control;
 mod datatype;
 pub mod grpc;
 mod infer;
@@ -22,6 +23,7 @@ mod tensor;
 
 pub use batching::Batching;
 pub use classification::{ClassificationError, classification};
+pub use control::is_control;
 pub use datatype::DataType;
 pub use infer::{
     Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput,

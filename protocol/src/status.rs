@@ -17,6 +17,8 @@ pub enum Code {
     AlreadyExists,
     /// The interface is closed to callers without its key.
     Restricted,
+    /// The interface is closed to this caller, whatever it has.
+    Forbidden,
     /// The model or server is not ready, or not any more; trying again later may help.
     Unavailable,
     /// The queue is full or its predicted wait too long; backing off helps.
@@ -52,13 +54,14 @@ pub trait Coded: std::error::Error {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::InvalidArgument,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::TooLarge,
         Self::AlreadyExists,
         Self::Restricted,
+        Self::Forbidden,
         Self::Unavailable,
         Self::Overloaded,
         Self::DeadlineExceeded,
@@ -79,7 +82,7 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Restricted => StatusCode::FORBIDDEN,
+            Self::Restricted | Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Unavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -99,6 +102,7 @@ impl Code {
             Self::TooLarge | Self::Overloaded => tonic::Code::ResourceExhausted,
             Self::AlreadyExists => tonic::Code::AlreadyExists,
             Self::Restricted | Self::Unavailable => tonic::Code::Unavailable,
+            Self::Forbidden => tonic::Code::PermissionDenied,
             Self::DeadlineExceeded => tonic::Code::DeadlineExceeded,
             Self::Cancelled => tonic::Code::Cancelled,
             Self::Internal => tonic::Code::Internal,
@@ -115,7 +119,8 @@ impl Code {
             | tonic::Code::FailedPrecondition => Some(Self::InvalidArgument),
             tonic::Code::NotFound => Some(Self::NotFound),
             tonic::Code::AlreadyExists => Some(Self::AlreadyExists),
-            tonic::Code::PermissionDenied | tonic::Code::Unauthenticated => Some(Self::Restricted),
+            tonic::Code::PermissionDenied => Some(Self::Forbidden),
+            tonic::Code::Unauthenticated => Some(Self::Restricted),
             tonic::Code::Unavailable => Some(Self::Unavailable),
             tonic::Code::ResourceExhausted => Some(Self::Overloaded),
             tonic::Code::DeadlineExceeded => Some(Self::DeadlineExceeded),
@@ -158,6 +163,7 @@ impl Code {
             | Self::TooLarge
             | Self::AlreadyExists
             | Self::Restricted
+            | Self::Forbidden
             | Self::TooSlow
             | Self::Cancelled
             | Self::Unimplemented => Blame::Caller,
@@ -176,6 +182,7 @@ impl Code {
             Self::TooLarge => "too_large",
             Self::AlreadyExists => "already_exists",
             Self::Restricted => "restricted",
+            Self::Forbidden => "forbidden",
             Self::Unavailable => "unavailable",
             Self::Overloaded => "overloaded",
             Self::DeadlineExceeded => "deadline_exceeded",

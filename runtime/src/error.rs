@@ -110,6 +110,14 @@ pub enum ServeError {
     /// A restricted call without its key header.
     #[error("{0}")]
     Restricted(String),
+    /// A call that controls the server, closed by a flag.
+    #[error(
+        "{0} calls are closed here (--control-routes closed): ask the platform that started this server"
+    )]
+    Forbidden(&'static str),
+    /// A call that controls the server, from a web page of another site.
+    #[error("{0}")]
+    ForeignOrigin(String),
     /// A request above a limit that a flag sets.
     #[error("{0}")]
     TooLarge(String),
@@ -159,6 +167,8 @@ impl ServeError {
             | Self::Unimplemented(_)
             | Self::NotFound(_)
             | Self::Restricted(_)
+            | Self::Forbidden(_)
+            | Self::ForeignOrigin(_)
             | Self::TooLarge(_)
             | Self::MethodNotAllowed => None,
         }
@@ -241,6 +251,7 @@ impl Coded for ServeError {
             Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,
             Self::Unimplemented(_) => Code::Unimplemented,
             Self::Restricted(_) => Code::Restricted,
+            Self::Forbidden(_) | Self::ForeignOrigin(_) => Code::Forbidden,
             Self::TooLarge(_) => Code::TooLarge,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
         }

@@ -27,7 +27,7 @@ use weir_protocol::grpc::timeout::parse_timeout;
 use crate::engine::Inferred;
 use crate::error::ServeError;
 use crate::launch::InUse;
-use crate::restriction::Restriction;
+use crate::restriction::{ControlRoutes, Restriction};
 use crate::server::Server;
 use crate::serving_headers;
 
@@ -40,6 +40,8 @@ pub(crate) struct GrpcOptions {
     pub forward: Option<Regex>,
     /// Bytes that messages may hold together, from arrival to answer.
     pub body_budget: ByteBudget,
+    /// Use of the calls that control the server.
+    pub control: ControlRoutes,
     /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
 }

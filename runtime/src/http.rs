@@ -15,6 +15,7 @@ use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use regex::Regex;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
+use weir_ops::known_hosts::KnownHosts;
 use weir_ops::socket::ConnectionLimits;
 use weir_protocol::Coded;
 
@@ -22,7 +23,7 @@ use crate::compression::Coding;
 use crate::error::ServeError;
 use crate::metrics::{Protocol, Requests};
 use crate::request_body::BodyLimits;
-use crate::restriction::{self, Restriction};
+use crate::restriction::{self, ControlRoutes, Restriction};
 use crate::server::Server;
 use body::Body;
 use route::Route;
@@ -42,6 +43,10 @@ pub(crate) struct HttpOptions {
     pub forward: Option<Regex>,
     /// Bytes that bodies may hold together, from arrival to answer.
     pub body_budget: ByteBudget,
+    /// Sites whose pages may use those calls.
+    pub hosts: KnownHosts,
+    /// Use of the calls that control the server.
+    pub control: ControlRoutes,
     /// Groups of calls that require a header.
     pub restricted: Vec<Restriction>,
 }
@@ -184,6 +189,11 @@ impl Http {
 
     /// Refuses calls of a restricted group without its key.
     fn admit(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<(), ServeError> {
+        self.options.control.check(route.group())?;
+        if route.group().is_control() {
+            let checked = self.options.hosts.check_origin(headers);
+            checked.map_err(|foreign| ServeError::ForeignOrigin(foreign.to_string()))?;
+        }
         let given = |name: &str| text(headers, name);
         match restriction::missing_key(&self.options.restricted, route.group(), given) {
             Some(header) => Err(ServeError::Restricted(format!(

@@ -35,7 +35,12 @@ def manifest(command: list[str]) -> str:
         {
             "apiVersion": "serving.kserve.io/v1beta1",
             "kind": "InferenceService",
-            "metadata": {"name": NAME, "namespace": NAMESPACE},
+            "metadata": {
+                "name": NAME,
+                "namespace": NAMESPACE,
+                # The tests control the server, too.
+                "annotations": {"weir.dev/control-routes": "true"},
+            },
             "spec": {"predictor": predictor},
         }
     )

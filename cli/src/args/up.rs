@@ -1,6 +1,7 @@
 //! The flags of `weir up`.
 
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -44,9 +45,28 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value_t = 9090)]
     pub(crate) admin_port: u16,
 
-    /// Address of both ports; 0.0.0.0 makes them reachable from other machines.
+    /// Address of the port for requests; 0.0.0.0 makes it reachable from other machines.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) address: IpAddr,
+
+    /// Address of the admin port, which tells of every service to whoever reaches it.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub(crate) admin_address: IpAddr,
+
+    /// Name that clients use for this machine beside localhost, addresses and services' hosts;
+    /// repeatable. On an address that only this machine reaches, other names in Host and Origin are
+    /// refused: they are of web pages that were led here.
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    pub(crate) allowed_hosts: Vec<String>,
+
+    /// Connections to the port for requests at the same time.
+    #[arg(long, value_name = "N", default_value = "16384")]
+    pub(crate) max_connections: NonZeroUsize,
+
+    /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are
+    /// closed [default: a quarter of --max-connections].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections_per_address: Option<NonZeroUsize>,
 
     /// Certificate chain for the port for requests, in PEM; the port then speaks TLS only. Read again
     /// when it changes.

@@ -15,6 +15,7 @@ use weir_controller::{Controller, Source};
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
+use weir_ops::known_hosts::KnownHosts;
 use weir_ops::registry::{self, Registry};
 
 use super::ports::Ports;
@@ -91,7 +92,7 @@ impl Components {
     /// Serves both ports until the drain; then stops the gateway, the controller and autoscaler, and the replicas,
     /// in this order: an accepted request may still need a replica to be started.
     pub(super) async fn serve(self, ports: Ports, drain: Drain) -> Exit {
-        let admin = self.admin(ports.admin, &drain);
+        let admin = self.admin(ports.admin, ports.admin_hosts, &drain);
         self.tasks.spawn(admin.serve(self.stop.clone()));
         let serving = self.gateway.serve(ports.serving, drain.closed().clone());
         let answered = drain.serve(ANSWER_TIMEOUT, serving).await;
@@ -112,7 +113,7 @@ impl Components {
         }
     }
 
-    fn admin(&self, listener: tokio::net::TcpListener, drain: &Drain) -> Admin {
+    fn admin(&self, listener: tokio::net::TcpListener, hosts: KnownHosts, drain: &Drain) -> Admin {
         let begun = drain.begun().clone();
         let health: HealthCheck = Arc::new(move || {
             if begun.is_cancelled() {
@@ -129,6 +130,7 @@ impl Components {
         let gateway = Arc::clone(&self.gateway);
         let reports = weir_cluster_reports::service(gateway.reports());
         Admin::new(listener, Arc::clone(&self.registry), health)
+            .with_hosts(hosts)
             .with_page("/status", status)
             .with_page("/routes", Arc::new(move || gateway.describe()))
             .with_service(weir_cluster_reports::PATH, reports)
@@ -169,6 +171,8 @@ fn gateway(
 ) -> Arc<Gateway> {
     let mut options = Options::new(GATEWAY, Scope::Local);
     options.declared = Some(services);
+    options.hosts = ports.serving_hosts.clone();
+    options.connections = ports.connections;
     if let Some(tls) = &ports.tls {
         options.tls = Some(Arc::clone(&tls.config));
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));

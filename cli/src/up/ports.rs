@@ -1,8 +1,12 @@
 //! The two ports, bound before anything starts, so that a port in use is known at once.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 
 use tokio::net::TcpListener;
+use weir_gateway::{Options, Scope};
+use weir_ops::known_hosts::KnownHosts;
+use weir_ops::socket::ConnectionLimits;
 
 use super::tls::Tls;
 use crate::args::UpArgs;
@@ -17,6 +21,11 @@ pub(super) struct Ports {
     pub(super) admin_at: SocketAddr,
     /// Encryption of the port for requests.
     pub(super) tls: Option<Tls>,
+    /// Hosts that each port answers to.
+    pub(super) serving_hosts: KnownHosts,
+    pub(super) admin_hosts: KnownHosts,
+    /// Limits on the connections of the port for requests.
+    pub(super) connections: ConnectionLimits,
 }
 
 impl Ports {
@@ -29,7 +38,7 @@ impl Ports {
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
         let (admin, admin_at) = bind(
             "--admin-port",
-            SocketAddr::new(args.address, args.admin_port),
+            SocketAddr::new(args.admin_address, args.admin_port),
         )?;
         Ok(Self {
             serving,
@@ -37,6 +46,9 @@ impl Ports {
             serving_at,
             admin_at,
             tls,
+            serving_hosts: KnownHosts::of(args.address, &args.allowed_hosts),
+            admin_hosts: KnownHosts::of(args.admin_address, &args.allowed_hosts),
+            connections: connection_limits(args),
         })
     }
 
@@ -46,5 +58,15 @@ impl Ports {
             Some(_) => "https",
             None => "http",
         }
+    }
+}
+
+fn connection_limits(args: &UpArgs) -> ConnectionLimits {
+    let total = args.max_connections.get();
+    let per_client = args.max_connections_per_address.map(NonZeroUsize::get);
+    ConnectionLimits {
+        total,
+        per_client: per_client.unwrap_or(ConnectionLimits::share_of(total)),
+        ..Options::new("", Scope::Local).connections
     }
 }

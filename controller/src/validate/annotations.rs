@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster::Tag;
+use weir_cluster::{ControlRoutes, Tag};
 use weir_crds::InferenceService;
 
 use super::error_list::ErrorList;
@@ -18,6 +18,7 @@ pub(super) struct ServiceAnnotations {
     pub(super) activation_timeout: Option<Duration>,
     pub(super) max_queue: Option<u32>,
     pub(super) mirror: Option<(Tag, u8)>,
+    pub(super) control: ControlRoutes,
 }
 
 /// Tag of the newest revision.
@@ -36,9 +37,21 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
         activation_timeout: reader.duration(names::ACTIVATION_TIMEOUT),
         max_queue: reader.number(names::MAX_QUEUE, 1),
         mirror: reader.read(names::MIRROR, expected, mirror),
+        control: reader
+            .read(names::CONTROL_ROUTES, "true or false", control_routes)
+            .unwrap_or_default(),
     };
     errors.list.append(&mut reader.errors);
     annotations
+}
+
+/// Parses whether clients may control the service's servers.
+pub(super) fn control_routes(text: &str) -> Option<ControlRoutes> {
+    match text {
+        "true" => Some(ControlRoutes::Open),
+        "false" => Some(ControlRoutes::Closed),
+        _ => None,
+    }
 }
 
 /// Checks the deployment mode. All modes are served alike; ModelMesh is refused elsewhere.

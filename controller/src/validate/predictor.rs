@@ -1,12 +1,13 @@
 //! The predictor: its pod and its model.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use weir_cluster::{Storage, Workload};
+use weir_cluster::{ControlRoutes, Storage, Workload};
 use weir_crds::inference_service::{Model, Predictor};
 
 use super::error_list::ErrorList;
 use super::validated::Variant;
-use super::{Context, component};
+use super::{Context, annotations, component};
+use crate::annotations::CONTROL_ROUTES;
 use crate::pod;
 use crate::runtimes::{Runtime, Scope};
 
@@ -144,11 +145,21 @@ fn checked(
     errors: &mut ErrorList,
 ) -> Option<Variant> {
     let storage = storage(context, uri);
+    let control = control_routes(context);
     let variant = template.and_then(|template| {
+        let template = pod::allow_control(template, control);
         let variant = Variant::new(context.service, template, storage, runtime);
         variant.map_err(|error| error.to_string())
     });
     variant.map_err(|message| errors.add(path, message)).ok()
+}
+
+/// What the service allows; an invalid value is an error elsewhere.
+fn control_routes(context: &Context<'_>) -> ControlRoutes {
+    let set = context.object.metadata.annotations.as_ref();
+    let text = set.and_then(|annotations| annotations.get(CONTROL_ROUTES));
+    text.and_then(|text| annotations::control_routes(text.trim()))
+        .unwrap_or_default()
 }
 
 fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {

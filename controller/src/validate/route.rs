@@ -42,6 +42,7 @@ pub(super) fn read(
         max_queue: annotations.max_queue.unwrap_or(Route::MAX_QUEUE),
         batching: batching(component, errors),
         mirror: annotations.mirror.clone(),
+        control: annotations.control,
     })
 }
 

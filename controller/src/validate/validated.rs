@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::{Batching, ClusterError, Host, Identity, ServiceName, Storage, Tag, Workload};
+use weir_cluster::{
+    Batching, ClusterError, ControlRoutes, Host, Identity, ServiceName, Storage, Tag, Workload,
+};
 
 use crate::field_error::IgnoredField;
 use crate::rollout::Strategy;
@@ -84,6 +86,8 @@ pub struct Exposure {
     pub batching: Option<Batching>,
     /// Tag that receives mirrored requests, and the share mirrored, 1..=100 percent.
     pub mirror: Option<(Tag, u8)>,
+    /// What clients may ask of the service's servers beside inference.
+    pub control: ControlRoutes,
 }
 
 impl Variant {

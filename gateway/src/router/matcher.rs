@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use http::request::Parts;
 use weir_cluster::{Destination, Host, RevisionName, Route, Routes, nearest};
+use weir_ops::known_hosts::KnownHosts;
 
 use super::split::choose_by_weight;
 use crate::error::GatewayError;
@@ -23,6 +25,7 @@ const PREFIX: &str = "/serving/";
 #[derive(Clone, Debug)]
 pub(crate) struct RouteMatcher {
     scope: Scope,
+    known_hosts: KnownHosts,
     hosts: HashMap<Host, HostEntry>,
     /// Routes by their service, as `{namespace}/{name}`.
     services: HashMap<String, Arc<Route>>,
@@ -44,15 +47,18 @@ pub(crate) struct RouteMatch<'a> {
     pub(crate) revision: Option<&'a RevisionName>,
     /// How many bytes of the path the replica does not see.
     pub(crate) prefix: usize,
+    /// Decides whether errors may list names.
+    pub(crate) scope: Scope,
 }
 
 impl RouteMatcher {
     /// Puts routes in order.
-    pub(crate) fn new(routes: &Routes, scope: Scope) -> Self {
+    pub(crate) fn new(routes: &Routes, scope: Scope, known_hosts: KnownHosts) -> Self {
         let routes = routes.as_slice();
         let hosts = routes.iter().map(|route| route.all_hosts().count());
         let mut matcher = Self {
             scope,
+            known_hosts,
             hosts: HashMap::with_capacity(hosts.sum()),
             services: HashMap::with_capacity(routes.len()),
             models: HashMap::new(),
@@ -95,6 +101,7 @@ impl RouteMatcher {
                 route: &entry.route,
                 revision: entry.revision(),
                 prefix: 0,
+                scope: self.scope,
             });
         }
         let service = service_of_path(path)?;
@@ -103,6 +110,7 @@ impl RouteMatcher {
             route,
             revision: None,
             prefix: PREFIX.len() + service.len(),
+            scope: self.scope,
         })
     }
 
@@ -113,7 +121,18 @@ impl RouteMatcher {
             route,
             revision: None,
             prefix: 0,
+            scope: self.scope,
         })
+    }
+
+    /// Checks that a request asks for a service's host or for a known one, and comes from no other site.
+    ///
+    /// # Errors
+    /// [`GatewayError::Foreign`].
+    pub(crate) fn check_host(&self, parts: &Parts) -> Result<(), GatewayError> {
+        let is_served = |host: &str| self.hosts.contains_key(&*plain_host(host));
+        let checked = self.known_hosts.check(parts, is_served);
+        checked.map_err(GatewayError::Foreign)
     }
 
     pub(crate) fn scope(&self) -> Scope {
@@ -203,6 +222,10 @@ impl<'a> RouteMatch<'a> {
     }
 
     fn unknown(&self, what: &'static str, asked: &str, known: String) -> GatewayError {
+        let known = match self.scope {
+            Scope::Local => format!("; there are: {known}"),
+            Scope::Cluster => String::new(),
+        };
         GatewayError::NoRevision {
             service: self.route.service.to_string(),
             what,

@@ -30,7 +30,7 @@ impl RouteTable {
     /// A table without queues.
     pub(crate) fn empty(routes: Arc<Routes>, options: &Options) -> Self {
         Self {
-            matcher: RouteMatcher::new(&routes, options.scope),
+            matcher: RouteMatcher::new(&routes, options.scope, options.hosts.clone()),
             queues: HashMap::new(),
             mirrors: HashMap::new(),
             declared: options.declared.clone(),

@@ -10,6 +10,7 @@
 mod batching;
 mod burst;
 mod client;
+mod control;
 mod early;
 mod ending;
 mod faults;

@@ -1,11 +1,14 @@
 //! One connection to the admin port.
 
+use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use futures_util::FutureExt;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -14,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 use tower_http::normalize_path::NormalizePath;
 
+use super::access::Access;
 use crate::socket::{self, ConnectionLimits, Lifetime, Stream, StreamExecutor, TimedBody};
 
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
@@ -30,6 +34,7 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Connections {
     service: NormalizePath<Router>,
+    access: Access,
     limits: ConnectionLimits,
     streams: StreamExecutor,
     stop: CancellationToken,
@@ -38,11 +43,13 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(
         service: NormalizePath<Router>,
+        access: Access,
         limits: ConnectionLimits,
         stop: CancellationToken,
     ) -> Self {
         Self {
             service,
+            access,
             limits,
             streams: StreamExecutor::new(TaskTracker::new(), &limits),
             stop,
@@ -52,12 +59,14 @@ impl Connections {
     /// Serves one connection until it ends, or soon after the port closes.
     pub(super) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
-        let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
-            let exchange = traffic.begin();
-            let request =
-                request.map(|body| Body::new(TimedBody::whole(body, self.limits.upload())));
-            let answer = self.service.clone().call(request);
-            answer.map(|response| response.map(|response| exchange.track(response)))
+        let (own, seen) = (self.clone(), Arc::clone(&traffic));
+        let service = service_fn(move |request| {
+            let (own, exchange) = (own.clone(), seen.begin());
+            async move {
+                own.answer(request)
+                    .await
+                    .map(|response| exchange.track(response))
+            }
         });
         let builder = self.builder();
         let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -74,6 +83,18 @@ impl Connections {
         if let Err(error) = ended.await {
             tracing::debug!(%error, "a connection to the admin port ended early");
         }
+    }
+
+    async fn answer(&self, request: http::Request<Incoming>) -> Result<Response, Infallible> {
+        let (parts, body) = request.into_parts();
+        if let Err(refused) = self.access.check(&parts) {
+            return Ok(refused);
+        }
+        let body = Body::new(TimedBody::whole(body, self.limits.upload()));
+        self.service
+            .clone()
+            .call(http::Request::from_parts(parts, body))
+            .await
     }
 
     fn builder(&self) -> auto::Builder<StreamExecutor> {

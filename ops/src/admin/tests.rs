@@ -202,3 +202,45 @@ async fn one_client_leaves_places_for_others() {
     stop.cancel();
     task.await.unwrap();
 }
+
+#[tokio::test]
+async fn pages_of_other_sites_see_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let registry = Arc::new(crate::registry::with_process_metrics());
+    let hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving)).with_hosts(hosts);
+    let address = admin.address().unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(admin.serve(stop.clone()));
+    // `ask` names the host x.
+    assert!(
+        ask(address, "GET /metrics")
+            .await
+            .starts_with("HTTP/1.1 403")
+    );
+    assert_eq!(ask_http2(address, "/health").await.0, StatusCode::OK);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn metrics_may_need_a_key() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let registry = Arc::new(crate::registry::with_process_metrics());
+    let admin = Admin::new(listener, registry, Arc::new(|| Health::Serving))
+        .with_metrics_for(Arc::new(|headers| headers.contains_key("x-key")));
+    let address = admin.address().unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(admin.serve(stop.clone()));
+    for path in ["/metrics", "/metrics/", "/metrics?a=b"] {
+        let answer = ask(address, &format!("GET {path}")).await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    }
+    assert!(
+        ask(address, "GET /health")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    stop.cancel();
+    task.await.unwrap();
+}

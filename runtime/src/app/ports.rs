@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use weir_ops::admin::{Admin, Health, HealthCheck};
+use weir_ops::admin::{Admin, CallerCheck, Health, HealthCheck};
 use weir_ops::byte_budget::ByteBudget;
+use weir_ops::known_hosts::KnownHosts;
 use weir_ops::registry;
 use weir_ops::socket::{self, PortUse};
 
@@ -17,6 +18,7 @@ use crate::args::{Config, Exit, GrpcConfig, HttpConfig};
 use crate::error::ServeError;
 use crate::grpc::{self, Grpc, GrpcListenOptions, GrpcOptions};
 use crate::http::{self, Http, HttpOptions};
+use crate::restriction::{self, ApiGroup, Restriction};
 use crate::server::Server;
 
 /// Bound ports, not yet served.
@@ -96,7 +98,7 @@ impl Ports {
             tasks.spawn(http::serve(listener, Arc::new(http), stop.clone()));
         }
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.grpc) {
-            let front = Grpc::new(Arc::clone(server), grpc_options(grpc, body_budget));
+            let front = Grpc::new(Arc::clone(server), grpc_options(grpc, config, body_budget));
             let options = listen_options(grpc, config);
             tasks.spawn(grpc::serve(
                 listener,
@@ -107,7 +109,9 @@ impl Ports {
             ));
         }
         if let Some(listener) = self.metrics {
-            let admin = Admin::new(listener, Arc::new(registry), health(server));
+            let rules = config.http.as_ref().map(|http| http.restricted.clone());
+            let admin = Admin::new(listener, Arc::new(registry), health(server))
+                .with_metrics_for(metrics_callers(rules.unwrap_or_default()));
             tasks.spawn(admin.serve(stop.clone()));
         }
     }
@@ -145,6 +149,14 @@ fn health(server: &Arc<Server>) -> HealthCheck {
     })
 }
 
+/// Callers that may see the metrics: those with the key, where `--http-restricted-api` asks for one.
+fn metrics_callers(rules: Vec<Restriction>) -> CallerCheck {
+    Arc::new(move |headers| {
+        let given = |name: &str| headers.get(name)?.to_str().ok();
+        restriction::missing_key(&rules, ApiGroup::Metrics, given).is_none()
+    })
+}
+
 fn http_options(http: &HttpConfig, config: &Config, body_budget: ByteBudget) -> HttpOptions {
     HttpOptions {
         body_budget,
@@ -152,14 +164,17 @@ fn http_options(http: &HttpConfig, config: &Config, body_budget: ByteBudget) -> 
         max_body: http.max_body,
         connections: config.connections,
         forward: http.forward.clone(),
+        hosts: KnownHosts::of(http.address.ip(), &[]),
+        control: config.control_routes,
         restricted: http.restricted.clone(),
     }
 }
 
-fn grpc_options(grpc: &GrpcConfig, body_budget: ByteBudget) -> GrpcOptions {
+fn grpc_options(grpc: &GrpcConfig, config: &Config, body_budget: ByteBudget) -> GrpcOptions {
     GrpcOptions {
         body_budget,
         forward: grpc.forward.clone(),
+        control: config.control_routes,
         restricted: grpc.restricted.clone(),
     }
 }

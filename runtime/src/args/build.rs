@@ -61,6 +61,7 @@ pub(super) fn build(args: Args, given: Given) -> Result<Config, Vec<String>> {
         auto_complete: auto_complete(&models),
         backends: backends(&models),
         readiness: readiness(&models),
+        control_routes: models.control_routes,
         on_load_error: on_load_error(&models),
         warm_up_failures: warm_up_failures(&models),
         example: models.example,

@@ -13,7 +13,7 @@ use super::device::DeviceChoice;
 use crate::engine::{BatchLimit, WarmUpFailures};
 use crate::metrics;
 use crate::repository::{AutoComplete, ControlMode, ReadinessPolicy};
-use crate::restriction::Restriction;
+use crate::restriction::{ControlRoutes, Restriction};
 use crate::settings::trace::TraceSettings;
 
 /// The configuration of the process.
@@ -26,6 +26,8 @@ pub(crate) struct Config {
     /// Name of the single model served.
     pub(crate) model_name: Option<String>,
     pub(crate) control: ControlMode,
+    /// Use of the calls that control the server.
+    pub(crate) control_routes: ControlRoutes,
     /// Name of the configuration to use in place of `config.pbtxt`.
     pub(crate) config_name: Option<String>,
     /// Models loaded at the same time.

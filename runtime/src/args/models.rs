@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::values;
+use crate::restriction::ControlRoutes;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Models")]
@@ -20,6 +21,16 @@ pub(super) struct ModelArgs {
     /// poll = all, and again whenever the repository changes
     #[arg(long, value_enum, default_value = "none", value_name = "MODE")]
     pub(super) model_control_mode: ModeFlag,
+    /// Whether clients may load and unload models, register shared memory and change trace and log settings: closed
+    /// refuses these calls, as a platform's replica does
+    #[arg(
+        long,
+        env = "WEIR_CONTROL_ROUTES",
+        value_enum,
+        default_value = "open",
+        value_name = "USE"
+    )]
+    pub(super) control_routes: ControlRoutes,
     /// Time between two looks at the repository in mode poll
     #[arg(long, default_value = "15", value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) repository_poll_secs: Duration,

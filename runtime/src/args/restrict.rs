@@ -4,15 +4,16 @@ use crate::restriction::{ApiGroup, Restriction};
 
 /// Parses a rule of the form `GROUP,…:HEADER=VALUE`.
 pub(super) fn http(text: &str) -> Result<Restriction, String> {
-    rule(text, "")
+    rule(text, "", &[ApiGroup::Reflection])
 }
 
 /// Parses a rule of the form `GROUP,…:KEY=VALUE`; the metadata key is `triton-grpc-protocol-KEY`.
 pub(super) fn grpc(text: &str) -> Result<Restriction, String> {
-    rule(text, "triton-grpc-protocol-")
+    rule(text, "triton-grpc-protocol-", &[ApiGroup::Metrics])
 }
 
-fn rule(text: &str, prefix: &str) -> Result<Restriction, String> {
+/// Parses a rule about any group but those that the front-end does not have.
+fn rule(text: &str, prefix: &str, others: &[ApiGroup]) -> Result<Restriction, String> {
     let wrong = || "expected GROUP,…:NAME=VALUE".to_owned();
     let (groups, key) = text.split_once(':').ok_or_else(wrong)?;
     let (name, value) = key.split_once('=').ok_or_else(wrong)?;
@@ -20,16 +21,22 @@ fn rule(text: &str, prefix: &str) -> Result<Restriction, String> {
         return Err(wrong());
     }
     Ok(Restriction {
-        groups: groups.split(',').map(group).collect::<Result<_, _>>()?,
+        groups: groups
+            .split(',')
+            .map(|name| group(name, others))
+            .collect::<Result<_, _>>()?,
         header: format!("{prefix}{name}").to_ascii_lowercase(),
         value: value.to_owned(),
     })
 }
 
-fn group(name: &str) -> Result<ApiGroup, String> {
-    let found = ApiGroup::ALL.into_iter().find(|group| group.name() == name);
-    found.ok_or_else(|| {
-        let known = ApiGroup::ALL.map(ApiGroup::name).join(", ");
+fn group(name: &str, others: &[ApiGroup]) -> Result<ApiGroup, String> {
+    let mut here = ApiGroup::ALL
+        .into_iter()
+        .filter(|group| !others.contains(group));
+    let known: Vec<_> = here.clone().map(ApiGroup::name).collect();
+    here.find(|group| group.name() == name).ok_or_else(|| {
+        let known = known.join(", ");
         format!("unknown group '{name}', expected one of {known}")
     })
 }

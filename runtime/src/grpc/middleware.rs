@@ -150,6 +150,9 @@ pub(super) fn with_timeout<T>(
 /// Refuses calls of a restricted group without its key.
 pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) -> Option<Status> {
     let group = group(path)?;
+    if let Err(closed) = options.control.check(group) {
+        return Some(super::status(&closed));
+    }
     let given = |name: &str| headers.get(name)?.to_str().ok();
     let header = restriction::missing_key(&options.restricted, group, given)?;
     Some(Status::unavailable(format!(
@@ -161,6 +164,9 @@ pub(super) fn refusal(options: &GrpcOptions, path: &str, headers: &HeaderMap) ->
 fn group(path: &str) -> Option<ApiGroup> {
     if path.starts_with("/grpc.health.v1.Health/") {
         return Some(ApiGroup::Health);
+    }
+    if path.starts_with("/grpc.reflection.") {
+        return Some(ApiGroup::Reflection);
     }
     let group = match path.strip_prefix("/inference.GRPCInferenceService/")? {
         "ServerLive" | "ServerReady" | "ModelReady" => ApiGroup::Health,

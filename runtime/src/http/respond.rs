@@ -70,6 +70,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
         | Code::TooLarge
         | Code::AlreadyExists
         | Code::Restricted
+        | Code::Forbidden
         | Code::Unavailable
         | Code::DeadlineExceeded
         | Code::TooSlow

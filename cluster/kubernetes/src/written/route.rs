@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{
-    Batching, ClusterError, Destination, Host, Mirror, RevisionName, Route, ServiceName, Split,
-    Tag, Tagged, Target,
+    Batching, ClusterError, ControlRoutes, Destination, Host, Mirror, RevisionName, Route,
+    ServiceName, Split, Tag, Tagged, Target,
 };
 
 /// A route, without the name of its service.
@@ -23,6 +23,17 @@ pub(crate) struct WrittenRoute {
     max_queue: u32,
     batching: Option<WrittenBatching>,
     mirror: Option<WrittenShare>,
+    /// Absent as written before there was it: closed.
+    #[serde(default)]
+    control: WrittenControl,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenControl {
+    #[default]
+    Closed,
+    Open,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +90,10 @@ impl WrittenRoute {
                 revision: mirror.revision.as_str().to_owned(),
                 share: mirror.percent.into(),
             }),
+            control: match route.control {
+                ControlRoutes::Closed => WrittenControl::Closed,
+                ControlRoutes::Open => WrittenControl::Open,
+            },
         }
     }
 
@@ -102,6 +117,10 @@ impl WrittenRoute {
                 max_latency: batching.max_latency,
             }),
             mirror: self.mirror.map(|mirror| mirror.read(service)).transpose()?,
+            control: match self.control {
+                WrittenControl::Closed => ControlRoutes::Closed,
+                WrittenControl::Open => ControlRoutes::Open,
+            },
             service: service.clone(),
         })
     }

@@ -3,6 +3,7 @@
 use http::Response;
 use weir_protocol::grpc::proto;
 use weir_protocol::grpc::proto::repository_index_response::ModelIndex;
+use weir_protocol::is_control;
 use weir_protocol::rest::Health;
 
 use super::{EXTENSIONS, NAME, RouteTable, models, state_label, why_not_ready};
@@ -28,10 +29,7 @@ pub(super) fn answer(
             extensions: EXTENSIONS.iter().map(|&name| name.to_owned()).collect(),
         }),
         "RepositoryIndex" => message(&index(table)),
-        "RepositoryModelLoad" | "RepositoryModelUnload" | "TraceSetting" | "LogSettings" => {
-            return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
-        }
-        _ if rpc.contains("SharedMemory") => {
+        _ if is_control(path) => {
             return Some(Err(GatewayError::OneRuntime(rpc.to_owned())));
         }
         _ => return None,

@@ -1,8 +1,8 @@
 //! Over HTTP.
 
 use http::{Method, Response};
-use weir_protocol::Code;
 use weir_protocol::rest::{self, Health, IndexEntry, ServerMetadata};
+use weir_protocol::{Code, is_control};
 
 use super::{EXTENSIONS, NAME, RouteTable, models, state_label, why_not_ready};
 use crate::body::DownstreamBody;
@@ -34,7 +34,7 @@ pub(super) fn answer(
         | "/v2/models"
         | "/v1/models"
         | "/v2/repository/index" => return Some(Err(GatewayError::MethodNotAllowed)),
-        _ if is_for_one_runtime(path) => {
+        _ if is_control(path) => {
             return Some(Err(GatewayError::OneRuntime(path.to_owned())));
         }
         _ => return None,
@@ -63,17 +63,4 @@ fn index(table: &RouteTable) -> Vec<IndexEntry> {
         reason,
     };
     models(table).into_iter().map(entry).collect()
-}
-
-/// Loading, shared memory, tracing and logging change one process.
-fn is_for_one_runtime(path: &str) -> bool {
-    let Some(call) = path.strip_prefix("/v2/") else {
-        return false;
-    };
-    let first = call.split('/').next().unwrap_or(call);
-    matches!(
-        first,
-        "repository" | "systemsharedmemory" | "cudasharedmemory" | "trace" | "logging"
-    ) || call == "models/stats"
-        || (first == "models" && call.ends_with("/trace/setting"))
 }

@@ -32,7 +32,11 @@ fn route(name: &str, since: u64) -> Route {
 
 fn matcher(routes: Vec<Route>, scope: Scope) -> RouteMatcher {
     let routes = routes.into_iter().map(Arc::new).collect();
-    RouteMatcher::new(&Routes::new(1, routes), scope)
+    RouteMatcher::new(
+        &Routes::new(1, routes),
+        scope,
+        weir_ops::known_hosts::KnownHosts::Any,
+    )
 }
 
 fn chosen<'a>(found: &RouteMatch<'a>) -> &'a str {
@@ -122,7 +126,7 @@ fn the_older_service_keeps_a_host_that_two_claim() {
 
 #[test]
 fn headers_choose_a_revision_and_unknown_ones_are_named() {
-    let matcher = matcher(vec![route("digits", 1)], Scope::Cluster);
+    let matcher = matcher(vec![route("digits", 1)], Scope::Local);
     let found = matcher.by_address(Some("digits.default"), "/").unwrap();
     let tagged = found.revision(None, Some("prev"), || 0).unwrap();
     assert_eq!(tagged.number(), 1);

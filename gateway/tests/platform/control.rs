@@ -1,0 +1,236 @@
+//! Calls that control a service's servers: who may send them, on each way to the service and on each wire.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use weir_cluster::ControlRoutes;
+use weir_gateway::{Options, Scope};
+use weir_ops::known_hosts::KnownHosts;
+
+use crate::client::{Answered, connect_h2, once, post, read, with};
+use crate::grpc;
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, World};
+
+/// Calls over HTTP that use a model, or ask for it.
+const USE: &[&str] = &[
+    "/v2/models/digits/infer",
+    "/v2/models/digits/versions/1/infer",
+    "/v2/models/digits/generate",
+    "/v2/models/digits/config",
+    "/v2/models/digits/stats",
+    "/v2/models/digits",
+    "/v1/models/digits:predict",
+];
+
+/// Calls over HTTP that control a server, or tell of all its models.
+const CONTROL: &[&str] = &[
+    "/v2/repository/index",
+    "/v2/repository/models/digits/load",
+    "/v2/repository/models/digits/unload",
+    "/v2/%72epository/models/digits/load",
+    "//v2/repository/models/digits/load",
+    "/v2/models/../repository/index",
+    "/v2/systemsharedmemory/region/a/register",
+    "/v2/cudasharedmemory/status",
+    "/v2/logging",
+    "/v2/trace/setting",
+    "/v2/models/digits/trace/setting",
+    "/v2/models/stats",
+];
+
+/// The same over gRPC.
+const USE_RPCS: &[&str] = &[
+    "ModelInfer",
+    "ModelMetadata",
+    "ModelConfig",
+    "ModelStatistics",
+];
+const CONTROL_RPCS: &[&str] = &[
+    "RepositoryIndex",
+    "RepositoryModelLoad",
+    "RepositoryModelUnload",
+    "SystemSharedMemoryStatus",
+    "SystemSharedMemoryRegister",
+    "CudaSharedMemoryUnregister",
+    "TraceSetting",
+    "LogSettings",
+];
+
+/// A way to address a service: a host, and what comes before the path.
+const BY_ADDRESS: [(&str, &str); 2] = [(HOST, ""), ("localhost", "/serving/default/digits")];
+
+async fn world(scope: Scope, control: ControlRoutes) -> (World, TestReplica) {
+    let mut world = World::new(0).await;
+    world.add(Options::new("gateway", scope)).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    world.serve(&[100], |route| route.control = control).await;
+    world.put(1, "a", replica.address).await;
+    (world, replica)
+}
+
+/// The answer over HTTP/1.1, which that over HTTP/2 is equal to.
+async fn asked(world: &World, host: &str, path: &str) -> Answered {
+    let answer = once(world.address(), post(host, path, "x")).await;
+    let mut client = connect_h2(world.address()).await;
+    let request = Request::post(format!("http://{host}{path}"));
+    let request = request.body(Full::new(Bytes::from_static(b"x"))).unwrap();
+    let http2 = read(client.send_request(request).await.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(answer.status, http2.status, "{host} {path}");
+    answer
+}
+
+async fn called(world: &World, host: &str, path: &str) -> (String, String) {
+    let mut client = connect_h2(world.address()).await;
+    let request = grpc::call(host, path, Full::new(grpc::infer("digits")));
+    let ended = grpc::ended(client.send_request(request).await.unwrap()).await;
+    let (code, message) = grpc::status(&ended);
+    (code.to_owned(), message)
+}
+
+#[tokio::test]
+async fn control_is_closed_by_host_and_path() {
+    for scope in [Scope::Local, Scope::Cluster] {
+        let (world, replica) = world(scope, ControlRoutes::Closed).await;
+        for (host, prefix) in BY_ADDRESS {
+            for path in CONTROL {
+                let answer = asked(&world, host, &format!("{prefix}{path}")).await;
+                assert_eq!(answer.status, StatusCode::FORBIDDEN, "{host} {path}");
+                let text = answer.text();
+                assert!(text.contains("weir.dev/control-routes"), "{text}");
+            }
+            for rpc in CONTROL_RPCS {
+                let path = format!("{prefix}{}/{rpc}", grpc::SERVICE);
+                let (code, message) = called(&world, host, &path).await;
+                assert_eq!(code, "7", "{host} {rpc}: {message}");
+            }
+        }
+        assert_eq!(replica.requests(), 0);
+    }
+}
+
+#[tokio::test]
+async fn use_is_open_by_host_and_path() {
+    for scope in [Scope::Local, Scope::Cluster] {
+        let (world, replica) = world(scope, ControlRoutes::Closed).await;
+        for (host, prefix) in BY_ADDRESS {
+            for path in USE {
+                let answer = asked(&world, host, &format!("{prefix}{path}")).await;
+                assert_eq!(answer.status, StatusCode::OK, "{host} {path}");
+            }
+        }
+        assert_eq!(replica.requests(), 2 * 2 * USE.len());
+    }
+}
+
+#[tokio::test]
+async fn calls_that_use_a_model_pass_over_grpc() {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(Manner::Mirror).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    for (host, prefix) in [BY_ADDRESS[0], BY_ADDRESS[1], ("localhost", "")] {
+        for rpc in USE_RPCS {
+            let path = format!("{prefix}{}/{rpc}", grpc::SERVICE);
+            let (code, message) = called(&world, host, &path).await;
+            assert_eq!(code, "0", "{host} {path}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_service_may_open_control() {
+    let (world, replica) = world(Scope::Cluster, ControlRoutes::Open).await;
+    for (host, prefix) in BY_ADDRESS {
+        for path in CONTROL {
+            let answer = asked(&world, host, &format!("{prefix}{path}")).await;
+            assert_eq!(answer.status, StatusCode::OK, "{host} {path}");
+        }
+    }
+    assert_eq!(replica.requests(), 2 * 2 * CONTROL.len());
+}
+
+/// By the model's name alone nobody controls anything, whatever the service says.
+#[tokio::test]
+async fn control_has_no_name_of_a_model() {
+    for control in [ControlRoutes::Closed, ControlRoutes::Open] {
+        let (world, replica) = world(Scope::Local, control).await;
+        for path in CONTROL {
+            if *path == "/v2/repository/index" {
+                // The gateway's own, of all services of this machine.
+                continue;
+            }
+            let answer = asked(&world, "localhost", path).await;
+            let expected = [
+                StatusCode::FORBIDDEN,
+                StatusCode::NOT_IMPLEMENTED,
+                StatusCode::NOT_FOUND,
+            ];
+            assert!(expected.contains(&answer.status), "{path}: {answer:?}");
+        }
+        for rpc in CONTROL_RPCS.iter().filter(|rpc| **rpc != "RepositoryIndex") {
+            let path = format!("{}/{rpc}", grpc::SERVICE);
+            let (code, message) = called(&world, "localhost", &path).await;
+            assert!(code == "7" || code == "12", "{rpc}: {code} {message}");
+        }
+        assert_eq!(replica.requests(), 0);
+    }
+}
+
+#[tokio::test]
+async fn strangers_in_a_cluster_learn_no_names() {
+    let (world, _replica) = world(Scope::Cluster, ControlRoutes::Closed).await;
+    for (name, value) in [("weir-revision", "nope"), ("weir-tag", "nope")] {
+        let request = with(post(HOST, "/", ""), name, value);
+        let answer = once(world.address(), request).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND);
+        let text = answer.text();
+        assert!(!text.contains("predictor"), "{text}");
+    }
+    let answer = once(world.address(), post("digit.default", "/serving/a/b", "")).await;
+    assert!(!answer.text().contains("digits"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn pages_that_were_led_to_this_machine_are_refused() {
+    let mut options = Options::new("gateway", Scope::Local);
+    options.hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
+    let mut world = World::new(0).await;
+    world.add(options).await;
+    let replica = TestReplica::start(Manner::Echo(Duration::ZERO)).await;
+    world.serve(&[100], |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    let paths = [
+        "/v2/models/digits/infer",
+        "/serving/default/digits/v2/models/digits/infer",
+        "/v2/repository/index",
+        "/v2/health/live",
+        "/",
+    ];
+    for path in paths {
+        let rebound = once(world.address(), post("evil.example", path, "x")).await;
+        assert_eq!(rebound.status, StatusCode::FORBIDDEN, "{path}");
+        assert!(!rebound.text().contains("digits"), "{}", rebound.text());
+        let sent = with(
+            post("localhost", path, "x"),
+            "origin",
+            "http://evil.example",
+        );
+        let sent = once(world.address(), sent).await;
+        assert_eq!(sent.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    let sent = with(post(HOST, "/", "x"), "origin", "null");
+    assert_eq!(
+        once(world.address(), sent).await.status,
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(replica.requests(), 0);
+    for host in [HOST, "localhost:1234", "127.0.0.1", "[::1]:80"] {
+        let answer = once(world.address(), post(host, "/v2/models/digits/infer", "x")).await;
+        assert_eq!(answer.status, StatusCode::OK, "{host}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Decides which requests the admin port answers.
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+
+use super::CallerCheck;
+use crate::known_hosts::KnownHosts;
+
+/// What a request needs to be answered.
+#[derive(Clone)]
+pub(super) struct Access {
+    pub(super) hosts: KnownHosts,
+    /// Callers that may see the metrics; `None` is anybody.
+    pub(super) metrics_for: Option<CallerCheck>,
+}
+
+impl Access {
+    /// Checks a request; the error is its response.
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), Response> {
+        if let Err(foreign) = self.hosts.check(parts, |_| false) {
+            return Err((StatusCode::FORBIDDEN, format!("{foreign}\n")).into_response());
+        }
+        let is_metrics = parts.uri.path().trim_end_matches('/') == "/metrics";
+        let callers = self.metrics_for.as_ref().filter(|_| is_metrics);
+        match callers {
+            Some(callers) if !callers(&parts.headers) => {
+                let text = "the metrics are restricted to callers with a key\n";
+                Err((StatusCode::FORBIDDEN, text).into_response())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Hosts that a port answers to.
+//!
+//! A web page of any site can have its name resolve to this machine (DNS rebinding), and then ask a port that only this
+//! machine reaches; or simply send a form there. The browser tells: by `Host`, which is the page's, and by `Origin`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::request::Parts;
+use http::uri::Authority;
+
+/// Hosts that a port answers to.
+#[derive(Clone, Debug, Default)]
+pub enum KnownHosts {
+    /// Any: the port is reached by names that only others know.
+    #[default]
+    Any,
+    /// `localhost`, addresses, and these names.
+    Local(Arc<[String]>),
+}
+
+/// A request that names a host of somebody else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{header} {value:?} is not of this machine, and this port answers to no other: use localhost, or the flag --allowed-host"
+)]
+pub struct ForeignHost {
+    /// The header that names it.
+    pub header: &'static str,
+    /// Its value.
+    pub value: String,
+}
+
+impl KnownHosts {
+    /// The hosts of a port that listens on this address: on loopback those of the machine and these names.
+    #[must_use]
+    pub fn of(address: IpAddr, names: &[String]) -> Self {
+        if address.to_canonical().is_loopback() {
+            Self::Local(names.iter().map(|name| name.to_ascii_lowercase()).collect())
+        } else {
+            Self::Any
+        }
+    }
+
+    /// Checks the host that a request asks for and the site that it comes from. `is_served` tells further hosts.
+    ///
+    /// # Errors
+    /// [`ForeignHost`].
+    pub fn check(
+        &self,
+        parts: &Parts,
+        is_served: impl Fn(&str) -> bool,
+    ) -> Result<(), ForeignHost> {
+        let Self::Local(names) = self else {
+            return Ok(());
+        };
+        let is_ours = |host: &str| is_local(host) || is_named(names, host) || is_served(host);
+        check_origin(&parts.headers, is_ours)?;
+        let authority = parts.uri.authority().map(Authority::as_str);
+        let Some(authority) = authority.or_else(|| text(&parts.headers, &HOST)) else {
+            return Ok(());
+        };
+        let host = without_port(authority);
+        if is_address(host) || is_ours(host) {
+            Ok(())
+        } else {
+            Err(foreign("host", authority))
+        }
+    }
+
+    /// Checks the site that a request comes from.
+    ///
+    /// # Errors
+    /// [`ForeignHost`].
+    pub fn check_origin(&self, headers: &HeaderMap) -> Result<(), ForeignHost> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Local(names) => {
+                check_origin(headers, |host| is_local(host) || is_named(names, host))
+            }
+        }
+    }
+}
+
+fn check_origin(headers: &HeaderMap, is_ours: impl Fn(&str) -> bool) -> Result<(), ForeignHost> {
+    match text(headers, &ORIGIN) {
+        Some(origin) if !host_of_origin(origin).is_some_and(is_ours) => {
+            Err(foreign("origin", origin))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A header's value. What is no text is no host of ours.
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let value = headers.get(name)?;
+    Some(value.to_str().unwrap_or("?"))
+}
+
+fn is_named(names: &[String], host: &str) -> bool {
+    names.iter().any(|name| name.eq_ignore_ascii_case(host))
+}
+
+fn foreign(header: &'static str, value: &str) -> ForeignHost {
+    ForeignHost {
+        header,
+        value: value.to_owned(),
+    }
+}
+
+/// The host of `http://host:port`; `None` for `null` and the like.
+fn host_of_origin(origin: &str) -> Option<&str> {
+    let (_, authority) = origin.split_once("://")?;
+    Some(without_port(authority))
+}
+
+/// An authority's host, without a dot at its end and without brackets.
+fn without_port(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or(rest);
+    }
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        Some(_) | None => authority,
+    };
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+fn is_address(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok()
+}
+
+/// True for `localhost`, names below it, which browsers resolve themselves, and loopback addresses.
+fn is_local(host: &str) -> bool {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
+    }
+    let last = host.rsplit('.').next().unwrap_or(host);
+    last.eq_ignore_ascii_case("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn check(hosts: &KnownHosts, host: &str, origin: Option<&str>) -> Result<(), ForeignHost> {
+        let mut request = Request::get("/").header("host", host);
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        let parts = request.body(()).unwrap().into_parts().0;
+        hosts.check(&parts, |host| host == "a-b.example.com")
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_foreign() {
+        let hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &["Box.lan".to_owned()]);
+        for host in [
+            "localhost",
+            "localhost:8080",
+            "LOCALHOST.",
+            "app.localhost:1",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "10.1.2.3",
+            "a-b.example.com",
+            "box.lan:80",
+        ] {
+            assert_eq!(check(&hosts, host, None), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.com",
+            "evil.com:8080",
+            "localhost.evil.com",
+            "127.0.0.1.evil.com",
+            "",
+        ] {
+            let error = check(&hosts, host, None).unwrap_err();
+            assert_eq!(error.header, "host", "{host}");
+        }
+        for origin in [
+            "http://evil.com",
+            "null",
+            "http://10.1.2.3",
+            "file://",
+            "https://localhost.evil.com",
+        ] {
+            let error = check(&hosts, "localhost", Some(origin)).unwrap_err();
+            assert_eq!(error.header, "origin", "{origin}");
+        }
+        for origin in [
+            "http://localhost:3000",
+            "http://127.0.0.1",
+            "https://a-b.example.com",
+        ] {
+            assert_eq!(check(&hosts, "localhost", Some(origin)), Ok(()), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_others_reach_has_names_that_only_they_know() {
+        let hosts = KnownHosts::of("0.0.0.0".parse().unwrap(), &[]);
+        assert_eq!(check(&hosts, "evil.com", Some("null")), Ok(()));
+    }
+}

@@ -1,0 +1,203 @@
+//! Calls that control a server, or tell of more than one model: loading, shared memory, tracing, logging, and what is
+//! about all models together. Whoever may infer with a model may not do these by that alone.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// The V2 protocol's gRPC service, whatever package prefix it is served under.
+const GRPC_SERVICE: &str = "inference.GRPCInferenceService";
+
+/// True for the path of a call that controls a server, over HTTP or gRPC; however it is spelled that some server may
+/// understand: escaped, with doubled slashes, or with dots.
+#[must_use]
+pub fn is_control(path: &str) -> bool {
+    if let Some((service, rpc)) = path.rsplit_once('/')
+        && service.ends_with(GRPC_SERVICE)
+    {
+        return is_control_rpc(rpc);
+    }
+    is_control_path(path)
+}
+
+fn is_control_rpc(rpc: &str) -> bool {
+    match rpc {
+        "RepositoryIndex"
+        | "RepositoryModelLoad"
+        | "RepositoryModelUnload"
+        | "TraceSetting"
+        | "LogSettings" => true,
+        other => other.contains("SharedMemory"),
+    }
+}
+
+fn is_control_path(path: &str) -> bool {
+    let is_plain = !path.contains('%') && !path.contains("/.") && !path.contains('\\');
+    if is_plain {
+        return are_control(path.split('/').filter(|segment| !segment.is_empty()));
+    }
+    let decoded = percent_decode_str(path).decode_utf8_lossy();
+    are_control(resolved(&decoded).into_iter())
+}
+
+/// Segments of a path without dots.
+fn resolved<'a>(path: &'a Cow<'_, str>) -> Vec<&'a str> {
+    let mut segments = Vec::new();
+    for segment in path.split(['/', '\\']) {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            other => segments.push(other),
+        }
+    }
+    segments
+}
+
+fn are_control<'a>(mut segments: impl Iterator<Item = &'a str>) -> bool {
+    let is = |segment: Option<&str>, name: &str| {
+        segment.is_some_and(|segment| segment.eq_ignore_ascii_case(name))
+    };
+    if !is(segments.next(), "v2") {
+        return false;
+    }
+    let group = segments.next();
+    if is(group, "models") {
+        return is_about_all_or_traced(segments);
+    }
+    let groups = [
+        "repository",
+        "systemsharedmemory",
+        "cudasharedmemory",
+        "logging",
+        "trace",
+    ];
+    groups.iter().any(|name| is(group, name))
+}
+
+/// True for what follows `/v2/models` in `stats` and in `MODEL/…/trace/setting`.
+fn is_about_all_or_traced<'a>(mut segments: impl Iterator<Item = &'a str>) -> bool {
+    let Some(model) = segments.next() else {
+        return false;
+    };
+    let (mut before, mut last) = (None, None);
+    let mut count = 0;
+    for segment in segments {
+        (before, last) = (last, Some(segment));
+        count += 1;
+    }
+    match (before, last) {
+        (None, None) => model.eq_ignore_ascii_case("stats"),
+        (Some(before), Some(last)) if count >= 2 => {
+            before.eq_ignore_ascii_case("trace") && last.eq_ignore_ascii_case("setting")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONTROL: &[&str] = &[
+        "/v2/repository/index",
+        "/v2/repository/models/a/load",
+        "/v2/repository/models/a/unload",
+        "/v2/repository/name/models/a/load",
+        "/v2/systemsharedmemory/status",
+        "/v2/systemsharedmemory/region/a/register",
+        "/v2/cudasharedmemory/region/a/unregister",
+        "/v2/logging",
+        "/v2/trace/setting",
+        "/v2/models/a/trace/setting",
+        "/v2/models/a/versions/1/trace/setting",
+        "/v2/models/stats",
+    ];
+
+    const OPEN: &[&str] = &[
+        "/",
+        "/v2",
+        "/v2/health/ready",
+        "/v2/models",
+        "/v2/models/a",
+        "/v2/models/a/infer",
+        "/v2/models/a/versions/1/infer",
+        "/v2/models/a/stats",
+        "/v2/models/a/config",
+        "/v2/models/repository/infer",
+        "/v2/models/trace/ready",
+        "/v2/models/stats/infer",
+        "/v1/models/a:predict",
+        "/repository/index",
+        "/openai/v1/completions",
+        "/inference.GRPCInferenceService/ModelInfer",
+        "/inference.GRPCInferenceService/ModelStreamInfer",
+        "/inference.GRPCInferenceService/ModelStatistics",
+        "/inference.GRPCInferenceService/ServerReady",
+        "/grpc.health.v1.Health/Check",
+        "/other.Service/RepositoryIndex",
+    ];
+
+    #[test]
+    fn control_is_told_from_use() {
+        for path in CONTROL {
+            assert!(is_control(path), "{path}");
+        }
+        for path in OPEN {
+            assert!(!is_control(path), "{path}");
+        }
+        for rpc in [
+            "RepositoryIndex",
+            "RepositoryModelLoad",
+            "RepositoryModelUnload",
+            "TraceSetting",
+            "LogSettings",
+            "SystemSharedMemoryStatus",
+            "SystemSharedMemoryRegister",
+            "CudaSharedMemoryUnregister",
+        ] {
+            let path = format!("/inference.GRPCInferenceService/{rpc}");
+            assert!(is_control(&path), "{path}");
+        }
+    }
+
+    #[test]
+    fn other_spellings_are_control_too() {
+        for path in [
+            "/v2/repository/index/",
+            "//v2//repository//index",
+            "/v2/%72epository/index",
+            "/v2%2frepository/index",
+            "/V2/Repository/index",
+            "/v2/./repository/index",
+            "/v2/models/../repository/index",
+            "/v2/models/a%2f..%2f../logging",
+            "/v2\\repository/index",
+            "/prefix.inference.GRPCInferenceService/RepositoryIndex",
+        ] {
+            assert!(is_control(path), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn escapes_hide_nothing(index in 0..CONTROL.len(), escaped in prop::collection::vec(any::<bool>(), 60)) {
+            let path: String = CONTROL[index]
+                .char_indices()
+                .map(|(at, letter)| match escaped[at % escaped.len()] && at > 0 {
+                    true => format!("%{:02x}", letter as u32),
+                    false => letter.to_string(),
+                })
+                .collect();
+            prop_assert!(is_control(&path), "{path}");
+        }
+
+        #[test]
+        fn every_text_is_one_or_the_other(path in ".{0,60}") {
+            let _ = is_control(&path);
+        }
+    }
+}
