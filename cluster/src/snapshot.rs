@@ -5,7 +5,7 @@ mod gateway;
 mod replica;
 mod revision;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use gateway::Gateway;
@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub revisions: Arc<Revisions>,
     /// The gateways that are up, sorted by name: they share each replica's credits.
     pub gateways: Arc<[Gateway]>,
+    /// Services whose objects somebody else changed or deleted since they were applied.
+    pub drifted: Arc<BTreeSet<ServiceName>>,
 }
 
 impl Snapshot {

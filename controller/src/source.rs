@@ -17,7 +17,7 @@ use crate::history::History;
 pub struct Stored {
     /// Revisions and rollout of the service; `None` for a service that is new.
     pub history: Option<Arc<History>>,
-    /// Status published last.
+    /// Status of the service as it was published last.
     pub status: Arc<InferenceServiceStatus>,
 }
 

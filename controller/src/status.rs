@@ -57,7 +57,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The cluster's reason.
+    /// The reason that the cluster gave.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {

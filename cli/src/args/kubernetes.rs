@@ -84,6 +84,10 @@ pub(crate) struct ProcessArgs {
     #[arg(long, env = "POD_NAME")]
     pub(crate) name: Option<String>,
 
+    /// The one namespace whose InferenceServices are looked after [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) watch_namespace: Option<String>,
+
     /// Domain of the cluster's own names.
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub(crate) cluster_domain: String,

@@ -23,6 +23,7 @@ pub(super) fn options(args: &ProcessArgs, name: &str) -> Options {
     Options {
         namespace: args.namespace.clone(),
         cluster_domain: args.cluster_domain.clone(),
+        watched: args.watch_namespace.clone(),
         process: name.to_owned(),
         ..Options::default()
     }

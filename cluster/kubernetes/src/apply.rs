@@ -14,10 +14,11 @@ use weir_cluster::{Applied, Apply, ClusterError, Desired, ServiceName, Workload}
 
 use crate::Kubernetes;
 use crate::api::{find, of_service, put, put_value, remove};
+use crate::drift::WrittenObjects;
+use crate::generation::generation;
 use crate::objects::{
     AUTOSCALER, CONTROLLER, KeptRevision, RevisionObjects, alias, aliases, check_owner, revision_of,
 };
-use crate::observed::generation;
 use crate::stored::StoredRevision;
 
 /// The generation of a service that has no route and never had one: every gateway is past it.
@@ -50,18 +51,24 @@ impl Apply for Kubernetes {
             kept.push(self.prepared(&apis, &existing, workload).await?);
         }
         let aliases = self.aliases(&apis, &existing, &desired).await?;
+        let mut written = WrittenObjects::default();
         for (workload, kept) in desired.workloads().iter().zip(kept) {
-            self.run(&apis, &existing, workload, kept).await?;
+            self.run(&apis, &existing, workload, kept, &mut written)
+                .await?;
         }
-        let applied = self.route(&apis.services, service, &aliases).await?;
+        let applied = self
+            .route(&apis.services, service, &aliases, &mut written)
+            .await?;
         for name in existing.retired(&desired) {
             remove(&apis.services, name).await?;
             remove(&apis.deployments, name).await?;
         }
+        self.wrote(service, Some(written)).await;
         Ok(applied)
     }
 
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
+        self.wrote(service, None).await;
         let apis = self.apis(service);
         let applied = self.unroute(&apis.services, service).await?;
         for name in of_service(&apis.services, service).await?.keys() {
@@ -154,14 +161,18 @@ impl Kubernetes {
         existing: &Existing,
         workload: &Workload,
         kept: KeptRevision,
+        written: &mut WrittenObjects,
     ) -> Result<(), ClusterError> {
         let name = workload.revision.as_str();
         let owner = existing.owner.as_ref();
         let pod = self.keep(kept, existing.revisions.get(name), owner).await?;
         let objects = RevisionObjects::of(workload, pod, owner)?;
-        put(&apis.services, &objects.service, name, CONTROLLER).await?;
+        written.add(&put(&apis.services, &objects.service, name, CONTROLLER).await?);
         let deployment = existing.deployments.get(name);
-        put_deployment(&apis.deployments, workload, &objects.deployment, deployment).await
+        let stored =
+            put_deployment(&apis.deployments, workload, &objects.deployment, deployment).await?;
+        written.add(&stored);
+        Ok(())
     }
 
     /// The Services that the route of a service needs.
@@ -191,6 +202,7 @@ impl Kubernetes {
         services: &Api<Service>,
         service: &ServiceName,
         aliases: &[Service],
+        written: &mut WrittenObjects,
     ) -> Result<Applied, ClusterError> {
         if aliases.is_empty() {
             return self.unroute(services, service).await;
@@ -198,6 +210,7 @@ impl Kubernetes {
         let mut applied = ANY;
         for alias in aliases {
             let stored = put(services, alias, &alias.name_any(), CONTROLLER).await?;
+            written.add(&stored);
             // The last is the one that keeps the route.
             applied.routes = generation(&stored);
         }
@@ -277,7 +290,7 @@ async fn put_deployment(
     workload: &Workload,
     deployment: &Deployment,
     existing: Option<&Deployment>,
-) -> Result<(), ClusterError> {
+) -> Result<Deployment, ClusterError> {
     let name = workload.revision.as_str();
     let replicas = match existing {
         Some(existing) => existing.spec.as_ref().and_then(|spec| spec.replicas),
@@ -288,16 +301,16 @@ async fn put_deployment(
         first.spec.get_or_insert_default().replicas = replicas;
         put(deployments, &first, name, AUTOSCALER).await?;
     }
-    put(deployments, deployment, name, CONTROLLER).await?;
+    let stored = put(deployments, deployment, name, CONTROLLER).await?;
     if existing.is_none_or(is_half_made) {
         let only = json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "spec": { "replicas": replicas },
         });
-        put_value::<Deployment>(deployments, &only, name, AUTOSCALER).await?;
+        return put_value(deployments, &only, name, AUTOSCALER).await;
     }
-    Ok(())
+    Ok(stored)
 }
 
 /// Whether the autoscaler's manager still holds more than the number of replicas: whoever made it was interrupted.

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
-use weir_cluster::{ClusterError, Directory, Gateway, Snapshot};
+use weir_cluster::{ClusterError, Directory, Gateway, ServiceName, Snapshot};
 
 use crate::Options;
+use crate::drift::WrittenObjects;
+use crate::observed::Change;
 use crate::watching::{self, Published};
+
+/// Writes that wait to be compared with what the watches show; more wait in their writers.
+const WRITES: usize = 64;
 
 /// The cluster behind an API server. Clones share it; with the last one, watching ends.
 #[derive(Clone)]
@@ -17,6 +22,7 @@ pub struct Kubernetes {
     pub(crate) options: Arc<Options>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
+    writes: mpsc::Sender<Change>,
     _watching: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -26,14 +32,15 @@ impl Kubernetes {
     /// # Errors
     /// [`ClusterError::Unavailable`] when the API server does not answer, [`ClusterError::Denied`] when not to us.
     pub async fn connect(client: Client, options: Options) -> Result<Self, ClusterError> {
-        let generation = watching::newest_generation(&client).await?;
+        let generation = watching::newest_generation(&client, &options).await?;
         let (publish, mut snapshots) = watch::channel(Arc::<Snapshot>::default());
         let (publish_gateways, gateways) = watch::channel(Arc::from([]));
         let to = Published {
             snapshots: publish,
             gateways: publish_gateways,
         };
-        let run = watching::run(client.clone(), options.clone(), generation, to);
+        let (writes, written) = mpsc::channel(WRITES);
+        let run = watching::run(client.clone(), options.clone(), generation, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = snapshots.changed().await;
         synced.map_err(|ended| ClusterError::Unavailable {
@@ -43,10 +50,26 @@ impl Kubernetes {
         Ok(Self {
             client,
             options: options.into(),
+            writes,
             snapshots,
             gateways,
             _watching: Arc::new(watching),
         })
+    }
+
+    /// The settings that it was connected with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Notes what was written of a service, so that it is told when others change it.
+    pub(crate) async fn wrote(&self, service: &ServiceName, objects: Option<WrittenObjects>) {
+        // Without a watch nobody is to be told.
+        let _ = self
+            .writes
+            .send(Change::Wrote(service.clone(), objects))
+            .await;
     }
 
     /// The gateways that take requests, and every change: those whose reports are to be followed.

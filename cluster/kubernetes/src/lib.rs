@@ -16,10 +16,12 @@
 mod api;
 mod apply;
 mod client;
+mod drift;
 mod endpoints;
 mod entry;
 mod error;
 mod gateways;
+mod generation;
 mod handle;
 mod lease;
 mod namespace;

@@ -13,10 +13,12 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use weir_cluster::{
     Failure, FailureReason, Gateway, Identity, Phase, Replica, Revision, RevisionName, Revisions,
-    Route, Routes, Snapshot,
+    Route, Routes, ServiceName, Snapshot,
 };
 
+use crate::drift::{Drift, WrittenObjects};
 use crate::endpoints::{self, Replicas};
+use crate::generation::generation;
 use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
 use crate::seen::{Edit, Key, Seen, key};
 use crate::view::View;
@@ -36,6 +38,8 @@ pub(crate) enum Change {
     Gateways(Event<EndpointSlice>),
     /// Of a revision's endpoints.
     Endpoints(Event<EndpointSlice>),
+    /// Objects that were written of a service; unset: it was forgotten.
+    Wrote(ServiceName, Option<WrittenObjects>),
 }
 
 /// What the watches have shown.
@@ -53,6 +57,7 @@ pub(crate) struct Observed {
     view: View,
     /// The newest change of any Service of ours.
     newest: u64,
+    drift: Drift,
     unpublished: Unpublished,
     last: Snapshot,
 }
@@ -106,6 +111,7 @@ impl Observed {
             self.refresh(&mut next, unpublished.revisions),
             unpublished.has_routes && self.reroute(&mut next),
             unpublished.has_gateways && self.regroup(&mut next),
+            self.compare(&mut next),
         ];
         if is_changed.contains(&true) || next.generation == 0 {
             next.generation += 1;
@@ -130,10 +136,12 @@ impl Observed {
             Change::Pod(event) => self.take_pod(event),
             Change::Gateways(event) => self.take_slice(event),
             Change::Endpoints(event) => self.take_endpoints(event),
+            Change::Wrote(service, objects) => self.drift.wrote(&service, objects),
         }
     }
 
     fn take_deployment(&mut self, event: Event<Deployment>) {
+        see(&mut self.drift, &event);
         let edits = self.deployments.take(event, |object, _| scaled(object));
         let names = edits.iter().flat_map(Edit::values);
         let names = names.map(|scaled| scaled.revision.clone());
@@ -199,6 +207,7 @@ impl Observed {
     }
 
     fn take_service(&mut self, event: Event<Service>) {
+        see(&mut self.drift, &event);
         self.newest = self.newest.max(version(&event));
         let edits = self.services.take(event, |object, before| {
             written(object).unwrap_or_else(|error| {
@@ -228,6 +237,14 @@ impl Observed {
         let by_name: BTreeMap<_, _> = all.map(|gateway| (&gateway.name, gateway)).collect();
         let gateways = by_name.into_values().cloned().collect();
         std::mem::replace(&mut next.gateways, gateways) != next.gateways
+    }
+
+    fn compare(&self, next: &mut Snapshot) -> bool {
+        let is_other = *self.drift.services() != *next.drifted;
+        if is_other {
+            next.drifted = Arc::new(self.drift.services().clone());
+        }
+        is_other
     }
 
     fn refresh(&mut self, next: &mut Snapshot, names: BTreeSet<RevisionName>) -> bool {
@@ -320,6 +337,14 @@ fn scaled(object: &Deployment) -> Option<Scaled> {
     })
 }
 
+fn see<K: kube::Resource<DynamicType = ()>>(drift: &mut Drift, event: &Event<K>) {
+    match event {
+        Event::Apply(object) | Event::InitApply(object) => drift.see(object),
+        Event::Delete(object) => drift.miss(object),
+        Event::Init | Event::InitDone => {}
+    }
+}
+
 /// The last cause of a revision's not being ready, until a replica is.
 fn failure(
     replicas: &[Replica],
@@ -362,12 +387,4 @@ fn version(event: &Event<Service>) -> u64 {
         Event::Init | Event::InitDone => return 0,
     };
     generation(object)
-}
-
-/// The generation of routes that an object belongs to: its version, which grows with every write in the cluster.
-pub(crate) fn generation(object: &impl kube::Resource) -> u64 {
-    let version = object.resource_version();
-    version
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
 }

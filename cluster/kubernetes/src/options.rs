@@ -1,6 +1,9 @@
 //! Settings of the cluster.
 
 use crate::view::View;
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::Api;
+use kube::{Client, Resource};
 
 /// Settings of the cluster.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub struct Options {
     pub weir_image: String,
     /// PriorityClass of pods that name none; unset where there is no such class.
     pub priority_class: Option<String>,
+    /// The one namespace whose services are looked after; unset: all.
+    pub watched: Option<String>,
     /// Name of this process among those that ask for a lease, such as its pod's.
     pub process: String,
 }
@@ -22,6 +27,17 @@ pub struct Options {
 impl Options {
     /// Name of the gateways' Service.
     pub const GATEWAY: &'static str = "weir-gateway";
+
+    /// The objects of the watched namespaces.
+    pub fn watched<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        match &self.watched {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
 }
 
 impl Default for Options {
@@ -32,6 +48,7 @@ impl Default for Options {
             view: View::default(),
             weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),
             priority_class: None,
+            watched: None,
             process: "weir".to_owned(),
         }
     }

@@ -22,7 +22,7 @@ pub struct Seen<V> {
 pub struct Edit<V> {
     /// Value before the event.
     pub before: Option<V>,
-    /// Value after it.
+    /// Value after the event.
     pub after: Option<V>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::stream::{BoxStream, SelectAll, StreamExt, select_all};
+use futures_util::stream::{self, BoxStream, SelectAll, StreamExt, select_all};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, ListParams};
@@ -10,7 +10,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use weir_cluster::{ClusterError, Gateway, Snapshot};
 
 use crate::objects::{MANAGED_BY, WEIR};
@@ -30,8 +30,11 @@ pub(crate) struct Published {
 ///
 /// # Errors
 /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
-pub(crate) async fn newest_generation(client: &Client) -> Result<u64, ClusterError> {
-    let services: Api<Service> = Api::all(client.clone());
+pub(crate) async fn newest_generation(
+    client: &Client,
+    options: &Options,
+) -> Result<u64, ClusterError> {
+    let services: Api<Service> = options.watched(client);
     let first = services
         .list_metadata(&ListParams::default().limit(1))
         .await;
@@ -45,8 +48,18 @@ pub(crate) async fn newest_generation(client: &Client) -> Result<u64, ClusterErr
 }
 
 /// Publishes snapshots until nobody reads them.
-pub(crate) async fn run(client: Client, options: Options, generation: u64, to: Published) {
-    let mut changes = changes(&client, &options).ready_chunks(AT_ONCE);
+pub(crate) async fn run(
+    client: Client,
+    options: Options,
+    generation: u64,
+    writes: mpsc::Receiver<Change>,
+    to: Published,
+) {
+    let writes = stream::unfold(writes, async |mut writes| {
+        Some((writes.recv().await?, writes))
+    });
+    let changes = stream::select(changes(&client, &options), writes);
+    let mut changes = changes.ready_chunks(AT_ONCE).boxed();
     let mut observed = Observed::new(options.view, generation);
     let closed = to.snapshots.clone();
     let follow = async {
@@ -84,7 +97,7 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
     let of_gateways = format!("kubernetes.io/service-name={}", Options::GATEWAY);
     let slices = Api::namespaced(client.clone(), &options.namespace);
     let mut all = vec![
-        events(Api::all(client.clone()), ours())
+        events(options.watched(client), ours())
             .map(Change::Service)
             .boxed(),
         events(slices, Config::default().labels(&of_gateways))
@@ -94,15 +107,15 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
     match options.view {
         // The labels of a Service are its slices' too.
         View::Gateway => all.push(
-            events(Api::all(client.clone()), ours())
+            events(options.watched(client), ours())
                 .map(Change::Endpoints)
                 .boxed(),
         ),
         View::Control => all.extend([
-            events(Api::all(client.clone()), ours())
+            events(options.watched(client), ours())
                 .map(Change::Deployment)
                 .boxed(),
-            events(Api::all(client.clone()), ours())
+            events(options.watched(client), ours())
                 .map(Change::Pod)
                 .boxed(),
         ]),

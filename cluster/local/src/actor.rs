@@ -213,6 +213,7 @@ impl Actor {
             routes: routes.clone(),
             revisions: Arc::new(self.revisions.clone()),
             gateways,
+            drifted: Arc::default(),
         }));
     }
 

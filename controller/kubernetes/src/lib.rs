@@ -8,10 +8,10 @@
 //!
 //! An object that cannot be read spoils no list: its service keeps its last good state, and its status says why.
 
-mod declared;
 mod events;
 mod history;
 mod object;
+mod objects;
 mod runtime;
 mod source;
 mod watching;

@@ -15,9 +15,9 @@ use weir_cluster_kubernetes::Kubernetes;
 use weir_controller::{ControllerError, Declaration, Event, History, Platform, Source, Stored};
 use weir_crds::{InferenceService, InferenceServiceStatus};
 
-use crate::declared::{Declared, Statuses};
 use crate::events;
 use crate::history::Histories;
+use crate::objects::{Objects, Statuses};
 use crate::watching::{self, Published};
 
 /// Field manager of statuses, and name under which Events are written.
@@ -52,7 +52,8 @@ impl KubernetesSource {
             declaration: publish,
             statuses: statuses.clone(),
         };
-        let run = watching::run(client.clone(), Declared::new(platform), to);
+        let namespace = cluster.options().watched.clone();
+        let run = watching::run(client.clone(), namespace, Objects::new(platform), to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = declaration.changed().await;
         synced.map_err(|ended| unavailable(ended.into()))?;

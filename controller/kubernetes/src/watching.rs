@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use weir_controller::Declaration;
 use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
 
-use crate::declared::{Change, Declared, Statuses};
+use crate::objects::{Change, Objects, Statuses};
 use crate::runtime::Kind;
 
 /// Events that make one declaration together when they are there at once, as at the start.
@@ -26,13 +26,18 @@ pub(crate) struct Published {
 }
 
 /// Publishes declarations until nobody reads them.
-pub(crate) async fn run(client: Client, mut declared: Declared, to: Published) {
-    let mut changes = changes(&client).ready_chunks(AT_ONCE);
+pub(crate) async fn run(
+    client: Client,
+    namespace: Option<String>,
+    mut objects: Objects,
+    to: Published,
+) {
+    let mut changes = changes(&client, namespace.as_deref()).ready_chunks(AT_ONCE);
     let closed = to.declaration.clone();
     let follow = async {
         while let Some(some) = changes.next().await {
-            some.into_iter().for_each(|change| declared.take(change));
-            to.publish(&mut declared);
+            some.into_iter().for_each(|change| objects.take(change));
+            to.publish(&mut objects);
         }
     };
     tokio::select! {
@@ -42,11 +47,11 @@ pub(crate) async fn run(client: Client, mut declared: Declared, to: Published) {
 }
 
 impl Published {
-    fn publish(&self, declared: &mut Declared) {
-        let Some(declaration) = declared.declaration() else {
+    fn publish(&self, objects: &mut Objects) {
+        let Some(declaration) = objects.declaration() else {
             return;
         };
-        *self.statuses.lock() = declared.statuses();
+        *self.statuses.lock() = objects.statuses();
         self.declaration.send_if_modified(|published| {
             let is_other = **published != declaration || published.services.is_empty();
             *published = Arc::new(declaration);
@@ -55,31 +60,37 @@ impl Published {
     }
 }
 
-fn changes(client: &Client) -> SelectAll<BoxStream<'static, Change>> {
-    let services = events::<InferenceService>(client).map(Change::Service);
-    let runtimes =
-        events::<ServingRuntime>(client).map(|event| Change::Runtime(Kind::ServingRuntime, event));
-    let cluster_runtimes = events::<ClusterServingRuntime>(client)
-        .map(|event| Change::Runtime(Kind::ClusterServingRuntime, event));
-    select_all([services.boxed(), runtimes.boxed(), cluster_runtimes.boxed()])
+/// The events of services and runtimes, of one namespace or of all.
+fn changes(client: &Client, namespace: Option<&str>) -> SelectAll<BoxStream<'static, Change>> {
+    let services = events(of::<InferenceService>(client, namespace)).map(Change::Service);
+    let runtimes = events(of::<ServingRuntime>(client, namespace));
+    let runtimes = runtimes.map(|event| Change::Runtime(Kind::ServingRuntime, event));
+    let shared = events(of::<ClusterServingRuntime>(client, None));
+    let shared = shared.map(|event| Change::Runtime(Kind::ClusterServingRuntime, event));
+    select_all([services.boxed(), runtimes.boxed(), shared.boxed()])
 }
 
-/// The events of one kind of object, untyped: one that cannot be read must not spoil the list. While the API server does
-/// not answer, what was last seen stays.
-fn events<K: Resource<DynamicType = ()>>(
+/// Objects of one kind, untyped: one that cannot be read must not spoil the list.
+fn of<K: Resource<DynamicType = ()>>(
     client: &Client,
-) -> BoxStream<'static, Event<DynamicObject>> {
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<K>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    }
+}
+
+/// The events of one kind of object. While the API server does not answer, what was last seen stays.
+fn events(api: Api<DynamicObject>) -> BoxStream<'static, Event<DynamicObject>> {
+    let objects = api.resource_url().to_owned();
     let events = watcher(api, Config::default()).default_backoff();
     let good = events.filter_map(move |event| {
-        let kind = kind.kind.clone();
-        async move {
-            let told = event.inspect_err(|error| {
-                tracing::warn!(%kind, %error, "a watch of the API server failed: it is tried again");
-            });
-            told.ok()
-        }
+        let told = event.inspect_err(|error| {
+            tracing::warn!(%objects, %error, "a watch of the API server failed: it is tried again");
+        });
+        std::future::ready(told.ok())
     });
     good.boxed()
 }

@@ -36,6 +36,7 @@ impl World {
             routes: self.ledger.routes().clone(),
             revisions: Arc::new(self.revisions.clone()),
             gateways: Arc::new([]),
+            drifted: Arc::default(),
         }
     }
 

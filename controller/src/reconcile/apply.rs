@@ -1,6 +1,6 @@
 //! Applying a plan to the cluster.
 
-use weir_cluster::{Applied, Apply, ClusterError, Desired};
+use weir_cluster::{Applied, Apply, ClusterError, Desired, Snapshot};
 
 use super::deadline::in_time;
 use super::state::ServiceState;
@@ -8,14 +8,17 @@ use crate::error::ControllerError;
 use crate::plan::Plan;
 use crate::status::Refusal;
 
-/// Applies a plan unless the cluster has it. A plan that can never run is not sent again; one that was denied for now is
+/// Applies a plan unless the cluster has it, and nobody else changed what was made of it. A plan that can never run is not sent again; one that was denied for now is
 /// an error, so that it is.
 pub(super) async fn apply(
     cluster: &dyn Apply,
     plan: Plan,
+    snapshot: &Snapshot,
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let sent = state.sent.as_ref().filter(|(_, answer)| is_final(answer));
+    let is_intact = !snapshot.drifted.contains(plan.desired.service());
+    let sent = state.sent.as_ref();
+    let sent = sent.filter(|(_, answer)| is_intact && is_final(answer));
     if let Some((sent, _)) = sent.filter(|(sent, _)| *sent == plan.desired) {
         let desired = sent.clone();
         state.plan = Some(Plan { desired, ..plan });

@@ -16,6 +16,7 @@ pub(super) struct Inputs {
     /// `Ok` when every gateway has the route; the error names one that has not.
     live: Result<(), String>,
     conflicts: Vec<Conflict>,
+    is_drifted: bool,
 }
 
 impl Inputs {
@@ -33,6 +34,7 @@ impl Inputs {
             gateways: gateways.clone(),
             live: route_is_live(applied, gateways, reports),
             conflicts: observed.conflicts_of(name).to_vec(),
+            is_drifted: observed.snapshot.drifted.contains(name),
         }
     }
 
@@ -45,5 +47,6 @@ impl Inputs {
             && self.gateways == other.gateways
             && self.live == other.live
             && self.conflicts == other.conflicts
+            && self.is_drifted == other.is_drifted
     }
 }

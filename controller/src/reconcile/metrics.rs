@@ -43,7 +43,7 @@ pub(super) struct ReadyCounts {
 /// Result of the last attempts of all services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopState {
-    /// Each succeeded.
+    /// The last attempt of each service succeeded.
     Healthy,
     /// Some service failed, and is retried.
     Failing,

@@ -92,7 +92,9 @@ impl Access {
             return (None, made);
         }
         let done = made.and(published);
-        state.is_settled = state.history == before && !state.is_timed(observed.now);
+        let is_drifted = observed.snapshot.drifted.contains(name);
+        let is_timed = state.is_timed(observed.now);
+        state.is_settled = state.history == before && !is_timed && !is_drifted;
         let applied = state.applied().unwrap_or_default();
         state.seen = Some(Inputs::of(observed, declared, applied));
         (Some(state), done)
@@ -112,7 +114,7 @@ impl Access {
         if let Some(transition) = transition {
             publish::transition(&*self.source, &validated.service, &transition).await?;
         }
-        apply::apply(&*self.cluster, plan, state).await
+        apply::apply(&*self.cluster, plan, &observed.snapshot, state).await
     }
 
     async fn remove(&self, service: &ServiceName) -> Result<(), ControllerError> {

@@ -75,6 +75,7 @@ impl State {
             routes: self.ledger.routes().clone(),
             revisions: Arc::new(self.revisions.clone()),
             gateways: self.gateways.clone(),
+            drifted: Arc::default(),
         };
         if next == self.last {
             return None;

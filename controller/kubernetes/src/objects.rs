@@ -27,7 +27,7 @@ pub(crate) type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
 
 /// The objects that the watches have shown.
 #[derive(Debug)]
-pub(crate) struct Declared {
+pub(crate) struct Objects {
     platform: Platform,
     services: Seen<SeenService>,
     runtimes: Seen<SeenRuntime>,
@@ -36,7 +36,7 @@ pub(crate) struct Declared {
     last: Declaration,
 }
 
-impl Declared {
+impl Objects {
     pub(crate) fn new(platform: Platform) -> Self {
         Self {
             platform,

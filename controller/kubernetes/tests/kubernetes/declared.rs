@@ -1,0 +1,64 @@
+//! Objects that the API server takes and Weir does not.
+
+use serde_json::json;
+
+use crate::world::{ANY, World, condition};
+
+#[tokio::test]
+async fn an_object_with_an_error_keeps_its_last_good_state_and_spoils_no_other() {
+    let world = World::new("unreadable").await;
+    let _controller = world.controller(ANY).await;
+    world.serve("digits", "", json!({})).await;
+    world.until_rolled_out("digits", 1).await;
+    let before = world.made().await;
+    // The definition leaves parts of pods to the API server, which does not know of this field.
+    let affinity = json!({"nodeAfinity": {}});
+    world
+        .serve("digits", "", json!({"affinity": affinity}))
+        .await;
+    let object = world
+        .until("digits", "refused", |object| {
+            condition(object, "Ready")["reason"] == "InvalidSpec"
+        })
+        .await;
+    let message = condition(&object, "Ready")["message"].as_str().unwrap();
+    assert!(message.contains("nodeAfinity"), "{message}");
+    assert!(message.contains("nodeAffinity"), "{message}");
+    assert_eq!(
+        object["status"]["observedGeneration"],
+        object["metadata"]["generation"]
+    );
+    assert_eq!(world.made().await, before);
+    world.serve("other", "", json!({})).await;
+    world.until_rolled_out("other", 1).await;
+    world.serve("digits", "", json!({})).await;
+    world.until_rolled_out("digits", 1).await;
+}
+
+#[tokio::test]
+async fn a_service_without_a_runtime_gets_one_when_it_comes() {
+    let world = World::new("no-runtime").await;
+    let _controller = world.controller(ANY).await;
+    let mut service = crate::world::service("onnx", "", json!({}));
+    service["spec"]["predictor"]["model"]["modelFormat"]["name"] = "onnx".into();
+    world.apply(service).await;
+    let object = world
+        .until("onnx", "refused", |object| {
+            condition(object, "Ready")["status"] == "False"
+        })
+        .await;
+    let failure = &object["status"]["modelStatus"]["lastFailureInfo"];
+    assert_eq!(failure["reason"], "NoSupportingRuntime", "{failure}");
+    world
+        .apply(json!({
+            "apiVersion": "serving.kserve.io/v1alpha1",
+            "kind": "ServingRuntime",
+            "metadata": {"name": "onnx-runtime"},
+            "spec": {
+                "supportedModelFormats": [{"name": "onnx", "autoSelect": true}],
+                "containers": [{"name": "kserve-container", "image": "example/onnx:1"}],
+            },
+        }))
+        .await;
+    world.until_rolled_out("onnx", 1).await;
+}

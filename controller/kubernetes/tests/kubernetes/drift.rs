@@ -1,0 +1,103 @@
+//! What people change or delete by hand of what the controller made.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use kube::Resource;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::world::{ANY, World};
+
+/// Longest wait until something is put back.
+const SOON: Duration = Duration::from_secs(30);
+
+const REVISION: &str = "digits-predictor-00001";
+
+#[tokio::test]
+async fn what_was_changed_or_deleted_is_put_back_and_the_rest_is_left_alone() {
+    let world = World::new("drift").await;
+    let _controller = world.controller(ANY).await;
+    world.serve("digits", "", json!({})).await;
+    world.until_rolled_out("digits", 1).await;
+    let before = world.made().await;
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
+    let services: Api<Service> = Api::namespaced(world.client.clone(), &world.namespace);
+    let image = json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "kserve-container", "image": "example/other:2"}]}}}});
+    edit(&deployments, REVISION, image).await;
+    until_as(&world, &before, "an edited image").await;
+    let selector = json!({"spec": {"selector": {"weir.dev/revision": "nobody"}}});
+    edit(&services, REVISION, selector).await;
+    until_as(&world, &before, "an edited selector").await;
+    let route = json!({"metadata": {"annotations": {"weir.dev/route": null}}});
+    edit(&services, "digits", route).await;
+    until_as(&world, &before, "a removed annotation").await;
+    deployments
+        .delete(REVISION, &DeleteParams::background())
+        .await
+        .unwrap();
+    until_as(&world, &before, "a deleted Deployment").await;
+    for name in ["digits", "digits-predictor", REVISION] {
+        services
+            .delete(name, &DeleteParams::background())
+            .await
+            .unwrap();
+        until_as(&world, &before, "a deleted Service").await;
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_replicas_and_notes_of_others_stay() {
+    let world = World::new("no-drift").await;
+    let _controller = world.controller(ANY).await;
+    world.serve("digits", "", json!({"maxReplicas": 9})).await;
+    world.until_rolled_out("digits", 1).await;
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
+    let others = json!({"spec": {"replicas": 3}, "metadata": {"annotations": {"team.example/note": "ours"}}});
+    edit(&deployments, REVISION, others).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let deployment = deployments.get(REVISION).await.unwrap();
+    assert_eq!(deployment.spec.unwrap().replicas, Some(3));
+    assert!(
+        deployment
+            .metadata
+            .annotations
+            .unwrap()
+            .contains_key("team.example/note")
+    );
+}
+
+/// Edits an object as `kubectl edit` does.
+async fn edit<K>(api: &Api<K>, name: &str, change: Value)
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams {
+        field_manager: Some("kubectl-edit".to_owned()),
+        ..PatchParams::default()
+    };
+    api.patch(name, &params, &Patch::Strategic(change))
+        .await
+        .unwrap();
+}
+
+async fn until_as(world: &World, before: &std::collections::BTreeMap<String, String>, after: &str) {
+    let wait = async {
+        while world.made().await != *before {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    if tokio::time::timeout(SOON, wait).await.is_err() {
+        let now = world.made().await;
+        let other = before
+            .iter()
+            .find(|(name, object)| now.get(*name) != Some(*object));
+        panic!(
+            "{after} was not put back: {other:?}, now {:?}",
+            other.map(|(name, _)| now.get(name))
+        );
+    }
+}

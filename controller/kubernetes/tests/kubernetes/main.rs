@@ -1,0 +1,9 @@
+//! The controller over a real API server: `make test-kube`. Each test has a namespace of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+mod declared;
+mod drift;
+mod kills;
+mod lifecycle;
+mod world;
