@@ -20,6 +20,9 @@ pub const LEASE: &str = "weir-autoscaler";
 /// Reports come each second; nothing is new before the next.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// Longest wait for the answer that the lease is free again; without it the next leader waits until it runs out.
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+
 /// Time before a lease that could not be had is asked for again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -65,7 +68,7 @@ impl Autoscaler {
     /// Runs until it is stopped: waits for the lease, leads until it is lost, and waits again.
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            if let Some(Err(error)) = stop.run_until_cancelled(self.lead_once(&stop)).await {
+            if let Err(error) = self.lead_once(&stop).await {
                 tracing::warn!(%error, "cannot get the autoscaler's lease: replicas stay as they are; retrying");
                 stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY))
                     .await;
@@ -74,17 +77,22 @@ impl Autoscaler {
     }
 
     async fn lead_once(&self, stop: &CancellationToken) -> Result<(), ClusterError> {
-        let held = self.lease.acquire(LEASE).await?;
+        let acquired = stop.run_until_cancelled(self.lease.acquire(LEASE));
+        let Some(held) = acquired.await.transpose()? else {
+            return Ok(());
+        };
         tracing::info!("this process is the autoscaler's leader");
-        self.lead(held, stop).await;
+        self.lead(&held, stop).await;
+        held.release(RELEASE_LIMIT).await;
         self.decisions.send_replace(Arc::default());
         Ok(())
     }
 
-    async fn lead(&self, held: HeldLease, stop: &CancellationToken) {
+    async fn lead(&self, held: &HeldLease, stop: &CancellationToken) {
         let leader = Leader::new(self);
         tokio::select! {
             biased;
+            () = stop.cancelled() => {}
             () = held.lost() => tracing::warn!("lost the autoscaler's lease: another process leads now"),
             () = leader.run() => {
                 // What it watches has ended, so the process ends too.

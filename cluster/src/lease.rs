@@ -1,6 +1,7 @@
 //! Leases: of several processes, one acts.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -20,22 +21,29 @@ pub trait Lease: Send + Sync {
 /// A lease that is held until this is dropped.
 pub struct HeldLease {
     lost: CancellationToken,
-    _release: Box<dyn Send + Sync>,
+    release: Box<dyn Send + Sync>,
 }
 
 impl HeldLease {
-    /// A lease whose loss cancels `lost`, and that ends by dropping `release`.
+    /// A lease whose loss or end cancels `lost`, and that ends by dropping `release`.
     #[must_use]
     pub fn new(lost: CancellationToken, release: impl Send + Sync + 'static) -> Self {
         Self {
             lost,
-            _release: Box::new(release),
+            release: Box::new(release),
         }
     }
 
     /// Waits until the lease may be held elsewhere: its holder must stop at once.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
+    }
+
+    /// Gives it up, and waits until others can have it, at most for this time.
+    pub async fn release(self, limit: Duration) {
+        drop(self.release);
+        // Whoever waits has it once it has run out, if not before.
+        let _ = tokio::time::timeout(limit, self.lost.cancelled()).await;
     }
 
     /// Whether it was lost.

@@ -33,6 +33,9 @@ use metrics::ReconcileMetrics;
 /// The lease under which one process reconciles.
 pub const LEASE: &str = "weir-controller";
 
+/// Longest wait for the answer that the lease is free again; without it the next leader waits until it runs out.
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+
 /// Time before a lease that could not be had is asked for again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -75,7 +78,7 @@ impl Controller {
     /// afterwards.
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            if let Some(Err(error)) = stop.run_until_cancelled(self.lead_once(&stop)).await {
+            if let Err(error) = self.lead_once(&stop).await {
                 tracing::warn!(%error, "cannot get the controller's lease: services stay as they are; retrying");
                 stop.run_until_cancelled(tokio::time::sleep(RETRY_DELAY))
                     .await;
@@ -84,16 +87,21 @@ impl Controller {
     }
 
     async fn lead_once(&self, stop: &CancellationToken) -> Result<(), ClusterError> {
-        let held = self.lease.acquire(LEASE).await?;
+        let acquired = stop.run_until_cancelled(self.lease.acquire(LEASE));
+        let Some(held) = acquired.await.transpose()? else {
+            return Ok(());
+        };
         tracing::info!("this process is the controller's leader");
-        self.lead(held, stop).await;
+        self.lead(&held, stop).await;
+        held.release(RELEASE_LIMIT).await;
         Ok(())
     }
 
-    async fn lead(&self, held: HeldLease, stop: &CancellationToken) {
+    async fn lead(&self, held: &HeldLease, stop: &CancellationToken) {
         let leader = Leader::new(self);
         tokio::select! {
             biased;
+            () = stop.cancelled() => {}
             () = held.lost() => tracing::warn!("lost the controller's lease: another process reconciles now"),
             () = leader.run() => {
                 // What it watches has ended, so the process ends too.

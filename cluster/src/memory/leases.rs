@@ -39,6 +39,8 @@ impl Lease for Leases {
     async fn acquire(&self, name: &str) -> Result<HeldLease, ClusterError> {
         // The semaphores are never closed, so there always is a permit in the end.
         let permit = self.permit(name).await;
-        Ok(HeldLease::new(CancellationToken::new(), permit))
+        let ended = CancellationToken::new();
+        let release = (permit, ended.clone().drop_guard());
+        Ok(HeldLease::new(ended, release))
     }
 }

@@ -105,12 +105,24 @@ fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
     };
     let waiting = rollout.candidate.as_ref();
     match waiting.filter(|candidate| candidate.stage == Stage::Waiting) {
-        Some(candidate) => {
-            let serves = format!("{} keeps serving", stable.as_str());
-            revision(inputs, &candidate.revision, Some(&serves))
-        }
+        Some(candidate) => candidate_waits(inputs, stable, &candidate.revision),
         None => revision(inputs, stable, None),
     }
+}
+
+/// A service is ready while its next revision starts, as the one before it serves.
+fn candidate_waits(
+    inputs: &StatusInputs<'_>,
+    stable: &RevisionName,
+    candidate: &RevisionName,
+) -> Assessment {
+    let serves = format!("{} keeps serving", stable.as_str());
+    let (next, now) = (inputs.state(candidate), revision(inputs, stable, None));
+    if next == RevisionState::Loading && now.status == True {
+        let message = format!("{} is starting; {serves}", candidate.as_str());
+        return assess(True, "RollingOut", message);
+    }
+    revision(inputs, candidate, Some(&serves))
 }
 
 fn revision(inputs: &StatusInputs<'_>, name: &RevisionName, serves: Option<&str>) -> Assessment {
