@@ -62,7 +62,8 @@ weir() {
     tests/kubernetes/weir-up.sh | cat
     check "pods after a second installation" "$before" "$($exec kubectl get pods -n weir-system -o name)"
     $exec .venv/bin/python tests/kubernetes/walk.py
-    passed=$((passed + 1))
+    $exec .venv/bin/python tests/kubernetes/faults.py
+    passed=$((passed + 2))
 }
 
 if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then

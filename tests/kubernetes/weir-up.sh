@@ -21,12 +21,13 @@ inside() {
 
 digest() { tar -xOf "$images/$1.tar" index.json | grep -o 'sha256:[0-9a-f]*' | head -n 1; } # digest IMAGE: of its manifest
 
+containers() { inside ctr --address /run/containerd.sock --namespace k8s.io "$@" 2>>"$cluster/state/log/import.log"; }
+
 import() { # import IMAGE: into the cluster's containerd, unless it is there
-    local snapshotter known=$cluster/state/$1.digest
-    [ "$(cat "$known" 2>/dev/null)" != "$(digest "$1")" ] || return 0
+    local snapshotter
+    containers images ls | grep -qF "$(digest "$1")" && return
     snapshotter=$(sed -n 's/.*snapshotter = "\(.*\)"/\1/p' "$cluster/state/containerd.toml")
-    inside ctr --address /run/containerd.sock --namespace k8s.io images import --snapshotter "$snapshotter" "$images/$1.tar" >/dev/null
-    digest "$1" >"$known"
+    containers images import --snapshotter "$snapshotter" "$images/$1.tar" >/dev/null
 }
 
 # The folder is one of the node; what a user puts there later stays.

@@ -110,6 +110,7 @@ clusterDNS: [198.18.0.10]
 resolvConf: $state/resolv.conf
 podLogsDir: $state/pod-logs
 volumePluginDir: $state/volume-plugins
+imageGCHighThresholdPercent: 100 # what was imported cannot be pulled again
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 YAML
     cat >$state/proxy.yaml <<YAML

@@ -42,10 +42,12 @@ api_server() {
     wait_for 120 kube-apiserver kubectl get --raw /readyz
 }
 
-controllers() { # At the default of 20 requests a second, thousands of objects take minutes.
+# At the default of 20 requests a second, thousands of objects take minutes. And a node is not taken for dead, and its pods for unready,
+# because a test has the API server away for a minute.
+controllers() {
     start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$state/controllers.kubeconfig" --secure-port 0 \
         --leader-elect=false --use-service-account-credentials --service-account-private-key-file "$state/pki/tokens.key" \
-        --root-ca-file "$state/pki/ca.crt" --kube-api-qps 500 --kube-api-burst 1000
+        --root-ca-file "$state/pki/ca.crt" --kube-api-qps 500 --kube-api-burst 1000 --node-monitor-grace-period 5m
 }
 
 scheduler() {

@@ -1,0 +1,147 @@
+"""What must not fail a request, or change what Ready says, on the one-node cluster: killed processes, and an API server that is away.
+And what load does. To be run as root in the cluster's network, after weir-up.sh:
+
+    target/cluster/exec .venv/bin/python tests/kubernetes/faults.py
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from weir import (
+    DIGITS, INFER, ROOT, Failure, Readiness, Traffic, condition, expect, is_ready, kubectl, left, pods, post, run, step, wait_until,
+)
+
+# Time for which the API server is away.
+AWAY = 60
+
+# Its replica takes four at once, for a fifth of a second.
+SLOW = """
+backend: "echo"
+max_batch_size: 4
+input [ { name: "INPUT0" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: [ 1 ] } ]
+parameters { key: "service_time_ms" value { string_value: "200" } }
+"""
+ONE = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [1]}]}).encode()
+SENDERS = 48
+CLAIM = ROOT / "target/cluster/state/volumes/weir-examples"
+
+
+def processes(*words):
+    """Processes of the cluster whose command line has these words."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (folder / "cmdline").read_bytes().decode().split("\0") if folder.name.isdigit() else []
+            in_cluster = line and os.readlink(folder / "ns/pid") != os.readlink("/proc/self/ns/pid")
+            if in_cluster and all(any(word in part for part in line) for word in words):
+                found.append(int(folder.name))
+    return found
+
+
+def kill(*words, by=signal.SIGKILL):
+    found = processes(*words)
+    if not found:
+        raise Failure(f"no process of {words}")
+    os.kill(found[0], by)
+    return found[0]
+
+
+def ready_pods(name="digits"):
+    return sum(is_ready(pod) for pod in pods(name))
+
+
+@contextlib.contextmanager
+def unharmed(name):
+    """Requests all the while, of which none may fail, and a service that is ready all the while."""
+    with step(name), Traffic(f"{DIGITS}{INFER}") as traffic, Readiness("digits") as readiness:
+        yield
+    expect("failed requests", [], traffic.failures[:5])
+    expect("what Ready was", [], [said for said in readiness.seen if not said.startswith("True")])
+    print(f"           {sum(traffic.revisions.values())} requests, none failed")
+
+
+def two_pods_of_digits():
+    kubectl("apply", "-f", str(ROOT / "examples/digits"))
+    kubectl("scale", "inferenceservice/digits", "--replicas", "2")
+    wait_until("two pods", 60, lambda: ready_pods() == 2)
+    wait_until("Ready", 60, lambda: condition("digits") == "True")
+
+
+def a_model_server_is_killed():
+    with unharmed("kill -9 of a model server, until it is ready again"):
+        time.sleep(1)
+        kill("weir-runtime", "--model-name=digits")
+        wait_until("one pod less", 20, lambda: ready_pods() == 1)
+        wait_until("two pods again", 60, lambda: ready_pods() == 2)
+
+
+def the_controller_is_killed():
+    with unharmed("kill -9 of the controller; it follows a change afterwards"):
+        kill("/opt/weir/bin/weir", "controller")
+        kubectl("scale", "inferenceservice/digits", "--replicas", "1")
+        wait_until("one pod", 120, lambda: len(pods("digits")) == 1)
+
+
+def the_autoscaler_is_killed():
+    with unharmed("kill -9 of the autoscaler; it follows a change afterwards"):
+        kill("/opt/weir/bin/weir", "autoscaler")
+        kubectl("scale", "inferenceservice/digits", "--replicas", "2")
+        wait_until("two pods", 120, lambda: ready_pods() == 2)
+
+
+def the_api_server_is_away():
+    with unharmed(f"an API server that does not answer for {AWAY} s"):
+        server = kill("kube-apiserver", by=signal.SIGSTOP)
+        try:
+            time.sleep(AWAY)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        wait_until("it answers", 30, lambda: kubectl("get", "--raw", "/readyz") == "ok")
+        time.sleep(10)
+    expect("pods", 2, ready_pods())
+
+
+def load_makes_three_pods():
+    folder = CLAIM / "slow"
+    (folder / "1").mkdir(parents=True, exist_ok=True)
+    (folder / "config.pbtxt").write_text(SLOW)
+    spec = {"minReplicas": 0, "maxReplicas": 3, "model": {
+        "modelFormat": {"name": "echo"}, "protocolVersion": "v2", "storageUri": "pvc://weir-examples/slow",
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
+    }}
+    body = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "slow"}, "spec": {"predictor": spec}}
+    kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    kubectl("wait", "--for", "condition=Ready", "inferenceservice/slow", "--timeout", "60s")
+    url = "http://slow.default/v2/models/slow/infer"
+    enough = threading.Event()
+    with step("load that one pod cannot take, until three take it"), concurrent.futures.ThreadPoolExecutor(SENDERS) as senders:
+        sent = [senders.submit(send_until, enough, url) for _ in range(SENDERS)]
+        try:
+            wait_until("three pods", 90, lambda: ready_pods("slow") == 3)
+        finally:
+            enough.set()
+    expect("failed requests", [], [str(job.exception()) for job in sent if job.exception()][:5])
+
+
+def send_until(enough, url):
+    while not enough.is_set():
+        post(url, ONE)
+
+
+def leave():
+    kubectl("delete", "inferenceservice", "--all", "--timeout", "60s")
+    wait_until("all is gone", 60, lambda: not left())
+
+
+if __name__ == "__main__":
+    run("faults", (
+        two_pods_of_digits, a_model_server_is_killed, the_controller_is_killed, the_autoscaler_is_killed, the_api_server_is_away,
+        leave, load_makes_three_pods, leave,
+    ))
