@@ -42,7 +42,7 @@ pub use rollout::{
     Candidate, Evidence, Limits, PreviousRevision, Rollout, Sample, Stage, Step, Strategy,
     Transition, step,
 };
-pub use runtimes::{Runtime, Runtimes, Scope, Unserved};
+pub use runtimes::{Runtime, Runtimes, Scope, ServerType, Unserved};
 pub use scaling::{ScaledBy, Scaling};
 pub use service::{DEFAULT_NAMESPACE, Service};
 pub use source::{Source, Stored};

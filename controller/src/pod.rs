@@ -4,6 +4,7 @@ mod batch_limit;
 mod control_routes;
 mod merge;
 mod placeholder;
+mod server_defaults;
 #[cfg(test)]
 mod tests;
 mod variable;
@@ -19,6 +20,7 @@ use crate::annotations::{KNATIVE, PREFIX};
 
 pub(crate) use batch_limit::limit_batches;
 pub(crate) use control_routes::allow_control;
+pub(crate) use server_defaults::add_defaults;
 
 /// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];

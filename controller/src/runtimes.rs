@@ -2,11 +2,14 @@
 
 mod built_in;
 mod choose;
+mod server_type;
 #[cfg(test)]
 mod tests;
 
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
+
+pub use server_type::ServerType;
 
 /// All declared runtimes and, last, the built-in one if there is one.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +24,8 @@ pub struct Runtime {
     pub scope: Scope,
     /// Creation time in seconds since 1970.
     pub since: u64,
+    /// Server of the runtime's pod, if it needs defaults of its own.
+    pub server: Option<ServerType>,
     /// Formats, protocols and pod of the runtime.
     pub spec: ServingRuntimeSpec,
 }

@@ -362,3 +362,19 @@ items:
         "2 objects",
     );
 }
+
+#[test]
+fn a_probe_needs_no_port() {
+    let text = "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: digits}
+spec:
+  predictor:
+    model:
+      modelFormat: {name: pytorch}
+      readinessProbe: {httpGet: {path: /v2/health/ready}}
+      livenessProbe: {tcpSocket: {}}
+      startupProbe: {grpc: {service: s}}
+";
+    assert!(weir_crds::read("probes.yaml", text).is_ok());
+}

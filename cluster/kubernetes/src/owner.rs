@@ -18,13 +18,22 @@ impl Kubernetes {
         &self,
         service: &ServiceName,
     ) -> Result<Option<OwnerReference>, ClusterError> {
+        let found = self.metadata(service).await?;
+        Ok(found.and_then(|found| reference(&found)))
+    }
+
+    /// The metadata of a service's InferenceService; none when there is none of its name.
+    pub(crate) async fn metadata(
+        &self,
+        service: &ServiceName,
+    ) -> Result<Option<ObjectMeta>, ClusterError> {
         let resource =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
         let all: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), service.namespace(), &resource);
         let found = all.get_metadata_opt(service.name()).await;
         let found = found.map_err(|e| error::of(service, e))?;
-        Ok(found.and_then(|found| reference(&found.metadata)))
+        Ok(found.map(|found| found.metadata))
     }
 }
 

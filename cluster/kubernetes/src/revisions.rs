@@ -12,7 +12,7 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::api::{find, of_service, put};
 use crate::objects::{
-    CONTROLLER, KeptRevision, ROLLOUT, check_owner, complete, controller_revision, kept,
+    CONTROLLER, KeptRevision, Place, ROLLOUT, check_owner, complete, controller_revision, kept,
     revision_of, rollout, rollout_name,
 };
 use crate::owner::is_inference_service;
@@ -125,9 +125,15 @@ impl Kubernetes {
         match existing {
             Some(existing) => same(existing, &wanted),
             None => {
-                let enforced = self.enforced(wanted.revision.service()).await?;
+                let service = wanted.revision.service();
+                let (enforced, service) =
+                    tokio::try_join!(self.enforced(service), self.metadata(service))?;
+                let place = Place {
+                    enforced,
+                    service: service.unwrap_or_default(),
+                };
                 Ok(Some(KeptRevision {
-                    pod: complete(&wanted, &self.options, enforced)?,
+                    pod: complete(&wanted, &self.options, &place)?,
                     stored: wanted,
                 }))
             }

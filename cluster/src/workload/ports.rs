@@ -20,17 +20,22 @@ const HTTP_FLAGS: [&str; 4] = ["http-port", "http_port", "rest-port", "rest_port
 const GRPC_FLAGS: [&str; 2] = ["grpc-port", "grpc_port"];
 const ANY_FLAG: &str = "port";
 
+/// Endings of variables that name the ports of servers without flags for them, as MLServer's do.
+const HTTP_VARIABLE: &str = "_HTTP_PORT";
+const GRPC_VARIABLE: &str = "_GRPC_PORT";
+
 impl ContainerPorts {
     /// The ports that the container declares: those named `grpc*` or `h2c*` are gRPC, the first other is HTTP.
-    /// Of a protocol without a declared port, what flags such as `--http-port` say; without either, 8080 for both, the
-    /// protocol told apart by the first bytes.
+    /// Of a protocol without a declared port, what flags such as `--http-port` or variables such as
+    /// `MLSERVER_HTTP_PORT` say; without any, 8080 for both, the protocol told apart by the first bytes.
     #[must_use]
     pub fn of(container: &Container) -> Self {
-        let (declared, flags) = (Self::declared(container), Self::by_flags(container));
-        let ports = match (declared, flags) {
-            (Some(declared), Some(flags)) => Some(declared.with(flags)),
-            (declared, flags) => declared.or(flags),
-        };
+        let said = [
+            Self::declared(container),
+            Self::by_flags(container),
+            Self::by_variables(container),
+        ];
+        let ports = said.into_iter().flatten().reduce(Self::with);
         ports.unwrap_or(Self {
             http: Some(DEFAULT_PORT),
             grpc: Some(DEFAULT_PORT),
@@ -70,6 +75,19 @@ impl ContainerPorts {
         let ports = Self {
             http: http.or(plain),
             grpc: grpc.or(plain.filter(|_| http.is_some())),
+        };
+        ports.is_some().then_some(ports)
+    }
+
+    fn by_variables(container: &Container) -> Option<Self> {
+        let port = |ending: &str| {
+            let mut variables = container.env.iter().flatten();
+            let named = variables.find(|variable| variable.name.ends_with(ending))?;
+            named.value.as_ref()?.parse().ok()
+        };
+        let ports = Self {
+            http: port(HTTP_VARIABLE),
+            grpc: port(GRPC_VARIABLE),
         };
         ports.is_some().then_some(ports)
     }

@@ -66,6 +66,17 @@ fn ports_are_declared_or_flags_or_8080() {
     );
     ports(args(&["--port", "7000"]), Some(7000), None);
     ports(args(&["--portal", "7000"]), Some(8080), Some(8080));
+    let variable = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let variables = [
+        variable("MLSERVER_HTTP_PORT", "8081"),
+        variable("MLSERVER_GRPC_PORT", "9001"),
+    ];
+    ports(json!({ "env": variables }), Some(8081), Some(9001));
+    ports(
+        json!({ "env": variables, "ports": [{ "containerPort": 5000 }] }),
+        Some(5000),
+        Some(9001),
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::json;
-use weir_controller::{Runtime, Scope, validate_runtime};
+use weir_controller::{Runtime, Scope, ServerType, validate_runtime};
 use weir_crds::{Object, ServingRuntimeSpec};
 
 /// Kind of a runtime's object.
@@ -44,6 +44,7 @@ impl Kind {
                 runtime: Some(Runtime {
                     scope: self.scope(&object.metadata),
                     since: created(&object.metadata),
+                    server: ServerType::of(&name, object.metadata.annotations.as_ref()),
                     name,
                     spec,
                 }),

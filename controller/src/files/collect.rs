@@ -9,7 +9,7 @@ use weir_cluster::{ClusterError, ServiceName};
 use weir_crds::{InferenceService, Manifest, Object, ServingRuntimeSpec, Spans};
 
 use super::manifest_file::ManifestFile;
-use crate::runtimes::{Runtime, Runtimes, Scope};
+use crate::runtimes::{Runtime, Runtimes, Scope, ServerType};
 use crate::service::{DEFAULT_NAMESPACE, Service};
 use crate::validate::validate_runtime;
 
@@ -122,8 +122,10 @@ pub(super) fn service_name(metadata: &ObjectMeta) -> Result<ServiceName, Cluster
 }
 
 fn runtime(metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Runtime {
+    let name = metadata.name.clone().unwrap_or_default();
     Runtime {
-        name: metadata.name.clone().unwrap_or_default(),
+        server: ServerType::of(&name, metadata.annotations.as_ref()),
+        name,
         scope,
         since: 0,
         spec: spec.clone(),

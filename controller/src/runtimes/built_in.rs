@@ -44,6 +44,7 @@ pub(super) fn runtime() -> Runtime {
         name: NAME.to_owned(),
         scope: Scope::Cluster,
         since: 0,
+        server: None,
         spec: ServingRuntimeSpec {
             supported_model_formats: FORMATS.map(format).into(),
             protocol_versions: vec![Protocol::V2, Protocol::GrpcV2],

@@ -20,6 +20,7 @@ spec:
             name: name.to_owned(),
             scope,
             since: 0,
+            server: None,
             spec: runtime.spec,
         },
         other => panic!("{other:?}"),

@@ -85,9 +85,13 @@ fn of_model(
     }
     env(&path, &model.framework.container, errors);
     let runtime = runtime(context, &path, model, errors)?;
-    let metadata = &context.object.metadata;
     let limit = component::max_batch_time(context, &predictor.component, errors);
-    let template = pod::of_model(metadata, &runtime.spec.pod, predictor, model);
+    let (mut metadata, mut model) = (context.object.metadata.clone(), model.clone());
+    if let Some(server) = runtime.server {
+        pod::add_defaults(server, &mut metadata, &mut model);
+    }
+    let uri = model.framework.storage_uri.as_deref();
+    let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
     checked(context, &path, (template, uri), used, errors)

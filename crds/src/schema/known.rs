@@ -61,7 +61,23 @@ impl Schemas {
             .collect();
         // The JSON schema allows any integer or text; quantities include fractions and exclude most texts.
         by_name.insert(Quantity::schema_name().into_owned(), Schema::Quantity);
+        let calls = by_name.iter_mut().filter(|(name, _)| is_probe_call(name));
+        calls.for_each(|(_, schema)| without_port(schema));
         Self { by_name }
+    }
+}
+
+/// The calls of probes, as their types' names end.
+const PROBE_CALLS: [&str; 3] = [".HTTPGetAction", ".TCPSocketAction", ".GRPCAction"];
+
+fn is_probe_call(name: &str) -> bool {
+    PROBE_CALLS.iter().any(|call| name.ends_with(call))
+}
+
+/// A probe without a port means the one that serves, as in KServe.
+fn without_port(schema: &mut Schema) {
+    if let Schema::Object(fields) = schema {
+        fields.required.retain(|field| field != "port");
     }
 }
 

@@ -5,6 +5,7 @@ mod default_fields;
 mod device;
 mod graceful_stop;
 mod inference_service;
+mod inherited;
 mod path;
 mod pod_security;
 mod probes;
@@ -15,6 +16,7 @@ mod tolerations;
 mod weir_runtime;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ClusterError;
 
 use super::labels;
@@ -22,19 +24,29 @@ use crate::Options;
 use crate::stored::StoredRevision;
 pub(crate) use pod_security::Enforced;
 
-/// The pod of a revision as its Deployment has it, in a namespace that enforces this of its pods.
+/// Where a revision's pods run, as far as that shapes them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// What the namespace enforces of its pods.
+    pub(crate) enforced: Enforced,
+    /// Metadata of the InferenceService.
+    pub(crate) service: ObjectMeta,
+}
+
+/// The pod of a revision as its Deployment has it.
 ///
 /// # Errors
 /// [`ClusterError::Refused`] when its storage cannot be had here.
 pub(crate) fn complete(
     stored: &StoredRevision,
     options: &Options,
-    enforced: Enforced,
+    place: &Place,
 ) -> Result<PodTemplateSpec, ClusterError> {
     let mut template = (*stored.template).clone();
     let service = stored.revision.service();
     let metadata = template.metadata.get_or_insert_default();
     inference_service::label(metadata, service);
+    inherited::add(metadata, &place.service);
     let own = labels(&stored.revision);
     metadata.labels.get_or_insert_default().extend(own);
     let annotations = metadata.annotations.clone().unwrap_or_default();
@@ -51,7 +63,7 @@ pub(crate) fn complete(
     graceful_stop::pause(pod);
     storage::provide(stored, &annotations, pod, options)?;
     default_fields::set(pod, options);
-    pod_security::restrict(pod, enforced);
+    pod_security::restrict(pod, place.enforced);
     Ok(template)
 }
 

@@ -38,7 +38,7 @@ fn completed(workload: &Workload) -> Result<PodTemplateSpec, ClusterError> {
     complete(
         &StoredRevision::of(workload),
         &Options::default(),
-        Enforced::Less,
+        &Place::default(),
     )
 }
 

@@ -6,7 +6,7 @@ use weir_cluster::{Destination, ReadyCall, ScalingPolicy, ServiceName, Split, Wo
 
 use super::*;
 use crate::Options;
-use crate::objects::{Enforced, RevisionObjects, aliases, complete};
+use crate::objects::{Place, RevisionObjects, aliases, complete};
 use crate::stored::StoredRevision;
 
 fn service() -> ServiceName {
@@ -35,7 +35,7 @@ fn objects() -> RevisionObjects {
     let pod = complete(
         &StoredRevision::of(&workload()),
         &Options::default(),
-        Enforced::Less,
+        &Place::default(),
     )
     .unwrap();
     RevisionObjects::of(&workload(), pod, None).unwrap()

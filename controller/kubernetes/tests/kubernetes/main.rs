@@ -4,6 +4,7 @@
 
 mod declared;
 mod drift;
+mod golden;
 mod kills;
 mod lifecycle;
 mod world;

@@ -93,6 +93,11 @@ impl World {
 
     /// Writes an object as a user does.
     pub(crate) async fn apply(&self, object: Value) {
+        self.try_apply(object).await.unwrap();
+    }
+
+    /// Writes an object, unless the API server refuses it.
+    pub(crate) async fn try_apply(&self, object: Value) -> Result<(), String> {
         let text = |field: &str| object[field].as_str().unwrap().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let (group, version) = version.rsplit_once('/').unwrap_or(("", &version));
@@ -100,9 +105,11 @@ impl World {
         let api = self.api(&ApiResource::from_gvk(&kind));
         let name = object["metadata"]["name"].as_str().unwrap();
         let params = PatchParams::apply("user").force();
-        api.patch(name, &params, &Patch::Apply(&object))
-            .await
-            .unwrap();
+        match api.patch(name, &params, &Patch::Apply(&object)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) => Err(status.message),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Writes an InferenceService whose predictor has these fields beside its model at `path`.

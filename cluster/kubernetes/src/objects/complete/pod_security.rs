@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::{
 use super::{all_containers, weir_runtime};
 
 /// What a namespace enforces of its pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Enforced {
     /// The Pod Security Standard `restricted`: what does not say that it needs no root is not run.
     Restricted,
     /// Less: images that run as root may be run.
+    #[default]
     Less,
 }
 
