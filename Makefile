@@ -60,11 +60,12 @@ cluster-down: ## End it; nothing of it is left.
 check: prerequisites libtorch tools ## fmt, clippy and the tests of what changed since BASE (origin/main, else HEAD).
 	@PYTHON=$(PYTHON) CARGO=$(CARGO) scripts/check.sh $(BASE)
 
-lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, doc, the chart.
+lint: prerequisites libtorch tools ## fmt, clippy, unused dependencies, deny, advisories, doc, the chart.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) shear --deny-warnings
 	$(CARGO) deny --log-level error check bans licenses sources
+	scripts/advisories.sh
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --quiet --workspace --no-deps
 	tests/kubernetes/chart.sh lint
 
@@ -74,7 +75,7 @@ generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, 
 	cp crds/yaml/*.yaml charts/weir/crds/
 
 fuzz: prerequisites ## Ten minutes of each fuzz target.
-	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release -p weir-protocol -p weir-runtime fuzz
+	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release --workspace --exclude weir-runtime-torch fuzz
 
 examples: prerequisites ## Make the model of examples/minilm (downloads all of PyTorch, some GB).
 	@test -x target/examples/bin/pip || $(PYTHON) -m venv target/examples

@@ -40,6 +40,16 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, CliError> {
         .ok_or_else(|| CliError::Usage("there is no home directory; set --state-dir".to_owned()))
 }
 
+/// Makes a directory that only its user may enter: logs and models lie in it. One that is there keeps its mode: it is
+/// somebody's choice.
+pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
 impl AdminFile {
     /// Scheme of the URLs for requests.
     pub(crate) fn scheme(&self) -> &'static str {
@@ -54,7 +64,7 @@ impl AdminFile {
         let path = directory.join(ADMIN_FILE);
         let failed = |source| CliError::io(format!("cannot write {}", path.display()), source);
         let text = serde_json::to_string(self).map_err(|error| failed(error.into()))?;
-        fs::create_dir_all(directory).map_err(failed)?;
+        create_private(directory).map_err(failed)?;
         let other = path.with_extension("json.new");
         fs::write(&other, text + "\n").map_err(failed)?;
         fs::rename(&other, &path).map_err(failed)
@@ -102,5 +112,16 @@ mod tests {
         file(1).remove(folder.path());
         let error = AdminFile::read(folder.path()).unwrap_err().to_string();
         assert!(error.ends_with("there is no admin.json in it"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_directory_is_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state/weir");
+        create_private(&state).unwrap();
+        let mode = fs::metadata(&state).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

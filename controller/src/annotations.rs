@@ -16,6 +16,8 @@ pub(crate) const SLO_PERCENTILE: &str = "weir.dev/slo-percentile";
 pub(crate) const ECONOMY: &str = "weir.dev/economy";
 /// Longest time of a batch in `weir-runtime`, a duration; what takes longer is stuck and restarted.
 pub(crate) const MAX_BATCH_TIME: &str = "weir.dev/max-batch-time";
+/// Digest of the model's file or archive at an http(s) URI: `sha256:` and 64 hexadecimal digits.
+pub(crate) const STORAGE_DIGEST: &str = "weir.dev/storage-digest";
 /// Longest wait of a request for a revision to scale up from zero, a duration.
 pub(crate) const ACTIVATION_TIMEOUT: &str = "weir.dev/activation-timeout";
 /// Most requests queued for one revision.
@@ -73,15 +75,21 @@ pub(crate) const HPA_ANNOTATIONS: [&str; 2] = [
 ];
 
 /// Weir's annotations about replicas, which a component may set for itself.
-pub(crate) const OF_COMPONENTS: [&str; 4] =
-    [QUEUE_DELAY_TARGET, SLO_PERCENTILE, ECONOMY, MAX_BATCH_TIME];
-
-/// All annotations of Weir; others with its prefix are errors.
-pub(crate) const WEIR_ANNOTATIONS: [&str; 12] = [
+pub(crate) const OF_COMPONENTS: [&str; 5] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
     ECONOMY,
     MAX_BATCH_TIME,
+    STORAGE_DIGEST,
+];
+
+/// All annotations of Weir; others with its prefix are errors.
+pub(crate) const WEIR_ANNOTATIONS: [&str; 13] = [
+    QUEUE_DELAY_TARGET,
+    SLO_PERCENTILE,
+    ECONOMY,
+    MAX_BATCH_TIME,
+    STORAGE_DIGEST,
     ACTIVATION_TIMEOUT,
     MAX_QUEUE,
     ROLLOUT,

@@ -1,12 +1,14 @@
 //! Download of one file, resumed after interruptions.
 
 mod part;
+mod redirect;
 mod response;
 
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Client, Response, header};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url, header};
 use tokio::io::AsyncWriteExt;
 
 use self::part::Part;
@@ -51,6 +53,7 @@ impl<'a> Download<'a> {
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(limits.stall)
+            .redirect(Policy::none())
             .build();
         Ok(Self {
             client: client.map_err(|error| gave_up(source, &error.to_string()))?,
@@ -122,7 +125,49 @@ impl<'a> Download<'a> {
 
     /// Requests the rest of the file if a validator can show that it belongs to the partial file, else the whole.
     async fn request(&self, length: u64) -> Result<Response, Interrupted> {
-        let mut request = self.client.get(self.source.url.clone());
+        let mut url = self.source.url.clone();
+        for _ in 0..=redirect::MAX_REDIRECTS {
+            let response = self.request_from(&url, length).await?;
+            match self.redirect(&url, &response).await? {
+                Some(next) => url = next,
+                None => return Ok(response),
+            }
+        }
+        Err(self.refused_redirect(&url, "one redirect too many"))
+    }
+
+    /// The URL that a response redirects to.
+    async fn redirect(&self, from: &Url, response: &Response) -> Result<Option<Url>, Interrupted> {
+        let location = response.headers().get(header::LOCATION);
+        let Some(location) = location.filter(|_| response.status().is_redirection()) else {
+            return Ok(None);
+        };
+        let location = location.to_str().unwrap_or_default();
+        let Ok(to) = from.join(location) else {
+            return Err(self.refused_redirect(from, "to what is no address"));
+        };
+        if let Some(reason) = redirect::refusal(from, &to) {
+            return Err(self.refused_redirect(&to, reason));
+        }
+        // The host that was asked for may be this machine.
+        if to.host_str() != self.source.url.host_str()
+            && let Some(reason) = inner_host(&to).await
+        {
+            return Err(self.refused_redirect(&to, reason));
+        }
+        Ok(Some(to))
+    }
+
+    fn refused_redirect(&self, to: &Url, reason: &'static str) -> Interrupted {
+        Interrupted::Fatal(FetchError::Redirect {
+            uri: self.source.shown(),
+            to: redirect::shown(to),
+            reason,
+        })
+    }
+
+    async fn request_from(&self, url: &Url, length: u64) -> Result<Response, Interrupted> {
+        let mut request = self.client.get(url.clone());
         // A content encoding would break sizes and resuming.
         request = request.header(header::ACCEPT_ENCODING, "identity");
         let validator = self.part.validator().await.filter(|_| length > 0);
@@ -185,6 +230,14 @@ impl<'a> Download<'a> {
             limit: self.limits.download,
         }))
     }
+}
+
+/// Why a host is not asked on a redirect, as far as its addresses tell; one that has none is not reached anyway.
+async fn inner_host(url: &Url) -> Option<&'static str> {
+    let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+    let host = host.trim_matches(['[', ']']);
+    let mut addresses = tokio::net::lookup_host((host, port)).await.ok()?;
+    addresses.find_map(|address| redirect::address_refusal(address.ip()))
 }
 
 fn retry(error: &reqwest::Error) -> Interrupted {

@@ -38,6 +38,28 @@ pub enum FetchError {
         /// The exceeded limit, in bytes or files.
         limit: u64,
     },
+    /// A file other than the one that was asked for.
+    #[error(
+        "{uri} has the digest sha256:{found}, not sha256:{expected}; nothing of it was unpacked"
+    )]
+    Digest {
+        /// The URI without its query.
+        uri: String,
+        /// The digest that was asked for, in hexadecimal.
+        expected: String,
+        /// That of the file.
+        found: String,
+    },
+    /// A redirect that is not followed.
+    #[error("{uri} redirects to {to}, {reason}")]
+    Redirect {
+        /// The URI without its query.
+        uri: String,
+        /// Scheme and host of the redirect.
+        to: String,
+        /// The rule that it breaks.
+        reason: &'static str,
+    },
     /// An archive with an entry that is not allowed.
     #[error("the archive holds {entry:?}, {reason}")]
     Unsafe {

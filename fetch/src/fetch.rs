@@ -76,6 +76,12 @@ impl Staging {
         target: &Path,
         limits: &Limits,
     ) -> Result<(), FetchError> {
+        if let Some(digest) = &source.digest {
+            // Resuming the download would not mend another file.
+            digest
+                .check(part, &source.shown())
+                .inspect_err(|_| drop(fs::remove_file(part)))?;
+        }
         let content = self.folder.join("content");
         if content.exists() {
             fs::remove_dir_all(&content).map_err(FetchError::file(&content))?;

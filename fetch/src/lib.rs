@@ -9,6 +9,7 @@
 //! process or a later one. Concurrent fetches of one target take turns, and the second finds it done.
 
 mod attempt;
+mod digest;
 mod download;
 mod error;
 mod fetch;

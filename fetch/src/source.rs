@@ -2,6 +2,7 @@
 
 use reqwest::Url;
 
+use crate::digest::Digest;
 use crate::error::FetchError;
 
 /// Reports whether [`fetch`](crate::fetch()) supports a URI: `http://` or `https://`.
@@ -24,6 +25,8 @@ pub(crate) struct Source {
     pub(crate) packing: Packing,
     /// Last segment of the path.
     pub(crate) file_name: String,
+    /// What the file must be, where the URI's fragment says so.
+    pub(crate) digest: Option<Digest>,
 }
 
 /// Packing of a file, by the extension of its name.
@@ -55,6 +58,12 @@ impl Source {
             return Err(invalid("the path must end with a plain file name"));
         }
         Ok(Self {
+            digest: url
+                .fragment()
+                .map(Digest::of_fragment)
+                .transpose()
+                .map_err(|()| invalid("the digest must be sha256: and 64 hexadecimal digits"))?
+                .flatten(),
             packing: Packing::of(&file_name),
             file_name,
             url,

@@ -2,6 +2,8 @@
 //! counted as written, not as the archive states them.
 
 mod entry;
+#[cfg(test)]
+mod fuzz;
 mod metered;
 #[cfg(test)]
 mod tests;

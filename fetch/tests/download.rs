@@ -18,6 +18,8 @@ enum Fault {
     Cut(usize),
     /// Answers with this status.
     Status(u16),
+    /// Redirects to this host, at the server's own port.
+    Redirect(&'static str),
     /// Sends the head and nothing more.
     Stall,
     /// Serves other content from now on.
@@ -33,6 +35,7 @@ impl Server {
     fn start(content: Vec<u8>, faults: &[Fault]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
+        let port = listener.local_addr().unwrap().port();
         let heads = Arc::new(Mutex::new(Vec::new()));
         let (seen, mut faults) = (heads.clone(), VecDeque::from(faults.to_vec()));
         std::thread::spawn(move || {
@@ -47,6 +50,12 @@ impl Server {
                     Some(Fault::Cut(bytes)) => cut = bytes,
                     Some(Fault::Status(status)) => {
                         let _ = write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+                        continue;
+                    }
+                    Some(Fault::Redirect(to)) => {
+                        let to = to.replace("PORT", &port.to_string());
+                        let head = format!("HTTP/1.1 302 X\r\nlocation: {to}\r\n");
+                        let _ = write!(stream, "{head}content-length: 0\r\n\r\n");
                         continue;
                     }
                     Some(Fault::Stall) => cut = 0,
@@ -156,6 +165,68 @@ async fn changed_content_is_downloaded_anew() {
     let mut changed = content();
     changed.reverse();
     assert_eq!(bytes.unwrap(), changed);
+}
+
+#[tokio::test]
+async fn redirects_on_the_same_host_are_followed_and_others_into_the_machine_are_not() {
+    let same = [
+        Fault::Redirect("/other.pt"),
+        Fault::Redirect("http://127.0.0.1:PORT/x.pt"),
+    ];
+    let server = Server::start(content(), &same);
+    let (_folder, bytes) = get(&server, &Limits::default()).await;
+    assert_eq!(bytes.unwrap(), content());
+    for to in [
+        "http://localhost:PORT/x.pt",
+        "http://127.0.0.2:PORT/x.pt",
+        "http://[::1]:PORT/x.pt",
+        "http://169.254.169.254/latest/meta-data",
+    ] {
+        let server = Server::start(content(), &[Fault::Redirect(to)]);
+        let (_folder, bytes) = get(&server, &Limits::default()).await;
+        let error = bytes.unwrap_err().to_string();
+        assert!(error.contains(" redirects to http://"), "{to}: {error}");
+        assert_eq!(server.requests(), 1, "{to}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_without_end_are_given_up() {
+    let server = Server::start(content(), &[Fault::Redirect("/x.pt"); 100]);
+    let (_folder, bytes) = get(&server, &Limits::default()).await;
+    assert!(
+        bytes
+            .unwrap_err()
+            .to_string()
+            .contains("one redirect too many")
+    );
+    assert_eq!(server.requests(), 11);
+}
+
+/// SHA-256 of nothing.
+const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+#[tokio::test]
+async fn a_file_is_what_its_digest_says() {
+    let server = Server::start(Vec::new(), &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
+    let uri = server.uri(&format!("model.pt#sha256:{}", EMPTY.to_uppercase()));
+    fetch(&uri, &right, &Limits::default()).await.unwrap();
+    assert!(right.join("model.pt").exists());
+    // Of an archive nothing is unpacked.
+    let other = EMPTY.replace('e', "f");
+    let uri = server.uri(&format!("model.tar#sha256:{other}"));
+    let error = fetch(&uri, &wrong, &Limits::default()).await.unwrap_err();
+    let expected = format!("has the digest sha256:{EMPTY}, not sha256:{other}");
+    assert!(error.to_string().contains(&expected), "{error}");
+    assert!(!wrong.exists());
+    let uri = server.uri("model.pt#sha256:abc");
+    let error = fetch(&uri, &wrong, &Limits::default()).await.unwrap_err();
+    assert!(
+        error.to_string().contains("64 hexadecimal digits"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

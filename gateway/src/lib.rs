@@ -24,6 +24,7 @@ mod gateway;
 mod headers;
 mod metrics;
 mod options;
+mod probe_services;
 mod protocol;
 mod proxy;
 mod queue;

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
 use crate::forward::{ProxyRequest, forward, mirror, ready};
+use crate::probe_services::ProbeServices;
 use crate::protocol::Protocol;
 use crate::router::{Lookup, Routed};
 
@@ -28,12 +29,14 @@ use crate::router::{Lookup, Routed};
 pub(crate) struct Proxy {
     pub(crate) context: Arc<Context>,
     batching: Batching,
+    probes: ProbeServices,
 }
 
 impl Proxy {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         Self {
             batching: Batching::new(Arc::clone(&context)),
+            probes: ProbeServices::new(context.shutdown.clone()),
             context,
         }
     }
@@ -48,6 +51,7 @@ impl Proxy {
     ) -> Result<Response<DownstreamBody>, GatewayError> {
         let mode = BufferMode::of(protocol, parts.uri.path());
         let (routed, buffered) = match self.route(protocol, parts)? {
+            Lookup::Probe => return Box::pin(self.probe(parts, body)).await,
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
@@ -107,6 +111,17 @@ impl Proxy {
             .route_message(parts, field, buffered, count_unknown)
     }
 
+    /// Answers a call of gRPC's health or reflection.
+    async fn probe(
+        &self,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+    ) -> Result<Response<DownstreamBody>, GatewayError> {
+        let upload = self.context.options.connections.upload();
+        let body = body.take().ok_or_else(was_read)?;
+        Ok(self.probes.answer(parts, body, upload).await)
+    }
+
     async fn buffer(
         &self,
         body: &mut Option<Incoming>,
@@ -123,7 +138,11 @@ impl Proxy {
         };
         match body.take() {
             Some(body) => BufferedBody::receive(body, mode, &limits).await,
-            None => Err(GatewayError::Body("was read already".to_owned())),
+            None => Err(was_read()),
         }
     }
+}
+
+fn was_read() -> GatewayError {
+    GatewayError::Body("was read already".to_owned())
 }

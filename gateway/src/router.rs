@@ -20,6 +20,7 @@ use crate::codec::grpc::first_message;
 use crate::error::GatewayError;
 use crate::headers;
 use crate::options::Scope;
+use crate::probe_services::is_probe;
 use crate::protocol::Protocol;
 use crate::queue::RevisionQueue;
 use matcher::RouteMatch;
@@ -51,6 +52,8 @@ pub(crate) enum Lookup {
     Routed(Routed),
     /// The model's name in its first message decides.
     ByMessage(NameField),
+    /// gRPC's health or reflection, of the gateway itself.
+    Probe,
 }
 
 impl RouteTable {
@@ -60,6 +63,9 @@ impl RouteTable {
         let (host, path) = (host(parts), parts.uri.path());
         if let Some(found) = self.matcher.by_address(host, path) {
             return self.to_service(parts, &found);
+        }
+        if protocol == Protocol::Grpc && is_probe(path) {
+            return Ok(Lookup::Probe);
         }
         if self.matcher.scope() == Scope::Local {
             if let Some(response) = local::answer(self, protocol, &parts.method, path) {

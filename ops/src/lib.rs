@@ -8,6 +8,7 @@
 //!   socket      ── bind ──► accept, up to a limit ──► serve ──► close
 //!   byte_budget ── bytes that all requests may hold together
 //!   http2       ── windows and other limits of HTTP/2
+//!   open_files  ── the limit on open files, raised
 //!   known_hosts ── hosts that a port of this machine answers to
 //! ```
 
@@ -16,6 +17,7 @@ pub mod byte_budget;
 pub mod drain;
 pub mod http2;
 pub mod known_hosts;
+pub mod open_files;
 mod process;
 pub mod registry;
 pub mod socket;

@@ -13,6 +13,7 @@ mod bodies;
 mod elements;
 mod error;
 mod generate;
+mod nesting;
 mod predict;
 mod raw;
 mod region;

@@ -29,6 +29,8 @@ pub enum Code {
     TooSlow,
     /// The caller went away.
     Cancelled,
+    /// The request is compressed in a way that the server does not know.
+    UnknownCoding,
     /// The server does not do this.
     Unimplemented,
     /// The model or the server failed.
@@ -54,7 +56,7 @@ pub trait Coded: std::error::Error {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::InvalidArgument,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -67,6 +69,7 @@ impl Code {
         Self::DeadlineExceeded,
         Self::TooSlow,
         Self::Cancelled,
+        Self::UnknownCoding,
         Self::Unimplemented,
         Self::Internal,
     ];
@@ -86,6 +89,7 @@ impl Code {
             Self::Unavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::UnknownCoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -98,7 +102,9 @@ impl Code {
             // gRPC has no status of its own for a slow caller; that of a deadline would blame the server.
             Self::InvalidArgument | Self::TooSlow => tonic::Code::InvalidArgument,
             Self::NotFound => tonic::Code::NotFound,
-            Self::MethodNotAllowed | Self::Unimplemented => tonic::Code::Unimplemented,
+            Self::MethodNotAllowed | Self::UnknownCoding | Self::Unimplemented => {
+                tonic::Code::Unimplemented
+            }
             Self::TooLarge | Self::Overloaded => tonic::Code::ResourceExhausted,
             Self::AlreadyExists => tonic::Code::AlreadyExists,
             Self::Restricted | Self::Unavailable => tonic::Code::Unavailable,
@@ -142,6 +148,7 @@ impl Code {
             StatusCode::METHOD_NOT_ALLOWED => Some(Self::MethodNotAllowed),
             StatusCode::CONFLICT => Some(Self::AlreadyExists),
             StatusCode::PAYLOAD_TOO_LARGE => Some(Self::TooLarge),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Some(Self::UnknownCoding),
             StatusCode::TOO_MANY_REQUESTS => Some(Self::Overloaded),
             StatusCode::NOT_IMPLEMENTED => Some(Self::Unimplemented),
             StatusCode::SERVICE_UNAVAILABLE => Some(Self::Unavailable),
@@ -166,6 +173,7 @@ impl Code {
             | Self::Forbidden
             | Self::TooSlow
             | Self::Cancelled
+            | Self::UnknownCoding
             | Self::Unimplemented => Blame::Caller,
             Self::Overloaded => Blame::Load,
             Self::Unavailable | Self::DeadlineExceeded | Self::Internal => Blame::Server,
@@ -188,6 +196,7 @@ impl Code {
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::TooSlow => "too_slow",
             Self::Cancelled => "cancelled",
+            Self::UnknownCoding => "unknown_coding",
             Self::Unimplemented => "unimplemented",
             Self::Internal => "internal",
         }

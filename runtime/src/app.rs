@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::drain::{Drain, Signals};
-use weir_ops::telemetry;
+use weir_ops::{open_files, telemetry};
 
 use crate::args::{self, Config, DeviceChoice, Exit, OnLoadError};
 use crate::backend::{Backend, LoadError};
@@ -50,6 +50,7 @@ pub fn main(setup: Setup) -> Exit {
         Ok(log) => log,
         Err(error) => return failed(&error),
     };
+    open_files::raise_limit();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = config.threads {
         runtime.worker_threads(threads.get());

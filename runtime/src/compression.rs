@@ -22,13 +22,11 @@ impl Coding {
     /// The coding of a request, from its `Content-Encoding`.
     ///
     /// # Errors
-    /// [`ServeError::Unimplemented`] for any other coding.
+    /// [`ServeError::UnknownCoding`] for any other coding.
     pub(crate) fn of_request(header: Option<&str>) -> Result<Self, ServeError> {
         match header.map(str::trim) {
             None | Some("") => Ok(Self::Identity),
-            Some(name) => Self::named(name).ok_or_else(|| {
-                ServeError::Unimplemented("Unsupported compression type".to_owned())
-            }),
+            Some(name) => Self::named(name).ok_or(ServeError::UnknownCoding),
         }
     }
 

@@ -101,6 +101,9 @@ pub enum ServeError {
         /// The code for the client.
         code: Code,
     },
+    /// A body in a coding that the server does not know.
+    #[error("Unsupported compression type")]
+    UnknownCoding,
     /// A call that the server does not support.
     #[error("{0}")]
     Unimplemented(String),
@@ -165,6 +168,7 @@ impl ServeError {
             | Self::OutOfMemory(_)
             | Self::Repository { .. }
             | Self::Unimplemented(_)
+            | Self::UnknownCoding
             | Self::NotFound(_)
             | Self::Restricted(_)
             | Self::Forbidden(_)
@@ -250,6 +254,7 @@ impl Coded for ServeError {
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
             Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,
             Self::Unimplemented(_) => Code::Unimplemented,
+            Self::UnknownCoding => Code::UnknownCoding,
             Self::Restricted(_) => Code::Restricted,
             Self::Forbidden(_) | Self::ForeignOrigin(_) => Code::Forbidden,
             Self::TooLarge(_) => Code::TooLarge,

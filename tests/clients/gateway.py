@@ -117,4 +117,5 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_errors_http::test_refused_before_the_body_is_asked_for": "a gateway forwards a request only once it has the body",
     r"test_abuse::test_bodies_together_are_bounded": FLAG,
     r"test_abuse::test_headers_that_never_end_time_out": FLAG,
+    r"test_waits::.*": FLAG,
 }

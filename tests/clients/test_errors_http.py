@@ -369,7 +369,7 @@ def test_expect_continue(server):
 REFUSED_EARLY = {
     404: ("/v2/nope", {}),
     405: ("/v2/health/live", {}),
-    501: ("/v2/models/add_sub/infer", {"Content-Encoding": "br"}),
+    415: ("/v2/models/add_sub/infer", {"Content-Encoding": "br"}),
     400: ("/v2/models/identity_str_one/generate", {"Content-Encoding": "gzip"}),
 }
 

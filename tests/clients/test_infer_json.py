@@ -49,11 +49,19 @@ def test_id_is_echoed_only_when_given(server, id):
         [1, 2, 3, 4],
         [[1, 2], [3, 4]],
         [[1, 2, 3, 4]],
-        [[[1]], [[2, [3]]], 4],
+        [[[1], [2]], [[3], [4]]],
     ],
 )
-def test_nesting_of_data_is_free(server, data):
+def test_data_is_flat_or_nested_like_its_shape(server, data):
     assert data_of(identity(server, "INT32", [2, 2], data)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("data", [[[[1]], [[2, [3]]], 4], [[1, 2, 3], [4]], [1, [2, 3, 4]]])
+def test_nesting_that_contradicts_the_shape_is_refused(server, data):
+    request = {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 2, 2], "data": data}]}
+    reply = server.infer("identity_int32", request)
+    assert reply.status == 400
+    assert "contradicts the shape" in reply.error(), reply
 
 
 def test_output_data_is_flat(server):

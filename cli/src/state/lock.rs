@@ -1,9 +1,9 @@
 //! Lock of a state directory: two `weir up` would overwrite each other's files.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
-use super::AdminFile;
+use super::{AdminFile, create_private};
 use crate::error::CliError;
 
 /// Name of the locked file. The file stays when the process ends; the lock does not.
@@ -23,7 +23,7 @@ impl StateLock {
     pub(crate) fn acquire(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join(FILE);
         let failed = |source| CliError::io(format!("cannot lock {}", path.display()), source);
-        fs::create_dir_all(directory).map_err(|source| {
+        create_private(directory).map_err(|source| {
             let what = format!(
                 "the state directory {} is not available",
                 directory.display()

@@ -117,6 +117,28 @@ pub(super) fn max_batch_time(
     limit
 }
 
+/// The digest of the model's file: the component's, else the service's.
+pub(super) fn storage_digest(
+    context: &Context<'_>,
+    component: &Component,
+    errors: &mut ErrorList,
+) -> Option<String> {
+    let mut reader = reader(context, component);
+    let expected = "sha256: and 64 hexadecimal digits";
+    let digest = reader.read(annotations::STORAGE_DIGEST, expected, |text| {
+        let digits = text.strip_prefix("sha256:")?;
+        let is_valid = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_valid.then(|| text.to_ascii_lowercase())
+    });
+    // Canaries read the service's too, which is one error.
+    let unread = reader.errors.into_iter();
+    let new: Vec<_> = unread
+        .filter(|error| !errors.list.contains(error))
+        .collect();
+    errors.list.extend(new);
+    digest
+}
+
 /// The annotations of a component, then the service's.
 fn reader<'a>(context: &Context<'a>, component: &'a Component) -> Reader<'a> {
     Reader::new([

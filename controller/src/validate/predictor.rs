@@ -1,5 +1,7 @@
 //! The predictor: its pod and its model.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use weir_cluster::{ControlRoutes, Storage, Workload};
 use weir_crds::inference_service::{Model, Predictor};
@@ -7,7 +9,7 @@ use weir_crds::inference_service::{Model, Predictor};
 use super::error_list::ErrorList;
 use super::validated::Variant;
 use super::{Context, annotations, component};
-use crate::annotations::CONTROL_ROUTES;
+use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
 use crate::pod;
 use crate::runtimes::{Runtime, Scope};
 
@@ -94,7 +96,9 @@ fn of_model(
     let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
-    checked(context, &path, (template, uri), used, errors)
+    let digest = component::storage_digest(context, &predictor.component, errors);
+    let uri = uri.map(|uri| with_digest(uri, digest.as_deref(), errors));
+    checked(context, &path, (template, uri.as_deref()), used, errors)
 }
 
 fn runtime<'a>(
@@ -137,7 +141,9 @@ fn of_containers(
     let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_containers(&context.object.metadata, predictor);
     let template = template.map(|template| pod::limit_batches(template, limit));
-    checked(context, path, (template, wanted), None, errors)
+    let digest = component::storage_digest(context, &predictor.component, errors);
+    let wanted = wanted.map(|uri| with_digest(uri, digest.as_deref(), errors));
+    checked(context, path, (template, wanted.as_deref()), None, errors)
 }
 
 /// The variant of a pod template and a storage URI, unless the template is invalid.
@@ -156,6 +162,21 @@ fn checked(
         variant.map_err(|error| error.to_string())
     });
     variant.map_err(|message| errors.add(path, message)).ok()
+}
+
+/// A storage URI with the digest that its file must have, as a fetch reads it. It is part of what identifies a revision.
+fn with_digest<'a>(uri: &'a str, digest: Option<&str>, errors: &mut ErrorList) -> Cow<'a, str> {
+    let Some(digest) = digest else {
+        return Cow::Borrowed(uri);
+    };
+    if !uri.starts_with("http://") && !uri.starts_with("https://") {
+        let field = format!("metadata.annotations[{STORAGE_DIGEST}]");
+        let message = format!("is for http:// and https:// storage, not for {uri}; remove it");
+        errors.add(field, message);
+        return Cow::Borrowed(uri);
+    }
+    let plain = uri.split('#').next().unwrap_or(uri);
+    Cow::Owned(format!("{plain}#{digest}"))
 }
 
 /// What the service allows; an invalid value is an error elsewhere.

@@ -9,6 +9,8 @@
 
 mod connection;
 mod framing;
+#[cfg(test)]
+mod fuzz;
 mod head;
 mod writer;
 

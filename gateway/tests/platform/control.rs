@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use weir_cluster::ControlRoutes;
 use weir_gateway::{Options, Scope};
 use weir_ops::known_hosts::KnownHosts;
@@ -232,5 +232,62 @@ async fn pages_that_were_led_to_this_machine_are_refused() {
     for host in [HOST, "localhost:1234", "127.0.0.1", "[::1]:80"] {
         let answer = once(world.address(), post(host, "/v2/models/digits/infer", "x")).await;
         assert_eq!(answer.status, StatusCode::OK, "{host}");
+    }
+}
+
+/// A call of gRPC's health service: the status, and the messages that came within a moment.
+async fn health(world: &World, host: &str, call: &str, service: &str) -> (String, Vec<u8>) {
+    let mut client = connect_h2(world.address()).await;
+    let mut message = vec![
+        0,
+        0,
+        0,
+        0,
+        service.len() as u8 + 2,
+        0x0a,
+        service.len() as u8,
+    ];
+    message.extend_from_slice(service.as_bytes());
+    let path = format!("/grpc.health.v1.Health/{call}");
+    let request = grpc::call(host, &path, Full::new(Bytes::from(message)));
+    let response = client.send_request(request).await.unwrap();
+    let mut code = response.headers().get("grpc-status").cloned();
+    let mut body = response.into_body();
+    let mut data = Vec::new();
+    let moment = Duration::from_millis(500);
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(moment, body.frame()).await {
+        match frame.into_data() {
+            Ok(piece) => data.extend_from_slice(&piece),
+            Err(frame) => code = frame.into_trailers().unwrap().get("grpc-status").cloned(),
+        }
+    }
+    let code = code.map_or("open".to_owned(), |code| code.to_str().unwrap().to_owned());
+    (code, data)
+}
+
+#[tokio::test]
+async fn a_load_balancer_asks_the_gateway_itself() {
+    const SERVING: [u8; 7] = [0, 0, 0, 0, 2, 8, 1];
+    for scope in [Scope::Local, Scope::Cluster] {
+        let (mut world, replica) = world(scope, ControlRoutes::Closed).await;
+        let checked = health(&world, "10.1.2.3", "Check", "").await;
+        assert_eq!(checked, ("0".to_owned(), SERVING.to_vec()));
+        assert_eq!(health(&world, "10.1.2.3", "Check", "x").await.0, "5");
+        let watched = health(&world, "10.1.2.3", "Watch", "").await;
+        assert_eq!(watched, ("open".to_owned(), SERVING.to_vec()));
+        assert_eq!(replica.requests(), 0);
+        // A watch does not hold up the end.
+        let mut client = connect_h2(world.address()).await;
+        let message = Full::new(Bytes::from_static(&[0, 0, 0, 0, 0]));
+        let request = grpc::call("lb", "/grpc.health.v1.Health/Watch", message);
+        let response = client.send_request(request).await.unwrap();
+        let running = &mut world.gateways[0];
+        running.stop.cancel();
+        let serving = running.serving.take().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), serving)
+            .await
+            .unwrap()
+            .unwrap();
+        let _ = response.into_body().collect().await;
     }
 }

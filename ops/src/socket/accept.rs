@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::places::Places;
 use super::{ConnectionLimits, Stream};
+use crate::open_files;
 
 /// A listener with limits on its connections.
 #[derive(Debug)]
@@ -23,12 +24,16 @@ pub struct Acceptor {
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Acceptor {
-    /// Accepts connections within the limits. When `stop` is cancelled, silent connections end.
+    /// Accepts connections within the limits, and within that on open files: without one left, nobody could be
+    /// accepted until some client leaves. When `stop` is cancelled, silent connections end.
     #[must_use]
     pub fn new(listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken) -> Self {
         Self {
             listener,
-            places: Places::new(limits.total, limits.per_client),
+            places: Places::new(
+                limits.total.min(open_files::connections()),
+                limits.per_client,
+            ),
             limits,
             stop,
         }

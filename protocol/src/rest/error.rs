@@ -100,6 +100,11 @@ pub enum RestError {
         "Unable to parse 'data': Shape does not match true shape of 'data' field for input '{input}'"
     )]
     DataCount { input: String },
+    /// Brackets that say another shape than the input's.
+    #[error(
+        "Unable to parse 'data': its nesting contradicts the shape of input '{input}'; nest it by the shape, or send it flat"
+    )]
+    DataNesting { input: String },
     /// A scalar that is not of the input's datatype.
     #[error("Unable to parse '{field}': {reason} for input '{input}'")]
     Element {
@@ -263,6 +268,7 @@ impl Coded for RestError {
             | Self::ByteOverflow { .. }
             | Self::Datatype { .. }
             | Self::DataCount { .. }
+            | Self::DataNesting { .. }
             | Self::Element { .. }
             | Self::OutOfRange { .. }
             | Self::HalfInput { .. }

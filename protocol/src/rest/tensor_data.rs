@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::RestError;
 use super::elements;
-use crate::DataType;
+use super::nesting::Nesting;
 use crate::json::{JsonError, Reader};
+use crate::{DataType, Shape};
 
 /// A decoder for the data of one input.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +35,14 @@ impl From<JsonError> for ElementsError {
 }
 
 impl DataDecoder<'_> {
-    /// Decodes an array of exactly `elements` scalars. V2 lets clients send tensors flat or nested; as in
-    /// Triton, only the count is checked.
+    /// Decodes an array of exactly as many scalars as the shape has elements. V2 lets clients send tensors flat or
+    /// nested; brackets that say another shape than the request are refused.
     pub(super) fn decode_array(
         &self,
         reader: &mut Reader<'_>,
-        elements: usize,
+        shape: &Shape,
     ) -> Result<Bytes, RestError> {
+        let elements = shape.elements();
         self.refuse_half()?;
         let size = self.datatype.size();
         self.check_size(elements.saturating_mul(size.unwrap_or(4)))?;
@@ -48,9 +50,13 @@ impl DataDecoder<'_> {
         // the body.
         let likely = elements.min(reader.remaining() / 2 + 1);
         let mut data = Vec::with_capacity(likely * size.unwrap_or(4));
-        let count = self.decode_elements(reader, elements, &mut data);
+        let nesting = &mut Nesting::default();
+        let count = self.decode_elements(reader, elements, nesting, &mut data);
         let count = count.map_err(|error| self.rest_error(reader.text(), error))?;
         self.check_size(data.len())?;
+        if count == elements && !nesting.fits(shape.dims()) {
+            return Err(self.nesting_error());
+        }
         if count == elements {
             Ok(data.into())
         } else {
@@ -63,7 +69,7 @@ impl DataDecoder<'_> {
         self.refuse_half()?;
         let mut data = Vec::new();
         let count = if reader.at_array() {
-            self.decode_elements(reader, usize::MAX, &mut data)
+            self.decode_elements(reader, usize::MAX, &mut Nesting::default(), &mut data)
         } else {
             elements::read(reader, self.datatype, &mut data)
                 .map(|()| 1)
@@ -90,23 +96,25 @@ impl DataDecoder<'_> {
         &self,
         reader: &mut Reader<'_>,
         elements: usize,
+        nesting: &mut Nesting,
         data: &mut Vec<u8>,
     ) -> Result<usize, ElementsError> {
+        let out = (nesting, data);
         match self.datatype {
-            DataType::Bool => self.decode_typed(reader, data, elements, DataType::Bool),
-            DataType::Uint8 => self.decode_typed(reader, data, elements, DataType::Uint8),
-            DataType::Uint16 => self.decode_typed(reader, data, elements, DataType::Uint16),
-            DataType::Uint32 => self.decode_typed(reader, data, elements, DataType::Uint32),
-            DataType::Uint64 => self.decode_typed(reader, data, elements, DataType::Uint64),
-            DataType::Int8 => self.decode_typed(reader, data, elements, DataType::Int8),
-            DataType::Int16 => self.decode_typed(reader, data, elements, DataType::Int16),
-            DataType::Int32 => self.decode_typed(reader, data, elements, DataType::Int32),
-            DataType::Int64 => self.decode_typed(reader, data, elements, DataType::Int64),
-            DataType::Fp16 => self.decode_typed(reader, data, elements, DataType::Fp16),
-            DataType::Fp32 => self.decode_typed(reader, data, elements, DataType::Fp32),
-            DataType::Fp64 => self.decode_typed(reader, data, elements, DataType::Fp64),
-            DataType::Bf16 => self.decode_typed(reader, data, elements, DataType::Bf16),
-            DataType::Bytes => self.decode_typed(reader, data, elements, DataType::Bytes),
+            DataType::Bool => self.decode_typed(reader, out, elements, DataType::Bool),
+            DataType::Uint8 => self.decode_typed(reader, out, elements, DataType::Uint8),
+            DataType::Uint16 => self.decode_typed(reader, out, elements, DataType::Uint16),
+            DataType::Uint32 => self.decode_typed(reader, out, elements, DataType::Uint32),
+            DataType::Uint64 => self.decode_typed(reader, out, elements, DataType::Uint64),
+            DataType::Int8 => self.decode_typed(reader, out, elements, DataType::Int8),
+            DataType::Int16 => self.decode_typed(reader, out, elements, DataType::Int16),
+            DataType::Int32 => self.decode_typed(reader, out, elements, DataType::Int32),
+            DataType::Int64 => self.decode_typed(reader, out, elements, DataType::Int64),
+            DataType::Fp16 => self.decode_typed(reader, out, elements, DataType::Fp16),
+            DataType::Fp32 => self.decode_typed(reader, out, elements, DataType::Fp32),
+            DataType::Fp64 => self.decode_typed(reader, out, elements, DataType::Fp64),
+            DataType::Bf16 => self.decode_typed(reader, out, elements, DataType::Bf16),
+            DataType::Bytes => self.decode_typed(reader, out, elements, DataType::Bytes),
         }
     }
 
@@ -116,7 +124,7 @@ impl DataDecoder<'_> {
     fn decode_typed(
         &self,
         reader: &mut Reader<'_>,
-        data: &mut Vec<u8>,
+        (nesting, data): (&mut Nesting, &mut Vec<u8>),
         elements: usize,
         datatype: DataType,
     ) -> Result<usize, ElementsError> {
@@ -125,11 +133,13 @@ impl DataDecoder<'_> {
         let mut count = 0;
         loop {
             if !reader.element()? {
+                nesting.close(count);
                 if reader.depth() == outside {
                     return Ok(count);
                 }
             } else if reader.at_array() {
                 reader.begin_array()?;
+                nesting.open(count);
             } else if count == elements {
                 return Err(ElementsError::TooMany);
             } else if data.len() > self.max_bytes {
@@ -138,6 +148,12 @@ impl DataDecoder<'_> {
                 elements::read(reader, datatype, data)?;
                 count += 1;
             }
+        }
+    }
+
+    fn nesting_error(&self) -> RestError {
+        RestError::DataNesting {
+            input: self.name.to_owned(),
         }
     }
 

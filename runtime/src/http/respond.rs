@@ -60,7 +60,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        Code::Unimplemented => {
+        Code::UnknownCoding => {
             let codings = HeaderValue::from_static("gzip, deflate");
             response.headers_mut().insert(ACCEPT_ENCODING, codings);
         }
@@ -75,6 +75,7 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
         | Code::DeadlineExceeded
         | Code::TooSlow
         | Code::Cancelled
+        | Code::Unimplemented
         | Code::Internal => {}
     }
     response

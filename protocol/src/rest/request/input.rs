@@ -120,9 +120,7 @@ impl InputDraft<'_> {
                 datatype,
                 max_bytes: limits.max_json,
             };
-            return Ok(DataMember::Parsed(
-                decoder.decode_array(reader, shape.elements())?,
-            ));
+            return Ok(DataMember::Parsed(decoder.decode_array(reader, &shape)?));
         }
         let mark = reader.mark();
         reader.skip_unchecked().field("data")?;
@@ -150,7 +148,7 @@ impl InputDraft<'_> {
                     max_bytes: limits.max_json,
                 };
                 let mut reader = Reader::resume(text, mark);
-                InputData::Json(decoder.decode_array(&mut reader, shape.elements())?)
+                InputData::Json(decoder.decode_array(&mut reader, &shape)?)
             }
             (None, Some(size), _) => InputData::Blob(size),
             (None, None, Some(range)) => InputData::Shared(range),

@@ -1,0 +1,77 @@
+//! Mutated manifests: whatever a file holds, it is read or refused with a diagnostic, without a panic or delay.
+//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+/// Long enough to meet every rule, short enough for every test run.
+const DEFAULT_SECONDS: u64 = 3;
+
+/// Longest time for one text of a few kilobytes, which only a reader that is not linear exceeds.
+const TOO_SLOW: Duration = Duration::from_secs(2);
+
+const SEEDS: [&str; 5] = [
+    include_str!("samples/model.yaml"),
+    include_str!("samples/canary.yaml"),
+    include_str!("samples/custom.yaml"),
+    include_str!("samples/runtimes.yaml"),
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n---\n? [1]\n: !!binary \"eA==\"\n",
+];
+
+const TOKENS: [&str; 14] = [
+    "&a ", "*a", "<<: *a", "- ", ": ", "---\n", "!!int ", "{", "}", "[", "]", "\"", "\t",
+    "\u{feff}",
+];
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fuzz run is as long as its caller says"
+)]
+fn no_manifest_makes_the_reader_panic() {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
+    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut cases = 0_usize;
+    while Instant::now() < end {
+        let text = mutated(&mut rng);
+        let began = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| drop(weir_crds::read("f.yaml", &text))));
+        assert!(outcome.is_ok(), "case {cases}: {text:?}");
+        assert!(began.elapsed() < TOO_SLOW, "case {cases} is slow: {text:?}");
+        cases += 1;
+    }
+    println!("{cases} cases in {seconds} s");
+}
+
+fn mutated(rng: &mut TestRng) -> String {
+    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
+    let mut text = SEEDS[pick(rng, SEEDS.len())].as_bytes().to_vec();
+    for _ in 0..=pick(rng, 6) {
+        let at = pick(rng, text.len());
+        match pick(rng, 5) {
+            0 if !text.is_empty() => text[at] = rng.next_u32() as u8 & 0x7f,
+            1 => {
+                let token = TOKENS[pick(rng, TOKENS.len())];
+                text.splice(at..at, token.bytes());
+            }
+            2 => {
+                let other = SEEDS[pick(rng, SEEDS.len())].as_bytes();
+                let from = pick(rng, other.len());
+                let to = from + pick(rng, (other.len() - from).min(200));
+                text.splice(at..at, other[from..to].iter().copied());
+            }
+            3 => text.insert(at, rng.next_u32() as u8),
+            _ => {
+                let end = at + pick(rng, (text.len() - at).min(40));
+                text.drain(at..end);
+            }
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,66 @@
+//! The digest that a file must have.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::FetchError;
+
+/// A SHA-256 digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(String);
+
+/// Name of the algorithm in a URI's fragment, as in an annotation.
+const ALGORITHM: &str = "sha256:";
+
+/// Digits of a digest.
+const DIGITS: usize = 64;
+
+impl Digest {
+    /// The digest in a URI's fragment: `None` for a fragment that is of something else.
+    ///
+    /// # Errors
+    /// For one that begins like a digest, and is none.
+    pub(crate) fn of_fragment(fragment: &str) -> Result<Option<Self>, ()> {
+        let Some(digits) = fragment.strip_prefix(ALGORITHM) else {
+            return Ok(None);
+        };
+        let is_valid =
+            digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        match is_valid {
+            true => Ok(Some(Self(digits.to_ascii_lowercase()))),
+            false => Err(()),
+        }
+    }
+
+    /// Checks a file against it.
+    ///
+    /// # Errors
+    /// [`FetchError::Digest`], [`FetchError::File`].
+    pub(crate) fn check(&self, path: &Path, uri: &str) -> Result<(), FetchError> {
+        let found = of_file(path).map_err(FetchError::file(path))?;
+        if found == self.0 {
+            return Ok(());
+        }
+        Err(FetchError::Digest {
+            uri: uri.to_owned(),
+            expected: self.0.clone(),
+            found,
+        })
+    }
+}
+
+fn of_file(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => break,
+            read => hash.update(&piece[..read]),
+        }
+    }
+    let digest = hash.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,162 @@
+//! Mutated archives: whatever comes, nothing is written outside the target or beyond the limits.
+//! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+
+use std::fs;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use super::unpack;
+use crate::limits::Limits;
+use crate::source::Packing;
+
+/// Long enough to meet every rule, short enough for every test run.
+const DEFAULT_SECONDS: u64 = 2;
+
+fn limits() -> Limits {
+    Limits {
+        unpacked: 10_000,
+        entries: 10,
+        ..Limits::default()
+    }
+}
+
+fn tar_seed() -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let long = format!("{}/model.pt", "d".repeat(150));
+    for (name, data) in [
+        ("a/b.txt", &b"hello"[..]),
+        (long.as_str(), &[7; 600]),
+        ("c", b""),
+    ] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, data).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+fn zip_seed() -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, data) in [
+        ("a/b.txt", &b"hello"[..]),
+        ("model.pt", &[7; 600]),
+        ("d/", b""),
+    ] {
+        let options = zip::write::SimpleFileOptions::default();
+        writer.start_file(name, options).unwrap();
+        writer.write_all(data).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+/// Bytes and entries below a directory.
+fn held(directory: &Path) -> (u64, u64) {
+    let (mut bytes, mut entries) = (0, 0);
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        assert!(!kind.is_symlink(), "{}", entry.path().display());
+        entries += 1;
+        if kind.is_dir() {
+            let inner = held(&entry.path());
+            bytes += inner.0;
+            entries += inner.1;
+        } else {
+            bytes += entry.metadata().unwrap().len();
+        }
+    }
+    (bytes, entries)
+}
+
+/// Unpacks an archive into a folder of its own, and looks at what is there then.
+fn exercise(packing: Packing, archive: &[u8]) {
+    let world = tempfile::tempdir().unwrap();
+    let (file, target) = (world.path().join("archive"), world.path().join("target"));
+    fs::write(&file, archive).unwrap();
+    fs::create_dir(&target).unwrap();
+    let _ = unpack(packing, &file, &target, &limits());
+    let (bytes, _) = held(&target);
+    assert!(bytes <= limits().unpacked, "{bytes} bytes");
+    let names = fs::read_dir(world.path()).unwrap().count();
+    assert_eq!(names, 2, "something lies beside the target");
+}
+
+#[test]
+fn no_archive_writes_elsewhere_or_too_much() {
+    let seeds = [(Packing::Tar, tar_seed()), (Packing::Zip, zip_seed())];
+    let gzip = {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&tar_seed()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let seeds = [seeds.to_vec(), vec![(Packing::TarGz, gzip)]].concat();
+    fuzz(|rng| {
+        let (packing, seed) = &seeds[rng.next_u32() as usize % seeds.len()];
+        let mut archive = seed.clone();
+        mutate(&mut archive, rng);
+        if *packing == Packing::Tar {
+            mend_checksums(&mut archive);
+        }
+        (*packing, archive)
+    });
+}
+
+/// Makes the headers' checksums right, without which the library reads nothing.
+fn mend_checksums(archive: &mut [u8]) {
+    for block in archive.chunks_exact_mut(512) {
+        if &block[257..262] == b"ustar" {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+            block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        }
+    }
+}
+
+fn mutate(bytes: &mut [u8], rng: &mut TestRng) {
+    const TOKENS: [&[u8]; 6] = [b"../", b"/", b"..", b"\0", b"2", b"77777777777"];
+    for _ in 0..=rng.next_u32() % 4 {
+        let at = rng.next_u32() as usize % bytes.len();
+        match rng.next_u32() % 3 {
+            0 => bytes[at] ^= 1 << (rng.next_u32() % 8),
+            1 => bytes[at] = rng.next_u32() as u8,
+            _ => {
+                let token = TOKENS[rng.next_u32() as usize % TOKENS.len()];
+                // Mostly where a tar header's name and size are.
+                let at = (at & !511) + rng.next_u32() as usize % 160;
+                let end = (at + token.len()).min(bytes.len());
+                if at < end {
+                    bytes[at..end].copy_from_slice(&token[..end - at]);
+                }
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fuzz run is as long as its caller says"
+)]
+fn fuzz(make: impl Fn(&mut TestRng) -> (Packing, Vec<u8>)) {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
+    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut cases = 0_usize;
+    while Instant::now() < end {
+        let (packing, archive) = make(&mut rng);
+        let outcome = catch_unwind(AssertUnwindSafe(|| exercise(packing, &archive)));
+        assert!(
+            outcome.is_ok(),
+            "case {cases}, {packing:?}: {}",
+            archive.escape_ascii()
+        );
+        cases += 1;
+    }
+    println!("{cases} cases in {seconds} s");
+}

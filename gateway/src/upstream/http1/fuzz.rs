@@ -1,0 +1,181 @@
+//! Mutated responses of replicas, and values of clients' headers: whatever comes, it is read or refused, and read the
+//! same however it is cut. `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Request};
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use weir_ops::known_hosts::KnownHosts;
+
+use super::framing::Decoded;
+use super::head::read_head;
+use crate::clock::now;
+use crate::codec::grpc::first_message;
+use crate::deadline::Deadline;
+
+/// Long enough to meet every rule many times, short enough for every test run.
+const DEFAULT_SECONDS: u64 = 2;
+
+/// Mutations between two looks at the clock.
+const ROUND: usize = 100;
+
+/// The most bytes that a body of one of these responses yields.
+const MOST: usize = 1 << 20;
+
+const RESPONSES: &[&[u8]] = &[
+    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\nconnection: keep-alive, x\r\nx: \xff\r\n\r\nuntil the end",
+    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 5, 5\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
+    b"HTTP/1.1 503 X\r\nretry-after: 1\r\nweir-refused: 1\r\ncontent-length: 18446744073709551616\r\n\r\n",
+];
+
+const HEADERS: &[&[u8]] = &[
+    b"5",
+    b"99999999999999999999",
+    b"1H",
+    b"100000000S",
+    b"-1",
+    b"0.5",
+    b" 7 ",
+    b"localhost:8080",
+    b"[::1]:80",
+    b"http://localhost:3000",
+    b"a-b.example.com.",
+    b"null",
+    b"\xc3\xa9",
+];
+
+const MESSAGES: &[&[u8]] = &[
+    b"\0\0\0\0\x05hello",
+    b"\x01\0\0\0\x19\x1f\x8b\x08\0\0\0\0\0\0\x03\xcbH\xcd\xc9\xc9\x07\0\x86\xa6\x106\x05\0\0\0",
+    b"\x01\xff\xff\xff\xffx\x9c",
+];
+
+/// Reads a head and its body, pieces of at most so many bytes at a time.
+fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize), String> {
+    let mut input = BytesMut::new();
+    let mut pieces = bytes.chunks(step);
+    let head = loop {
+        match read_head(&mut input, &Method::POST)? {
+            Some(head) => break head,
+            None => match pieces.next() {
+                Some(piece) => input.extend_from_slice(piece),
+                None => return Err("no head".to_owned()),
+            },
+        }
+    };
+    let (mut framing, mut body) = (head.framing, Vec::new());
+    loop {
+        match framing.decode(&mut input)? {
+            Decoded::Data(data) => body.extend_from_slice(&data),
+            Decoded::Trailers(trailers) => return Ok((body, trailers.len())),
+            Decoded::End => return Ok((body, 0)),
+            Decoded::Incomplete => match pieces.next() {
+                Some(piece) => input.extend_from_slice(piece),
+                None => {
+                    framing.close()?;
+                    return Ok((body, 0));
+                }
+            },
+        }
+        assert!(body.len() <= MOST);
+    }
+}
+
+#[test]
+fn no_response_is_read_in_two_ways() {
+    fuzz(RESPONSES, |bytes, rng| {
+        let whole = read(bytes, bytes.len().max(1));
+        let step = 1 + rng.next_u32() as usize % 40;
+        let cut = read(bytes, step);
+        if whole.is_ok() || cut.is_ok() {
+            assert_eq!(whole, cut, "in pieces of {step}");
+        }
+    });
+}
+
+#[test]
+fn no_header_value_makes_a_reader_panic() {
+    let names = ["grpc-timeout", "weir-timeout", "host", "origin", "weir-tag"];
+    let hosts = KnownHosts::of([127, 0, 0, 1].into(), &["box".to_owned()]);
+    fuzz(HEADERS, |bytes, _| {
+        let Ok(value) = HeaderValue::from_bytes(bytes) else {
+            return;
+        };
+        let mut request = Request::new(());
+        for name in names {
+            let name = HeaderName::from_static(name);
+            request.headers_mut().insert(name, value.clone());
+        }
+        let (parts, ()) = request.into_parts();
+        let at = now();
+        if let Ok(Deadline { at: Some(end), .. }) = Deadline::requested(&parts.headers, at) {
+            assert!(end >= at);
+        }
+        let _ = hosts.check(&parts, |_| false);
+    });
+}
+
+#[test]
+fn no_message_unpacks_to_more_than_is_asked_for() {
+    fuzz(MESSAGES, |bytes, rng| {
+        let most = rng.next_u32() as usize % 5_000;
+        for encoding in [None, Some("gzip"), Some("deflate"), Some("identity")] {
+            if let Some(message) = first_message(bytes, encoding, most) {
+                assert!(message.len() <= most.max(bytes.len()));
+            }
+        }
+    });
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fuzz run is as long as its caller says"
+)]
+fn fuzz(corpus: &[&[u8]], target: impl Fn(&[u8], &mut TestRng)) {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
+    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
+    let end = now() + Duration::from_secs(seconds);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut cases = 0_usize;
+    while now() < end {
+        for _ in 0..ROUND {
+            let bytes = mutate(corpus, &mut rng);
+            let outcome = catch_unwind(AssertUnwindSafe(|| target(&bytes, &mut rng)));
+            assert!(outcome.is_ok(), "case {cases}: {}", bytes.escape_ascii());
+            cases += 1;
+        }
+    }
+    println!("{cases} cases in {seconds} s");
+}
+
+/// One to five edits: bytes changed, cut or put in, and pieces of other texts.
+fn mutate(corpus: &[&[u8]], rng: &mut TestRng) -> Vec<u8> {
+    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
+    let mut text = corpus[pick(rng, corpus.len())].to_vec();
+    for _ in 0..=pick(rng, 5) {
+        let at = pick(rng, text.len());
+        match pick(rng, 5) {
+            0 if !text.is_empty() => text[at] ^= 1 << pick(rng, 8),
+            1 if !text.is_empty() => text[at] = b"\r\n:;, 0123456789abcdefx"[pick(rng, 22)],
+            2 => text.insert(at, rng.next_u32() as u8),
+            3 => {
+                let other = corpus[pick(rng, corpus.len())];
+                let from = pick(rng, other.len());
+                let to = from + pick(rng, other.len() - from);
+                text.splice(at..at, other[from..to].iter().copied());
+            }
+            _ => {
+                let end = at + pick(rng, (text.len() - at).min(16));
+                text.drain(at..end);
+            }
+        }
+    }
+    text
+}

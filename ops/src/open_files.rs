@@ -1,0 +1,35 @@
+//! The limit on open files, which every connection is one of.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit to the most that the process may have: shells set it to 1024, for programs that use `select`.
+pub fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, most) {
+        tracing::debug!(%error, "cannot raise the limit on open files");
+    }
+}
+
+/// Connections that a port may have within the limit: a quarter of it is for everything else.
+pub(crate) fn connections() -> usize {
+    let current = getrlimit(Resource::Nofile).current;
+    let limit = current.and_then(|limit| usize::try_from(limit).ok());
+    limit.map_or(usize::MAX, |limit| (limit - limit / 4).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_to_the_most() {
+        raise_limit();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+        assert!(connections() >= 1);
+    }
+}

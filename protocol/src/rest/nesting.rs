@@ -1,0 +1,141 @@
+//! The shape that the brackets of nested data say.
+
+use smallvec::SmallVec;
+
+/// Arrays of data so far, level by level. Brackets around one element say nothing: they are as common as they are
+/// harmless.
+#[derive(Debug, Default)]
+pub(super) struct Nesting {
+    /// The arrays that are open, but for the outermost.
+    open: SmallVec<[OpenArray; 8]>,
+    /// The outermost array.
+    root: OpenArray,
+    /// The shape of the first whole array of each level, from the outside.
+    is_ragged: bool,
+    /// The outermost array's shape, once it is closed.
+    shape: Dims,
+}
+
+type Dims = SmallVec<[usize; 8]>;
+
+/// An array that is not closed yet.
+#[derive(Debug, Default)]
+struct OpenArray {
+    /// Scalars before it in all.
+    begin: usize,
+    /// Arrays within it that are closed, and the scalars in them.
+    arrays: usize,
+    nested: usize,
+    /// The shape of each array within it.
+    inner: Dims,
+}
+
+impl Nesting {
+    /// An array begins after so many scalars.
+    pub(super) fn open(&mut self, count: usize) {
+        self.open.push(OpenArray {
+            begin: count,
+            ..OpenArray::default()
+        });
+    }
+
+    /// The innermost array ends after so many scalars.
+    pub(super) fn close(&mut self, count: usize) {
+        let closed = self.open.pop();
+        let is_root = closed.is_none();
+        let array = closed.unwrap_or_else(|| std::mem::take(&mut self.root));
+        let scalars = count - array.begin - array.nested;
+        let mut dims = array.inner;
+        if array.arrays > 0 && scalars > 0 {
+            self.is_ragged = true;
+        }
+        dims.insert(0, array.arrays + scalars);
+        if is_root {
+            self.shape = dims;
+            return;
+        }
+        let outer = self.open.last_mut().unwrap_or(&mut self.root);
+        if outer.arrays > 0 && outer.inner != dims {
+            self.is_ragged = true;
+        }
+        outer.arrays += 1;
+        outer.nested += count - array.begin;
+        outer.inner = dims;
+    }
+
+    /// True if data with these brackets may be that of a shape: flat, or nested like it.
+    pub(super) fn fits(&self, dims: &[usize]) -> bool {
+        let says = |dims: &[usize]| -> Dims {
+            let said = dims.iter().filter(|dim| **dim != 1);
+            said.copied().collect()
+        };
+        if self.is_ragged {
+            return false;
+        }
+        let said = says(&self.shape);
+        said.len() <= 1 || said == says(dims) || dims.contains(&0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the brackets of a text say; each letter is a scalar.
+    fn fits(text: &str, dims: &[usize]) -> bool {
+        let (mut nesting, mut count, mut depth) = (Nesting::default(), 0, 0);
+        for letter in text.chars() {
+            match letter {
+                '[' if depth == 0 => depth = 1,
+                '[' => {
+                    depth += 1;
+                    nesting.open(count);
+                }
+                ']' => {
+                    depth -= 1;
+                    nesting.close(count);
+                }
+                _ => count += 1,
+            }
+        }
+        nesting.fits(dims)
+    }
+
+    #[test]
+    fn flat_data_fits_every_shape() {
+        for text in ["[abcdef]", "[[abcdef]]", "[[[abcdef]]]"] {
+            for dims in [&[6][..], &[2, 3], &[1, 6], &[3, 1, 2]] {
+                assert!(fits(text, dims), "{text} {dims:?}");
+            }
+        }
+        assert!(fits("[[[[a]]]]", &[1, 1]));
+        assert!(fits("[]", &[0]));
+    }
+
+    #[test]
+    fn nested_data_fits_its_shape() {
+        assert!(fits("[[abc][def]]", &[2, 3]));
+        assert!(fits("[[[abc][def]]]", &[1, 2, 3]));
+        assert!(fits("[[abc][def]]", &[1, 2, 3]));
+        assert!(fits("[[a][b]]", &[2]));
+        assert!(fits("[[[a][b]][[c][d]]]", &[2, 2]));
+        assert!(fits("[[][]]", &[2, 0]));
+    }
+
+    #[test]
+    fn other_brackets_contradict_it() {
+        for (text, dims) in [
+            ("[[abcdefghijklmno][p]]", &[1, 16][..]),
+            ("[[abcdefgh][ijklmnop]]", &[1, 16]),
+            ("[[abc][def]]", &[3, 2]),
+            ("[[ab]c]", &[3]),
+            ("[a[bc]]", &[3]),
+            ("[[[a]][[b[c]]]d]", &[2, 2]),
+            ("[[ab][cd]]", &[4]),
+            ("[[ab][c[d]]]", &[2, 2]),
+            ("[[][ab]]", &[1, 2]),
+        ] {
+            assert!(!fits(text, dims), "{text} {dims:?}");
+        }
+    }
+}
