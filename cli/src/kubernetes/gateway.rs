@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::Directory;
-use weir_cluster_kubernetes::View;
+use weir_cluster_kubernetes::WatchScope;
 use weir_gateway::{Gateway, Options, Scope};
 use weir_ops::admin::{Health, HealthCheck};
 use weir_ops::registry;
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let (listener, _) = ports::bind("--port", address)?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
     let options = weir_cluster_kubernetes::Options {
-        view: View::Gateway,
+        scope: WatchScope::Gateway,
         ..connect::options(&args.process, &process.name)
     };
     let Some(connected) = connect(options, &process.drain).await? else {

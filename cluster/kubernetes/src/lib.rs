@@ -34,7 +34,7 @@ mod revisions;
 mod scale;
 mod seen;
 mod stored;
-mod view;
+mod watch_scope;
 mod watching;
 mod written;
 
@@ -44,4 +44,4 @@ pub use kube::Client;
 pub use options::Options;
 pub use seen::{Edit, Key, Seen};
 pub use stored::StoredRevision;
-pub use view::View;
+pub use watch_scope::WatchScope;

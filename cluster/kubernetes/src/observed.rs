@@ -21,7 +21,7 @@ use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
 use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
 use crate::seen::{Edit, Key, Seen, key};
-use crate::view::View;
+use crate::watch_scope::WatchScope;
 use crate::written::{WrittenRevision, WrittenRoute};
 use crate::{error, gateways, replica};
 
@@ -54,7 +54,7 @@ pub(crate) struct Observed {
     replicas: BTreeMap<RevisionName, Replicas>,
     /// Those of `endpoints` by slice: a replica may be in two while it moves.
     in_slices: BTreeMap<RevisionName, BTreeMap<Key, Vec<Replica>>>,
-    view: View,
+    scope: WatchScope,
     /// The newest change of any Service of ours.
     newest: u64,
     drift: Drift,
@@ -87,10 +87,10 @@ enum Written {
 }
 
 impl Observed {
-    /// Nothing yet of what this view shows; routes are at least of this generation.
-    pub(crate) fn new(view: View, generation: u64) -> Self {
+    /// Nothing yet of what this scope has; routes are at least of this generation.
+    pub(crate) fn new(scope: WatchScope, generation: u64) -> Self {
         Self {
-            view,
+            scope,
             newest: generation,
             unpublished: Unpublished {
                 has_routes: true,
@@ -121,9 +121,9 @@ impl Observed {
     }
 
     fn is_complete(&self) -> bool {
-        let of_replicas = match self.view {
-            View::Gateway => self.endpoints.is_complete(),
-            View::Control => self.deployments.is_complete() && self.pods.is_complete(),
+        let of_replicas = match self.scope {
+            WatchScope::Gateway => self.endpoints.is_complete(),
+            WatchScope::Control => self.deployments.is_complete() && self.pods.is_complete(),
         };
         of_replicas && self.services.is_complete() && self.slices.is_complete()
     }
@@ -291,9 +291,9 @@ impl Observed {
             });
         };
         let scaled = self.deployments.get(&key);
-        let desired = match self.view {
-            View::Gateway => least_desired(written, &replicas),
-            View::Control => scaled.map_or(0, |scaled| scaled.replicas),
+        let desired = match self.scope {
+            WatchScope::Gateway => least_desired(written, &replicas),
+            WatchScope::Control => scaled.map_or(0, |scaled| scaled.replicas),
         };
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
         Some(Revision {
@@ -355,8 +355,8 @@ fn failure(
         return None;
     }
     let now = replicas.iter().find_map(|replica| replica.failure.clone());
-    now.or(unmade)
-        .or_else(|| before.and_then(|before| before.failure.clone()))
+    let former = || before.and_then(|before| before.failure.clone());
+    now.or(unmade).or_else(|| former().filter(replica::lasts))
 }
 
 impl Written {

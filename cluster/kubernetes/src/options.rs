@@ -1,6 +1,6 @@
 //! Settings of the cluster.
 
-use crate::view::View;
+use crate::watch_scope::WatchScope;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
 use kube::{Client, Resource};
@@ -13,7 +13,7 @@ pub struct Options {
     /// Domain of the cluster's own names.
     pub cluster_domain: String,
     /// What of the cluster this process watches.
-    pub view: View,
+    pub scope: WatchScope,
     /// Image of the program `weir`, which fetches models.
     pub weir_image: String,
     /// PriorityClass of pods that name none; unset where there is no such class.
@@ -45,7 +45,7 @@ impl Default for Options {
         Self {
             namespace: "weir-system".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
-            view: View::default(),
+            scope: WatchScope::default(),
             weir_image: concat!("weir:", env!("CARGO_PKG_VERSION")).to_owned(),
             priority_class: None,
             watched: None,

@@ -9,7 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 use kube::ResourceExt;
-use weir_cluster::{Address, ContainerPorts, Endpoints, Phase, Replica, Workload};
+use weir_cluster::{
+    Address, ContainerPorts, Endpoints, Failure, FailureReason, Phase, Replica, Workload,
+};
 
 use crate::entry::entry;
 use failure::failure;
@@ -17,13 +19,12 @@ use failure::failure;
 /// The replica that a pod is; `before` is what it was.
 pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
     let phase = phase(pod, before);
+    let former = || before.and_then(|before| before.failure.clone());
     let failure = match phase {
         Phase::Ready => None,
         // Its processes end because they are told to.
-        Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => {
-            before.and_then(|before| before.failure.clone())
-        }
-        _ => failure(pod).or_else(|| before.and_then(|before| before.failure.clone())),
+        Phase::Terminating if pod.metadata.deletion_timestamp.is_some() => former(),
+        _ => failure(pod).or_else(|| former().filter(lasts)),
     };
     let restarts = serving(pod).map_or(0, |status| status.restart_count);
     Replica {
@@ -32,6 +33,18 @@ pub(crate) fn replica(pod: &Pod, before: Option<&Replica>) -> Replica {
         endpoints: endpoints(pod).unwrap_or_default(),
         restarts: u32::try_from(restarts).unwrap_or_default(),
         failure,
+    }
+}
+
+/// Whether a cause is told after it has passed, until a replica is ready: the next start may end as the last one. What
+/// kept it from starting is over once it starts.
+pub(crate) fn lasts(failure: &Failure) -> bool {
+    match failure.reason {
+        FailureReason::NotStarted => false,
+        FailureReason::StorageFailed
+        | FailureReason::Exited
+        | FailureReason::CrashLoopBackOff
+        | FailureReason::NotReady => true,
     }
 }
 

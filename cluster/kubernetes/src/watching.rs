@@ -15,7 +15,7 @@ use weir_cluster::{ClusterError, Gateway, Snapshot};
 
 use crate::objects::{MANAGED_BY, WEIR};
 use crate::observed::{Change, Observed};
-use crate::{Options, View, error};
+use crate::{Options, WatchScope, error};
 
 /// Events that make one snapshot together when they are there at once, as at the start.
 const AT_ONCE: usize = 1024;
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     });
     let changes = stream::select(changes(&client, &options), writes);
     let mut changes = changes.ready_chunks(AT_ONCE).boxed();
-    let mut observed = Observed::new(options.view, generation);
+    let mut observed = Observed::new(options.scope, generation);
     let closed = to.snapshots.clone();
     let follow = async {
         while let Some(some) = changes.next().await {
@@ -104,14 +104,14 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
             .map(Change::Gateways)
             .boxed(),
     ];
-    match options.view {
+    match options.scope {
         // The labels of a Service are its slices' too.
-        View::Gateway => all.push(
+        WatchScope::Gateway => all.push(
             events(options.watched(client), ours())
                 .map(Change::Endpoints)
                 .boxed(),
         ),
-        View::Control => all.extend([
+        WatchScope::Control => all.extend([
             events(options.watched(client), ours())
                 .map(Change::Deployment)
                 .boxed(),

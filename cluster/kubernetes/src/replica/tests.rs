@@ -95,10 +95,15 @@ fn a_pod_that_has_ended_takes_no_place() {
 }
 
 #[test]
-fn a_cause_stays_until_it_is_ready() {
-    let state = json!({ "now": { "waiting": { "reason": "ErrImagePull" } } });
-    let failed = seen(&state, "False", None);
-    let starts = seen(&running(), "False", Some(&failed));
-    assert_eq!(starts.failure, failed.failure);
+fn the_end_of_a_start_is_told_until_it_is_ready_and_what_kept_it_from_one_until_it_starts() {
+    let image = json!({ "now": { "waiting": { "reason": "ErrImagePull" } } });
+    let unstarted = seen(&image, "False", None);
+    assert!(unstarted.failure.is_some());
+    assert_eq!(seen(&running(), "False", Some(&unstarted)).failure, None);
+    let crash = json!({ "now": { "terminated": { "exitCode": 3 } } });
+    let ended = seen(&crash, "False", None);
+    let starts = seen(&running(), "False", Some(&ended));
+    assert_eq!(starts.failure, ended.failure);
+    assert!(starts.failure.is_some());
     assert_eq!(seen(&running(), "True", Some(&starts)).failure, None);
 }

@@ -15,7 +15,7 @@ use weir_cluster::{
     Apply, Desired, Directory, Gateway, Lease, Report, Reports, Scale, ScalingPolicy, ServiceName,
     Workload,
 };
-use weir_cluster_kubernetes::{Kubernetes, View};
+use weir_cluster_kubernetes::{Kubernetes, WatchScope};
 use weir_cluster_reports::RemoteReports;
 
 use crate::gateway::GatewayPod;
@@ -57,7 +57,7 @@ impl Seen {
         let control = server::cluster().await;
         Self {
             admin,
-            gateway: server::connect(client, View::Gateway).await,
+            gateway: server::connect(client, WatchScope::Gateway).await,
             reports: RemoteReports::follow(control.gateways()),
             control,
         }

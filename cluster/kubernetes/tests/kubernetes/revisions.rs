@@ -249,14 +249,14 @@ async fn an_inference_service_owns_all_of_a_service() {
             .put_rollout(&case.service, "stable")
             .await
             .unwrap();
-        let owned = |object: &dyn Fn() -> Vec<String>| assert_eq!(object(), [uid.clone()]);
+        let owned = |owners: &[String]| assert_eq!(owners, std::slice::from_ref(&uid));
         for object in case.objects().list(&ListParams::default()).await.unwrap() {
-            owned(&|| uids(&object));
+            owned(&uids(&object));
         }
         let deployments: Api<Deployment> =
             Api::namespaced(case.client.clone(), case.service.namespace());
         let deployment = deployments.get("digits-predictor-00001").await.unwrap();
-        owned(&|| uids(&deployment));
+        owned(&uids(&deployment));
     }
     case.cluster.forget(&case.service).await.unwrap();
     let left = case.objects().list(&ListParams::default()).await.unwrap();

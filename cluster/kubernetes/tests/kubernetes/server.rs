@@ -9,7 +9,7 @@ use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
-use weir_cluster_kubernetes::{Kubernetes, Options, View};
+use weir_cluster_kubernetes::{Kubernetes, Options, WatchScope};
 
 /// How long anything may take, on a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,14 +39,14 @@ async fn config() -> Config {
 pub(crate) async fn cluster() -> Kubernetes {
     let client = client().await;
     namespace(&client, SYSTEM).await;
-    connect(client, View::Control).await
+    connect(client, WatchScope::Control).await
 }
 
 /// What this client sees of the cluster.
-pub(crate) async fn connect(client: Client, view: View) -> Kubernetes {
+pub(crate) async fn connect(client: Client, scope: WatchScope) -> Kubernetes {
     let options = Options {
         process: "test".to_owned(),
-        view,
+        scope,
         ..Options::default()
     };
     Kubernetes::connect(client, options).await.unwrap()

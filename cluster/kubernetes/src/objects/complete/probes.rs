@@ -39,10 +39,13 @@ const V2_SERVERS: [&str; 11] = [
 
 /// Completes the probes of a pod's containers, and adds those that the containers that serve do not have.
 pub(super) fn complete(pod: &mut PodSpec) {
-    let is_only = pod.containers.len() == 1;
-    for container in &mut pod.containers {
+    let names = [Workload::CONTAINER, TRANSFORMER];
+    let is_named = |container: &Container| names.contains(&&*container.name);
+    // Where none has such a name, the first serves.
+    let serves_first = !pod.containers.iter().any(is_named);
+    for (i, container) in pod.containers.iter_mut().enumerate() {
         let ports = ContainerPorts::of(container);
-        if is_only || [Workload::CONTAINER, TRANSFORMER].contains(&&*container.name) {
+        if is_named(container) || (i == 0 && serves_first) {
             serve(container, ports);
         }
         let probes = [
@@ -222,12 +225,17 @@ mod tests {
 
     #[test]
     fn a_container_beside_the_server_is_not_probed() {
-        let mut pod: PodSpec = serde_json::from_value(json!({ "containers": [
-            { "name": "proxy" }, { "name": "kserve-container" }, { "name": "transformer-container" }
-        ] }))
-        .unwrap();
-        complete(&mut pod);
-        let is_probed = pod.containers.iter().map(|c| c.readiness_probe.is_some());
-        assert_eq!(is_probed.collect::<Vec<_>>(), [false, true, true]);
+        let is_probed = |names: &[&str]| {
+            let containers: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+            let mut pod: PodSpec =
+                serde_json::from_value(json!({ "containers": containers })).unwrap();
+            complete(&mut pod);
+            let each = pod.containers.iter();
+            each.map(|c| c.readiness_probe.is_some())
+                .collect::<Vec<_>>()
+        };
+        let named = ["proxy", "kserve-container", "transformer-container"];
+        assert_eq!(is_probed(&named), [false, true, true]);
+        assert_eq!(is_probed(&["server", "proxy"]), [true, false]);
     }
 }

@@ -34,7 +34,7 @@ impl<'a> Source<'a> {
             return refused("is no URI: write one such as pvc://CLAIM/PATH");
         };
         match scheme {
-            "pvc" => Self::claim(rest).or_else(|because| refused(because)),
+            "pvc" => Self::claim(rest).or_else(refused),
             "file" if is_within(rest) && rest.starts_with('/') => {
                 Ok(Self::InContainer { path: rest })
             }
