@@ -53,8 +53,9 @@ impl Apply for Kubernetes {
         let aliases = self.aliases(&apis, &existing, &desired).await?;
         let mut written = WrittenObjects::default();
         for (workload, kept) in desired.workloads().iter().zip(kept) {
-            self.run(&apis, &existing, workload, kept, &mut written)
-                .await?;
+            let made = self.run(&apis, &existing, workload, kept).await?;
+            written.add(&made.0);
+            written.add(&made.1);
         }
         let applied = self
             .route(&apis.services, service, &aliases, &mut written)
@@ -161,18 +162,16 @@ impl Kubernetes {
         existing: &Existing,
         workload: &Workload,
         kept: KeptRevision,
-        written: &mut WrittenObjects,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<(Service, Deployment), ClusterError> {
         let name = workload.revision.as_str();
         let owner = existing.owner.as_ref();
         let pod = self.keep(kept, existing.revisions.get(name), owner).await?;
         let objects = RevisionObjects::of(workload, pod, owner)?;
-        written.add(&put(&apis.services, &objects.service, name, CONTROLLER).await?);
-        let deployment = existing.deployments.get(name);
-        let stored =
-            put_deployment(&apis.deployments, workload, &objects.deployment, deployment).await?;
-        written.add(&stored);
-        Ok(())
+        let service = put(&apis.services, &objects.service, name, CONTROLLER).await?;
+        let former = existing.deployments.get(name);
+        let deployment =
+            put_deployment(&apis.deployments, workload, &objects.deployment, former).await?;
+        Ok((service, deployment))
     }
 
     /// The Services that the route of a service needs.

@@ -1,6 +1,7 @@
 //! Pods as API servers have them, and what is said of them.
 
 use serde_json::{Value, json};
+use weir_cluster::FailureReason as R;
 
 use super::*;
 
@@ -61,15 +62,15 @@ fn terminated(code: i32, reason: &str, message: &str) -> Value {
     json!({ "terminated": { "exitCode": code, "reason": reason, "message": message } })
 }
 
+/// What is to be said of a pod in this state.
+#[track_caller]
+fn told_of(status: &Value, reason: R, sentence: &str) {
+    let failure = failure(&pod(status)).unwrap();
+    assert_eq!((failure.reason, &*failure.message), (reason, sentence));
+}
+
 #[test]
-fn every_failure_says_what_to_do() {
-    use FailureReason as R;
-    let crash = waiting(
-        "CrashLoopBackOff",
-        "back-off 40s restarting failed container",
-    );
-    let running = json!({ "running": {} });
-    let none = json!({});
+fn a_pod_without_a_node_says_what_to_do() {
     for (status, reason, sentence) in [
         (
             condition(
@@ -116,6 +117,14 @@ fn every_failure_says_what_to_do() {
             "no node takes it (0/3 nodes are available: 3 cannot allocate all claims): no node has such a device free: \
              wait, free one, or change the ResourceClaim",
         ),
+    ] {
+        told_of(&status, reason, sentence);
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_scheduled_yet_says_what_it_waits_for() {
+    for (status, reason, sentence) in [
         (
             condition(
                 "SchedulingGated",
@@ -129,6 +138,15 @@ fn every_failure_says_what_to_do() {
             R::NotStarted,
             r#"it waits for its resource claims: create the ResourceClaimTemplate "one-gpu""#,
         ),
+    ] {
+        told_of(&status, reason, sentence);
+    }
+}
+
+#[test]
+fn a_container_that_cannot_be_made_says_what_to_do() {
+    let none = json!({});
+    for (status, reason, sentence) in [
         (
             serving(
                 &waiting(
@@ -160,6 +178,20 @@ fn every_failure_says_what_to_do() {
             "the container kserve-container cannot be made, CreateContainerConfigError (container has runAsNonRoot and \
              image will run as root): choose an image that does not, or write securityContext.runAsUser",
         ),
+    ] {
+        told_of(&status, reason, sentence);
+    }
+}
+
+#[test]
+fn a_container_that_ends_says_what_to_do() {
+    let running = json!({ "running": {} });
+    let none = json!({});
+    let crash = waiting(
+        "CrashLoopBackOff",
+        "back-off 40s restarting failed container",
+    );
+    for (status, reason, sentence) in [
         (
             serving(&crash, &terminated(137, "OOMKilled", "")),
             R::CrashLoopBackOff,
@@ -191,6 +223,14 @@ fn every_failure_says_what_to_do() {
             R::Exited,
             r#"the container kserve-container cannot be started (exec: "serve": executable file not found in $PATH): correct the container's command"#,
         ),
+    ] {
+        told_of(&status, reason, sentence);
+    }
+}
+
+#[test]
+fn a_container_that_runs_before_says_what_to_do() {
+    for (status, reason, sentence) in [
         (
             first(
                 "storage-initializer",
@@ -210,19 +250,22 @@ fn every_failure_says_what_to_do() {
             R::Exited,
             "the container migrate ended with code 3: see `kubectl logs --previous`",
         ),
-        (
-            json!({
-                "phase": "Failed", "reason": "Evicted",
-                "message": "The node was low on resource: memory.",
-            }),
-            R::Exited,
-            "its node gave it up, Evicted (The node was low on resource: memory): another pod takes its place; request \
-             what it really uses",
-        ),
     ] {
-        let failure = failure(&pod(&status)).unwrap();
-        assert_eq!((failure.reason, &*failure.message), (reason, sentence));
+        told_of(&status, reason, sentence);
     }
+}
+
+#[test]
+fn a_pod_that_is_given_up_says_what_to_do() {
+    let evicted = json!({
+        "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
+    });
+    told_of(
+        &evicted,
+        R::Exited,
+        "its node gave it up, Evicted (The node was low on resource: memory): another pod takes its place; request \
+         what it really uses",
+    );
 }
 
 #[test]
