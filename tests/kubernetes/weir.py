@@ -123,8 +123,9 @@ class Readiness:
 
     def __exit__(self, *_):
         self.ended.set()
-        self.watch.terminate()
-        self.thread.join()
+        while self.thread.is_alive():
+            self.watch.terminate()
+            self.thread.join(timeout=1)
 
 
 def service(path, name="digits"):
