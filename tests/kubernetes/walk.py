@@ -4,7 +4,10 @@ of each step, and with requests all the while, none of which may fail. To be run
     target/cluster/exec .venv/bin/python tests/kubernetes/walk.py
 """
 
+import functools
+import http.server
 import json
+import threading
 
 import numpy as np
 import tritonclient.grpc as triton
@@ -15,6 +18,9 @@ from weir import (
 )
 
 IMAGE = ROOT / "examples/digits/inputs/digit-7-a.npy"
+MODEL = ROOT / "examples/digits/weir-examples/digits/1"
+# Of the node, where pods reach what this process serves.
+NODE = "100.64.0.10"
 
 
 def apply_and_ask():
@@ -103,9 +109,40 @@ def leave():
         wait_until("all is gone", 60, lambda: not left())
 
 
+class Files(http.server.SimpleHTTPRequestHandler):
+    """The model's file over HTTP, without a line for each request."""
+
+    def log_message(self, *_):
+        pass
+
+
+def fetch_in_a_restricted_namespace():
+    files = http.server.ThreadingHTTPServer((NODE, 0), functools.partial(Files, directory=MODEL))
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    model = {
+        "modelFormat": {"name": "pytorch"}, "protocolVersion": "v2", "storageUri": f"http://{NODE}:{files.server_port}/model.pt",
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+    }
+    body = {
+        "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "fetched"},
+        "spec": {"predictor": {"model": model}},
+    }
+    kubectl("create", "namespace", "strict")
+    kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+    with step("a model over HTTP, in a namespace that takes restricted pods only"):
+        kubectl("apply", "-n", "strict", "-f", "-", stdin=json.dumps(body))
+        kubectl("wait", "-n", "strict", "--for", "condition=Ready", "inferenceservice/fetched", "--timeout", "60s")
+        expect("the digit", SEVEN, post("http://fetched.strict/v2/models/fetched/infer")[1]["outputs"][1]["data"][0])
+    with step("kubectl delete namespace"):
+        kubectl("delete", "namespace", "strict", "--timeout", "60s")
+    files.shutdown()
+
+
 def no_pod_was_restarted():
     expect("restarted pods", {}, restarts())
 
 
 if __name__ == "__main__":
-    run("walk", (apply_and_ask, ask_by_grpc, roll_out, leave, sleep_and_wake, leave, no_pod_was_restarted))
+    run("walk", (
+        apply_and_ask, ask_by_grpc, roll_out, leave, sleep_and_wake, leave, fetch_in_a_restricted_namespace, no_pod_was_restarted,
+    ))
