@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http::header::{HOST, HeaderName, ORIGIN};
+use http::header::{ACCEPT_LANGUAGE, HOST, HeaderName, ORIGIN, REFERER};
 use http::request::Parts;
 use http::uri::Authority;
 
@@ -63,7 +63,8 @@ impl KnownHosts {
             return Ok(());
         };
         let host = without_port(authority);
-        if is_address(host) || is_ours(host) {
+        let may_be_led_here = is_public(host) || is_of_browser(&parts.headers);
+        if is_address(host) || is_ours(host) || !may_be_led_here {
             Ok(())
         } else {
             Err(foreign("host", authority))
@@ -129,6 +130,30 @@ fn without_port(authority: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
+/// Last labels of names that anybody can buy, beside those of countries, which have two letters, and that of
+/// documentation.
+const PUBLIC: [&str; 12] = [
+    "com", "net", "org", "info", "io", "dev", "app", "xyz", "online", "site", "cloud", "example",
+];
+
+/// True for a name that a stranger may own.
+fn is_public(host: &str) -> bool {
+    let Some((_, last)) = host.rsplit_once('.') else {
+        return false;
+    };
+    let is_country = last.len() == 2 && last.bytes().all(|byte| byte.is_ascii_alphabetic());
+    is_country || PUBLIC.iter().any(|label| label.eq_ignore_ascii_case(last))
+}
+
+/// True for a request of a browser: each has one of these, whatever its page does. Other programs are led nowhere, and
+/// may use any name that is of no stranger.
+fn is_of_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(ACCEPT_LANGUAGE)
+        || headers.contains_key(REFERER)
+        || headers.contains_key(ORIGIN)
+        || headers.contains_key("sec-fetch-site")
+}
+
 fn is_address(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok()
 }
@@ -178,7 +203,6 @@ mod tests {
             "evil.com:8080",
             "localhost.evil.com",
             "127.0.0.1.evil.com",
-            "",
         ] {
             let error = check(&hosts, host, None).unwrap_err();
             assert_eq!(error.header, "host", "{host}");
@@ -200,6 +224,18 @@ mod tests {
         ] {
             assert_eq!(check(&hosts, "localhost", Some(origin)), Ok(()), "{origin}");
         }
+    }
+
+    #[test]
+    fn programs_may_use_names_that_no_stranger_owns_and_browsers_not() {
+        let hosts = KnownHosts::of("127.0.0.1".parse().unwrap(), &[]);
+        assert_eq!(check(&hosts, "models.tests:8080", None), Ok(()));
+        assert_eq!(check(&hosts, "gpu-box", None), Ok(()));
+        assert!(check(&hosts, "gpu.co.uk", None).is_err());
+        let request = Request::get("/").header("host", "models.tests");
+        let request = request.header("accept-language", "en").body(()).unwrap();
+        let parts = request.into_parts().0;
+        assert!(hosts.check(&parts, |_| false).is_err());
     }
 
     #[test]
