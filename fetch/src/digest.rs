@@ -29,9 +29,10 @@ impl Digest {
         };
         let is_valid =
             digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        match is_valid {
-            true => Ok(Some(Self(digits.to_ascii_lowercase()))),
-            false => Err(()),
+        if is_valid {
+            Ok(Some(Self(digits.to_ascii_lowercase())))
+        } else {
+            Err(())
         }
     }
 

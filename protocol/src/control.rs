@@ -1,8 +1,6 @@
 //! Calls that control a server, or tell of more than one model: loading, shared memory, tracing, logging, and what is
 //! about all models together. Whoever may infer with a model may not do these by that alone.
 
-use std::borrow::Cow;
-
 use percent_encoding::percent_decode_str;
 
 /// The V2 protocol's gRPC service, whatever package prefix it is served under.
@@ -41,7 +39,7 @@ fn is_control_path(path: &str) -> bool {
 }
 
 /// Segments of a path without dots.
-fn resolved<'a>(path: &'a Cow<'_, str>) -> Vec<&'a str> {
+fn resolved(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for segment in path.split(['/', '\\']) {
         match segment {
@@ -187,9 +185,12 @@ mod tests {
         fn escapes_hide_nothing(index in 0..CONTROL.len(), escaped in prop::collection::vec(any::<bool>(), 60)) {
             let path: String = CONTROL[index]
                 .char_indices()
-                .map(|(at, letter)| match escaped[at % escaped.len()] && at > 0 {
-                    true => format!("%{:02x}", letter as u32),
-                    false => letter.to_string(),
+                .map(|(at, letter)| {
+                    if escaped[at % escaped.len()] && at > 0 {
+                        format!("%{:02x}", letter as u32)
+                    } else {
+                        letter.to_string()
+                    }
                 })
                 .collect();
             prop_assert!(is_control(&path), "{path}");

@@ -16,19 +16,19 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Checks a request; the error is its response.
-    pub(super) fn check(&self, parts: &Parts) -> Result<(), Response> {
+    /// The response to a request that is refused.
+    pub(super) fn refusal(&self, parts: &Parts) -> Option<Response> {
         if let Err(foreign) = self.hosts.check(parts, |_| false) {
-            return Err((StatusCode::FORBIDDEN, format!("{foreign}\n")).into_response());
+            return Some((StatusCode::FORBIDDEN, format!("{foreign}\n")).into_response());
         }
         let is_metrics = parts.uri.path().trim_end_matches('/') == "/metrics";
         let callers = self.metrics_for.as_ref().filter(|_| is_metrics);
         match callers {
             Some(callers) if !callers(&parts.headers) => {
                 let text = "the metrics are restricted to callers with a key\n";
-                Err((StatusCode::FORBIDDEN, text).into_response())
+                Some((StatusCode::FORBIDDEN, text).into_response())
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => None,
         }
     }
 }

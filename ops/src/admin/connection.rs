@@ -87,7 +87,7 @@ impl Connections {
 
     async fn answer(&self, request: http::Request<Incoming>) -> Result<Response, Infallible> {
         let (parts, body) = request.into_parts();
-        if let Err(refused) = self.access.check(&parts) {
+        if let Some(refused) = self.access.refusal(&parts) {
             return Ok(refused);
         }
         let body = Body::new(TimedBody::whole(body, self.limits.upload()));
