@@ -45,7 +45,7 @@ pub struct Route {
 /// Use of the calls that control a server: loading, shared memory, tracing, logging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlRoutes {
-    /// Gateways refuse them.
+    /// Gateways refuse these calls.
     #[default]
     Closed,
     /// Whoever may infer may control, too.

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::FetchError;
 
-/// A SHA-256 digest.
+/// A SHA-256 digest in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(String);
 

@@ -203,7 +203,7 @@ async fn redirects_without_end_are_given_up() {
     assert_eq!(server.requests(), 11);
 }
 
-/// SHA-256 of nothing.
+/// SHA-256 digest of an empty file.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 #[tokio::test]

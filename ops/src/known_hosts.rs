@@ -29,7 +29,7 @@ pub enum KnownHosts {
 pub struct ForeignHost {
     /// The header that names it.
     pub header: &'static str,
-    /// Its value.
+    /// Value of that header.
     pub value: String,
 }
 

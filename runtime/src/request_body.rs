@@ -17,7 +17,7 @@ pub(crate) struct BodyLimits<'a> {
     pub(crate) size: usize,
     /// Longest pause between two chunks.
     pub(crate) idle: Duration,
-    /// Least rate.
+    /// Least rate after a grace.
     pub(crate) pace: Pace,
     /// Cancelled when the server stops.
     pub(crate) stop: &'a CancellationToken,
@@ -69,7 +69,7 @@ const IDLE_WHILE_STOPPING: Duration = Duration::from_secs(2);
 
 /// Returns when a pause has become too long. A client that is too slow may try again; not so at a server that stops.
 async fn stalled(upload: &mut Upload, stop: &CancellationToken) -> ServeError {
-    let pause = upload.patience(Instant::now());
+    let pause = upload.longest_wait(Instant::now());
     let stopping = async {
         stop.cancelled().await;
         tokio::time::sleep(IDLE_WHILE_STOPPING).await;

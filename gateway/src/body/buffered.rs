@@ -61,7 +61,7 @@ impl BufferMode {
 /// Bounds of buffering one body.
 pub(crate) struct BufferLimits<'a> {
     pub(crate) size: usize,
-    /// Longest pause.
+    /// Longest pause between two pieces.
     pub(crate) idle: Duration,
     pub(crate) pace: Pace,
     pub(crate) deadline: Deadline,
@@ -302,7 +302,7 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
 /// Returns once a pause has become too long. A client that is too slow may try again; not so where the gateway shuts
 /// down.
 async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
-    let pause = upload.patience(Instant::now());
+    let pause = upload.longest_wait(Instant::now());
     let at_shutdown = async {
         shutdown.cancelled().await;
         tokio::time::sleep(SHUTDOWN_IDLE).await;

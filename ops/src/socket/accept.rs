@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::places::Places;
+use super::places::PortPlaces;
 use super::{ConnectionLimits, Stream};
 use crate::open_files;
 
@@ -15,7 +15,7 @@ use crate::open_files;
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    places: Places,
+    places: PortPlaces,
     limits: ConnectionLimits,
     stop: CancellationToken,
 }
@@ -30,7 +30,7 @@ impl Acceptor {
     pub fn new(listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken) -> Self {
         Self {
             listener,
-            places: Places::new(
+            places: PortPlaces::new(
                 limits.total.min(open_files::connections()),
                 limits.per_client,
             ),

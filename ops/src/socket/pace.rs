@@ -69,7 +69,7 @@ impl Upload {
     }
 
     /// The longest wait for more, from `now` on.
-    pub fn patience(&mut self, now: Instant) -> Duration {
+    pub fn longest_wait(&mut self, now: Instant) -> Duration {
         let begun = *self.begun.get_or_insert(now);
         let elapsed = now.saturating_duration_since(begun);
         let left = self.pace.allowance(self.bytes).saturating_sub(elapsed);
@@ -95,9 +95,9 @@ mod tests {
         let mut upload = Upload::new(IDLE, PACE);
         let mut elapsed = Duration::ZERO;
         while elapsed < Duration::from_secs(100_000) {
-            let patience = upload.patience(begin + elapsed);
-            if patience < Duration::from_secs(every) {
-                return Some((elapsed + patience).as_secs());
+            let longest_wait = upload.longest_wait(begin + elapsed);
+            if longest_wait < Duration::from_secs(every) {
+                return Some((elapsed + longest_wait).as_secs());
             }
             elapsed += Duration::from_secs(every);
             upload.add(bytes);
@@ -124,10 +124,10 @@ mod tests {
     async fn another_message_has_its_own_grace() {
         let begin = Instant::now();
         let mut upload = Upload::new(IDLE, PACE);
-        assert_eq!(upload.patience(begin), IDLE);
-        assert_eq!(upload.patience(begin + IDLE), Duration::ZERO);
+        assert_eq!(upload.longest_wait(begin), IDLE);
+        assert_eq!(upload.longest_wait(begin + IDLE), Duration::ZERO);
         upload.restart();
-        assert_eq!(upload.patience(begin + IDLE), IDLE);
+        assert_eq!(upload.longest_wait(begin + IDLE), IDLE);
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Places of a port: how many connections it has at once, and how many of them are one client's.
+//! PortPlaces of a port: how many connections it has at once, and how many of them are one client's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The places of a port. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Shared>);
+pub(super) struct PortPlaces(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -27,7 +27,7 @@ pub(super) struct FreePlace {
 /// A client's place, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    places: Places,
+    places: PortPlaces,
     client: Client,
     _place: FreePlace,
 }
@@ -52,7 +52,7 @@ impl Client {
     }
 }
 
-impl Places {
+impl PortPlaces {
     /// So many places, and so many of them for one client.
     pub(super) fn new(places: usize, per_client: usize) -> Self {
         Self(Arc::new(Shared {
@@ -112,18 +112,18 @@ mod tests {
 
     use super::*;
 
-    fn take(places: &Places, address: &str) -> Option<Place> {
+    fn take(places: &PortPlaces, address: &str) -> Option<Place> {
         let permit = Arc::clone(&places.0.free).try_acquire_owned().ok()?;
         places.give(FreePlace { _permit: permit }, address.parse().unwrap())
     }
 
-    fn take_all(places: &Places, address: &str) -> Vec<Place> {
+    fn take_all(places: &PortPlaces, address: &str) -> Vec<Place> {
         std::iter::from_fn(|| take(places, address)).collect()
     }
 
     #[test]
     fn one_client_holds_no_more_than_its_share() {
-        let places = Places::new(100, 25);
+        let places = PortPlaces::new(100, 25);
         let mut held = take_all(&places, "10.0.0.1");
         assert_eq!(held.len(), 25);
         assert!(take(&places, "::ffff:10.0.0.1").is_none());
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_is_one_client() {
-        let places = Places::new(100, 2);
+        let places = PortPlaces::new(100, 2);
         let held = [
             take(&places, "2001:db8::1").unwrap(),
             take(&places, "2001:db8::2").unwrap(),
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_port_with_one_place_has_it_for_anybody() {
-        let places = Places::new(1, 0);
+        let places = PortPlaces::new(1, 0);
         assert_eq!(take_all(&places, "10.0.0.1").len(), 1);
         assert_eq!(take_all(&places, "10.0.0.2").len(), 1);
     }
@@ -155,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn some_clients_leave_room_for_one_more(clients in 1..6_u8, per_client in 1..10_000_usize) {
-            let places = Places::new(4096, per_client);
+            let places = PortPlaces::new(4096, per_client);
             let hostile: Vec<_> = (0..clients)
                 .flat_map(|client| take_all(&places, &format!("10.0.0.{client}")))
                 .collect();

@@ -85,7 +85,7 @@ impl<B> TimedBody<B> {
         let (pause, timer) = match &mut self.timer {
             Some(timer) => timer,
             None => {
-                let pause = self.upload.patience(Instant::now());
+                let pause = self.upload.longest_wait(Instant::now());
                 self.timer
                     .insert((pause, Box::pin(tokio::time::sleep(pause))))
             }

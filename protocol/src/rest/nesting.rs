@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub(super) struct Nesting {
     /// The arrays that are open, but for the outermost.
     open: SmallVec<[OpenArray; 8]>,
-    /// The outermost array.
+    /// The outermost array, until it is closed.
     root: OpenArray,
     /// The shape of the first whole array of each level, from the outside.
     is_ragged: bool,
