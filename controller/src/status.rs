@@ -3,6 +3,8 @@
 mod conditions;
 mod model;
 #[cfg(test)]
+mod reasons;
+#[cfg(test)]
 mod tests;
 mod traffic;
 

@@ -155,7 +155,7 @@ impl Kubernetes {
         })
     }
 
-    /// Writes the objects of a revision.
+    /// Writes the objects of a revision, and returns them.
     async fn run(
         &self,
         apis: &Apis,

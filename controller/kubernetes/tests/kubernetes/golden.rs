@@ -23,10 +23,6 @@ fn file(name: &str) -> PathBuf {
 /// Compares a text with the golden file of this name.
 fn compare(name: &str, text: &str) {
     let path = file(name);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "that is how tests are told to write"
-    )]
     let is_update = std::env::var_os("UPDATE").is_some();
     if is_update {
         fs::write(&path, text).unwrap();
