@@ -1,4 +1,4 @@
-//! PortPlaces of a port: how many connections it has at once, and how many of them are one client's.
+//! Places of a port: how many connections it has at once, and how many of them are one client's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
