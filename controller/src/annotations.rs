@@ -30,6 +30,8 @@ pub(crate) const ROLLOUT_STEPS: &str = "weir.dev/rollout-steps";
 pub(crate) const ROLLOUT_MAX_ERROR_RATE: &str = "weir.dev/rollout-max-error-rate";
 /// Largest ratio of a new revision's p99 latency to the stable one's, such as `1.5`.
 pub(crate) const ROLLOUT_MAX_P99_RATIO: &str = "weir.dev/rollout-max-p99-ratio";
+/// Time for which a replaced revision keeps its replicas, a duration; `0s` for scarce GPUs.
+pub(crate) const ROLLBACK_WINDOW: &str = "weir.dev/rollback-window";
 /// Share of requests mirrored in percent, and the tag that receives them: `10` or `TAG=10`.
 pub(crate) const MIRROR: &str = "weir.dev/mirror";
 /// `true`: clients may control the service's servers, too, and not only infer.
@@ -84,7 +86,7 @@ pub(crate) const OF_COMPONENTS: [&str; 5] = [
 ];
 
 /// All annotations of Weir; others with its prefix are errors.
-pub(crate) const WEIR_ANNOTATIONS: [&str; 13] = [
+pub(crate) const WEIR_ANNOTATIONS: [&str; 14] = [
     QUEUE_DELAY_TARGET,
     SLO_PERCENTILE,
     ECONOMY,
@@ -96,6 +98,7 @@ pub(crate) const WEIR_ANNOTATIONS: [&str; 13] = [
     ROLLOUT_STEPS,
     ROLLOUT_MAX_ERROR_RATE,
     ROLLOUT_MAX_P99_RATIO,
+    ROLLBACK_WINDOW,
     MIRROR,
     CONTROL_ROUTES,
 ];

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use weir_cluster::{ClusterError, Desired, RevisionName, ScalingPolicy, Tag, Workload};
 
 use bounds::Bounds;
-pub(crate) use bounds::is_in_rollback_window;
 pub(crate) use route::tagged_host;
 
 use crate::history::History;

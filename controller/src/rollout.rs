@@ -27,6 +27,8 @@ pub struct Rollout {
     pub kept_replicas: u32,
     /// How traffic moves to a candidate.
     pub strategy: Strategy,
+    /// Time for which a replaced revision keeps its replicas; unset: [`Rollout::ROLLBACK_WINDOW`].
+    pub rollback_window: Option<Duration>,
 }
 
 /// The stable revision before the current one.
@@ -154,6 +156,23 @@ impl Limits {
 }
 
 impl Rollout {
+    /// Default of [`Self::rollback_window`]: most errors of a new revision show within ten minutes.
+    pub const ROLLBACK_WINDOW: Duration = Duration::from_secs(600);
+
+    /// The end of the time for which the previous revision keeps its replicas, in seconds since 1970.
+    #[must_use]
+    pub fn kept_until(&self) -> Option<u64> {
+        let window = self.rollback_window.unwrap_or(Self::ROLLBACK_WINDOW);
+        let previous = self.previous.as_ref()?;
+        Some(previous.since.saturating_add(window.as_secs()))
+    }
+
+    /// Reports whether the previous revision still keeps its replicas.
+    #[must_use]
+    pub fn keeps_previous(&self, now: u64) -> bool {
+        self.kept_until().is_some_and(|until| now < until)
+    }
+
     /// The candidate's share of the requests now, in percent.
     #[must_use]
     pub fn percent(&self) -> u8 {

@@ -92,6 +92,7 @@ impl Context<'_> {
             predictor: predictor?,
             canaries,
             strategy: annotations.strategy,
+            rollback_window: annotations.rollback_window,
             exposure: exposure?,
             concurrency: component::concurrency(&spec.predictor.component),
             ignored_fields,

@@ -13,8 +13,8 @@ import numpy as np
 import tritonclient.grpc as triton
 
 from weir import (
-    DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Readiness, Traffic, condition, digit, expect, gateways, is_ready, kubectl, left, patch,
-    pods, post, restarts, run, service, step, wait_until,
+    DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Failure, Readiness, Traffic, condition, digit, expect, gateways, is_ready, kubectl, left,
+    patch, pods, post, restarts, run, service, step, wait_until,
 )
 
 IMAGE = ROOT / "examples/digits/inputs/digit-7-a.npy"

@@ -45,11 +45,24 @@ impl WrittenObjects {
 impl Drift {
     /// Notes what was written of a service; unset: it was forgotten.
     pub(crate) fn wrote(&mut self, service: &ServiceName, objects: Option<WrittenObjects>) {
-        match objects {
+        let before = match objects {
             Some(objects) => self.written.insert(service.clone(), objects),
             None => self.written.remove(service),
         };
+        for id in before.iter().flat_map(|before| before.0.keys()) {
+            self.forget_gone(service, id);
+        }
         self.judge(service);
+    }
+
+    /// Drops an object that is gone, unless it was written and is missed.
+    fn forget_gone(&mut self, service: &ServiceName, id: &Id) {
+        let written = self.written.get(service);
+        let is_written = written.is_some_and(|objects| objects.0.contains_key(id));
+        let is_gone = self.seen.get(id).is_some_and(|mark| mark.held.is_none());
+        if is_gone && !is_written {
+            self.seen.remove(id);
+        }
     }
 
     /// Takes in an object as it is now.
@@ -72,10 +85,13 @@ impl Drift {
     }
 
     fn mark<K: Resource<DynamicType = ()>>(&mut self, object: &K, mark: Mark) {
-        self.seen.insert(id(object), mark);
-        if let Some(service) = service_of(object) {
-            self.judge(&service);
-        }
+        let Some(service) = service_of(object) else {
+            return;
+        };
+        let id = id(object);
+        self.seen.insert(id.clone(), mark);
+        self.forget_gone(&service, &id);
+        self.judge(&service);
     }
 
     fn judge(&mut self, service: &ServiceName) {
@@ -92,7 +108,6 @@ impl Drift {
             self.drifted.insert(service.clone());
         } else {
             self.drifted.remove(service);
-            self.seen.retain(|_, mark| mark.held.is_some());
         }
     }
 }
@@ -173,5 +188,7 @@ mod tests {
         assert!(drift.services().contains(&service));
         drift.wrote(&service, None);
         assert!(drift.services().is_empty());
+        drift.miss(&object(11, "f:spec"));
+        assert!(drift.seen.is_empty(), "nothing is kept of what is gone");
     }
 }

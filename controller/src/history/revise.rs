@@ -28,6 +28,7 @@ pub fn revise(validated: &Validated, history: &History, now: u64) -> Result<Hist
     next.canaries = canaries;
     next.set_target(target, now);
     next.rollout.strategy = validated.strategy.clone();
+    next.rollout.rollback_window = validated.rollback_window;
     next.trim();
     Ok(next)
 }

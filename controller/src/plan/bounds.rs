@@ -5,13 +5,9 @@ use std::collections::BTreeMap;
 use weir_cluster::RevisionName;
 
 use crate::history::History;
-use crate::rollout::{PreviousRevision, Stage};
+use crate::rollout::Stage;
 use crate::scaling::Scaling;
 use crate::validate::Validated;
-
-/// Seconds that a replaced revision keeps its replicas, so that a roll-back is instant: most errors show within
-/// ten minutes.
-pub(super) const ROLLBACK_WINDOW: u64 = 600;
 
 /// Scaling of each revision of a service, with the minimum that the rollout needs.
 pub(super) type Bounds = BTreeMap<RevisionName, Scaling>;
@@ -22,7 +18,13 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
     let rollout = &history.rollout;
     let own = &validated.predictor.scaling;
     if let Some(previous) = &rollout.previous {
-        let scaling = rollback_ready(own, previous, now);
+        let kept = if rollout.keeps_previous(now) {
+            previous.kept_replicas
+        } else {
+            0
+        };
+        // It keeps its replicas for a while, then may scale to zero.
+        let scaling = own.with_min(0).with_floor(kept);
         raise(&mut bounds, &previous.revision, scaling);
     }
     for (canary, of) in validated.canaries.iter().zip(&history.canaries) {
@@ -40,21 +42,6 @@ pub(super) fn bounds(validated: &Validated, history: &History, now: u64) -> Boun
         raise(&mut bounds, &candidate.revision, scaling);
     }
     bounds
-}
-
-/// A replaced revision keeps its replicas during the rollback window, then may scale to zero.
-fn rollback_ready(own: &Scaling, previous: &PreviousRevision, now: u64) -> Scaling {
-    let kept_replicas = if is_in_rollback_window(previous, now) {
-        previous.kept_replicas
-    } else {
-        0
-    };
-    own.with_min(0).with_floor(kept_replicas)
-}
-
-/// Reports whether a replaced revision still keeps its replicas.
-pub(crate) fn is_in_rollback_window(previous: &PreviousRevision, now: u64) -> bool {
-    now.saturating_sub(previous.since) < ROLLBACK_WINDOW
 }
 
 fn of_candidate(own: &Scaling, stage: &Stage, percent: u8) -> Scaling {

@@ -4,10 +4,9 @@ use std::num::NonZeroU32;
 
 use weir_cluster::Destination;
 
-use super::bounds;
 use super::world::{CANARY, World, policy, split, tags};
 use crate::fixtures::{model, validated};
-use crate::rollout::Transition;
+use crate::rollout::{Rollout, Transition};
 
 #[test]
 fn a_canary_percentage_from_first_revision_to_promotion() {
@@ -60,12 +59,30 @@ fn the_previous_revision_keeps_its_replicas_then_scales_to_zero() {
     world.start(|_| true);
     let (promoted, _) = world.reconcile(&b);
     assert_eq!(policy(&promoted, &one).min, 3);
-    world.now += bounds::ROLLBACK_WINDOW;
+    world.now += Rollout::ROLLBACK_WINDOW.as_secs();
     let (later, _) = world.reconcile(&b);
     assert_eq!(
         (policy(&later, &one).min, later.desired.workloads().len()),
         (0, 2)
     );
+}
+
+#[test]
+fn a_window_of_nothing_frees_the_replicas_at_once() {
+    let at_once = [("weir.dev/rollback-window", "0s")];
+    let mut world = World::default();
+    let a = validated(&at_once, &model("a", &["minReplicas: 0"]));
+    world.reconcile(&a);
+    let one = a.service.revision(1).unwrap();
+    world.ledger.scale(&one, 3).unwrap();
+    world.ledger.refresh(&mut world.revisions);
+    world.start(|_| true);
+    let b = validated(&at_once, &model("b", &["minReplicas: 0"]));
+    world.reconcile(&b);
+    world.start(|_| true);
+    let (promoted, moved) = world.reconcile(&b);
+    assert!(matches!(moved, Some(Transition::Promoted(_))));
+    assert_eq!(policy(&promoted, &one).min, 0);
 }
 
 #[test]

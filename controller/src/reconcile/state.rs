@@ -8,7 +8,7 @@ use weir_crds::InferenceServiceStatus;
 use super::evidence::Window;
 use super::inputs::Inputs;
 use crate::history::History;
-use crate::plan::{Plan, is_in_rollback_window};
+use crate::plan::Plan;
 use crate::status::Refusal;
 
 /// The controller's state of one service.
@@ -33,9 +33,7 @@ impl ServiceState {
     /// Reports whether the plan may change with time alone: during a rollout, and during the rollback window.
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;
-        let previous = rollout.previous.as_ref();
-        let is_kept = previous.is_some_and(|previous| is_in_rollback_window(previous, now));
-        rollout.candidate.is_some() || is_kept
+        rollout.candidate.is_some() || rollout.keeps_previous(now)
     }
 
     /// The cluster's answer to the last plan; the error says why it refused.

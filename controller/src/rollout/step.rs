@@ -87,6 +87,7 @@ fn promote(rollout: &Rollout, candidate: &Candidate, now: u64) -> (Rollout, Opti
         candidate: None,
         kept_replicas: 0,
         strategy: rollout.strategy.clone(),
+        rollback_window: rollout.rollback_window,
     };
     (next, Some(Transition::Promoted(candidate.revision.clone())))
 }

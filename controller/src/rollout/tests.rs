@@ -21,6 +21,7 @@ fn rollout(strategy: Strategy) -> Rollout {
         }),
         kept_replicas: 3,
         strategy,
+        rollback_window: None,
     }
 }
 

@@ -205,7 +205,7 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let rollout = &inputs.history.rollout;
     rollout.stable.as_ref()?;
     let Some(candidate) = &rollout.candidate else {
-        return Some(assess(True, "RolledOut", ""));
+        return Some(assess(True, "RolledOut", kept(inputs)));
     };
     let name = candidate.revision.as_str();
     Some(match &candidate.stage {
@@ -220,6 +220,25 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
             assess(False, "RolledBack", message)
         }
     })
+}
+
+/// Tells until when the previous revision keeps its replicas.
+fn kept(inputs: &StatusInputs<'_>) -> String {
+    let rollout = &inputs.history.rollout;
+    let previous = rollout.previous.as_ref();
+    let until = rollout.kept_until().filter(|until| inputs.now < *until);
+    match (
+        previous.filter(|kept| kept.kept_replicas > 0),
+        until.and_then(time),
+    ) {
+        (Some(previous), Some(until)) => {
+            let (name, count) = (previous.revision.as_str(), previous.kept_replicas);
+            let noun = if count == 1 { "replica" } else { "replicas" };
+            let until = until.0;
+            format!("{name} keeps {count} {noun} until {until}, for an instant rollback")
+        }
+        (_, _) => String::new(),
+    }
 }
 
 fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {

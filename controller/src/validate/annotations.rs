@@ -19,6 +19,7 @@ pub(super) struct ServiceAnnotations {
     pub(super) max_queue: Option<u32>,
     pub(super) mirror: Option<(Tag, u8)>,
     pub(super) control: ControlRoutes,
+    pub(super) rollback_window: Option<Duration>,
 }
 
 /// Tag of the newest revision.
@@ -40,6 +41,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
         control: reader
             .read(names::CONTROL_ROUTES, "true or false", control_routes)
             .unwrap_or_default(),
+        rollback_window: reader.duration(names::ROLLBACK_WINDOW),
     };
     errors.list.append(&mut reader.errors);
     annotations

@@ -31,6 +31,8 @@ pub struct Validated {
     pub canaries: Vec<CanaryVariant>,
     /// How traffic moves to a new revision.
     pub strategy: Strategy,
+    /// Time for which a replaced revision keeps its replicas; `None` is the default.
+    pub rollback_window: Option<Duration>,
     /// How the service is reached.
     pub exposure: Exposure,
     /// Most requests in flight at one replica; `None` is no limit.
