@@ -18,21 +18,27 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Begins anew where the candidate or its stage is another, so that every request from then on counts.
+    pub(super) fn follow(&mut self, rollout: &Rollout, reports: &Arc<LatestReports>) {
+        if rollout.candidate.is_none() {
+            // Drops the reports, which hold every service.
+            *self = Self::default();
+        } else if self.of != rollout.candidate {
+            self.of.clone_from(&rollout.candidate);
+            self.begin = reports.clone();
+        }
+    }
+
     /// Samples of the stable revision and the candidate since the candidate's stage began.
     pub(super) fn samples(
         &mut self,
         rollout: &Rollout,
         reports: &Arc<LatestReports>,
     ) -> BTreeMap<RevisionName, Sample> {
+        self.follow(rollout, reports);
         let Some(candidate) = &rollout.candidate else {
-            // Drops the reports, which hold every service.
-            *self = Self::default();
             return BTreeMap::new();
         };
-        if self.of.as_ref() != Some(candidate) {
-            self.of = Some(candidate.clone());
-            self.begin = reports.clone();
-        }
         let both = rollout.stable.iter().chain([&candidate.revision]);
         both.map(|name| (name.clone(), self.sample(name, reports)))
             .collect()

@@ -136,6 +136,7 @@ fn decide(
     let evidence = history.evidence(&observed.snapshot, &samples);
     let (rollout, transition) = step(&history.rollout, &evidence, observed.now);
     history.rollout = rollout;
+    state.window.follow(&history.rollout, &observed.reports);
     let plan = plan(validated, &history, observed.now)?;
     if *state.history != history {
         state.history = Arc::new(history);
