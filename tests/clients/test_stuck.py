@@ -78,9 +78,9 @@ def test_shutdown_does_not_wait_for_an_endless_batch_beyond_its_timeout(start):
 
 
 def test_requests_in_an_endless_batch_are_answered(start):
-    # Batches as slow as these run on their instance's own thread.
+    # Batches as slow as these run on their instance's own thread; as many as outweigh the short ones of the start.
     server = start([ENDLESS], f"--max-batch-seconds={LIMIT_S}", "--exit-timeout-secs=40")
-    for _ in range(10):
+    for _ in range(50):
         assert answer(server.infer("endless", row(SLOW))) == 2 * SLOW
     reply = server.infer("endless", row(POISON))
     assert reply.status == 500 and "--max-batch-seconds" in reply.error(), reply

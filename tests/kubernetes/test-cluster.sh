@@ -62,8 +62,9 @@ weir() {
     tests/kubernetes/weir-up.sh | cat
     check "pods after a second installation" "$before" "$($exec kubectl get pods -n weir-system -o name)"
     $exec .venv/bin/python tests/kubernetes/walk.py
+    $exec .venv/bin/python tests/kubernetes/sdk.py
     $exec .venv/bin/python tests/kubernetes/faults.py
-    passed=$((passed + 2))
+    passed=$((passed + 3))
 }
 
 if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then
