@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -90,6 +90,9 @@ bench: prerequisites libtorch ## Measure the runtime beside its peers, about fiv
 bench-gateway: prerequisites libtorch ## Measure the gateway beside nginx and haproxy, half an hour; writes benches/results/.
 	$(CARGO) build --profile dist -p weir-cli -p weir-runtime-torch -p weir-benches
 	$(PYTHON) benches/gateway.py
+
+bench-controller: build clients ## Measure the controller with thousands of services, ten minutes; writes benches/results/.
+	$(BED)/with-control-plane.sh .venv/bin/python benches/controller.py
 
 bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
 	@PYTHON=$(PYTHON) benches/peers/install.sh

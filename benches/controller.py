@@ -25,9 +25,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ADMIN = "http://127.0.0.1:19091"
 GROUP, VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
 NAMESPACES = 20
+KINDS = ("inferenceservices", "deployments", "services", "controllerrevisions", "events")
 
 
 def service(name):
+    """A service that is planned and made, and whose pods need nothing."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "InferenceService",
@@ -104,13 +106,13 @@ def latencies(custom, apps, first, count):
     return {"p50_ms": round(statistics.median(times), 1), "p99_ms": round(times[int(len(times) * 0.99) - 1], 1), "count": count}
 
 
-def writes(kubeconfig):
-    """Requests that the API server has counted, by verb."""
+def requests():
+    """Requests for the objects of services that the API server has counted, by object and verb."""
     page = subprocess.run(["kubectl", "get", "--raw", "/metrics"], capture_output=True, text=True, check=True).stdout
     sums = {}
-    for verb, resource_, value in re.findall(r'^apiserver_request_total\{.*?resource="([^"]*)".*?verb="([^"]*)".*\} (\S+)$', page, re.M):
-        if verb in ("inferenceservices", "deployments", "services", "controllerrevisions", "events") and resource_ != "WATCH":
-            sums[f"{resource_} {verb}"] = sums.get(f"{resource_} {verb}", 0) + float(value)
+    for kind, verb, count in re.findall(r'^apiserver_request_total\{.*?resource="([^"]*)".*?verb="([^"]*)".*\} (\S+)$', page, re.M):
+        if kind in KINDS and verb != "WATCH":
+            sums[f"{verb} {kind}"] = sums.get(f"{verb} {kind}", 0) + float(count)
     return sums
 
 
@@ -122,9 +124,9 @@ def measure(program, custom, apps, known, count):
     wait_planned(apps, count)
     made = time.monotonic() - begun
     time.sleep(20)
-    before, used = writes(None), controller.usage()
+    before, used = requests(), controller.usage()
     time.sleep(30)
-    after, idle = writes(None), controller.usage()
+    after, idle = requests(), controller.usage()
     steady = {what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)}
     applied = latencies(custom, apps, count, 100)
     controller.end()
