@@ -77,13 +77,17 @@ def create_all(api, numbers):
         api.create_namespaced_custom_object(GROUP, VERSION, namespace(number), PLURAL, service(f"s{number}"))
 
 
-def wait_planned(api, count):
-    """Waits until so many Deployments are there."""
+def wait_planned(api, count, seconds=600):
+    """Waits until so many Deployments are there, of which the cluster has no others."""
+    until = time.monotonic() + seconds
     while True:
-        found = api.list_deployment_for_all_namespaces(label_selector="app.kubernetes.io/managed-by=weir", limit=1)
+        # Without a selector: with one the API server does not say how many are left.
+        found = api.list_deployment_for_all_namespaces(limit=1)
         total = len(found.items) + (found.metadata.remaining_item_count or 0)
         if total >= count:
             return
+        if time.monotonic() > until:
+            sys.exit(f"{total} of {count} Deployments after {seconds} s")
         time.sleep(0.2)
 
 
