@@ -1,0 +1,27 @@
+//! Policies of scaling compared: the same requests, the same replicas, another number of them.
+//!
+//! ```text
+//!   Trace ─► Workload ─► World::run ◄─ Policy (Weir's own decide, and what others do)
+//!                │            │
+//!                ▼            ▼
+//!             Frontier      Run ─► Score
+//! ```
+//!
+//! The world is a simulation without a clock; the law in it is the one that the autoscaler runs.
+
+mod chance;
+mod oracle;
+mod policy;
+mod score;
+mod service;
+mod trace;
+mod workload;
+mod world;
+
+pub use oracle::{Bins, Demand, Frontier, level_cost};
+pub use policy::{FixedPolicy, Observed, Policy, WeirPolicy};
+pub use score::Score;
+pub use service::Service;
+pub use trace::{Trace, TraceError};
+pub use workload::{Standard, Workload};
+pub use world::{Frame, Machines, Run, SpotGpus, Starts, Wait, World};

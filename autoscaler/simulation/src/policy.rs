@@ -1,0 +1,26 @@
+//! What decides how many replicas there are: the control law, and what others do.
+
+mod fixed;
+mod weir;
+
+use weir_autoscaler::Sample;
+
+pub use fixed::FixedPolicy;
+pub use weir::WeirPolicy;
+
+/// A law that says how many replicas there should be. It is asked once a second, and at once when a request
+/// comes at zero.
+pub trait Policy {
+    /// The number of replicas from now on.
+    fn decide(&mut self, observed: &Observed) -> u32;
+}
+
+/// One observation of a simulated revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The observation as the autoscaler has it.
+    pub sample: Sample,
+    /// Requests in the queue and at replicas, averaged over the sample's span, as sidecars and buffers that
+    /// count them would say.
+    pub concurrency: f64,
+}
