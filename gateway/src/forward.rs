@@ -9,6 +9,7 @@
 mod attempt;
 pub(crate) mod mirror;
 mod own_model;
+mod read_ahead;
 pub(crate) mod ready;
 mod relay;
 mod request;
@@ -22,6 +23,7 @@ use crate::context::Context;
 use crate::error::GatewayError;
 use crate::queue::Admitted;
 use attempt::Attempt;
+pub(crate) use read_ahead::read_ahead;
 pub(crate) use request::ProxyRequest;
 use retry::RetryState;
 

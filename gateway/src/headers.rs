@@ -11,6 +11,7 @@ pub(crate) const TAG: HeaderName = HeaderName::from_static("weir-tag");
 pub(crate) const REVISION: HeaderName = HeaderName::from_static("weir-revision");
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("weir-timeout");
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
 /// Marks a copy of a request, whose response is discarded.

@@ -20,7 +20,7 @@ use crate::clock::now;
 use crate::context::Context;
 use crate::deadline::Deadline;
 use crate::error::GatewayError;
-use crate::forward::{ProxyRequest, forward, mirror, ready};
+use crate::forward::{ProxyRequest, forward, mirror, read_ahead, ready};
 use crate::probe_services::ProbeServices;
 use crate::protocol::Protocol;
 use crate::router::{Lookup, Routed};
@@ -69,6 +69,7 @@ impl Proxy {
             None => self.buffer(body, mode, deadline).await?,
         };
         deadline.enforce(now, buffered.size())?;
+        target.check_message(parts, &buffered)?;
         let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
         let request = ProxyRequest::new(protocol, parts, target, deadline);
         if ready::is_health_call(&request) {
@@ -80,7 +81,10 @@ impl Proxy {
         }
         match batching {
             Some(settings) => Box::pin(self.batching.forward(request, buffered, settings)).await,
-            None => forward(&self.context, &request, &mut buffered).await,
+            None => {
+                let response = forward(&self.context, &request, &mut buffered).await?;
+                Ok(read_ahead(response, protocol, mode, &self.context.budget).await)
+            }
         }
     }
 

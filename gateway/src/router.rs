@@ -1,5 +1,6 @@
 //! Finds the service and the revision of a request: by host, path or model, by pin or tag, else by the split.
 
+mod control;
 mod local;
 mod matcher;
 pub(crate) mod mirror;
@@ -10,10 +11,9 @@ mod table;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderName, Response, header};
-use weir_cluster::{ControlRoutes, Route};
+use http::{Response, header};
+use weir_cluster::Route;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
-use weir_protocol::is_control;
 
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::codec::grpc::first_message;
@@ -95,7 +95,7 @@ impl RouteTable {
         buffered: &BufferedBody,
         count_unknown: impl FnOnce(),
     ) -> Result<Routed, GatewayError> {
-        let encoding = headers::text(&parts.headers, &HeaderName::from_static("grpc-encoding"));
+        let encoding = headers::text(&parts.headers, &headers::GRPC_ENCODING);
         let head = buffered.head(PEEK_LIMIT);
         let message = first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
         let model = match peek_model_name(field, &message) {
@@ -119,7 +119,7 @@ impl RouteTable {
 
     /// Chooses the revision of a request whose service is known.
     fn target(&self, parts: &Parts, found: &RouteMatch<'_>) -> Result<Target, GatewayError> {
-        check_control(found, parts.uri.path())?;
+        control::check_path(found, parts.uri.path())?;
         let pin = headers::text(&parts.headers, &headers::REVISION);
         let tag = headers::text(&parts.headers, &headers::TAG);
         let next_sample = || self.next_sample(&found.route.service);
@@ -132,18 +132,6 @@ impl RouteTable {
             prefix: found.prefix,
             mirror: mirror::target(&self.mirrors, &self.queues, &parts.headers, found, name),
         })
-    }
-}
-
-/// Refuses a call that controls the service's servers, unless the service opens them.
-fn check_control(found: &RouteMatch<'_>, path: &str) -> Result<(), GatewayError> {
-    let call = path.get(found.prefix..).unwrap_or(path);
-    match found.route.control {
-        ControlRoutes::Closed if is_control(call) => Err(GatewayError::ControlClosed {
-            call: call.to_owned(),
-            service: found.route.service.to_string(),
-        }),
-        ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
     }
 }
 

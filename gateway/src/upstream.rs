@@ -66,8 +66,11 @@ pub(crate) enum UpstreamErrorKind {
 pub(crate) enum Freshness {
     /// An idle connection of the pool, else a new one.
     Any,
-    /// A new connection, which cannot be stale: for bodies that can be sent only once.
+    /// A new connection, which cannot be stale.
     New,
+    /// A new connection without other requests: for bodies that still arrive, which can be sent only once, and whose
+    /// clients may leave things unread on both ends.
+    Own,
 }
 
 impl Upstream {
@@ -122,7 +125,7 @@ impl Upstream {
             }
             Protocol::Grpc => {
                 // Boxed, so that the future of HTTP requests has no room for gRPC's.
-                let response = Box::pin(self.grpc.send(address, request)).await?;
+                let response = Box::pin(self.grpc.send(address, freshness, request)).await?;
                 Ok(response.map(ResponseBody::Http2))
             }
         }

@@ -67,6 +67,8 @@ pub struct Admin {
     router: Router,
     /// Paths of the pages, for those who ask for one that is not there.
     pages: Vec<&'static str>,
+    /// Beginnings of the paths of services.
+    services: Vec<&'static str>,
     limits: ConnectionLimits,
     access: Access,
 }
@@ -83,6 +85,7 @@ impl Admin {
             listener,
             router,
             pages: vec!["/metrics", "/health"],
+            services: Vec::new(),
             limits: LIMITS,
             access: Access {
                 hosts: KnownHosts::Any,
@@ -129,7 +132,8 @@ impl Admin {
         self
     }
 
-    /// Adds a service for all paths that begin with `prefix`, such as `/weir.v1.Reports/` of a gRPC service.
+    /// Adds a service for all paths that begin with `prefix`, such as `/weir.v1.Reports/` of a gRPC service. Connections
+    /// of its clients have places of their own, as many as all others have.
     #[must_use]
     pub fn with_service<S>(mut self, prefix: &'static str, service: S) -> Self
     where
@@ -141,6 +145,7 @@ impl Admin {
     {
         let paths = format!("{prefix}{{*rest}}");
         self.router = self.router.route_service(&paths, service);
+        self.services.push(prefix);
         self
     }
 
@@ -162,8 +167,13 @@ impl Admin {
                 (StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
             });
         let service = NormalizePathLayer::trim_trailing_slash().layer(router);
-        let connections =
-            connection::Connections::new(service, self.access, self.limits, stop.clone());
+        let connections = connection::Connections::new(
+            service,
+            self.access,
+            self.limits,
+            self.services,
+            stop.clone(),
+        );
         Acceptor::new(self.listener, self.limits, stop)
             .serve(|stream| connections.clone().serve(stream))
             .await;

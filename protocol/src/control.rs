@@ -18,6 +18,12 @@ pub fn is_control(path: &str) -> bool {
     is_control_path(path)
 }
 
+/// True for the path of a call over gRPC that is about all models of a server where its message names none.
+#[must_use]
+pub fn is_control_without_model(path: &str) -> bool {
+    matches!(path.rsplit_once('/'), Some((service, "ModelStatistics")) if service.ends_with(GRPC_SERVICE))
+}
+
 fn is_control_rpc(rpc: &str) -> bool {
     match rpc {
         "RepositoryIndex"
@@ -159,6 +165,22 @@ mod tests {
         ] {
             let path = format!("/inference.GRPCInferenceService/{rpc}");
             assert!(is_control(&path), "{path}");
+        }
+    }
+
+    #[test]
+    fn statistics_over_grpc_are_of_all_models_without_a_name() {
+        for (path, expected) in [
+            ("/inference.GRPCInferenceService/ModelStatistics", true),
+            (
+                "/prefix.inference.GRPCInferenceService/ModelStatistics",
+                true,
+            ),
+            ("/inference.GRPCInferenceService/ModelMetadata", false),
+            ("/v2/models/a/stats", false),
+            ("ModelStatistics", false),
+        ] {
+            assert_eq!(is_control_without_model(path), expected, "{path}");
         }
     }
 

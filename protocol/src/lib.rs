@@ -23,7 +23,7 @@ mod tensor;
 
 pub use batching::Batching;
 pub use classification::{ClassificationError, classification};
-pub use control::is_control;
+pub use control::{is_control, is_control_without_model};
 pub use datatype::DataType;
 pub use infer::{
     Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput,

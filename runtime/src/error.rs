@@ -78,6 +78,14 @@ pub enum ServeError {
         /// The budget (`--max-inflight-bytes`), bytes.
         limit: usize,
     },
+    /// Answers that clients have not read yet, and request bodies, use up their memory budget.
+    #[error(
+        "answers and request bodies under way would hold more than {limit} bytes together. Try again, or use --max-inflight-bytes to increase the limit."
+    )]
+    AnswerBudgetExhausted {
+        /// The budget (`--max-inflight-bytes`), bytes.
+        limit: usize,
+    },
     /// The queue policy's or the request's timeout passed while it waited.
     #[error("Request timeout expired")]
     QueueTimeout,
@@ -162,6 +170,7 @@ impl ServeError {
             | Self::NoVersions(_)
             | Self::VersionNotReady { .. }
             | Self::Stuck(_)
+            | Self::AnswerBudgetExhausted { .. }
             | Self::QueueTimeout
             | Self::DeadlineExceeded { .. }
             | Self::Model(_)
@@ -248,9 +257,10 @@ impl Coded for ServeError {
             | Self::Stalled(_)
             | Self::Stuck(_)
             | Self::QueueTimeout => Code::Unavailable,
-            Self::QueueFull | Self::PredictedWait { .. } | Self::BodyBudgetExhausted { .. } => {
-                Code::Overloaded
-            }
+            Self::QueueFull
+            | Self::PredictedWait { .. }
+            | Self::BodyBudgetExhausted { .. }
+            | Self::AnswerBudgetExhausted { .. } => Code::Overloaded,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
             Self::Model(_) | Self::OutOfMemory(_) => Code::Internal,
             Self::Unimplemented(_) => Code::Unimplemented,

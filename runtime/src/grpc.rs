@@ -3,13 +3,13 @@
 mod budgeted_body;
 mod calls;
 mod health;
-mod inflated_body;
 mod listen;
 mod middleware;
 mod service;
 mod stream;
 mod timed_body;
 mod unary;
+mod whole_messages;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -63,6 +63,8 @@ struct Received {
     headers: HeaderMap,
     body: Bytes,
     at: Instant,
+    /// Holds the body's bytes, and those of what is decoded of it.
+    permit: Arc<BudgetPermit>,
 }
 
 type HttpResult = Result<Response<Body>, ServeError>;
@@ -128,13 +130,19 @@ impl Http {
         let body = self.read(unread, limits, &permit).await?;
         let body = self.decompress(coding, body, limits.size, &permit).await?;
         let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
-        let received = Received { headers, body, at };
-        let response = self.call(route, received).await?;
+        let received = Received {
+            headers,
+            body,
+            at,
+            permit: Arc::clone(&permit),
+        };
+        let mut response = self.call(route, received).await?;
         // The rest is small, and tritonclient's asyncio client asks for what it cannot decompress.
         if matches!(route, Route::Infer(_) | Route::V1Predict(_)) {
-            return self.compress(preferred, response).await;
+            response = self.compress(preferred, response).await?;
         }
-        Ok(response)
+        let (parts, body) = response.into_parts();
+        Ok(Response::from_parts(parts, body.held(&permit)?))
     }
 
     async fn read(
@@ -190,6 +198,9 @@ impl Http {
     /// Refuses calls of a restricted group without its key.
     fn admit(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<(), ServeError> {
         self.options.control.check(route.group())?;
+        if matches!(route, Route::Statistics(None)) {
+            self.options.control.check_all_models()?;
+        }
         if route.group().is_control() {
             let checked = self.options.hosts.check_origin(headers);
             checked.map_err(|foreign| ServeError::ForeignOrigin(foreign.to_string()))?;

@@ -11,6 +11,7 @@ mod echo;
 mod engine;
 mod error;
 mod grpc;
+mod held_bytes;
 mod http;
 mod in_use;
 mod interface;

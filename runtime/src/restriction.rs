@@ -49,6 +49,17 @@ impl ControlRoutes {
             Self::Closed | Self::Open => Ok(()),
         }
     }
+
+    /// Checks that calls may tell of all models at once.
+    ///
+    /// # Errors
+    /// [`ServeError::Forbidden`].
+    pub(crate) fn check_all_models(self) -> Result<(), ServeError> {
+        match self {
+            Self::Closed => Err(ServeError::Forbidden("statistics of all models")),
+            Self::Open => Ok(()),
+        }
+    }
 }
 
 impl ApiGroup {

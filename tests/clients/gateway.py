@@ -118,4 +118,5 @@ DIRECT_ONLY: dict[str, str] = {
     r"test_abuse::test_bodies_together_are_bounded": FLAG,
     r"test_abuse::test_headers_that_never_end_time_out": FLAG,
     r"test_waits::.*": FLAG,
+    r"test_crowd::.*": "it starts a gateway of its own",
 }

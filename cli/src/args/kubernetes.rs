@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use super::LimitArgs;
+
 const GATEWAY: &str = "\
 It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. It is ready once it knows
 every route, and keeps serving what it knows while the API server is away. Several share the work.
@@ -27,6 +29,9 @@ pub(crate) struct GatewayArgs {
     /// Port for requests, HTTP and gRPC; 0 takes a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     #[command(flatten)]
     pub(crate) process: ProcessArgs,

@@ -1,8 +1,9 @@
 //! The flags of `weir up`.
 
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
+
+use super::LimitArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,14 +60,8 @@ pub(crate) struct UpArgs {
     #[arg(long = "allowed-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
 
-    /// Connections to the port for requests at the same time.
-    #[arg(long, value_name = "N", default_value = "16384")]
-    pub(crate) max_connections: NonZeroUsize,
-
-    /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are
-    /// closed [default: a quarter of --max-connections].
-    #[arg(long, value_name = "N")]
-    pub(crate) max_connections_per_address: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     /// Certificate chain for the port for requests, in PEM; the port then speaks TLS only. Read again
     /// when it changes.

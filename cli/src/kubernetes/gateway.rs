@@ -40,7 +40,9 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     let Some(connected) = connect(options, &process.drain).await? else {
         return Ok(process.end().await);
     };
-    let gateway = Gateway::new(Options::new(&process.name, Scope::Cluster));
+    let mut options = Options::new(&process.name, Scope::Cluster);
+    args.limits.apply(&mut options);
+    let gateway = Gateway::new(options);
     let snapshots = Directory::watch(&connected.cluster);
     let follow = Arc::clone(&gateway).follow(snapshots, process.stop.clone());
     process.tasks.spawn(follow);

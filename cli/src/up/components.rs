@@ -172,7 +172,7 @@ fn gateway(
     let mut options = Options::new(GATEWAY, Scope::Local);
     options.declared = Some(services);
     options.hosts = ports.serving_hosts.clone();
-    options.connections = ports.connections;
+    ports.limits.apply(&mut options);
     if let Some(tls) = &ports.tls {
         options.tls = Some(Arc::clone(&tls.config));
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));

@@ -1,15 +1,12 @@
 //! The two ports, bound before anything starts, so that a port in use is known at once.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 
 use tokio::net::TcpListener;
-use weir_gateway::{Options, Scope};
 use weir_ops::known_hosts::KnownHosts;
-use weir_ops::socket::ConnectionLimits;
 
 use super::tls::Tls;
-use crate::args::UpArgs;
+use crate::args::{LimitArgs, UpArgs};
 use crate::error::CliError;
 use crate::ports::bind;
 
@@ -24,8 +21,8 @@ pub(super) struct Ports {
     /// Hosts that each port answers to.
     pub(super) serving_hosts: KnownHosts,
     pub(super) admin_hosts: KnownHosts,
-    /// Limits on the connections of the port for requests.
-    pub(super) connections: ConnectionLimits,
+    /// Limits of the port for requests.
+    pub(super) limits: LimitArgs,
 }
 
 impl Ports {
@@ -48,7 +45,7 @@ impl Ports {
             tls,
             serving_hosts: KnownHosts::of(args.address, &args.allowed_hosts),
             admin_hosts: KnownHosts::of(args.admin_address, &args.allowed_hosts),
-            connections: connection_limits(args),
+            limits: args.limits,
         })
     }
 
@@ -58,15 +55,5 @@ impl Ports {
             Some(_) => "https",
             None => "http",
         }
-    }
-}
-
-fn connection_limits(args: &UpArgs) -> ConnectionLimits {
-    let total = args.max_connections.get();
-    let per_client = args.max_connections_per_address.map(NonZeroUsize::get);
-    ConnectionLimits {
-        total,
-        per_client: per_client.unwrap_or(ConnectionLimits::share_of(total)),
-        ..Options::new("", Scope::Local).connections
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
+use weir_ops::byte_budget::BudgetPermit;
 
 /// A response body to a client.
 pub(crate) enum DownstreamBody {
@@ -21,6 +22,14 @@ pub(crate) enum DownstreamBody {
     Pieces {
         data: VecDeque<Bytes>,
         trailers: Option<HeaderMap>,
+    },
+    /// Relayed from a replica or another gateway, its beginning or all of it read already.
+    Ahead {
+        frames: VecDeque<io::Result<Frame<Bytes>>>,
+        /// What was not read.
+        rest: Option<Box<Self>>,
+        /// Holds the bytes of the frames.
+        _permit: BudgetPermit,
     },
     /// Relayed from a replica or another gateway.
     Relayed(UnsyncBoxBody<Bytes, io::Error>),
@@ -67,6 +76,11 @@ impl Body for DownstreamBody {
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
+            Self::Ahead { frames, rest, .. } => match (frames.pop_front(), rest) {
+                (Some(frame), _) => Poll::Ready(Some(frame)),
+                (None, Some(rest)) => Pin::new(rest).poll_frame(context),
+                (None, None) => Poll::Ready(None),
+            },
             Self::Relayed(body) => Pin::new(body).poll_frame(context),
         }
     }
@@ -75,6 +89,9 @@ impl Body for DownstreamBody {
         match self {
             Self::Local { data, trailers } => data.is_none() && trailers.is_none(),
             Self::Pieces { data, trailers } => data.is_empty() && trailers.is_none(),
+            Self::Ahead { frames, rest, .. } => {
+                frames.is_empty() && rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+            }
             Self::Relayed(body) => body.is_end_stream(),
         }
     }
@@ -87,7 +104,17 @@ impl Body for DownstreamBody {
             Self::Pieces { data, .. } => {
                 SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum())
             }
+            Self::Ahead { frames, rest, .. } => match rest {
+                // It is of unknown length: a unary call's.
+                Some(_) => SizeHint::default(),
+                None => SizeHint::with_exact(frames.iter().map(length).sum()),
+            },
             Self::Relayed(body) => body.size_hint(),
         }
     }
+}
+
+fn length(frame: &io::Result<Frame<Bytes>>) -> u64 {
+    let data = frame.as_ref().ok().and_then(Frame::data_ref);
+    data.map_or(0, |data| data.len() as u64)
 }

@@ -133,7 +133,7 @@ fn invalid_response(credit: Credit, because: String) -> Attempt {
 }
 
 /// Sends over a pooled connection, and once more over a new one if that was stale; a body that can be sent only once
-/// goes over a new connection.
+/// goes over a connection of its own.
 pub(super) async fn exchange<'a>(
     protocol: Protocol,
     buffered: &mut BufferedBody,
@@ -143,7 +143,7 @@ pub(super) async fn exchange<'a>(
     let freshness = if buffered.is_whole() {
         Freshness::Any
     } else {
-        Freshness::New
+        Freshness::Own
     };
     let sent = upstream.send(protocol, freshness, || {
         request(buffered.take_request_body())
@@ -158,7 +158,7 @@ pub(super) async fn exchange<'a>(
             let again = || request(buffered.take_request_body());
             Box::pin(upstream.send(protocol, Freshness::New, again)).await
         }
-        (sent, Freshness::Any | Freshness::New) => sent,
+        (sent, Freshness::Any | Freshness::New | Freshness::Own) => sent,
     }
 }
 

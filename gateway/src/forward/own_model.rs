@@ -2,7 +2,6 @@
 //! found" is the revision's failure; of another model, version or path it is the caller's mistake.
 
 use http::Response;
-use http::header::HeaderName;
 use weir_protocol::Code;
 use weir_protocol::grpc::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 
@@ -35,8 +34,7 @@ fn infers_own_model(request: &ProxyRequest, buffered: &BufferedBody) -> bool {
     match request.protocol {
         Protocol::Http => is_inference(path) && model_of_path(path).is_some_and(|m| m == name),
         Protocol::Grpc => {
-            let encoding = HeaderName::from_static("grpc-encoding");
-            let encoding = headers::text(&request.headers, &encoding);
+            let encoding = headers::text(&request.headers, &headers::GRPC_ENCODING);
             let head = buffered.head(PEEK_LIMIT);
             let message = grpc::first_message(&head, encoding, PEEK_LIMIT).unwrap_or_default();
             path.ends_with("/ModelInfer") && names_only(name, &message)

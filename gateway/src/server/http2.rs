@@ -28,8 +28,8 @@ pub(super) async fn serve<I, S>(
 {
     let socket = BufferedSocket::http2(stream);
     let flusher = socket.flusher();
-    let connection =
-        builder(settings.streams.clone()).serve_connection(TokioIo::new(socket), service);
+    let connection = builder(traffic.executor(&settings.streams))
+        .serve_connection(TokioIo::new(socket), service);
     let connection = pin!(Flushed::new(connection, flusher));
     let ended = socket::serve(
         connection,

@@ -91,7 +91,7 @@ pub(super) async fn send<'a>(
 ) -> Result<Response<Http1ResponseBody>, UpstreamError> {
     let pooled = match freshness {
         Freshness::Any => upstream.http1_pool.take(),
-        Freshness::New => None,
+        Freshness::New | Freshness::Own => None,
     };
     let (mut connection, failure) = match pooled {
         Some(connection) => (connection, UpstreamErrorKind::StaleConnection),

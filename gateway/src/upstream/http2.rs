@@ -1,4 +1,5 @@
-//! One HTTP/2 connection per upstream, for all its gRPC calls.
+//! One HTTP/2 connection per upstream, for all its gRPC calls but those whose body still arrives: each has a
+//! connection of its own, so that what its client leaves unread on either side holds up nobody else.
 //!
 //! The task of a request drives its call: it hands frames to the connection and takes those of the response, with
 //! no task in between. The connection's own task reads and writes the socket.
@@ -19,17 +20,21 @@ use http_body::Body as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::Address;
-use weir_ops::http2::{CONNECTION_WINDOW, MAX_FRAME, STREAM_WINDOW};
+use weir_ops::http2::{MAX_FRAME, STREAM_WINDOW};
 use weir_ops::socket::{BufferedSocket, Flushed};
 
 use super::dial::dial;
-use super::{UpstreamError, UpstreamErrorKind};
+use super::{Freshness, UpstreamError, UpstreamErrorKind};
 use crate::upstream::UpstreamRequest;
 pub(crate) use response_body::Http2ResponseBody;
 use upload::Upload;
 
 /// Most bytes of a response's head, as over HTTP/1.1.
 const MAX_HEAD: u32 = 64 << 10;
+
+/// The connection's window in bytes: the largest there is. Each response is bounded by its stream's window, and their
+/// number by the credits; with less for all together, some clients that do not read would stop the answers of others.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// The HTTP/2 connection to one upstream, opened by the first call.
 #[derive(Default)]
@@ -43,7 +48,7 @@ pub(super) struct GrpcChannel {
 struct Connections {
     /// The connection that takes new calls.
     open: Option<OpenConnection>,
-    /// Tasks of connections that take no new calls and still have open ones.
+    /// Tasks of connections that take no new calls, and may still have open ones.
     ending: Vec<AbortOnDropHandle<()>>,
     /// Connections opened so far.
     count: u64,
@@ -62,9 +67,16 @@ impl GrpcChannel {
     pub(super) async fn send<'a>(
         &self,
         address: &Address,
+        freshness: Freshness,
         request: impl FnOnce() -> UpstreamRequest<'a>,
     ) -> Result<Response<Http2ResponseBody>, UpstreamError> {
-        let (mut sender, fallback) = self.ready(address).await?;
+        let (mut sender, fallback) = match freshness {
+            Freshness::Any | Freshness::New => self.ready(address).await?,
+            Freshness::Own => {
+                let sender = Box::pin(self.connect_alone(address)).await?;
+                (sender, UpstreamErrorKind::Broken)
+            }
+        };
         let failed = |error: h2::Error| UpstreamError {
             kind: error_kind(&error, fallback),
             because: error.to_string(),
@@ -121,32 +133,49 @@ impl GrpcChannel {
         if let Some((_, sender)) = self.sender() {
             return Ok(sender);
         }
-        let socket = BufferedSocket::http2(dial(address).await?);
-        let flusher = socket.flusher();
-        let mut builder = Builder::new();
-        builder
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(MAX_FRAME)
-            .max_header_list_size(MAX_HEAD)
-            .enable_push(false);
-        let handshake = builder.handshake(socket).await;
-        let (sender, connection) =
-            handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
-        let task = tokio::spawn(async move {
-            if let Err(error) = Flushed::new(connection, flusher).await {
-                tracing::debug!(%error, "connection to a replica failed");
-            }
-        });
+        let (sender, task) = open(address).await?;
         let mut connections = self.connections.lock();
         connections.count += 1;
         connections.open = Some(OpenConnection {
             number: connections.count,
             sender: sender.clone(),
-            task: AbortOnDropHandle::new(task),
+            task,
         });
         Ok(sender)
     }
+
+    /// A connection for one call, which ends with it.
+    async fn connect_alone(&self, address: &Address) -> Result<SendRequest<Bytes>, UpstreamError> {
+        let (sender, task) = open(address).await?;
+        let mut connections = self.connections.lock();
+        connections.ending.retain(|task| !task.is_finished());
+        connections.ending.push(task);
+        Ok(sender)
+    }
+}
+
+/// Opens a connection, and runs it in a task of its own.
+async fn open(
+    address: &Address,
+) -> Result<(SendRequest<Bytes>, AbortOnDropHandle<()>), UpstreamError> {
+    let socket = BufferedSocket::http2(dial(address).await?);
+    let flusher = socket.flusher();
+    let mut builder = Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(MAX_FRAME)
+        .max_header_list_size(MAX_HEAD)
+        .enable_push(false);
+    let handshake = builder.handshake(socket).await;
+    let (sender, connection) =
+        handshake.map_err(|error| UpstreamError::connect_failed(error.to_string()))?;
+    let task = tokio::spawn(async move {
+        if let Err(error) = Flushed::new(connection, flusher).await {
+            tracing::debug!(%error, "connection to a replica failed");
+        }
+    });
+    Ok((sender, AbortOnDropHandle::new(task)))
 }
 
 /// The kind of an HTTP/2 error, on a connection whose own failures are of the kind `fallback`.

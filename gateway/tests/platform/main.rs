@@ -17,6 +17,8 @@ mod faults;
 mod forms;
 mod garbage;
 mod grpc;
+mod isolation;
+mod matrix;
 mod mirror;
 mod readers;
 mod replica;

@@ -1,13 +1,15 @@
 //! One connection to the admin port.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,7 +20,10 @@ use tower::Service;
 use tower_http::normalize_path::NormalizePath;
 
 use super::access::Access;
-use crate::socket::{self, ConnectionLimits, Lifetime, Stream, StreamExecutor, TimedBody};
+use crate::socket::{
+    self, ConnectionLimits, HeldPlace, Lifetime, ReservedPlaces, Stream, StreamExecutor, TimedBody,
+    Traffic,
+};
 
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
 const MAX_HEAD: u32 = 8192;
@@ -36,6 +41,9 @@ pub(super) struct Connections {
     service: NormalizePath<Router>,
     access: Access,
     limits: ConnectionLimits,
+    /// Beginnings of the paths of services, whose connections have places of their own.
+    services: Arc<[&'static str]>,
+    reserved: ReservedPlaces,
     streams: StreamExecutor,
     stop: CancellationToken,
 }
@@ -45,11 +53,14 @@ impl Connections {
         service: NormalizePath<Router>,
         access: Access,
         limits: ConnectionLimits,
+        services: Vec<&'static str>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             service,
             access,
+            services: services.into(),
+            reserved: ReservedPlaces::new(&limits),
             limits,
             streams: StreamExecutor::new(TaskTracker::new(), &limits),
             stop,
@@ -60,15 +71,20 @@ impl Connections {
     pub(super) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
         let (own, seen) = (self.clone(), Arc::clone(&traffic));
+        let (place, peer) = (stream.place(), stream.peer());
         let service = service_fn(move |request| {
             let (own, exchange) = (own.clone(), seen.begin());
+            let has_place = own.has_place(&request, &place, peer);
             async move {
-                own.answer(request)
-                    .await
-                    .map(|response| exchange.track(response))
+                let response = if has_place {
+                    own.answer(request).await
+                } else {
+                    Ok(no_place())
+                };
+                response.map(|response| exchange.track(response))
             }
         });
-        let builder = self.builder();
+        let builder = self.builder(&traffic);
         let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let lifetime = Lifetime {
             idle: self.limits.idle,
@@ -85,6 +101,19 @@ impl Connections {
         }
     }
 
+    /// Moves the connection of a service's client to a place of its own; false if there is none left.
+    fn has_place(
+        &self,
+        request: &http::Request<Incoming>,
+        place: &HeldPlace,
+        peer: Option<IpAddr>,
+    ) -> bool {
+        let path = request.uri().path();
+        let is_service = self.services.iter().any(|begin| path.starts_with(begin));
+        // One that has left needs none.
+        !is_service || peer.is_none_or(|peer| place.exchange(&self.reserved, peer))
+    }
+
     async fn answer(&self, request: http::Request<Incoming>) -> Result<Response, Infallible> {
         let (parts, body) = request.into_parts();
         if let Some(refused) = self.access.refusal(&parts) {
@@ -97,8 +126,8 @@ impl Connections {
             .await
     }
 
-    fn builder(&self) -> auto::Builder<StreamExecutor> {
-        let mut builder = auto::Builder::new(self.streams.clone());
+    fn builder(&self, traffic: &Traffic) -> auto::Builder<StreamExecutor> {
+        let mut builder = auto::Builder::new(traffic.executor(&self.streams));
         builder
             .http1()
             .timer(TokioTimer::new())
@@ -113,4 +142,10 @@ impl Connections {
             .keep_alive_timeout(PING_EVERY);
         builder
     }
+}
+
+/// The response to a client of a service that has too many connections, or where all of them together have.
+fn no_place() -> Response {
+    let text = "too many clients watch: try again later\n";
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }

@@ -244,3 +244,37 @@ async fn metrics_may_need_a_key() {
     stop.cancel();
     task.await.unwrap();
 }
+
+/// A connection on which one call was answered, and which stays open.
+async fn called(address: SocketAddr, path: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1024];
+    let read = stream.read(&mut answer).await.unwrap();
+    answer.truncate(read);
+    (stream, String::from_utf8(answer).unwrap())
+}
+
+#[tokio::test]
+async fn clients_of_a_service_have_places_of_their_own() {
+    let (address, stop, task) = start_with_service().await;
+    let mut held = Vec::new();
+    for _ in 0..LIMITS.per_client {
+        let (stream, answer) = called(address, "/echo/x").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        held.push(stream);
+    }
+    // They leave the places of others to them, and take no more than their own.
+    let (_, refused) = called(address, "/echo/x").await;
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(ask(address, "GET /health").await.ends_with("ok\n"));
+    held.pop();
+    let mut answer = String::new();
+    while !answer.starts_with("HTTP/1.1 200") {
+        answer = called(address, "/echo/x").await.1;
+    }
+    stop.cancel();
+    drop(held);
+    task.await.unwrap();
+}

@@ -30,10 +30,7 @@ impl Acceptor {
     pub fn new(listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken) -> Self {
         Self {
             listener,
-            places: PortPlaces::new(
-                limits.total.min(open_files::connections()),
-                limits.per_client,
-            ),
+            places: PortPlaces::new(limits.total.min(open_files::connections()), &limits),
             limits,
             stop,
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Pace, Upload};
+use crate::http2::MAX_STREAMS;
 
 /// Limits on the connections of a port, and on the waits for their clients.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,10 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
+    /// Requests over HTTP/2 of one client at once, for each connection that it may have. Most clients have one or a few
+    /// on each; a gateway has many on one, and few connections.
+    const STREAMS: usize = 4;
+
     /// The share of the places that one client has by default: four hosts are needed to fill a port.
     const SHARE: usize = 4;
 
@@ -28,6 +33,12 @@ impl ConnectionLimits {
     #[must_use]
     pub const fn share_of(total: usize) -> usize {
         total.div_ceil(Self::SHARE)
+    }
+
+    /// Requests over HTTP/2 that one client may have at once, on all of its connections: as many as one connection takes,
+    /// or four for each connection that it may have.
+    pub(super) fn streams_per_client(&self) -> usize {
+        (self.per_client * Self::STREAMS).max(MAX_STREAMS as usize)
     }
 
     /// An upload on such a connection, which begins.

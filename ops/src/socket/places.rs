@@ -1,11 +1,15 @@
-//! Places of a port: how many connections it has at once, and how many of them are one client's.
+//! Places of a port: how many connections it has at once, how many of them are one client's, and how many streams that
+//! client has open on them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::ConnectionLimits;
 
 /// The places of a port. Clones share them.
 #[derive(Clone, Debug)]
@@ -15,8 +19,27 @@ pub(super) struct PortPlaces(Arc<Shared>);
 struct Shared {
     free: Arc<Semaphore>,
     per_client: usize,
-    held: Mutex<HashMap<Client, usize>>,
+    streams_per_client: usize,
+    held: Mutex<HashMap<Client, ClientPlaces>>,
 }
+
+/// What one client holds.
+#[derive(Debug, Default)]
+struct ClientPlaces {
+    connections: usize,
+    streams: Arc<AtomicUsize>,
+}
+
+/// The HTTP/2 streams of one client. Its connections share them.
+#[derive(Clone, Debug)]
+pub(super) struct ClientStreams {
+    open: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+/// An open stream of a client, until it is dropped.
+#[derive(Debug)]
+pub(super) struct OpenStream(Arc<AtomicUsize>);
 
 /// A place that no client holds yet.
 #[derive(Debug)]
@@ -29,6 +52,7 @@ pub(super) struct FreePlace {
 pub(super) struct Place {
     places: PortPlaces,
     client: Client,
+    streams: ClientStreams,
     _place: FreePlace,
 }
 
@@ -53,11 +77,12 @@ impl Client {
 }
 
 impl PortPlaces {
-    /// So many places, and so many of them for one client.
-    pub(super) fn new(places: usize, per_client: usize) -> Self {
+    /// So many places, of which a client has as many as the limits say.
+    pub(super) fn new(places: usize, limits: &ConnectionLimits) -> Self {
         Self(Arc::new(Shared {
             free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
-            per_client: per_client.max(1),
+            per_client: limits.per_client.max(1),
+            streams_per_client: limits.streams_per_client(),
             held: Mutex::default(),
         }))
     }
@@ -78,28 +103,67 @@ impl PortPlaces {
         let client = Client::of(address);
         let left = self.0.free.available_permits();
         let mut held = self.0.held.lock();
-        let count = held.entry(client).or_default();
-        // The count of one that holds none stays for no longer than its others.
-        let is_over = *count > 0 && (*count >= self.0.per_client || *count > left);
+        let own = held.entry(client).or_default();
+        // The entry of one that holds none stays for no longer than its others.
+        let count = own.connections;
+        let is_over = count > 0 && (count >= self.0.per_client || count > left);
         if is_over {
             return None;
         }
-        *count += 1;
+        own.connections += 1;
+        let streams = ClientStreams {
+            open: Arc::clone(&own.streams),
+            limit: self.0.streams_per_client,
+        };
         drop(held);
         Some(Place {
             places: self.clone(),
             client,
+            streams,
             _place: place,
         })
+    }
+
+    /// A place at once, if one is free and the client at that address may have it.
+    pub(super) fn try_give(&self, address: IpAddr) -> Option<Place> {
+        let permit = Arc::clone(&self.0.free).try_acquire_owned().ok()?;
+        self.give(FreePlace { _permit: permit }, address)
+    }
+}
+
+impl Place {
+    /// True if it is one of these.
+    pub(super) fn is_of(&self, places: &PortPlaces) -> bool {
+        Arc::ptr_eq(&self.places.0, &places.0)
+    }
+
+    /// The streams of the client that holds it.
+    pub(super) fn streams(&self) -> ClientStreams {
+        self.streams.clone()
+    }
+}
+
+impl ClientStreams {
+    /// Opens one more; `None` if the client has as many as it may.
+    pub(super) fn open(&self) -> Option<OpenStream> {
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        let stream = OpenStream(Arc::clone(&self.open));
+        (before < self.limit).then_some(stream)
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut held = self.places.0.held.lock();
-        if let Some(count) = held.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(own) = held.get_mut(&self.client) {
+            own.connections -= 1;
+            if own.connections == 0 {
                 held.remove(&self.client);
             }
         }
@@ -108,13 +172,55 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http2::MAX_STREAMS;
+    use crate::socket::Pace;
+
+    fn ports(places: usize, per_client: usize) -> PortPlaces {
+        let limits = ConnectionLimits {
+            total: places,
+            per_client,
+            idle: Duration::ZERO,
+            stall: Duration::ZERO,
+            pace: Pace::default(),
+        };
+        PortPlaces::new(places, &limits)
+    }
 
     fn take(places: &PortPlaces, address: &str) -> Option<Place> {
-        let permit = Arc::clone(&places.0.free).try_acquire_owned().ok()?;
-        places.give(FreePlace { _permit: permit }, address.parse().unwrap())
+        places.try_give(address.parse().unwrap())
+    }
+
+    #[test]
+    fn streams_are_counted_over_all_connections_of_a_client() {
+        let places = ports(10_000, 2_500);
+        let (one, two) = (
+            take(&places, "10.0.0.1").unwrap(),
+            take(&places, "10.0.0.1").unwrap(),
+        );
+        let mut open: Vec<_> = std::iter::from_fn(|| one.streams().open()).collect();
+        assert_eq!(open.len(), 10_000);
+        assert!(two.streams().open().is_none());
+        assert!(
+            take(&places, "10.0.0.2")
+                .unwrap()
+                .streams()
+                .open()
+                .is_some()
+        );
+        open.pop();
+        assert!(two.streams().open().is_some());
+    }
+
+    #[test]
+    fn one_connection_may_use_all_of_its_streams() {
+        let streams = take(&ports(4, 1), "10.0.0.1").unwrap().streams();
+        let open: Vec<_> = std::iter::from_fn(|| streams.open()).collect();
+        assert_eq!(open.len(), MAX_STREAMS as usize);
     }
 
     fn take_all(places: &PortPlaces, address: &str) -> Vec<Place> {
@@ -123,7 +229,7 @@ mod tests {
 
     #[test]
     fn one_client_holds_no_more_than_its_share() {
-        let places = PortPlaces::new(100, 25);
+        let places = ports(100, 25);
         let mut held = take_all(&places, "10.0.0.1");
         assert_eq!(held.len(), 25);
         assert!(take(&places, "::ffff:10.0.0.1").is_none());
@@ -134,7 +240,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_is_one_client() {
-        let places = PortPlaces::new(100, 2);
+        let places = ports(100, 2);
         let held = [
             take(&places, "2001:db8::1").unwrap(),
             take(&places, "2001:db8::2").unwrap(),
@@ -147,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_port_with_one_place_has_it_for_anybody() {
-        let places = PortPlaces::new(1, 0);
+        let places = ports(1, 0);
         assert_eq!(take_all(&places, "10.0.0.1").len(), 1);
         assert_eq!(take_all(&places, "10.0.0.2").len(), 1);
     }
@@ -155,7 +261,7 @@ mod tests {
     proptest! {
         #[test]
         fn some_clients_leave_room_for_one_more(clients in 1..6_u8, per_client in 1..10_000_usize) {
-            let places = PortPlaces::new(4096, per_client);
+            let places = ports(4096, per_client);
             let hostile: Vec<_> = (0..clients)
                 .flat_map(|client| take_all(&places, &format!("10.0.0.{client}")))
                 .collect();

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::places::Place;
+use super::reserved::HeldPlace;
 use super::{ConnectionLimits, Pace, Traffic};
 
 /// A TCP stream that reads as closed once the server stops, as long as its client has sent nothing:
@@ -32,7 +33,7 @@ pub struct Stream {
     waited: Duration,
     traffic: Arc<Traffic>,
     /// Counts against the limit of connections until the connection ends.
-    _place: Place,
+    place: HeldPlace,
 }
 
 /// A wait for the client to take bytes.
@@ -63,8 +64,8 @@ impl Stream {
             pace: limits.pace,
             blocked: None,
             waited: Duration::ZERO,
-            traffic: Arc::default(),
-            _place: place,
+            traffic: Arc::new(Traffic::of(place.streams())),
+            place: HeldPlace::new(place),
         }
     }
 
@@ -72,6 +73,12 @@ impl Stream {
     #[must_use]
     pub fn traffic(&self) -> Arc<Traffic> {
         Arc::clone(&self.traffic)
+    }
+
+    /// The place of this connection, for who may exchange it.
+    #[must_use]
+    pub fn place(&self) -> HeldPlace {
+        self.place.clone()
     }
 
     /// Address of the client; `None` if the connection has ended already.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
 use super::ConnectionLimits;
+use super::places::ClientStreams;
 
 /// Result of the last poll of a stream's response body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,7 @@ pub(super) fn is_watched() -> bool {
 pub struct StreamExecutor {
     tasks: TaskTracker,
     stall: Duration,
+    client: Option<ClientStreams>,
 }
 
 impl StreamExecutor {
@@ -56,6 +58,15 @@ impl StreamExecutor {
         Self {
             tasks,
             stall: limits.stall,
+            client: None,
+        }
+    }
+
+    /// The same for a connection of this client, which has a limit on its streams: more are reset.
+    pub(super) fn of(&self, client: Option<ClientStreams>) -> Self {
+        Self {
+            client,
+            ..self.clone()
         }
     }
 }
@@ -66,8 +77,19 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, stream: F) {
+        let opened = match &self.client {
+            Some(client) => match client.open() {
+                Some(open) => Some(open),
+                None => return tracing::debug!("reset a stream of a client that has too many"),
+            },
+            None => None,
+        };
         let watched = watch(stream, self.stall);
-        self.tasks.spawn(PROGRESS.scope(Cell::default(), watched));
+        self.tasks
+            .spawn(PROGRESS.scope(Cell::default(), async move {
+                watched.await;
+                drop(opened);
+            }));
     }
 }
 

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-use super::streams::{self, StreamProgress};
+use super::places::ClientStreams;
+use super::streams::{self, StreamExecutor, StreamProgress};
 
 /// Requests in flight and bytes read and written on one connection.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Traffic {
     read: AtomicU64,
     /// True while the client takes nothing of what is written.
     blocked: AtomicBool,
+    /// The streams of the client on all of its connections; `None` where nobody counts them.
+    client: Option<ClientStreams>,
 }
 
 /// A request in flight.
@@ -64,6 +67,20 @@ const LEAST_TAKEN: u64 = 1024;
 const LOOKS: u32 = 4;
 
 impl Traffic {
+    /// The traffic of a connection of this client.
+    pub(super) fn of(client: ClientStreams) -> Self {
+        Self {
+            client: Some(client),
+            ..Self::default()
+        }
+    }
+
+    /// The executor for the streams of this connection: those of its client are counted.
+    #[must_use]
+    pub fn executor(&self, streams: &StreamExecutor) -> StreamExecutor {
+        streams.of(self.client.clone())
+    }
+
     /// Counts a request as in flight until the exchange is dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Exchange {

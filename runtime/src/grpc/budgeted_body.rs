@@ -57,6 +57,14 @@ enum Content {
 /// they have.
 const MAX_CONTROL_MESSAGE: usize = 64 * 1024;
 
+/// Limit on the messages of calls to `path`, of those of any call: that on names and settings is lower.
+pub(super) fn longest_message(path: &str, limit: usize) -> usize {
+    match Content::of(path) {
+        Content::Infer | Content::Load => limit,
+        Content::Control => limit.min(MAX_CONTROL_MESSAGE),
+    }
+}
+
 impl BudgetedBody {
     /// The body of a call to `path`, counted in `permit`. A message larger than `limit` bytes is refused.
     pub(super) fn new(inner: Body, path: &str, limit: usize, permit: Arc<BudgetPermit>) -> Self {
@@ -110,10 +118,6 @@ impl Content {
 
 impl Messages {
     fn new(content: Content, limit: usize) -> Self {
-        let limit = match content {
-            Content::Infer | Content::Load => limit,
-            Content::Control => limit.min(MAX_CONTROL_MESSAGE),
-        };
         Self {
             content,
             limit,
@@ -240,12 +244,11 @@ mod tests {
 
     #[test]
     fn messages_that_name_something_are_small() {
-        let refused = messages(Content::of("/x/TraceSetting")).feed(&[0, 0, 1, 0, 1]);
+        let limit = longest_message("/x/TraceSetting", 1 << 20);
+        assert_eq!(limit, MAX_CONTROL_MESSAGE);
+        let refused = Messages::new(Content::Control, limit).feed(&[0, 0, 1, 0, 1]);
         assert_eq!(refused.unwrap_err().code(), tonic::Code::OutOfRange);
-        assert!(
-            messages(Content::of("/x/ModelInfer"))
-                .feed(&[0, 0, 1, 0, 1])
-                .is_ok()
-        );
+        assert_eq!(longest_message("/x/ModelInfer", 1 << 20), 1 << 20);
+        assert_eq!(longest_message("/x/RepositoryModelLoad", 1 << 20), 1 << 20);
     }
 }

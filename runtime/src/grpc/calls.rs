@@ -48,7 +48,10 @@ impl Calls {
             // Routes are always ready, and never fail.
             let request = timed_body::timed(request, &self.connections);
             match routes.call(request).await {
-                Ok(response) => response.map(ReplyBody::Routed),
+                Ok(response) => {
+                    let budget = self.grpc.options.body_budget.clone();
+                    response.map(|body| ReplyBody::Routed { body, budget })
+                }
                 Err(never) => match never {},
             }
         }
@@ -101,7 +104,7 @@ impl Calls {
         let inferred = inferred.map_err(|error| status(&error))?;
         let Trailers(trailers) = Trailers::of(&inferred.cost, server.capacity());
         let response = codec::encode_response(inferred.response);
-        unary::write(&response, trailers, self.max_message)
+        unary::write(&response, trailers, self.max_message, permit)
     }
 
     fn limits(&self) -> BodyLimits<'_> {

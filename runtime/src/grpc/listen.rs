@@ -25,8 +25,8 @@ use weir_protocol::grpc::proto::grpc_inference_service_server::GrpcInferenceServ
 use super::Grpc;
 use super::calls::Calls;
 use super::health::Readiness;
-use super::inflated_body::MessageLimits;
 use super::middleware::Middleware;
+use super::whole_messages::MessageLimits;
 use crate::metrics::Requests;
 
 /// Limits and timeouts of the gRPC port.
@@ -94,7 +94,7 @@ async fn serve_connection(stream: Stream, port: Port) {
         let answer = calls.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    let mut builder = http2::Builder::new(streams);
+    let mut builder = http2::Builder::new(traffic.executor(&streams));
     builder
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)

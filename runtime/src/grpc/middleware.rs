@@ -18,8 +18,8 @@ use weir_protocol::Code;
 use weir_protocol::grpc::timeout::parse_timeout;
 
 use super::GrpcOptions;
-use super::budgeted_body::BudgetedBody;
-use super::inflated_body::{self, InflatedBody, MessageLimits};
+use super::budgeted_body::{self, BudgetedBody};
+use super::whole_messages::{self, MessageLimits, WholeMessages};
 use crate::engine::Cost;
 use crate::metrics::{Protocol, Requests};
 use crate::restriction::{self, ApiGroup};
@@ -76,14 +76,18 @@ impl<S> Middleware<S> {
         }
     }
 
-    /// The request, its messages decompressed and counted in `permit`.
+    /// The request, its messages whole, decompressed and counted in `permit`.
     fn receive(&self, request: Request<Body>, permit: Arc<BudgetPermit>) -> Request<Body> {
-        let (mut parts, mut body) = request.into_parts();
-        if let Some(coding) = inflated_body::take_coding(&mut parts.headers) {
-            let own = self.options.body_budget.permit();
-            body = Body::new(InflatedBody::new(body, coding, self.limits, own));
-        }
-        let body = BudgetedBody::new(body, parts.uri.path(), self.limits.size, permit);
+        let (mut parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        let limits = MessageLimits {
+            size: budgeted_body::longest_message(path, self.limits.size),
+            ..self.limits
+        };
+        let coding = whole_messages::take_coding(&mut parts.headers);
+        let own = self.options.body_budget.permit();
+        let body = Body::new(WholeMessages::new(body, coding, limits, own));
+        let body = BudgetedBody::new(body, path, limits.size, permit);
         Request::from_parts(parts, Body::new(body))
     }
 }

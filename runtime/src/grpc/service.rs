@@ -118,6 +118,10 @@ impl GrpcInferenceService for Grpc {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> RpcResult<proto::ModelStatisticsResponse> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
+        if name.is_empty() {
+            let allowed = self.options.control.check_all_models();
+            allowed.map_err(|error| status(&error))?;
+        }
         let models =
             decode_version(&version).and_then(|version| self.server.statistics(&name, &version));
         answer(models.map(|models| {

@@ -4,11 +4,14 @@ use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt, stream};
 use http::HeaderMap;
+use prost::Message as _;
 use tonic::{Status, Streaming};
+use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
 use super::{Grpc, status};
+use crate::held_bytes;
 
 /// The responses of a stream.
 pub(super) type Responses =
@@ -44,9 +47,18 @@ impl Grpc {
         let answers = requests
             .map(move |request| {
                 let (grpc, metadata) = (grpc.clone(), metadata.clone());
-                async move { grpc.stream_one(request?, &metadata, on_error).await }
+                async move {
+                    // Until the answer is sent: many of one stream wait for those before them.
+                    let permit = grpc.options.body_budget.permit();
+                    let answer = match request {
+                        Ok(request) => grpc.stream_one(request, &metadata, on_error, &permit).await,
+                        Err(status) => Err(status),
+                    };
+                    (answer, permit)
+                }
             })
-            .buffered(IN_FLIGHT);
+            .buffered(IN_FLIGHT)
+            .map(|(answer, _permit)| answer);
         Box::pin(until_error(answers))
     }
 
@@ -55,9 +67,8 @@ impl Grpc {
         request: proto::ModelInferRequest,
         metadata: &HeaderMap,
         on_error: OnError,
+        permit: &BudgetPermit,
     ) -> Result<proto::ModelStreamInferResponse, Status> {
-        // Until the request is answered: many of one stream run at once.
-        let permit = self.options.body_budget.permit();
         let held = permit.resize(codec::held_bytes(&request));
         let mut asked = proto::ModelInferResponse {
             id: request.id.clone(),
@@ -71,9 +82,13 @@ impl Grpc {
             Ok(()) => self.infer(request, metadata, None).await,
             Err(exhausted) => Err(exhausted.into()),
         };
+        let answer = answer.and_then(|(inferred, _)| {
+            let response = codec::encode_response(inferred.response);
+            held_bytes::count(permit, response.encoded_len())?;
+            Ok(response)
+        });
         match answer {
-            Ok((inferred, _)) => {
-                let mut response = codec::encode_response(inferred.response);
+            Ok(mut response) => {
                 mark_final(&mut response);
                 Ok(proto::ModelStreamInferResponse {
                     error_message: String::new(),

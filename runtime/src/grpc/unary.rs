@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
-use weir_ops::byte_budget::BudgetPermit;
+use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use weir_ops::socket::Upload;
 use weir_protocol::grpc::proto::ModelInferRequest;
 use weir_protocol::grpc::{Footprint, TooManyParts};
 
+use crate::held_bytes;
 use crate::request_body::{self, BodyLimits};
 
 /// A flag for compression and a length of four bytes come before each message.
@@ -162,18 +163,19 @@ pub(super) enum ReplyBody {
         data: Option<Bytes>,
         trailers: Option<HeaderMap>,
     },
-    /// A call that tonic answers.
-    Routed(Body),
+    /// A call that tonic answers, its bytes counted until they are sent.
+    Routed { body: Body, budget: ByteBudget },
 }
 
-/// A successful answer of one message.
+/// A successful answer of one message, counted in the permit of its request until it is sent.
 ///
 /// # Errors
-/// Out of range for a message larger than the limit, in tonic's words.
+/// Out of range for a message larger than the limit, in tonic's words; resource exhausted where others hold too much.
 pub(super) fn write(
     message: &impl Message,
     mut trailers: HeaderMap,
     limit: usize,
+    permit: BudgetPermit,
 ) -> Result<Response<ReplyBody>, Status> {
     let length = message.encoded_len();
     if length > limit {
@@ -181,6 +183,7 @@ pub(super) fn write(
             "Error, encoded message length too large: found {length} bytes, the limit is: {limit} bytes"
         )));
     }
+    held_bytes::count(&permit, PREFIX + length).map_err(|error| super::status(&error))?;
     let mut data = BytesMut::with_capacity(PREFIX + length);
     data.put_u8(0);
     data.put_u32(length as u32);
@@ -189,7 +192,7 @@ pub(super) fn write(
         .map_err(|error| Status::internal(error.to_string()))?;
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
     let mut response = Response::new(ReplyBody::Message {
-        data: Some(data.freeze()),
+        data: Some(held_bytes::held(data.freeze(), permit)),
         trailers: Some(trailers),
     });
     let grpc = HeaderValue::from_static("application/grpc");
@@ -225,15 +228,29 @@ impl HttpBody for ReplyBody {
                         .map(Ok),
                 )
             }
-            Self::Routed(body) => Pin::new(body).poll_frame(context),
+            Self::Routed { body, budget } => {
+                let polled = Pin::new(body).poll_frame(context);
+                polled.map(|frame| frame.map(|frame| counted(frame?, budget)))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Message { data, trailers } => data.is_none() && trailers.is_none(),
-            Self::Routed(body) => body.is_end_stream(),
+            Self::Routed { body, .. } => body.is_end_stream(),
         }
+    }
+}
+
+/// A frame whose data is counted until it is sent.
+fn counted(frame: Frame<Bytes>, budget: &ByteBudget) -> Result<Frame<Bytes>, Status> {
+    match frame.into_data() {
+        Ok(data) => {
+            let data = held_bytes::counted(data, budget);
+            data.map(Frame::data).map_err(|error| super::status(&error))
+        }
+        Err(frame) => Ok(frame),
     }
 }
 
@@ -242,6 +259,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn permit() -> BudgetPermit {
+        ByteBudget::default().permit()
+    }
 
     fn framed(message: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0];
@@ -286,13 +307,13 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_frame_and_its_trailers() {
-        let response = write(&42_u32, HeaderMap::new(), 100).unwrap();
+        let response = write(&42_u32, HeaderMap::new(), 100, permit()).unwrap();
         let ReplyBody::Message { data, trailers } = response.into_body() else {
             panic!("is a message");
         };
         assert_eq!(&data.unwrap()[..], [0, 0, 0, 0, 2, 8, 42]);
         assert_eq!(trailers.unwrap()["grpc-status"], "0");
-        let Err(large) = write(&42_u32, HeaderMap::new(), 1) else {
+        let Err(large) = write(&42_u32, HeaderMap::new(), 1, permit()) else {
             panic!("is too large");
         };
         assert_eq!(large.code(), tonic::Code::OutOfRange);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use weir_ops::byte_budget::BudgetPermit;
 
 use crate::error::ServeError;
+use crate::held_bytes;
 use crate::request_body::{BodyLimits, next_chunk};
 
 /// A response body: buffers sent one after the other.
@@ -27,6 +29,21 @@ impl Body {
             self.remaining += buffer.len() as u64;
             self.buffers.push_back(buffer);
         }
+    }
+
+    /// Counts it in `permit` until it was sent.
+    ///
+    /// # Errors
+    /// [`ServeError::AnswerBudgetExhausted`].
+    pub(crate) fn held(mut self, permit: &Arc<BudgetPermit>) -> Result<Self, ServeError> {
+        if self.remaining < held_bytes::UNCOUNTED as u64 {
+            return Ok(self);
+        }
+        held_bytes::count(permit, self.remaining as usize)?;
+        for buffer in &mut self.buffers {
+            *buffer = held_bytes::held(std::mem::take(buffer), Arc::clone(permit));
+        }
+        Ok(self)
     }
 
     /// All of it in one buffer; copies only if there are several.

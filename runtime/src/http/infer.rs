@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use weir_protocol::rest::{self, Limits};
-use weir_protocol::{InferRequest, TensorSpec};
+use weir_ops::byte_budget::BudgetPermit;
+use weir_protocol::rest::{self, Limits, RestError};
+use weir_protocol::{InferRequest, InferResponse, Input, Source, TensorSpec};
 
 use super::body::Body;
 use super::route::Target;
 use super::{Http, HttpResult, LARGE, Received, off_reactor, respond, text};
-use crate::engine::{Engine, Inferred};
+use crate::engine::{Cost, Engine, Inferred};
 use crate::error::ServeError;
 
 /// The framing of a generated response: one JSON document, or server-sent events.
@@ -31,8 +32,13 @@ impl Http {
     pub(super) async fn infer(&self, target: &Target<'_>, received: Received) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
-        let Received { headers, body, .. } = received;
-        let decoded = self.decode(&loaded.engine, target, &headers, body);
+        let Received {
+            headers,
+            body,
+            permit,
+            ..
+        } = received;
+        let decoded = self.decode(&loaded.engine, target, &headers, body, &permit);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &headers)?;
         // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
@@ -68,6 +74,7 @@ impl Http {
         target: &Target<'_>,
         headers: &HeaderMap,
         body: Bytes,
+        permit: &BudgetPermit,
     ) -> Result<InferRequest, ServeError> {
         let (model, version) = (target.model.as_ref(), target.version);
         let header_length = match headers.get(HEADER_LENGTH) {
@@ -79,10 +86,12 @@ impl Http {
             }
         };
         let limits = self.limits();
+        let (size, json) = (body.len(), header_length.unwrap_or(body.len()));
+        reserve(permit, size, json)?;
         let decoded = if header_length == Some(0) {
             let inputs = inputs(engine);
             rest::decode_raw(&rest_target(engine, target, &inputs), body, &limits)
-        } else if header_length.unwrap_or(body.len()) > LARGE {
+        } else if json > LARGE {
             let (model, version) = (model.to_owned(), version.to_owned());
             off_reactor(move || {
                 rest::decode_request(&model, &version, body, header_length, &limits)
@@ -91,7 +100,41 @@ impl Http {
         } else {
             rest::decode_request(model, version, body, header_length, &limits)
         };
-        decoded.map_err(|error| ServeError::codec(&error))
+        let request = decoded.map_err(|error| ServeError::codec(&error))?;
+        permit.resize(size + decoded_bytes(&request, size - json))?;
+        Ok(request)
+    }
+
+    /// Decodes a body that has no datatypes or shapes of its own; a large one off the reactor.
+    async fn decode_untyped(
+        &self,
+        engine: &Engine,
+        target: &Target<'_>,
+        body: Bytes,
+        permit: &BudgetPermit,
+        decode: Decode,
+    ) -> Result<InferRequest, ServeError> {
+        let (size, limits) = (body.len(), self.limits());
+        reserve(permit, size, size)?;
+        let (model, version) = (target.model.clone().into_owned(), target.version.to_owned());
+        let (inputs, batching) = (inputs(engine), engine.interface().batching());
+        let work = move || {
+            let target = rest::TargetModel {
+                model: &model,
+                version: &version,
+                inputs: &inputs,
+                batching,
+            };
+            decode(&target, &body, &limits)
+        };
+        let decoded = if size > LARGE {
+            off_reactor(work).await?
+        } else {
+            work()
+        };
+        let request = decoded.map_err(|error| ServeError::codec(&error))?;
+        permit.resize(size + decoded_bytes(&request, 0))?;
+        Ok(request)
     }
 
     fn limits(&self) -> Limits {
@@ -128,41 +171,78 @@ impl Http {
     ) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
-        let specs = inputs(&loaded.engine);
-        let target = rest_target(&loaded.engine, target, &specs);
-        let mut request = rest::decode_generate(&target, &received.body, &self.limits())
-            .map_err(|error| ServeError::codec(&error))?;
+        let Received { body, permit, .. } = received;
+        let decoded =
+            self.decode_untyped(&loaded.engine, target, body, &permit, rest::decode_generate);
+        let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
-        let json =
-            rest::encode_generate(&inferred.response).map_err(|error| ServeError::codec(&error))?;
+        let (json, cost) = encode_json(inferred, rest::encode_generate).await?;
         let mut response = match framing {
             Framing::Plain => respond::json(json),
             Framing::Events => respond::typed(EVENTS, rest::event(&json).into()),
         };
-        respond::add_cost(&mut response, &inferred.cost, self.server.capacity());
+        respond::add_cost(&mut response, &cost, self.server.capacity());
         Ok(response)
     }
 
     pub(super) async fn predict(&self, model: &str, received: Received) -> HttpResult {
         let loaded = self.server.find(model, "")?;
         let deadline = deadline(&received)?;
-        let specs = inputs(&loaded.engine);
         let target = Target {
             model: model.into(),
             version: "",
         };
-        let target = rest_target(&loaded.engine, &target, &specs);
-        let mut request = rest::decode_predict(&target, &received.body, &self.limits())
-            .map_err(|error| ServeError::codec(&error))?;
+        let Received { body, permit, .. } = received;
+        let decoded =
+            self.decode_untyped(&loaded.engine, &target, body, &permit, rest::decode_predict);
+        let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
-        let json =
-            rest::encode_predict(&inferred.response).map_err(|error| ServeError::codec(&error))?;
+        let (json, cost) = encode_json(inferred, rest::encode_predict).await?;
         let mut response = respond::json(json);
-        respond::add_cost(&mut response, &inferred.cost, self.server.capacity());
+        respond::add_cost(&mut response, &cost, self.server.capacity());
         Ok(response)
     }
+}
+
+/// A decoder of bodies without datatypes or shapes.
+type Decode = fn(&rest::TargetModel<'_>, &[u8], &Limits) -> Result<InferRequest, RestError>;
+
+/// Bytes that a byte of JSON becomes at most: an element of eight bytes takes two, as in `[0,0]`.
+const DECODED: usize = 4;
+
+/// Counts what large JSON may become before it is decoded, as many requests are decoded at once.
+fn reserve(permit: &BudgetPermit, body: usize, json: usize) -> Result<(), ServeError> {
+    if json > LARGE {
+        permit.resize(body.saturating_add(json.saturating_mul(DECODED)))?;
+    }
+    Ok(())
+}
+
+/// Bytes of tensors that came as JSON, beside so many that came as they are.
+fn decoded_bytes(request: &InferRequest, binary: usize) -> usize {
+    let inline = |input: &Input| match &input.source {
+        Source::Inline(data) => data.len(),
+        Source::Shared(_) => 0,
+    };
+    let all: usize = request.inputs.iter().map(inline).sum();
+    all.saturating_sub(binary)
+}
+
+/// Encodes an answer as JSON; a large one off the reactor.
+async fn encode_json(
+    inferred: Inferred,
+    encode: fn(&InferResponse) -> Result<Bytes, RestError>,
+) -> Result<(Bytes, Cost), ServeError> {
+    let (is_large, response) = (output_bytes(&inferred) > LARGE, inferred.response);
+    let encoded = if is_large {
+        off_reactor(move || encode(&response)).await?
+    } else {
+        encode(&response)
+    };
+    let json = encoded.map_err(|error| ServeError::codec(&error))?;
+    Ok((json, inferred.cost))
 }
 
 /// The client's deadline, from `weir-timeout` in milliseconds.

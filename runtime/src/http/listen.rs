@@ -40,7 +40,7 @@ async fn serve_connection(
         let answer = http.answer(request);
         answer.map(|response| Ok::<_, Infallible>(exchange.track(response)))
     });
-    let mut builder = auto::Builder::new(streams);
+    let mut builder = auto::Builder::new(traffic.executor(&streams));
     builder
         .http1()
         .max_buf_size(READ_AT_ONCE)

@@ -28,7 +28,7 @@ fn answer(mut call: Call, status: StatusCode) {
 async fn asked(channel: &GrpcChannel, address: &Address) -> Result<StatusCode, UpstreamErrorKind> {
     let (path, headers) = (PathAndQuery::from_static("/a.B/C"), HeaderMap::new());
     let request = || UpstreamRequest::plain(&Method::POST, &path, &headers, RequestBody::empty());
-    let response = channel.send(address, request).await;
+    let response = channel.send(address, Freshness::Any, request).await;
     response
         .map(|head| head.status())
         .map_err(|error| error.kind)

@@ -7,6 +7,9 @@ use super::super::error::InField;
 use crate::json::{Expected, JsonError, Kind, NumberKind, Reader};
 use crate::{Parameter, Parameters};
 
+/// Limit on the parameters of a request, as over gRPC: each takes many times its text.
+const MAX_PARAMETERS: usize = 4096;
+
 /// The parameters of a request.
 #[derive(Debug, Default)]
 pub(in super::super) struct RequestParameters {
@@ -43,6 +46,12 @@ pub(in super::super) fn insert(
             return Err(duplicate(&key));
         }
         return Ok(());
+    }
+    if parameters.values.len() == MAX_PARAMETERS {
+        return Err(RestError::TooMany {
+            list: "parameters",
+            limit: MAX_PARAMETERS,
+        });
     }
     let value = read(&key, reader)?;
     if parameters.values.contains_key(&*key) {

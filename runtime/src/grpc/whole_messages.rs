@@ -1,5 +1,6 @@
-//! Decompresses request messages before tonic sees them: off the reactor, up to the limit on decompressed
-//! bodies, and counted as they grow. tonic would do it on the reactor, and count nothing.
+//! Gathers request messages before tonic sees them, and decompresses them: off the reactor, up to the limit on
+//! decompressed bodies, and counted as they grow. tonic would do it on the reactor, and count nothing; and of a message
+//! that is not here yet it would reserve what its prefix announces, up to 2 GiB for five bytes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::compression::Coding;
 
 const ENCODING: &str = "grpc-encoding";
 
-/// A request's body whose compressed messages come out decompressed.
-pub(super) struct InflatedBody {
+/// A request's body whose messages come out whole and decompressed.
+pub(super) struct WholeMessages {
     inner: Body,
     coding: Coding,
     limits: MessageLimits,
@@ -39,18 +40,20 @@ pub(super) struct MessageLimits {
     pub(super) decompressed: usize,
 }
 
-/// Takes the coding of a request's messages out of its headers; `None` where they are not compressed, or by
+/// Takes the coding of a request's messages out of its headers; none where they are not compressed, or by
 /// something unknown, which tonic refuses.
-pub(super) fn take_coding(headers: &mut HeaderMap) -> Option<Coding> {
-    let name = headers.get(ENCODING)?.to_str().ok()?;
+pub(super) fn take_coding(headers: &mut HeaderMap) -> Coding {
+    let name = headers.get(ENCODING).and_then(|name| name.to_str().ok());
     let coding = [Coding::Gzip, Coding::Deflate]
         .into_iter()
-        .find(|coding| coding.name() == name)?;
-    headers.remove(ENCODING);
-    Some(coding)
+        .find(|coding| Some(coding.name()) == name);
+    if coding.is_some() {
+        headers.remove(ENCODING);
+    }
+    coding.unwrap_or(Coding::Identity)
 }
 
-impl InflatedBody {
+impl WholeMessages {
     pub(super) fn new(
         inner: Body,
         coding: Coding,
@@ -69,8 +72,7 @@ impl InflatedBody {
     }
 
     fn gather(&mut self, data: &[u8]) -> Result<(), Status> {
-        let held = self.permit.resize(self.gathered.len() + data.len());
-        held.map_err(|exhausted| super::status(&exhausted.into()))?;
+        self.held(self.gathered.len() + data.len())?;
         self.gathered.extend_from_slice(data);
         Ok(())
     }
@@ -99,11 +101,20 @@ impl InflatedBody {
         })
     }
 
+    /// Passes a message on as it came. From here on its reader counts it.
+    fn pass(&mut self, message: Bytes) -> Result<Bytes, Status> {
+        self.held(self.gathered.len())?;
+        Ok(message)
+    }
+
+    fn held(&self, bytes: usize) -> Result<(), Status> {
+        let held = self.permit.resize(bytes);
+        held.map_err(|exhausted| super::status(&exhausted.into()))
+    }
+
     /// Takes a decompressed message, and returns its prefix. From here on its reader counts it.
     fn begin(&mut self, message: Bytes) -> Result<Bytes, Status> {
-        self.permit
-            .resize(self.gathered.len())
-            .map_err(|exhausted| super::status(&exhausted.into()))?;
+        self.held(self.gathered.len())?;
         let mut prefix = BytesMut::with_capacity(PREFIX);
         prefix.put_u8(0);
         prefix.put_u32(message.len() as u32);
@@ -112,7 +123,7 @@ impl InflatedBody {
     }
 }
 
-impl HttpBody for InflatedBody {
+impl HttpBody for WholeMessages {
     type Data = Bytes;
     type Error = Status;
 
@@ -134,11 +145,11 @@ impl HttpBody for InflatedBody {
             }
             match self.take_message() {
                 Err(refused) => return Poll::Ready(Some(Err(refused))),
-                Ok(Some(message)) if message[0] == 1 => {
+                Ok(Some(message)) if message[0] == 1 && self.coding != Coding::Identity => {
                     self.decompressing = Some(self.decompress(message));
                     continue;
                 }
-                Ok(Some(message)) => return Poll::Ready(Some(Ok(Frame::data(message)))),
+                Ok(Some(message)) => return Poll::Ready(Some(self.pass(message).map(Frame::data))),
                 Ok(None) => {}
             }
             match ready!(Pin::new(&mut self.inner).poll_frame(context)) {
@@ -164,7 +175,7 @@ impl HttpBody for InflatedBody {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::{BodyExt, Full};
+    use http_body_util::{BodyExt, Full, StreamBody};
     use weir_ops::byte_budget::ByteBudget;
 
     use super::*;
@@ -185,8 +196,39 @@ mod tests {
 
     async fn read(bytes: Vec<u8>, budget: &ByteBudget) -> Result<Vec<u8>, Status> {
         let body = Body::new(Full::from(bytes));
-        let body = InflatedBody::new(body, Coding::Gzip, LIMITS, budget.permit());
+        let body = WholeMessages::new(body, Coding::Gzip, LIMITS, budget.permit());
         Ok(body.collect().await?.to_bytes().to_vec())
+    }
+
+    /// Pieces of a body, as they come out.
+    async fn pieces(pieces: &[&'static [u8]]) -> Vec<Bytes> {
+        let frame = |piece: &&'static [u8]| Ok::<_, Status>(Frame::data(Bytes::from_static(piece)));
+        let frames: Vec<_> = pieces.iter().map(frame).collect();
+        let body = Body::new(StreamBody::new(futures_util::stream::iter(frames)));
+        let budget = ByteBudget::new(1_000_000);
+        let mut body = WholeMessages::new(body, Coding::Identity, LIMITS, budget.permit());
+        let mut out = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let data = frame.unwrap().into_data().unwrap();
+            // What is out is for its reader to count.
+            assert!(budget.in_use() < 10, "{}", budget.in_use());
+            out.push(data);
+        }
+        out
+    }
+
+    #[tokio::test]
+    async fn a_prefix_comes_out_with_its_message() {
+        let out = pieces(&[b"\0\0\0", b"\0\x05he", b"llo\0\0", b"\0\0\0", b"\0\0\0"]).await;
+        assert_eq!(out, [&b"\0\0\0\0\x05hello"[..], b"\0\0\0\0\0", b"\0\0\0"]);
+    }
+
+    #[tokio::test]
+    async fn what_says_that_it_is_compressed_without_a_coding_is_for_tonic_to_refuse() {
+        assert_eq!(
+            pieces(&[b"\x01\0\0\0\x01x"]).await,
+            [&b"\x01\0\0\0\x01x"[..]]
+        );
     }
 
     #[tokio::test]

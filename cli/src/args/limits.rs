@@ -1,0 +1,113 @@
+//! Flags with the limits of the port for requests, named as those of `weir-runtime` are.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use weir_gateway::Options;
+use weir_ops::socket::ConnectionLimits;
+
+/// Limits of the port for requests.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct LimitArgs {
+    /// Connections to the port for requests at the same time.
+    #[arg(long, value_name = "N", default_value = "16384")]
+    pub(crate) max_connections: NonZeroUsize,
+
+    /// Connections at the same time from one address, or from one IPv6 network of 64 bits; more are
+    /// closed [default: a quarter of --max-connections].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections_per_address: Option<NonZeroUsize>,
+
+    /// Bytes of one request's body that are kept, so that it can be sent again; what is longer streams to
+    /// a replica, and is sent once.
+    #[arg(long, value_name = "BYTES", default_value = "67108864")]
+    pub(crate) request_buffer: NonZeroUsize,
+
+    /// Bytes that kept bodies may hold together, half of them for one revision; while others hold so
+    /// much, bodies stream. Mirrored requests hold at most a quarter as much again.
+    #[arg(long, value_name = "BYTES", default_value = "1073741824")]
+    pub(crate) max_inflight_bytes: NonZeroUsize,
+
+    /// Time a client has for a request's head, its idle time before included; an HTTP/2 connection
+    /// without a request ends after it, too.
+    #[arg(long, value_name = "SECONDS", default_value = "75")]
+    pub(crate) http_header_timeout_secs: NonZeroU32,
+
+    /// Time a request's body may stand still, or an answer that its client does not take. After so long
+    /// both must have moved 1 KiB a second.
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    pub(crate) http_body_timeout_secs: NonZeroU32,
+}
+
+impl LimitArgs {
+    /// Sets them in a gateway's options.
+    pub(crate) fn apply(self, options: &mut Options) {
+        let total = self.max_connections.get();
+        let per_client = self.max_connections_per_address.map(NonZeroUsize::get);
+        let stall = seconds(self.http_body_timeout_secs);
+        options.request_buffer = self.request_buffer.get();
+        options.all_buffers = self.max_inflight_bytes.get();
+        options.queue_bytes = self.max_inflight_bytes.get() / 2;
+        options.connections.total = total;
+        options.connections.per_client = per_client.unwrap_or(ConnectionLimits::share_of(total));
+        options.connections.idle = seconds(self.http_header_timeout_secs);
+        options.connections.stall = stall;
+        options.connections.pace.grace = stall;
+    }
+}
+
+fn seconds(count: NonZeroU32) -> Duration {
+    Duration::from_secs(count.get().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use weir_gateway::Scope;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    fn options(flags: &[&str]) -> Options {
+        let flags = std::iter::once("weir").chain(flags.iter().copied());
+        let mut options = Options::new("gateway", Scope::Cluster);
+        Program::parse_from(flags).limits.apply(&mut options);
+        options
+    }
+
+    #[test]
+    fn without_flags_a_gateway_has_its_own_limits() {
+        let defaults = Options::new("gateway", Scope::Cluster);
+        assert_eq!(format!("{:?}", options(&[])), format!("{defaults:?}"));
+    }
+
+    #[test]
+    fn flags_set_the_limits() {
+        let flags = [
+            "--max-connections=100",
+            "--max-inflight-bytes=1000",
+            "--request-buffer=10",
+            "--http-header-timeout-secs=3",
+            "--http-body-timeout-secs=4",
+        ];
+        let set = options(&flags);
+        assert_eq!(
+            (set.connections.total, set.connections.per_client),
+            (100, 25)
+        );
+        assert_eq!(
+            (set.all_buffers, set.queue_bytes, set.request_buffer),
+            (1000, 500, 10)
+        );
+        assert_eq!(set.connections.idle, Duration::from_secs(3));
+        assert_eq!(set.connections.stall, Duration::from_secs(4));
+        assert_eq!(set.connections.pace.grace, Duration::from_secs(4));
+        let set = options(&["--max-connections-per-address=7"]);
+        assert_eq!(set.connections.per_client, 7);
+    }
+}

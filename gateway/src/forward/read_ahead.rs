@@ -1,0 +1,103 @@
+//! Reads a short response before its client does: a client that does not read then holds some memory, and not a replica's
+//! credit.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body, Frame};
+use weir_ops::byte_budget::ByteBudget;
+
+use crate::body::{BufferMode, DownstreamBody};
+use crate::protocol::Protocol;
+
+/// Bytes up to which a response is short: as many as one piece of it that a client is given.
+const SHORT: usize = 64 << 10;
+
+/// How far a response is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// To its end: it is known to have one soon.
+    Whole,
+    /// What has come already: it may be a stream.
+    Arrived,
+}
+
+/// Reads up to [`SHORT`] bytes of a response, as long as the byte budget has room.
+pub(crate) async fn read_ahead(
+    response: Response<DownstreamBody>,
+    protocol: Protocol,
+    mode: BufferMode,
+    budget: &ByteBudget,
+) -> Response<DownstreamBody> {
+    let Some(extent) = extent(&response, protocol, mode) else {
+        return response;
+    };
+    let (parts, mut body) = response.into_parts();
+    let permit = budget.permit();
+    let (mut frames, mut size) = (VecDeque::with_capacity(2), 0);
+    let rest = loop {
+        let frame = match next(&mut body, extent).await {
+            Poll::Ready(Some(frame)) => frame,
+            Poll::Ready(None) => break None,
+            Poll::Pending => break Some(Box::new(body)),
+        };
+        let length = frame
+            .as_ref()
+            .ok()
+            .and_then(Frame::data_ref)
+            .map_or(0, Bytes::len);
+        size += length;
+        let is_broken = frame.is_err();
+        frames.push_back(frame);
+        if is_broken || body.is_end_stream() {
+            break None;
+        }
+        if size > SHORT || permit.grow(length).is_err() {
+            break Some(Box::new(body));
+        }
+    };
+    let body = DownstreamBody::Ahead {
+        frames,
+        rest,
+        _permit: permit,
+    };
+    Response::from_parts(parts, body)
+}
+
+/// The next frame; pending only where nobody waits for it.
+async fn next(body: &mut DownstreamBody, extent: Extent) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    poll_fn(
+        |context| match (Pin::new(&mut *body).poll_frame(context), extent) {
+            (Poll::Ready(frame), _) => Poll::Ready(Poll::Ready(frame)),
+            (Poll::Pending, Extent::Whole) => Poll::Pending,
+            (Poll::Pending, Extent::Arrived) => Poll::Ready(Poll::Pending),
+        },
+    )
+    .await
+}
+
+/// How far a response is read; `None` for one that is long, or read already.
+fn extent(
+    response: &Response<DownstreamBody>,
+    protocol: Protocol,
+    mode: BufferMode,
+) -> Option<Extent> {
+    let body = response.body();
+    if body.is_end_stream() {
+        return None;
+    }
+    match (protocol, mode, body.size_hint().exact()) {
+        (Protocol::Http, _, Some(size)) => (size <= SHORT as u64).then_some(Extent::Whole),
+        // A unary call's.
+        (Protocol::Grpc, BufferMode::Whole, _) => Some(Extent::Whole),
+        (Protocol::Http, _, None)
+        | (Protocol::Grpc, BufferMode::FirstMessage | BufferMode::Stream, _) => {
+            Some(Extent::Arrived)
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Calls that control a service's servers, which only services that open them take from clients.
+
+use http::request::Parts;
+use prost::Message as _;
+use weir_cluster::{ControlRoutes, Route};
+use weir_protocol::grpc::proto::ModelStatisticsRequest;
+use weir_protocol::{is_control, is_control_without_model};
+
+use super::Target;
+use super::matcher::RouteMatch;
+use crate::body::BufferedBody;
+use crate::codec::grpc::first_message;
+use crate::error::GatewayError;
+use crate::headers::{self, GRPC_ENCODING};
+
+/// Bytes of the longest message that names a model, and perhaps a version: the runtime's own limit on it.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// Checks that the path of a request asks for nothing that is closed.
+///
+/// # Errors
+/// [`GatewayError::ControlClosed`].
+pub(super) fn check_path(found: &RouteMatch<'_>, path: &str) -> Result<(), GatewayError> {
+    let call = path.get(found.prefix..).unwrap_or(path);
+    match found.route.control {
+        ControlRoutes::Closed if is_control(call) => Err(closed(call, found.route)),
+        ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
+    }
+}
+
+impl Target {
+    /// Checks that a call over gRPC names its model, where without one it tells of all models of a server.
+    ///
+    /// # Errors
+    /// [`GatewayError::ControlClosed`].
+    pub(crate) fn check_message(
+        &self,
+        parts: &Parts,
+        body: &BufferedBody,
+    ) -> Result<(), GatewayError> {
+        let path = parts.uri.path();
+        let call = path.get(self.prefix..).unwrap_or(path);
+        match self.route.control {
+            ControlRoutes::Closed
+                if is_control_without_model(call) && !names_model(parts, body) =>
+            {
+                Err(closed(call, &self.route))
+            }
+            ControlRoutes::Closed | ControlRoutes::Open => Ok(()),
+        }
+    }
+}
+
+/// True for a message that a server, too, reads a name in: it is decoded whole, as of a field that comes twice the last
+/// counts.
+fn names_model(parts: &Parts, body: &BufferedBody) -> bool {
+    if !body.is_whole() || body.size() > MAX_MESSAGE {
+        return false;
+    }
+    let encoding = headers::text(&parts.headers, &GRPC_ENCODING);
+    let whole = body.head(MAX_MESSAGE);
+    let message = first_message(&whole, encoding, MAX_MESSAGE);
+    // One that fills the limit once decompressed may be longer.
+    let message = message.filter(|message| message.len() < MAX_MESSAGE);
+    let decoded = message.and_then(|message| ModelStatisticsRequest::decode(&*message).ok());
+    decoded.is_some_and(|request| !request.name.is_empty())
+}
+
+fn closed(call: &str, route: &Route) -> GatewayError {
+    GatewayError::ControlClosed {
+        call: call.to_owned(),
+        service: route.service.to_string(),
+    }
+}

@@ -1,0 +1,162 @@
+//! What some clients of a replica leave unread holds up no others: a gateway's gRPC calls share connections.
+
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::client::{connect_h2, once, post};
+use crate::grpc;
+use crate::replica::{Manner, TestReplica};
+use crate::world::{HOST, World};
+
+/// More clients than answers of a stream's window fit the usual window of a connection.
+const HOSTILE: usize = 12;
+
+/// Longest time for an answer beside them. Before calls were apart it was half a minute: until the others stalled.
+const SOON: Duration = Duration::from_secs(5);
+
+fn message(size: usize) -> Bytes {
+    let mut message = BytesMut::new();
+    message.put_u8(0);
+    message.put_u32(size as u32);
+    message.resize(5 + size, 0);
+    message.freeze()
+}
+
+/// A message of 2 MiB: more than a stream's window.
+fn large() -> Bytes {
+    message(2 << 20)
+}
+
+/// One gateway, and a replica that takes so many requests at once.
+async fn world(manner: Manner, concurrency: u32) -> (World, TestReplica) {
+    let world = World::new(1).await;
+    let replica = TestReplica::start(manner).await;
+    world.serve_limited(&[100], Some(concurrency), |_| {}).await;
+    world.put(1, "a", replica.address).await;
+    (world, replica)
+}
+
+/// A client that grants its answers no byte.
+async fn closed_window<B>(world: &World) -> http2::SendRequest<B>
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let stream = TcpStream::connect(world.address()).await.unwrap();
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(0);
+    let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn good_call(world: &World) -> Duration {
+    let begin = Instant::now();
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    let (message, size) = (large(), large().len());
+    let request = grpc::call(HOST, &path, Full::new(message));
+    let mut client = connect_h2(world.address()).await;
+    let answer = async {
+        let response = client.send_request(request).await.unwrap();
+        grpc::ended(response).await
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), answer)
+        .await
+        .unwrap();
+    assert_eq!(ended.trailers["grpc-status"], "0");
+    assert_eq!(ended.data.len(), size);
+    begin.elapsed()
+}
+
+/// Sends a request, and reads nothing of its answer but the head.
+async fn leave_unread<B>(world: &World, request: Request<B>) -> Incoming
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut client = closed_window(world).await;
+    let response = client.send_request(request).await.unwrap();
+    response.into_body()
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_hold_up_no_others() {
+    let (world, _replica) = world(Manner::Work(Duration::ZERO), 100).await;
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    let mut unread = Vec::new();
+    for _ in 0..HOSTILE {
+        let request = grpc::call(HOST, &path, Full::new(large()));
+        unread.push(leave_unread(&world, request).await);
+    }
+    let took = good_call(&world).await;
+    assert!(took < SOON, "{took:?}");
+}
+
+#[tokio::test]
+async fn uploads_that_are_not_read_hold_up_no_others() {
+    let (world, _replica) = world(Manner::Mirror, 100).await;
+    let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
+    let mut unread = Vec::new();
+    for _ in 0..HOSTILE {
+        // The replica passes it back, and reads no more than is taken from it.
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
+        let request = grpc::call(HOST, &path, StreamBody::new(frames));
+        unread.push(leave_unread(&world, request).await);
+        tokio::spawn(async move {
+            let frame = || Ok::<_, std::io::Error>(http_body::Frame::data(large()));
+            while sender.send(frame()).await.is_ok() {}
+        });
+    }
+    // So long that all of them have sent what there is room for.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let took = good_call(&world).await;
+    assert!(took < SOON, "{took:?}");
+    for body in &mut unread {
+        let _ = tokio::time::timeout(Duration::from_millis(1), body.frame()).await;
+    }
+}
+
+/// A short answer is read by the gateway, whatever its client does: the replica's only credit is free again.
+async fn short_answers_hold_no_credit(manner: Manner, path: &str, kind: &'static str) {
+    let (world, replica) = world(manner, 1).await;
+    let mut unread = Vec::new();
+    for _ in 0..HOSTILE {
+        let mut request = grpc::call(HOST, path, Full::new(message(1000)));
+        request
+            .headers_mut()
+            .insert("content-type", kind.parse().unwrap());
+        unread.push(leave_unread(&world, request).await);
+    }
+    let begin = Instant::now();
+    let path = "/v2/models/digits/infer";
+    let good = once(world.address(), post(HOST, path, message(1000)));
+    let good = tokio::time::timeout(Duration::from_secs(60), good)
+        .await
+        .unwrap();
+    assert_eq!(good.status, StatusCode::OK);
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    assert_eq!(replica.requests(), HOSTILE + 1);
+}
+
+#[tokio::test]
+async fn short_answers_over_grpc_hold_no_credit() {
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    short_answers_hold_no_credit(Manner::Work(Duration::ZERO), &path, "application/grpc").await;
+}
+
+#[tokio::test]
+async fn short_answers_over_http_hold_no_credit() {
+    let path = "/v2/models/digits/infer";
+    for manner in [Manner::Echo(Duration::ZERO), Manner::Work(Duration::ZERO)] {
+        // Of a known length, and in chunks.
+        short_answers_hold_no_credit(manner, path, "application/octet-stream").await;
+    }
+}

@@ -1,0 +1,82 @@
+//! Places beside those of a port's other connections, for what must get one however many connections there are.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::ConnectionLimits;
+use super::places::{Place, PortPlaces};
+
+/// Places for connections of one kind, which leave those of all others to them. Clones share them.
+#[derive(Clone, Debug)]
+pub struct ReservedPlaces(PortPlaces);
+
+/// The place of a connection, which may be exchanged for a reserved one. Clones share it; the connection's own end
+/// gives it back.
+#[derive(Clone, Debug)]
+pub struct HeldPlace(Arc<Mutex<Place>>);
+
+impl ReservedPlaces {
+    /// As many as the limits say, for all clients and for each.
+    #[must_use]
+    pub fn new(limits: &ConnectionLimits) -> Self {
+        Self(PortPlaces::new(limits.total, limits))
+    }
+}
+
+impl HeldPlace {
+    pub(super) fn new(place: Place) -> Self {
+        Self(Arc::new(Mutex::new(place)))
+    }
+
+    /// Exchanges the place for a reserved one, unless it is one already; false if there is none for this client.
+    #[must_use]
+    pub fn exchange(&self, reserved: &ReservedPlaces, client: IpAddr) -> bool {
+        let mut place = self.0.lock();
+        if place.is_of(&reserved.0) {
+            return true;
+        }
+        match reserved.0.try_give(client) {
+            Some(other) => {
+                *place = other;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::socket::Pace;
+
+    fn limits(total: usize) -> ConnectionLimits {
+        ConnectionLimits {
+            total,
+            per_client: total,
+            idle: Duration::ZERO,
+            stall: Duration::ZERO,
+            pace: Pace::default(),
+        }
+    }
+
+    #[test]
+    fn an_exchanged_place_is_free_for_others() {
+        let client = "10.0.0.1".parse().unwrap();
+        let (port, reserved) = (
+            PortPlaces::new(1, &limits(1)),
+            ReservedPlaces::new(&limits(1)),
+        );
+        let first = HeldPlace::new(port.try_give(client).unwrap());
+        assert!(port.try_give(client).is_none());
+        assert!(first.exchange(&reserved, client) && first.exchange(&reserved, client));
+        let second = HeldPlace::new(port.try_give(client).unwrap());
+        assert!(!second.exchange(&reserved, client));
+        drop(first);
+        assert!(second.exchange(&reserved, client));
+    }
+}
