@@ -4,6 +4,7 @@
 mod concurrency;
 mod credit;
 mod dispatcher;
+mod fixed_hash;
 mod partition;
 mod queue_state;
 pub(crate) mod readiness;

@@ -5,7 +5,7 @@
 //! all credits and the others hand over to it. A gateway that is not among those that are up, because it
 //! just came or is about to go, has none and hands over, too.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use super::fixed_hash;
 
 /// Fewer credits than this for each gateway, and one of them takes all.
 const FEWEST: u32 = 2;
@@ -113,11 +113,9 @@ impl GatewaySet {
     }
 }
 
-/// The same in every gateway of one build: the hasher has no seed.
+/// The same in every gateway, of whichever version.
 fn score(gateway: &str, revision: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (gateway, revision).hash(&mut hasher);
-    hasher.finish()
+    fixed_hash::of([gateway, revision])
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A replica as a dispatcher sees it: its credits, and its ejection after failures.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::queue::concurrency::ConcurrencyLimit;
+use crate::queue::fixed_hash;
 use crate::queue::verdict::Outcome;
 
 /// Number of an endpoint, never reused.
@@ -59,15 +59,13 @@ pub(super) struct Endpoint<R> {
 
 impl<R> Endpoint<R> {
     pub(super) fn new(id: EndpointId, spec: EndpointSpec<R>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        spec.name.hash(&mut hasher);
         Self {
             id,
             replica: spec.replica,
             credits: ConcurrencyLimit::new(spec.concurrency),
             in_flight: 0,
             state: spec.state,
-            offset: hasher.finish() as u32,
+            offset: fixed_hash::of([&*spec.name]) as u32,
             granted: 0,
             ejected_until: None,
             failures: 0,
