@@ -47,6 +47,7 @@ test-platform: prerequisites libtorch tools clients ## Real processes, and real 
 test-kube: prerequisites libtorch tools ## A real API server, scheduler and controllers with pretend GPU nodes; no root.
 	$(BED)/with-control-plane.sh tests/kubernetes/chart.sh install
 	$(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter
+	WEIR_TEST_RESTARTS=1 $(BED)/with-control-plane.sh $(CARGO) nextest run --workspace --test kubernetes --ignore-default-filter -E 'test(an_api_server_that_restarts)'
 
 test-cluster: ## A real one-node Kubernetes with real pods; root on Linux, else skipped.
 	@tests/kubernetes/test-cluster.sh

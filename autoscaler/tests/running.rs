@@ -53,6 +53,7 @@ impl Platform {
         let service = ServiceName::new("default", "digits").unwrap();
         let revision = service.revision(1).unwrap();
         let workload = Workload {
+            ready_call: None,
             revision: revision.clone(),
             template: Arc::new(PodTemplateSpec::default()),
             storage: Vec::new(),

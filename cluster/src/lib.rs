@@ -47,7 +47,7 @@ pub use route::{
 pub use scale::Scale;
 pub use scaling::{Economy, ScaleTarget, ScalingPolicy};
 pub use snapshot::{
-    Address, Endpoints, Failure, FailureReason, Gateway, Phase, ReadyCall, Replica, Revision,
-    Revisions, Snapshot,
+    Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions,
+    Snapshot,
 };
-pub use workload::{ContainerPorts, Identity, Storage, Workload};
+pub use workload::{ContainerPorts, Identity, ReadyCall, Storage, Workload};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use gateway::Gateway;
 pub use replica::{Address, Endpoints, Failure, FailureReason, Phase, Replica};
-pub use revision::{ReadyCall, Revision};
+pub use revision::Revision;
 
 use crate::{RevisionName, Routes, ServiceName};
 use changes::Changes;

@@ -25,12 +25,23 @@ pub struct Workload {
     pub template: Arc<PodTemplateSpec>,
     /// The models to put into the pod before it starts.
     pub storage: Vec<Storage>,
+    /// The way in which a replica is found ready, as far as it is declared; no part of the identity.
+    pub ready_call: Option<ReadyCall>,
     /// Replicas at creation. Afterwards only `Scale` changes their number.
     pub replicas: u32,
     /// Requests a replica takes at once; unset: the replica says so itself, or it is found out.
     pub concurrency: Option<NonZeroU32>,
     /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
     pub scaling: Option<Arc<ScalingPolicy>>,
+}
+
+/// The way in which a replica is found ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReadyCall {
+    /// By `GET /v2/health/ready`, which a gateway may call itself.
+    V2,
+    /// By the platform's own probe only.
+    Platform,
 }
 
 /// The place of a model's files.

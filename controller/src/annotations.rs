@@ -41,6 +41,8 @@ pub(crate) const CONTROL_ROUTES: &str = "weir.dev/control-routes";
 pub(crate) const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
 /// `true` stops the service and keeps its objects.
 pub(crate) const STOP: &str = "serving.kserve.io/stop";
+/// `true` keeps what serves as it is while its runtime changes.
+pub(crate) const DISABLE_AUTO_UPDATE: &str = "serving.kserve.io/disable-auto-update";
 /// Labels that make a service cluster-local.
 pub(crate) const VISIBILITY: [&str; 2] = [
     "networking.kserve.io/visibility",

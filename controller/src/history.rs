@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::{Identity, RevisionName, Snapshot, Storage, Tag};
+use weir_cluster::{Identity, ReadyCall, RevisionName, Snapshot, Storage, Tag};
 
 use crate::rollout::{Evidence, Rollout, Sample};
+use crate::validate::{Validated, Variant};
 
-pub use revise::revise;
+pub use revise::{RuntimeChange, revise};
 pub use written::WrittenHistory;
 
 /// Revisions and rollout of a service, from which [`revise`] and [`crate::step`] compute the next state.
@@ -25,6 +26,17 @@ pub struct History {
     pub rollout: Rollout,
     /// Canaries of the manifest with their revisions.
     pub canaries: Vec<Canary>,
+    /// The last revision that a changed runtime made.
+    pub runtime_roll: Option<RuntimeRoll>,
+}
+
+/// A revision that was made because a runtime changed, and not the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeRoll {
+    /// Name of the revision.
+    pub revision: RevisionName,
+    /// Time at which it was made, in seconds since 1970.
+    pub since: u64,
 }
 
 /// A revision and the hash by which an equal one is recognized.
@@ -38,6 +50,10 @@ pub struct RevisionRecord {
     pub storage: Vec<Storage>,
     /// Hash of template and storage.
     pub identity: Identity,
+    /// Hash of what the manifest said of the pods; unset where it was not kept.
+    pub manifest: Option<Identity>,
+    /// The way in which a replica is found ready, as far as it is declared.
+    pub ready_call: Option<ReadyCall>,
     /// Evidence that the model loads.
     pub load: LoadState,
     /// Number of replicas desired last.
@@ -107,6 +123,19 @@ impl History {
             candidate: sample(candidate.map(|c| &c.revision)),
             stable: sample(self.rollout.stable.as_ref()),
         }
+    }
+
+    /// Tells whether the manifest asks for other pods than the newest revisions have.
+    #[must_use]
+    pub fn is_behind(&self, validated: &Validated) -> bool {
+        let differs = |revision: &RevisionName, variant: &Variant| {
+            let record = self.record(revision);
+            record.is_some_and(|record| record.identity != variant.identity)
+        };
+        let newest = self.rollout.newest();
+        let mut canaries = self.canaries.iter().zip(&validated.canaries);
+        newest.is_some_and(|newest| differs(newest, &validated.predictor))
+            || canaries.any(|(canary, of)| differs(&canary.revision, &of.variant))
     }
 
     /// Finds the record of a revision.

@@ -29,13 +29,16 @@ mod scaling;
 mod service;
 mod source;
 mod status;
+mod turns;
 mod validate;
 
 pub use declaration::{Declaration, DeclaredService};
 pub use error::ControllerError;
 pub use event::{Event, EventType, Subject};
 pub use field_error::{FieldError, IgnoredField, ValidationErrors};
-pub use history::{Canary, History, LoadState, RevisionRecord, WrittenHistory, revise};
+pub use history::{
+    Canary, History, LoadState, RevisionRecord, RuntimeChange, RuntimeRoll, WrittenHistory, revise,
+};
 pub use plan::{Plan, Share, plan};
 pub use reconcile::{Controller, LEASE};
 pub use rollout::{
@@ -48,5 +51,5 @@ pub use service::{DEFAULT_NAMESPACE, Service};
 pub use source::{Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{
-    CanaryVariant, Exposure, Platform, Validated, Variant, validate, validate_runtime,
+    AutoUpdate, CanaryVariant, Exposure, Platform, Validated, Variant, validate, validate_runtime,
 };

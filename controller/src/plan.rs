@@ -66,6 +66,7 @@ fn workloads(validated: &Validated, history: &History, bounds: &Bounds) -> Vec<W
     let each = bounds.iter().filter_map(|(name, scaling)| {
         let record = history.record(name)?;
         Some(Workload {
+            ready_call: record.ready_call,
             revision: name.clone(),
             template: record.template.clone(),
             storage: record.storage.clone(),

@@ -7,6 +7,7 @@ mod placeholder;
 mod server_defaults;
 #[cfg(test)]
 mod tests;
+mod tracing;
 mod variable;
 
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
@@ -21,12 +22,21 @@ use crate::annotations::{KNATIVE, PREFIX};
 pub(crate) use batch_limit::limit_batches;
 pub(crate) use control_routes::allow_control;
 pub(crate) use server_defaults::add_defaults;
+pub(crate) use tracing::{Traced, trace};
 
 /// Fields of a runtime that belong to the pod's metadata.
 const METADATA: [&str; 2] = ["labels", "annotations"];
 
 /// Prefixes of annotations that configure Weir and are not copied to the pod.
 const NOT_COPIED: [&str; 2] = [KNATIVE, PREFIX];
+
+/// Prefixes of a service's annotations that are told to others than its pods.
+const NOT_INHERITED: [&str; 4] = [
+    KNATIVE,
+    PREFIX,
+    "kubectl.kubernetes.io/",
+    "serving.kserve.io/",
+];
 
 /// Merges the predictor's pod over the runtime's, and the model's container over the serving container.
 pub(crate) fn of_model(
@@ -70,6 +80,7 @@ fn template(
         metadata.extend(value.map(|value| (field.to_owned(), value)));
     }
     let mut metadata = Value::Object(metadata);
+    override_runtime(&mut metadata, object);
     let component = &predictor.component;
     let annotations = component.annotations.clone().map(|mut annotations| {
         annotations.retain(|name, _| !NOT_COPIED.iter().any(|ours| name.starts_with(ours)));
@@ -84,6 +95,24 @@ fn template(
         metadata: Some(read(metadata)?),
         spec: Some(read::<PodSpec>(pod)?),
     })
+}
+
+/// Puts the service's labels and annotations in the place of those that its runtime has too: KServe's precedence is
+/// component, service, runtime. Those that only the service has are no part of a revision.
+fn override_runtime(metadata: &mut Value, service: &ObjectMeta) {
+    for (field, of_service) in METADATA
+        .into_iter()
+        .zip([&service.labels, &service.annotations])
+    {
+        let of_runtime = metadata.get_mut(field).and_then(Value::as_object_mut);
+        for (name, value) in of_runtime.into_iter().flatten() {
+            let told = of_service.as_ref().and_then(|map| map.get(name));
+            let told = told.filter(|_| !NOT_INHERITED.iter().any(|own| name.starts_with(own)));
+            if let Some(told) = told {
+                *value = told.as_str().into();
+            }
+        }
+    }
 }
 
 /// The serving container, in JSON.

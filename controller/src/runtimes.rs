@@ -9,6 +9,7 @@ mod tests;
 use weir_crds::ServingRuntimeSpec;
 use weir_crds::inference_service::{FailureReason, Model};
 
+pub(crate) use built_in::NAME as BUILT_IN;
 pub use server_type::ServerType;
 
 /// All declared runtimes and, last, the built-in one if there is one.

@@ -27,6 +27,15 @@ pub trait Source: Send + Sync {
     /// Watches the declared services. A slow reader skips intermediate states.
     fn watch(&self) -> watch::Receiver<Arc<Declaration>>;
 
+    /// Loads together what [`Self::load`] will be asked for, where that is less work. A controller that begins to lead
+    /// calls it.
+    ///
+    /// # Errors
+    /// [`ControllerError::Cluster`] when the histories are unavailable now: each is loaded by itself then.
+    async fn prepare(&self) -> Result<(), ControllerError> {
+        Ok(())
+    }
+
     /// Loads what is stored of a service, so that a new controller continues where the last one stopped.
     ///
     /// # Errors

@@ -5,11 +5,13 @@ mod canary;
 mod component;
 mod error_list;
 mod ignored;
+mod manifest;
 mod predictor;
 mod route;
 mod runtime;
 #[cfg(test)]
 mod tests;
+mod tracing;
 mod validated;
 
 use std::path::PathBuf;
@@ -25,7 +27,7 @@ use error_list::ErrorList;
 pub(crate) use annotations::LATEST;
 pub(crate) use canary::PREVIOUS;
 pub use runtime::validate_runtime;
-pub use validated::{CanaryVariant, Exposure, Validated, Variant};
+pub use validated::{AutoUpdate, CanaryVariant, Exposure, Validated, Variant};
 
 /// Settings of the platform that hold for every service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,12 +77,17 @@ impl Context<'_> {
     fn read(
         &self,
         platform: &Platform,
-        ignored_fields: Vec<IgnoredField>,
+        mut ignored_fields: Vec<IgnoredField>,
         errors: &mut ErrorList,
     ) -> Option<Validated> {
         let spec = &self.object.spec;
         let annotations = annotations::read(self.object, errors);
         let predictor = predictor::read(self, "spec.predictor", &spec.predictor, errors);
+        ignored_fields.extend(tracing::read(
+            spec.tracing.as_ref(),
+            predictor.as_ref(),
+            errors,
+        ));
         let scaling = predictor.as_ref().map(|predictor| &predictor.scaling);
         let canaries = canary::read(self, &scaling.cloned().unwrap_or_default(), errors);
         let exposure = route::read(self, &annotations, platform, errors);
@@ -92,6 +99,7 @@ impl Context<'_> {
             predictor: predictor?,
             canaries,
             strategy: annotations.strategy,
+            auto_update: annotations.auto_update,
             rollback_window: annotations.rollback_window,
             exposure: exposure?,
             concurrency: component::concurrency(&spec.predictor.component),

@@ -255,10 +255,10 @@ async fn a_new_revision_that_never_becomes_ready_leaves_the_old_one_serving() {
         .snapshots
         .wait_for(|snapshot| snapshot.revision(&two).is_some());
     assert!(timeout(SOON, made).await.is_ok());
-    let failure = weir_cluster::Failure {
-        reason: weir_cluster::FailureReason::CrashLoopBackOff,
-        message: "it exits with 1".into(),
-    };
+    let failure = weir_cluster::Failure::new(
+        weir_cluster::FailureReason::CrashLoopBackOff,
+        "it exits with 1",
+    );
     world.cluster.fail(&two, failure).unwrap();
     let status = world.until_status(|status| {
         let ready = status.condition(Condition::READY);
@@ -388,4 +388,129 @@ async fn a_revision_has_the_same_number_after_a_restart() {
     world.until_split(&[(1, 100)]).await;
     world.edit(&manifest("c", "minReplicas: 1"));
     world.until_split(&[(3, 100)]).await;
+}
+
+/// A runtime with this image, and services of it.
+fn fleet(image: &str, services: usize) -> String {
+    let runtime = format!(
+        "apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {{name: fleet}}
+spec:
+  supportedModelFormats: [{{name: fleet, autoSelect: true}}]
+  containers: [{{name: kserve-container, image: '{image}'}}]
+"
+    );
+    let service = |number: usize| {
+        manifest("a", "minReplicas: 1")
+            .replace("{name: digits}", &format!("{{name: s{number}}}"))
+            .replace("pytorch", "fleet")
+    };
+    let all = std::iter::once(runtime).chain((0..services).map(service));
+    all.collect::<Vec<_>>().join("---\n")
+}
+
+/// The second revisions that there are and are not ready.
+fn rolling(snapshot: &Snapshot) -> Vec<RevisionName> {
+    let second = snapshot
+        .revisions
+        .values()
+        .filter(|revision| revision.name.number() == 2 && revision.ready().next().is_none());
+    second.map(|revision| revision.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_changed_runtime_rolls_four_services_at_once_and_a_failing_one_holds_up_no_other() {
+    const SERVICES: usize = 10;
+    let mut world = World::start(Readiness::Manual, &fleet("server:1", SERVICES));
+    let made = |number: u32| {
+        move |snapshot: &Arc<Snapshot>| {
+            let named = snapshot
+                .revisions
+                .keys()
+                .filter(|name| name.number() == number);
+            named.count() == SERVICES
+        }
+    };
+    assert!(
+        timeout(SOON, world.snapshots.wait_for(made(1)))
+            .await
+            .is_ok()
+    );
+    for name in world.cluster.snapshot().revisions.keys() {
+        world.cluster.put(name, replica(name.as_str())).unwrap();
+    }
+    let all_ready = |statuses: &Arc<Statuses>| {
+        statuses.len() == SERVICES && statuses.values().all(|status| is_ready(status))
+    };
+    assert!(
+        timeout(SOON, world.statuses.wait_for(all_ready))
+            .await
+            .is_ok()
+    );
+
+    world.edit(&fleet("server:2", SERVICES));
+    let waits = |statuses: &Arc<Statuses>| {
+        let reasons = statuses
+            .values()
+            .filter_map(|status| status.condition("RolloutComplete")?.reason.as_deref());
+        reasons.filter(|reason| *reason == "WaitingForTurn").count() == SERVICES - 4
+    };
+    assert!(timeout(SOON, world.statuses.wait_for(waits)).await.is_ok());
+    let mut failing = None;
+    while !made(2)(&world.cluster.snapshot()) || rolling(&world.cluster.snapshot()).len() > 1 {
+        let rolling = rolling(&world.cluster.snapshot());
+        assert!(rolling.len() <= 4, "{rolling:?}");
+        let failing = failing.get_or_insert_with(|| rolling[0].clone());
+        let next = rolling.iter().find(|name| *name != failing);
+        if let Some(name) = next {
+            world.cluster.put(name, replica(name.as_str())).unwrap();
+        }
+        let changed = timeout(SOON, world.snapshots.changed()).await;
+        assert!(changed.is_ok(), "{rolling:?}");
+    }
+    assert_eq!(rolling(&world.cluster.snapshot()), [failing.unwrap()]);
+}
+
+#[tokio::test]
+async fn without_auto_update_a_changed_runtime_waits_for_the_manifest() {
+    let disabled = |text: String| {
+        let annotated = "{name: s0, annotations: {serving.kserve.io/disable-auto-update: 'true'}}";
+        text.replace("{name: s0}", annotated)
+    };
+    let mut world = World::start(Readiness::Immediate, &disabled(fleet("server:1", 2)));
+    let all_ready = |statuses: &Arc<Statuses>| {
+        statuses.len() == 2 && statuses.values().all(|status| is_ready(status))
+    };
+    assert!(
+        timeout(SOON, world.statuses.wait_for(all_ready))
+            .await
+            .is_ok()
+    );
+    world.edit(&disabled(fleet("server:2", 2)));
+    let service = |number| ServiceName::new("default", &format!("s{number}")).unwrap();
+    let told = |statuses: &Arc<Statuses>| {
+        let reason = |number| {
+            let condition = statuses
+                .get(&service(number))?
+                .condition("RolloutComplete")?;
+            condition.reason.clone()
+        };
+        let both = [reason(0), reason(1)];
+        both == [
+            Some("AutoUpdateDisabled".to_owned()),
+            Some("RolledOut".to_owned()),
+        ]
+    };
+    assert!(timeout(SOON, world.statuses.wait_for(told)).await.is_ok());
+    let second = |number| service(number).revision(2).unwrap();
+    let snapshot = world.cluster.snapshot();
+    assert!(snapshot.revision(&second(0)).is_none() && snapshot.revision(&second(1)).is_some());
+    let edited = disabled(fleet("server:2", 2)).replacen("pvc://models/a", "pvc://models/b", 1);
+    world.edit(&edited);
+    let zero = second(0);
+    let followed = world
+        .snapshots
+        .wait_for(|snapshot| snapshot.revision(&zero).is_some());
+    assert!(timeout(SOON, followed).await.is_ok());
 }

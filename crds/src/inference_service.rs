@@ -7,6 +7,7 @@ mod logger;
 mod model;
 mod predictor;
 mod status;
+mod tracing;
 
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema};
@@ -29,6 +30,7 @@ pub use status::{
     InferenceServiceStatus, ModelCopies, ModelState, ModelStates, ModelStatus, Traffic,
     TransitionStatus,
 };
+pub use tracing::{Sampler, Tracing};
 
 use crate::rules;
 
@@ -74,6 +76,9 @@ pub struct InferenceServiceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub canary: Vec<Canary>,
+    /// OpenTelemetry traces of the servers. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Tracing>,
 }
 
 /// A variant of the predictor that receives part of the traffic.

@@ -149,6 +149,7 @@ mod tests {
     fn revision(replicas: &[(&str, Phase)]) -> Revision {
         let service = ServiceName::new("default", "digits").unwrap();
         let workload = Workload {
+            ready_call: None,
             revision: service.revision(1).unwrap(),
             template: Arc::new(PodTemplateSpec::default()),
             storage: Vec::new(),

@@ -85,6 +85,7 @@ async fn serve(cluster: &Fake) {
     let service = ServiceName::new("default", "digits").unwrap();
     let revision = service.revision(1).unwrap();
     let workload = Workload {
+        ready_call: None,
         revision: revision.clone(),
         template: Arc::default(),
         storage: Vec::new(),

@@ -66,6 +66,7 @@ fn of_variant(
     // Any number, as no revision runs yet.
     let revision = service.name.revision(1);
     let workload = Workload {
+        ready_call: None,
         revision: revision.map_err(|error| error.to_string())?,
         template: variant.template.clone(),
         storage: variant.storage.clone(),

@@ -153,6 +153,7 @@ mod tests {
 
     fn revision(wanted: u32, phases: &[Phase]) -> Revision {
         let workload = Workload {
+            ready_call: None,
             revision: name(),
             template: Arc::default(),
             storage: Vec::new(),
@@ -204,10 +205,10 @@ mod tests {
     #[test]
     fn a_failure_is_printed_with_its_reason() {
         let mut failing = revision(1, &[Phase::BackOff]);
-        failing.failure = Some(Failure {
-            reason: FailureReason::CrashLoopBackOff,
-            message: "it exited with status 1".into(),
-        });
+        failing.failure = Some(Failure::new(
+            FailureReason::CrashLoopBackOff,
+            "it exited with status 1",
+        ));
         let lines = Progress::default().lines(&snapshot(failing));
         let expected = "not ready: CrashLoopBackOff: it exited with status 1";
         assert!(lines[0].ends_with(expected), "{lines:?}");

@@ -330,9 +330,9 @@ fn scaled(object: &Deployment) -> Option<Scaled> {
     Some(Scaled {
         revision: revision_of(object)?,
         replicas: u32::try_from(replicas).unwrap_or_default(),
-        failure: message.map(|message| Failure {
-            reason: FailureReason::NotStarted,
-            message: format!("its pods cannot be made: {}", error::advice(message)).into(),
+        failure: message.map(|message| {
+            let message = format!("its pods cannot be made: {}", error::advice(message));
+            Failure::new(FailureReason::NotStarted, message)
         }),
     })
 }

@@ -1,7 +1,5 @@
 //! Revisions as ControllerRevisions: what must outlive the controller that made them.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -10,10 +8,10 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use serde_json::json;
 use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
-use crate::api::{find, of_service, put};
+use crate::api::{find, put};
 use crate::objects::{
-    CONTROLLER, KeptRevision, Place, ROLLOUT, check_owner, complete, controller_revision, kept,
-    revision_of, rollout, rollout_name,
+    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, kept, rollout,
+    rollout_name,
 };
 use crate::owner::is_inference_service;
 use crate::stored::StoredRevision;
@@ -34,28 +32,6 @@ impl Kubernetes {
         let kept = kept.await?.ok_or_else(|| taken(&stored.revision))?;
         self.keep(kept, existing.as_ref(), owner.as_ref()).await?;
         Ok(())
-    }
-
-    /// The stored revisions of a service, sorted by number. One that cannot be read is not among them.
-    ///
-    /// # Errors
-    /// [`ClusterError::Denied`], [`ClusterError::Unavailable`].
-    pub async fn revisions(
-        &self,
-        service: &ServiceName,
-    ) -> Result<Vec<StoredRevision>, ClusterError> {
-        let objects = of_service(&self.controller_revisions(service), service).await?;
-        let all = objects
-            .values()
-            .filter_map(|object| {
-                let name = revision_of(object)?;
-                let kept = kept(object).inspect_err(|error| {
-                    tracing::warn!(revision = %name, %error, "this ControllerRevision cannot be read: it is passed over");
-                });
-                Some((name.number(), kept.ok()?.stored))
-            })
-            .collect::<BTreeMap<_, _>>();
-        Ok(all.into_values().collect())
     }
 
     /// Removes a stored revision. One that is not there is no error.
@@ -95,20 +71,6 @@ impl Kubernetes {
         let object = rollout(service, text, owner.as_ref());
         put(&revisions, &object, &name, CONTROLLER).await?;
         Ok(())
-    }
-
-    /// The state of a service's rollout, as it was stored last.
-    ///
-    /// # Errors
-    /// [`ClusterError::Refused`] when the object that keeps it is another's. [`ClusterError::Denied`],
-    /// [`ClusterError::Unavailable`].
-    pub async fn rollout(&self, service: &ServiceName) -> Result<Option<String>, ClusterError> {
-        let revisions = self.controller_revisions(service);
-        let Some(existing) = find(&revisions, &rollout_name(service)).await? else {
-            return Ok(None);
-        };
-        check_owner(&existing, service)?;
-        Ok(existing.annotations().get(ROLLOUT).cloned())
     }
 
     pub(crate) fn controller_revisions(&self, service: &ServiceName) -> Api<ControllerRevision> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::{Identity, RevisionName, Storage, Workload};
+use weir_cluster::{Identity, ReadyCall, RevisionName, Storage, Workload};
 
 /// A revision as people asked for it. It is stored when it is made, and never changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct StoredRevision {
     pub template: Arc<PodTemplateSpec>,
     /// Models to put into the pod before it starts.
     pub storage: Vec<Storage>,
+    /// The way in which its pods are found ready, as far as it is declared. It is kept in the pod only.
+    pub ready_call: Option<ReadyCall>,
 }
 
 impl StoredRevision {
@@ -27,6 +29,7 @@ impl StoredRevision {
             identity: workload.identity(),
             template: workload.template.clone(),
             storage: workload.storage.clone(),
+            ready_call: workload.ready_call,
         }
     }
 

@@ -104,6 +104,12 @@ pub(crate) enum Ending {
     Killed,
 }
 
+/// The exit code as a shell gives it: 128 and the number of the signal for a process that one ended.
+pub(crate) fn exit_code(status: &ExitStatus) -> Option<i32> {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(by_signal)
+}
+
 /// How a process ended, as a clause.
 pub(crate) fn describe(status: io::Result<ExitStatus>) -> String {
     match status {

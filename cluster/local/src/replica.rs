@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -127,14 +127,17 @@ impl Task {
     /// Fetches the model's files. What fails meanwhile is published, as a host that cannot be reached is tried again
     /// for long.
     async fn fetch(&mut self, spec: &LaunchSpec) -> Result<(), String> {
-        let (sender, mut attempts) = mpsc::unbounded_channel();
-        // The receiver lives as long as the fetch.
-        let observe = move |attempt| drop(sender.send(attempt));
+        // Only the last attempt counts.
+        let (sender, mut attempts) = watch::channel(Attempt::Began);
+        let observe = move |attempt| drop(sender.send_replace(attempt));
         let mut fetching = pin!(models::ensure(&spec.models, &spec.fetch, observe));
         loop {
             tokio::select! {
                 biased;
-                Some(attempt) = attempts.recv() => self.record_attempt(attempt).await,
+                Ok(()) = attempts.changed() => {
+                    let attempt = attempts.borrow_and_update().clone();
+                    self.record_attempt(attempt).await;
+                }
                 fetched = &mut fetching => return fetched,
             }
         }
@@ -148,10 +151,7 @@ impl Task {
                 let message = format!(
                     "{replica} waits for its model: {cause} (last tried at {at} UTC; it is tried again)"
                 );
-                Some(Failure {
-                    reason: FailureReason::StorageFailed,
-                    message: message.into(),
-                })
+                Some(failed(FailureReason::StorageFailed, message))
             }
         };
         self.publish().await;
@@ -159,10 +159,7 @@ impl Task {
 
     fn cannot_start(&self, reason: FailureReason, cause: &str) -> Failure {
         let message = format!("{} cannot start: {cause}", self.replica.name);
-        Failure {
-            reason,
-            message: message.into(),
-        }
+        failed(reason, message)
     }
 
     fn start(&mut self) -> Result<Run, String> {
@@ -252,9 +249,15 @@ impl Task {
         let phase = self.lifecycle.phase();
         if phase != weir_cluster::Phase::Ready && age >= SLOW_START {
             let message = format!("{} is running but not ready: {cause}", self.replica.name);
+            let since = self
+                .replica
+                .failure
+                .as_ref()
+                .filter(|f| f.reason == FailureReason::NotReady);
+            let at = since.map_or_else(now_in_seconds, |failure| failure.at);
             self.replica.failure = Some(Failure {
-                reason: FailureReason::NotReady,
-                message: message.into(),
+                at,
+                ..Failure::new(FailureReason::NotReady, message)
             });
         }
     }
@@ -274,7 +277,11 @@ impl Task {
         // With the process goes what it started, and with that the other ends of its pipes.
         drop(process);
         let _ = tokio::time::timeout(LAST_LINES, printing).await;
-        self.exited(&process::describe(status), age)
+        let exit_code = status.as_ref().ok().and_then(process::exit_code);
+        Failure {
+            exit_code,
+            ..self.exited(&process::describe(status), age)
+        }
     }
 
     /// Ends a run that hangs, with the grace period of one that is stopped.
@@ -303,10 +310,7 @@ impl Task {
             message = format!("{message}: {explained}");
         }
         message = format!("{message} (log: {})", self.log.path().display());
-        Failure {
-            reason: FailureReason::Exited,
-            message: message.into(),
-        }
+        failed(FailureReason::Exited, message)
     }
 
     /// Waits for the next start.
@@ -347,6 +351,18 @@ impl Task {
             let _ = self.events.send(changed).await;
         }
     }
+}
+
+/// A failure that happens now.
+fn failed(reason: FailureReason, message: String) -> Failure {
+    Failure {
+        at: now_in_seconds(),
+        ..Failure::new(reason, message)
+    }
+}
+
+fn now_in_seconds() -> Option<u64> {
+    u64::try_from(Timestamp::now().as_second()).ok()
 }
 
 async fn print(log: Log, output: Output) {

@@ -74,6 +74,7 @@ mod tests {
         let each = each.filter_map(|(i, count)| Some((i as u32 + 1, (*count)?)));
         each.map(|(number, desired)| {
             let workload = Workload {
+                ready_call: None,
                 revision: service.revision(number).unwrap(),
                 template: Arc::default(),
                 storage: Vec::new(),

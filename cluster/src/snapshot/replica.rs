@@ -85,6 +85,23 @@ pub struct Failure {
     pub reason: FailureReason,
     /// One sentence for people.
     pub message: Arc<str>,
+    /// Exit status of the program that ended: its code, or 128 and the number of the signal.
+    pub exit_code: Option<i32>,
+    /// Time of the failure in seconds since 1970, as far as it is known.
+    pub at: Option<u64>,
+}
+
+impl Failure {
+    /// A failure of which no time and no exit status are known.
+    #[must_use]
+    pub fn new(reason: FailureReason, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            exit_code: None,
+            at: None,
+        }
+    }
 }
 
 /// Kinds of failure of a replica.

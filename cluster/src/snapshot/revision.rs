@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{Failure, Phase, Replica};
-use crate::{Identity, RevisionName, ScalingPolicy, Workload};
+use crate::{Identity, ReadyCall, RevisionName, ScalingPolicy, Workload};
 
 /// A revision with its replicas.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,15 +29,6 @@ pub struct Revision {
     pub failure: Option<Failure>,
 }
 
-/// The way in which a replica is found ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReadyCall {
-    /// By `GET /v2/health/ready`, which a gateway may call itself.
-    V2,
-    /// By the platform's own probe only.
-    Platform,
-}
-
 impl Revision {
     /// A revision without replicas yet.
     #[must_use]
@@ -48,7 +39,7 @@ impl Revision {
             desired,
             concurrency: workload.concurrency,
             scaling: workload.scaling.clone(),
-            ready_call: ReadyCall::V2,
+            ready_call: workload.ready_call.unwrap_or(ReadyCall::V2),
             ignored_fields: Vec::new(),
             replicas: Vec::new(),
             failure: None,

@@ -26,8 +26,13 @@ impl Identity {
 
     pub(super) fn of(template: &PodTemplateSpec, storage: &[Storage]) -> Self {
         let places: Vec<_> = storage.iter().map(|s| (&*s.uri, &*s.mount_path)).collect();
-        let shape = json!({ "template": template, "storage": places });
-        let hash = Sha256::digest(sorted(shape).to_string());
+        Self::of_value(json!({ "template": template, "storage": places }))
+    }
+
+    /// The hash of a value, whatever the order of its fields.
+    #[must_use]
+    pub fn of_value(value: Value) -> Self {
+        let hash = Sha256::digest(sorted(value).to_string());
         let digits = hash[..LENGTH].iter().map(|byte| format!("{byte:02x}"));
         Self(digits.collect::<String>().into())
     }

@@ -13,6 +13,7 @@ fn container(value: Value) -> Container {
 fn workload(containers: Vec<Container>) -> Workload {
     let service = ServiceName::new("default", "digits").unwrap();
     Workload {
+        ready_call: None,
         revision: service.revision(1).unwrap(),
         template: Arc::new(PodTemplateSpec {
             metadata: None,

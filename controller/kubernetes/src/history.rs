@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_cluster::{ClusterError, RevisionName, ServiceName};
-use weir_cluster_kubernetes::{Kubernetes, StoredRevision};
+use weir_cluster_kubernetes::{Kubernetes, StoredHistory, StoredRevision};
 use weir_controller::{History, LoadState, RevisionRecord, WrittenHistory};
 
 /// Stored histories, and what of them the API server has.
@@ -13,6 +13,8 @@ use weir_controller::{History, LoadState, RevisionRecord, WrittenHistory};
 pub(crate) struct Histories {
     cluster: Kubernetes,
     stored: Arc<Mutex<BTreeMap<ServiceName, Stored>>>,
+    /// Histories that were loaded together, and that nobody asked for yet.
+    prepared: Arc<Mutex<BTreeMap<ServiceName, StoredHistory>>>,
 }
 
 /// The part of a history that the API server has.
@@ -27,7 +29,19 @@ impl Histories {
         Self {
             cluster,
             stored: Arc::default(),
+            prepared: Arc::default(),
         }
+    }
+
+    /// Loads the histories of these services together, each for the first that asks for it.
+    pub(crate) async fn prepare(&self, services: Vec<ServiceName>) -> Result<(), ClusterError> {
+        let mut all = self.cluster.histories().await?;
+        let each = services.into_iter().map(|service| {
+            let history = all.remove(&service).unwrap_or_default();
+            (service, history)
+        });
+        *self.prepared.lock() = each.collect();
+        Ok(())
     }
 
     /// Loads the history of a service; `None` for a new one.
@@ -35,18 +49,21 @@ impl Histories {
         &self,
         service: &ServiceName,
     ) -> Result<Option<Arc<History>>, ClusterError> {
-        let revisions = self.cluster.revisions(service).await?;
-        let text = self.cluster.rollout(service).await?;
-        let written = text.and_then(|text| read(service, &text));
+        let prepared = self.prepared.lock().remove(service);
+        let StoredHistory { revisions, rollout } = match prepared {
+            Some(prepared) => prepared,
+            None => self.cluster.history(service).await?,
+        };
+        let written = rollout.and_then(|text| read(service, &text));
         let stored = Stored {
             revisions: revisions
-                .iter()
+                .values()
                 .map(|stored| stored.revision.clone())
                 .collect(),
             written: written.clone(),
         };
         self.stored.lock().insert(service.clone(), stored);
-        let records: Vec<_> = revisions.into_iter().map(record).collect();
+        let records: Vec<_> = revisions.into_values().map(record).collect();
         if records.is_empty() {
             return Ok(None);
         }
@@ -88,6 +105,7 @@ impl Histories {
     /// Drops what is known of a service that is gone.
     pub(crate) fn forget(&self, service: &ServiceName) {
         self.stored.lock().remove(service);
+        self.prepared.lock().remove(service);
     }
 }
 
@@ -105,6 +123,8 @@ fn record(stored: StoredRevision) -> RevisionRecord {
         template: stored.template,
         storage: stored.storage,
         identity: stored.identity,
+        manifest: None,
+        ready_call: stored.ready_call,
         load: LoadState::Never,
         desired_replicas: 0,
     }
@@ -116,5 +136,6 @@ fn revision(record: &RevisionRecord) -> StoredRevision {
         template: record.template.clone(),
         storage: record.storage.clone(),
         identity: record.identity.clone(),
+        ready_call: record.ready_call,
     }
 }

@@ -82,6 +82,12 @@ impl Source for KubernetesSource {
         self.declaration.clone()
     }
 
+    async fn prepare(&self) -> Result<(), ControllerError> {
+        let declared = self.declaration.borrow().clone();
+        let services = declared.services.keys().cloned().collect();
+        Ok(self.histories.prepare(services).await?)
+    }
+
     async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
         let status = self.statuses.lock().get(service).cloned();
         Ok(Stored {

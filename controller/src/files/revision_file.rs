@@ -148,6 +148,8 @@ fn by_hash(revision: RevisionName, identity: Identity) -> RevisionRecord {
         template: Arc::default(),
         storage: Vec::new(),
         identity,
+        manifest: None,
+        ready_call: None,
         load: LoadState::Never,
         desired_replicas: 0,
     }

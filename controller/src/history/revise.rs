@@ -2,27 +2,40 @@
 
 use weir_cluster::{ClusterError, RevisionName};
 
-use super::{Canary, History, LoadState, RevisionRecord};
+use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
 use crate::rollout::{Candidate, Rollout, Stage};
 use crate::validate::{Validated, Variant};
 
 /// Unused revisions that are kept: the default of Kubernetes' `revisionHistoryLimit`.
 const HISTORY_LIMIT: usize = 10;
 
+/// Treatment of a service whose runtime changed while its manifest did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimeChange {
+    /// It gets a new revision.
+    Follow,
+    /// It keeps the revision that it has.
+    Hold,
+}
+
 /// Assigns a revision to the predictor and to each canary: an existing one where template and storage are equal,
-/// else a new one with the next number. `now` is in seconds since 1970.
+/// else, unless only the runtime changed and that is held, a new one with the next number. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// [`ClusterError::Name`] after 99999 revisions.
-pub fn revise(validated: &Validated, history: &History, now: u64) -> Result<History, ClusterError> {
+pub fn revise(
+    validated: &Validated,
+    history: &History,
+    change: RuntimeChange,
+    now: u64,
+) -> Result<History, ClusterError> {
     let mut next = history.clone();
-    let target = next.revision_of(validated, &validated.predictor)?;
-    next.canaries = Vec::new();
+    let target = next.revision_of(validated, &validated.predictor, change, now)?;
     let mut canaries = Vec::new();
     for canary in &validated.canaries {
         canaries.push(Canary {
             tag: canary.tag.clone(),
-            revision: next.revision_of(validated, &canary.variant)?,
+            revision: next.revision_of(validated, &canary.variant, change, now)?,
         });
     }
     next.canaries = canaries;
@@ -30,6 +43,7 @@ pub fn revise(validated: &Validated, history: &History, now: u64) -> Result<Hist
     next.rollout.strategy = validated.strategy.clone();
     next.rollout.rollback_window = validated.rollback_window;
     next.trim();
+    next.forget_ended_roll();
     Ok(next)
 }
 
@@ -38,15 +52,48 @@ impl History {
         &mut self,
         validated: &Validated,
         variant: &Variant,
+        change: RuntimeChange,
+        now: u64,
     ) -> Result<RevisionName, ClusterError> {
         let identity = variant.identity.clone();
+        let before = self.of_same_manifest(variant);
         let mut newest_first = self.records.iter_mut().rev();
         if let Some(record) = newest_first.find(|record| record.identity == identity) {
             // The claims move with the manifest; after a restart only the hash is known.
             record.storage.clone_from(&variant.storage);
             record.template.clone_from(&variant.template);
+            record.manifest = Some(variant.manifest.clone());
+            record.ready_call = variant.ready_call;
             return Ok(record.revision.clone());
         }
+        if let (Some(before), RuntimeChange::Hold) = (&before, change) {
+            return Ok(before.clone());
+        }
+        let revision = self.add(validated, variant)?;
+        if before.is_some() {
+            self.runtime_roll = Some(RuntimeRoll {
+                revision: revision.clone(),
+                since: now,
+            });
+        }
+        Ok(revision)
+    }
+
+    /// The newest revision in use that was made of the same manifest: its runtime was another, or is.
+    fn of_same_manifest(&self, variant: &Variant) -> Option<RevisionName> {
+        let mut newest_first = self.records.iter().rev();
+        let found = newest_first.find(|record| {
+            record.manifest.as_ref() == Some(&variant.manifest) && self.is_in_use(&record.revision)
+        });
+        found.map(|record| record.revision.clone())
+    }
+
+    /// Adds a revision with the next number.
+    fn add(
+        &mut self,
+        validated: &Validated,
+        variant: &Variant,
+    ) -> Result<RevisionName, ClusterError> {
         let last = self.records.iter().map(|record| record.revision.number());
         let number = last.max().unwrap_or(0) + 1;
         let revision = validated.service.revision(number)?;
@@ -54,7 +101,9 @@ impl History {
             revision: revision.clone(),
             template: variant.template.clone(),
             storage: variant.storage.clone(),
-            identity,
+            identity: variant.identity.clone(),
+            manifest: Some(variant.manifest.clone()),
+            ready_call: variant.ready_call,
             load: LoadState::Never,
             desired_replicas: 0,
         });
@@ -100,6 +149,12 @@ impl History {
             self.rollout.stable = candidate.cloned();
             self.rollout.candidate = None;
         }
+    }
+
+    /// Drops the note of a revision that a changed runtime made, once it is out of use.
+    fn forget_ended_roll(&mut self) {
+        let roll = self.runtime_roll.take();
+        self.runtime_roll = roll.filter(|roll| self.is_in_use(&roll.revision));
     }
 
     /// Drops the oldest unused records beyond the limit. The newest stays in any case: numbers continue from it.

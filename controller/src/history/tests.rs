@@ -4,7 +4,7 @@ use crate::rollout::Stage;
 use crate::validate::Validated;
 
 fn after(history: &History, validated: &Validated) -> History {
-    revise(validated, history, 0).unwrap()
+    revise(validated, history, RuntimeChange::Follow, 0).unwrap()
 }
 
 fn loaded(mut history: History) -> History {
@@ -150,4 +150,58 @@ fn a_serving_candidate_replaces_a_stable_revision_that_is_down() {
     let third = after(&second, &canary("c"));
     assert_eq!(number(third.rollout.stable.as_ref()), Some(2));
     assert_eq!(number(third.rollout.newest()), Some(3));
+}
+
+/// The same manifest with another runtime.
+fn with_runtime(validated: &Validated, identity: &str) -> Validated {
+    let mut changed = validated.clone();
+    changed.predictor.identity = Identity::from_label(identity);
+    changed
+}
+
+#[test]
+fn a_held_runtime_makes_no_revision_until_the_manifest_changes() {
+    let a = validated(&[], &model("a", &[]));
+    let first = loaded(after(&History::default(), &a));
+    let changed = with_runtime(&a, "later");
+    let held = revise(&changed, &first, RuntimeChange::Hold, 7).unwrap();
+    assert_eq!((numbers(&held), held.is_behind(&changed)), (vec![1], true));
+    assert!(!held.is_behind(&a));
+    let b = with_runtime(&validated(&[], &model("b", &[])), "other");
+    let edited = revise(&b, &held, RuntimeChange::Hold, 8).unwrap();
+    assert_eq!(number(edited.rollout.newest()), Some(2));
+    assert_eq!(edited.runtime_roll, None);
+    let scaled = with_runtime(&validated(&[], &model("a", &["minReplicas: 3"])), "later");
+    let scaled = revise(&scaled, &held, RuntimeChange::Hold, 8).unwrap();
+    assert_eq!(numbers(&scaled), [1], "bounds shape no pod");
+}
+
+#[test]
+fn a_followed_runtime_makes_a_revision_that_is_told_from_edits() {
+    let a = validated(&[], &model("a", &[]));
+    let first = loaded(after(&History::default(), &a));
+    let changed = with_runtime(&a, "later");
+    let second = revise(&changed, &first, RuntimeChange::Follow, 7).unwrap();
+    let roll = second.runtime_roll.clone().unwrap();
+    assert_eq!((roll.revision.number(), roll.since), (2, 7));
+    let back = revise(&a, &second, RuntimeChange::Hold, 9).unwrap();
+    assert_eq!(
+        (number(back.rollout.newest()), back.runtime_roll),
+        (Some(1), None)
+    );
+}
+
+#[test]
+fn annotations_that_shape_pods_are_part_of_the_manifest_and_others_are_not() {
+    let plain = validated(&[], &model("a", &[])).predictor.manifest;
+    for (annotation, value, is_part) in [
+        ("weir.dev/control-routes", "true", true),
+        ("weir.dev/max-batch-time", "9s", true),
+        ("weir.dev/max-queue", "9", false),
+        ("autoscaling.knative.dev/window", "30s", false),
+        ("serving.kserve.io/disable-auto-update", "true", false),
+    ] {
+        let with = validated(&[(annotation, value)], &model("a", &[]));
+        assert_eq!(with.predictor.manifest != plain, is_part, "{annotation}");
+    }
 }

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weir_cluster::{RevisionName, ServiceName, Tag};
+use weir_cluster::{Identity, RevisionName, ServiceName, Tag};
 
-use super::{Canary, History, LoadState, RevisionRecord};
+use super::{Canary, History, LoadState, RevisionRecord, RuntimeRoll};
 use crate::rollout::{Candidate, PreviousRevision, Rollout, Stage};
 
 /// A service's history without its revisions' pods. Revisions are given by their numbers, times in seconds since 1970.
@@ -20,6 +20,12 @@ pub struct WrittenHistory {
     canaries: BTreeMap<String, u32>,
     /// Revisions that have loaded since they came into use.
     loaded: BTreeSet<u32>,
+    /// Hashes of the manifests that revisions were made of.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    manifests: BTreeMap<u32, String>,
+    /// The last revision that a changed runtime made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime_roll: Option<WrittenRoll>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -27,6 +33,14 @@ pub struct WrittenHistory {
 struct WrittenCandidate {
     revision: u32,
     stage: WrittenStage,
+    since: u64,
+}
+
+/// Written form of [`RuntimeRoll`].
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenRoll {
+    revision: u32,
     since: u64,
 }
 
@@ -68,6 +82,11 @@ impl WrittenHistory {
                 .map(|canary| (canary.tag.to_string(), canary.revision.number()))
                 .collect(),
             loaded: loaded.map(|record| record.revision.number()).collect(),
+            manifests: manifests(history),
+            runtime_roll: history.runtime_roll.as_ref().map(|roll| WrittenRoll {
+                revision: roll.revision.number(),
+                since: roll.since,
+            }),
         }
     }
 
@@ -75,9 +94,12 @@ impl WrittenHistory {
     #[must_use]
     pub fn history(self, service: &ServiceName, mut records: Vec<RevisionRecord>) -> History {
         for record in &mut records {
-            if self.loaded.contains(&record.revision.number()) {
+            let number = record.revision.number();
+            if self.loaded.contains(&number) {
                 record.load = LoadState::Once;
             }
+            let manifest = self.manifests.get(&number);
+            record.manifest = manifest.map(|hash| Identity::from_label(hash));
         }
         let known = |number: u32| {
             let name = service.revision(number).ok()?;
@@ -90,11 +112,18 @@ impl WrittenHistory {
             })
         };
         let canaries = self.canaries.iter().filter_map(canary).collect();
+        let runtime_roll = self.runtime_roll.as_ref().and_then(|roll| {
+            Some(RuntimeRoll {
+                revision: known(roll.revision)?,
+                since: roll.since,
+            })
+        });
         let rollout = self.rollout(known);
         History {
             rollout,
             canaries,
             records,
+            runtime_roll,
         }
     }
 
@@ -126,6 +155,14 @@ impl WrittenHistory {
     }
 }
 
+fn manifests(history: &History) -> BTreeMap<u32, String> {
+    let each = history.records.iter().filter_map(|record| {
+        let manifest = record.manifest.as_ref()?;
+        Some((record.revision.number(), manifest.to_string()))
+    });
+    each.collect()
+}
+
 impl WrittenCandidate {
     fn of(candidate: &Candidate) -> Self {
         Self {
@@ -155,7 +192,6 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
-    use weir_cluster::Identity;
 
     use super::*;
 
@@ -169,6 +205,8 @@ mod tests {
             template: Arc::default(),
             storage: Vec::new(),
             identity: Identity::from_label(&i.to_string()),
+            ready_call: None,
+            manifest: loaded.then(|| Identity::from_label(&format!("m{i}"))),
             load: if *loaded {
                 LoadState::Once
             } else {
@@ -191,13 +229,14 @@ mod tests {
         fn history()(
             loaded in proptest::collection::vec(any::<bool>(), 3..6),
             stage in stage(),
-            has in any::<[bool; 3]>(),
+            has in any::<[bool; 4]>(),
             kept_replicas in 0_u32..9,
             since in any::<u64>(),
         ) -> History {
             let name = |number| service().revision(number).unwrap();
             let candidate = Candidate { revision: name(3), stage, since };
             let previous = PreviousRevision { revision: name(1), since, kept_replicas };
+            let roll = RuntimeRoll { revision: name(3), since };
             let canary = Canary { tag: Tag::new("next").unwrap(), revision: name(1) };
             History {
                 rollout: Rollout {
@@ -209,6 +248,7 @@ mod tests {
                 },
                 canaries: has[2].then_some(canary).into_iter().collect(),
                 records: records(&loaded),
+                runtime_roll: has[3].then_some(roll),
             }
         }
     }
@@ -219,7 +259,9 @@ mod tests {
             let text = serde_json::to_string(&WrittenHistory::of(&history)).unwrap();
             let written: WrittenHistory = serde_json::from_str(&text).unwrap();
             let mut records = history.records.clone();
-            records.iter_mut().for_each(|record| record.load = LoadState::Never);
+            for record in &mut records {
+                (record.load, record.manifest) = (LoadState::Never, None);
+            }
             prop_assert_eq!(written.history(&service(), records), history);
         }
 
@@ -230,6 +272,7 @@ mod tests {
             let is_known = |name: &RevisionName| read.record(name).is_some();
             prop_assert!(read.rollout.revisions().all(is_known));
             prop_assert!(read.canaries.iter().all(|canary| is_known(&canary.revision)));
+            prop_assert!(read.runtime_roll.iter().all(|roll| is_known(&roll.revision)));
         }
     }
 }

@@ -9,7 +9,7 @@ use weir_cluster::{
 };
 
 use super::{Plan, plan};
-use crate::history::{History, revise};
+use crate::history::{History, RuntimeChange, revise};
 use crate::rollout::{Sample, Transition, step};
 use crate::validate::Validated;
 
@@ -44,7 +44,7 @@ impl World {
     pub(super) fn reconcile(&mut self, validated: &Validated) -> (Plan, Option<Transition>) {
         let snapshot = self.snapshot();
         let history = self.history.clone().observed(&snapshot);
-        let history = revise(validated, &history, self.now).unwrap();
+        let history = revise(validated, &history, RuntimeChange::Follow, self.now).unwrap();
         let mut history = history.observed(&snapshot);
         let evidence = history.evidence(&snapshot, &BTreeMap::<_, Sample>::new());
         let (rollout, moved) = step(&history.rollout, &evidence, self.now);

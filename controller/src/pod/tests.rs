@@ -100,3 +100,32 @@ fn a_digest_is_not_replaced_by_a_tag() {
     set_tag(&mut container, "24");
     assert_eq!(container["image"], "host:5000/triton:24");
 }
+
+#[test]
+fn labels_are_the_components_then_the_services_then_the_runtimes() {
+    let mut runtime = runtime();
+    let object: ObjectMeta = serde_json::from_value(json!({
+        "name": "digits",
+        "labels": { "tier": "of the service", "only": "of the service", "team": "of the service" },
+        "annotations": { "note": "of the service", "serving.kserve.io/stop": "false" },
+    }))
+    .unwrap();
+    runtime.labels = Some(
+        ["tier", "team", "rest"]
+            .map(|name| (name.to_owned(), "of the runtime".to_owned()))
+            .into(),
+    );
+    runtime.annotations = Some(
+        ["note", "serving.kserve.io/stop"]
+            .map(|name| (name.to_owned(), "of the runtime".to_owned()))
+            .into(),
+    );
+    let predictor = json!({ "labels": { "team": "of the component" } });
+    let predictor: Predictor = serde_json::from_value(predictor).unwrap();
+    let template = of_model(&object, &runtime, &predictor, &model(json!({}))).unwrap();
+    let expected = json!({
+        "labels": { "tier": "of the service", "team": "of the component", "rest": "of the runtime" },
+        "annotations": { "note": "of the service", "serving.kserve.io/stop": "of the runtime" },
+    });
+    assert_eq!(json!(template.metadata), expected);
+}

@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use weir_cluster::ServiceName;
 
 use super::Controller;
+use super::deadline::in_time_for_all;
 use super::inputs::Inputs;
 use super::metrics::ReadyCounts;
 use super::observed::{ConflictCache, Observed};
@@ -17,6 +18,7 @@ use super::queue::Queue;
 use super::watches::Watches;
 use super::work::{Access, Outcome, Task};
 use crate::declaration::DeclaredService;
+use crate::source::Source;
 
 /// Services that are reconciled at once: enough to hide the answers' time, a tenth of what an API server lets one
 /// client do at once by default.
@@ -60,6 +62,7 @@ impl<'a> Leader<'a> {
 
     /// Runs until what it watches has ended.
     pub(super) async fn run(mut self) {
+        prepare(&*self.controller.source).await;
         let first = self.watches.observed(now());
         self.queue.adopt(found(&first));
         loop {
@@ -79,6 +82,7 @@ impl<'a> Leader<'a> {
         for name in self.queue.undeclared(observed) {
             self.begin(observed, &name, None);
         }
+        self.queue.give_turns(observed);
         for (name, declared) in &observed.declaration.services {
             let is_due = self.queue.is_due(name, declared, observed.now, |state| {
                 Inputs::of(observed, declared, state.applied().unwrap_or_default())
@@ -102,6 +106,7 @@ impl<'a> Leader<'a> {
             service: name.clone(),
             observed: observed.clone(),
             declared,
+            turn: self.queue.turn(name, observed.now),
             state: self.queue.begin(name),
         };
         self.under_way.push(Box::pin(task.run(self.access.clone())));
@@ -133,6 +138,13 @@ impl<'a> Leader<'a> {
         let errors = std::mem::take(&mut self.errors);
         let metrics = &self.controller.metrics;
         metrics.record(counts, errors, self.queue.loop_state());
+    }
+}
+
+/// Has what is stored loaded together. Where that fails, each service loads its own.
+async fn prepare(source: &dyn Source) {
+    if let Err(error) = in_time_for_all("loading all histories", source.prepare()).await {
+        tracing::warn!(%error, "the histories are loaded one by one");
     }
 }
 

@@ -14,6 +14,7 @@ use super::retry::Retry;
 use super::state::ServiceState;
 use super::work::Outcome;
 use crate::declaration::DeclaredService;
+use crate::turns::{self, Part, Turn};
 
 /// The services that are known, by name.
 #[derive(Default)]
@@ -29,6 +30,12 @@ struct Entry {
     /// End of the last attempt, in seconds since 1970.
     ended: u64,
     status: Arc<InferenceServiceStatus>,
+    /// Part in the rolling of a changed runtime.
+    part: Part,
+    /// Time of its last turn to follow one, in seconds since 1970.
+    last_turn: u64,
+    /// True from its turn until it is begun.
+    has_turn: bool,
 }
 
 /// Place of a service's state.
@@ -74,6 +81,7 @@ impl Queue {
         };
         match &entry.place {
             Place::UnderWay => false,
+            _ if entry.has_turn => true,
             _ if entry.retry.is_failing() => entry.retry.is_due(now) || entry.is_edited(declared),
             Place::Stored => true,
             Place::Here(state) => {
@@ -87,9 +95,44 @@ impl Queue {
         }
     }
 
+    /// Gives turns to follow a changed runtime, as many as are free. Before every service is known, nobody knows how many
+    /// are: those that cannot be loaded do not count.
+    pub(super) fn give_turns(&mut self, observed: &Observed) {
+        let now = observed.now;
+        let is_known = |name| self.0.get(name).is_some_and(|entry| entry.ended > 0);
+        if !self.0.values().any(|entry| entry.waits_for_turn(now))
+            || !observed.declaration.services.keys().all(is_known)
+        {
+            return;
+        }
+        let places = self
+            .0
+            .iter()
+            .filter(|(_, entry)| entry.part.is_rolling(now) || entry.waits_for_turn(now));
+        let places = places.map(|(service, entry)| turns::Place {
+            service,
+            part: entry.part,
+            last: entry.last_turn,
+        });
+        for service in turns::next(places, now) {
+            if let Some(entry) = self.0.get_mut(&service) {
+                (entry.part, entry.last_turn, entry.has_turn) = (Part::begun(now), now, true);
+            }
+        }
+    }
+
+    /// Tells whether a service may follow a changed runtime.
+    pub(super) fn turn(&self, name: &ServiceName, now: u64) -> Turn {
+        match self.0.get(name) {
+            Some(entry) if entry.part.is_rolling(now) => Turn::Given,
+            Some(_) | None => Turn::Pending,
+        }
+    }
+
     /// Marks a service as under way, and returns its state; `None` where it has to be loaded.
     pub(super) fn begin(&mut self, name: &ServiceName) -> Option<Box<ServiceState>> {
         let entry = self.0.entry(name.clone()).or_default();
+        entry.has_turn = false;
         match std::mem::replace(&mut entry.place, Place::UnderWay) {
             Place::Here(state) => Some(state),
             Place::Stored | Place::UnderWay => None,
@@ -108,6 +151,7 @@ impl Queue {
         entry.place = match outcome.state {
             Some(state) => {
                 entry.status = state.status.clone();
+                entry.part = state.part;
                 Place::Here(state)
             }
             None => Place::Stored,
@@ -140,6 +184,12 @@ impl Queue {
 }
 
 impl Entry {
+    /// Tells whether a service waits for its turn, and would use it.
+    fn waits_for_turn(&self, now: u64) -> bool {
+        let is_free = matches!(self.place, Place::Here(_));
+        self.part == Part::Waiting && is_free && self.retry.is_due(now)
+    }
+
     fn is_edited(&self, declared: &DeclaredService) -> bool {
         let failed_with = self.failed_with.as_ref();
         failed_with.is_some_and(|failed_with| !failed_with.is(declared))

@@ -10,6 +10,7 @@ use super::inputs::Inputs;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::status::Refusal;
+use crate::turns::Part;
 
 /// The controller's state of one service.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(super) struct ServiceState {
     pub(super) plan: Option<Plan>,
     /// The last state sent to the cluster, and its answer.
     pub(super) sent: Option<(Desired, Result<Applied, Refusal>)>,
+    /// Part in the rolling of a changed runtime.
+    pub(super) part: Part,
     /// Inputs of the last reconciliation.
     pub(super) seen: Option<Inputs>,
     /// True when equal inputs would change nothing, at any time.

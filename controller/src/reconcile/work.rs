@@ -17,6 +17,7 @@ use crate::history::{History, revise};
 use crate::plan::{Plan, plan};
 use crate::rollout::{Transition, step};
 use crate::source::Source;
+use crate::turns::{self, Part, Turn};
 use crate::validate::Validated;
 
 /// What tasks act on.
@@ -34,6 +35,8 @@ pub(super) struct Task {
     pub(super) declared: Option<DeclaredService>,
     /// State of the service; `None` where it has to be loaded.
     pub(super) state: Option<Box<ServiceState>>,
+    /// Leave to follow a changed runtime.
+    pub(super) turn: Turn,
 }
 
 /// Result of a task. A failed one is tried again.
@@ -51,9 +54,10 @@ impl Task {
             observed,
             declared,
             state,
+            turn,
         } = self;
         let (state, result) = match &declared {
-            Some(declared) => access.reconcile(&observed, declared, state).await,
+            Some(declared) => access.reconcile(&observed, declared, state, turn).await,
             None => (state, access.remove(&service).await),
         };
         Outcome {
@@ -72,6 +76,7 @@ impl Access {
         observed: &Observed,
         declared: &DeclaredService,
         state: Option<Box<ServiceState>>,
+        turn: Turn,
     ) -> (Option<Box<ServiceState>>, Result<(), ControllerError>) {
         let name = &declared.service.name;
         let mut state = match state {
@@ -83,9 +88,10 @@ impl Access {
         };
         let before = state.history.clone();
         let made = match declared.validated() {
-            Some(validated) => self.make(observed, validated, &mut state).await,
+            Some(validated) => self.make(observed, validated, &mut state, turn).await,
             None => Ok(()),
         };
+        state.part = part(observed, declared, &state.history);
         let published = publish::status(&*self.source, observed, declared, &mut state).await;
         if made.is_err() && state.stored.as_ref() != Some(&state.history) {
             // Another may have stored a history: it is loaded again.
@@ -106,8 +112,9 @@ impl Access {
         observed: &Observed,
         validated: &Validated,
         state: &mut ServiceState,
+        turn: Turn,
     ) -> Result<(), ControllerError> {
-        let (plan, transition) = decide(observed, validated, state)?;
+        let (plan, transition) = decide(observed, validated, state, turn)?;
         if let Err(error) = store::store(&*self.source, &validated.service, state).await {
             return apply::refused(plan.desired, error, state);
         }
@@ -128,9 +135,11 @@ fn decide(
     observed: &Observed,
     validated: &Validated,
     state: &mut ServiceState,
+    turn: Turn,
 ) -> Result<(Plan, Option<Transition>), ControllerError> {
     let history = History::clone(&state.history).observed(&observed.snapshot);
-    let history = revise(validated, &history, observed.now)?;
+    let change = turns::change(validated, &history, &observed.snapshot, turn);
+    let history = revise(validated, &history, change, observed.now)?;
     let mut history = history.observed(&observed.snapshot);
     let samples = state.window.samples(&history.rollout, &observed.reports);
     let evidence = history.evidence(&observed.snapshot, &samples);
@@ -142,4 +151,12 @@ fn decide(
         state.history = Arc::new(history);
     }
     Ok((plan, transition))
+}
+
+/// The part of a service in the rolling of a changed runtime. One with errors follows nothing.
+fn part(observed: &Observed, declared: &DeclaredService, history: &History) -> Part {
+    let validated = declared.validated();
+    validated.map_or(Part::None, |validated| {
+        turns::part(validated, history, &observed.snapshot, observed.now)
+    })
 }

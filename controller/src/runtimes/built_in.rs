@@ -9,7 +9,7 @@ use weir_crds::serving_runtime::{RuntimePod, SupportedModelFormat};
 use super::{Runtime, Scope};
 
 /// Name of the runtime; the chart's ClusterServingRuntime has the same.
-const NAME: &str = "weir-libtorch";
+pub(crate) const NAME: &str = "weir-libtorch";
 
 /// Image of Weir's own runtime, from any registry.
 const IMAGE: &str = "weir-runtime";

@@ -4,7 +4,9 @@ use weir_cluster::RevisionName;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::{RevisionState, StatusInputs, route_is_live, time};
+use crate::annotations::DISABLE_AUTO_UPDATE;
 use crate::rollout::Stage;
+use crate::turns;
 use crate::validate::Validated;
 
 use ConditionStatus::{False, True, Unknown};
@@ -204,6 +206,9 @@ fn canaries(inputs: &StatusInputs<'_>) -> Option<Assessment> {
 fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let rollout = &inputs.history.rollout;
     rollout.stable.as_ref()?;
+    if let Some(behind) = behind(inputs) {
+        return Some(behind);
+    }
     let Some(candidate) = &rollout.candidate else {
         return Some(assess(True, "RolledOut", kept(inputs)));
     };
@@ -220,6 +225,30 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
             assess(False, "RolledBack", message)
         }
     })
+}
+
+/// Tells of a changed runtime that the service does not follow, or not yet.
+fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
+    let (validated, history) = (inputs.validation.ok()?, inputs.history);
+    if validated.is_stopped || !history.is_behind(validated) {
+        return None;
+    }
+    let name = history.rollout.newest()?.as_str();
+    Some(
+        if turns::keeps_runtime(validated, history, inputs.snapshot) {
+            let message = format!(
+                "{name} keeps its runtime as it was, by the annotation {DISABLE_AUTO_UPDATE}: the next change of the \
+             predictor's pod takes the changed one"
+            );
+            assess(True, "AutoUpdateDisabled", message)
+        } else {
+            let message = format!(
+                "the runtime of {name} has changed: its turn comes when fewer than {} other services follow a change",
+                turns::AT_ONCE
+            );
+            assess(False, "WaitingForTurn", message)
+        },
+    )
 }
 
 /// Tells until when the previous revision keeps its replicas.

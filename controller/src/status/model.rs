@@ -1,11 +1,13 @@
 //! `modelStatus`: the state of the model and its failures.
 
-use weir_cluster::{FailureReason as Failed, RevisionName};
+use std::cmp::Reverse;
+
+use weir_cluster::{Failure, FailureReason as Failed, Replica, Revision, RevisionName};
 use weir_crds::inference_service::{
     FailureInfo, FailureReason, ModelCopies, ModelState, ModelStates, ModelStatus, TransitionStatus,
 };
 
-use super::{Refusal, RevisionState, StatusInputs};
+use super::{Refusal, RevisionState, StatusInputs, time};
 use crate::rollout::Stage;
 
 pub(super) fn status(inputs: &StatusInputs<'_>) -> ModelStatus {
@@ -18,7 +20,7 @@ pub(super) fn status(inputs: &StatusInputs<'_>) -> ModelStatus {
         transition_status: transition(inputs),
         states,
         last_failure_info: failure(inputs),
-        copies: Some(copies(inputs)),
+        copies: Some(copies(inputs, rollout.revisions())),
     }
 }
 
@@ -32,7 +34,7 @@ pub(super) fn of_revision(inputs: &StatusInputs<'_>, revision: &RevisionName) ->
             target_model_state: Some(active),
         }),
         last_failure_info: failure_of(inputs, revision),
-        copies: None,
+        copies: Some(copies(inputs, [revision])),
     }
 }
 
@@ -101,17 +103,29 @@ fn failure(inputs: &StatusInputs<'_>) -> Option<FailureInfo> {
         .into_iter()
         .flatten()
         .find_map(|r| failure_of(inputs, r))
+        .map(|info| with_time(inputs, info))
+}
+
+/// A failure with a time: where none is known, that at which it was told first.
+fn with_time(inputs: &StatusInputs<'_>, info: FailureInfo) -> FailureInfo {
+    let before = inputs.before.model_status.as_ref();
+    let before = before.and_then(|before| before.last_failure_info.as_ref());
+    let same = before.filter(|before| {
+        (&before.location, &before.model_revision_name, before.reason)
+            == (&info.location, &info.model_revision_name, info.reason)
+    });
+    let told = same.and_then(|before| before.time.clone());
+    FailureInfo {
+        time: info.time.or(told).or_else(|| time(inputs.now)),
+        ..info
+    }
 }
 
 fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureInfo> {
     let revision = inputs.revision(name)?;
-    let failure = revision.failure.as_ref()?;
-    let failed = revision
-        .replicas
-        .iter()
-        .find(|replica| replica.failure.is_some());
+    let (failure, replica) = last_failure(revision)?;
     Some(FailureInfo {
-        location: failed.map(|replica| replica.name.to_string()),
+        location: replica.map(|replica| replica.name.to_string()),
         reason: Some(match failure.reason {
             Failed::StorageFailed => FailureReason::ModelLoadFailed,
             Failed::NotStarted | Failed::Exited | Failed::CrashLoopBackOff | Failed::NotReady => {
@@ -120,17 +134,35 @@ fn failure_of(inputs: &StatusInputs<'_>, name: &RevisionName) -> Option<FailureI
         }),
         message: Some(failure.message.to_string()),
         model_revision_name: Some(name.as_str().to_owned()),
-        ..FailureInfo::default()
+        time: failure.at.and_then(time),
+        exit_code: failure.exit_code,
     })
 }
 
-fn copies(inputs: &StatusInputs<'_>) -> ModelCopies {
-    let revisions = inputs
-        .history
-        .rollout
-        .revisions()
+/// The latest failure of all replicas, those beside ready ones included, with the replica; else why there are none.
+fn last_failure(revision: &Revision) -> Option<(&Failure, Option<&Replica>)> {
+    let replicas = revision.replicas.iter();
+    let counted = replicas.filter(|replica| replica.phase.is_counted());
+    let failed = counted.filter_map(|replica| Some((replica.failure.as_ref()?, replica)));
+    // Of equal ones the first, so that the order of pods decides nothing.
+    let last = failed.min_by_key(|(failure, replica)| (Reverse(failure.at), &replica.name));
+    let of_revision = revision.failure.as_ref().map(|failure| (failure, None));
+    last.map(|(failure, replica)| (failure, Some(replica)))
+        .or(of_revision)
+}
+
+/// Counts the replicas of these revisions: those that are ready, and those that fail.
+fn copies<'a>(
+    inputs: &StatusInputs<'_>,
+    revisions: impl IntoIterator<Item = &'a RevisionName>,
+) -> ModelCopies {
+    let revisions = revisions
+        .into_iter()
         .filter_map(|name| inputs.revision(name));
-    let replicas: Vec<_> = revisions.flat_map(|revision| &revision.replicas).collect();
+    let replicas = revisions.flat_map(|revision| &revision.replicas);
+    let replicas: Vec<_> = replicas
+        .filter(|replica| replica.phase.is_counted())
+        .collect();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let ready = replicas
         .iter()

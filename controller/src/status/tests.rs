@@ -8,10 +8,10 @@ use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, Trans
 
 use super::*;
 use crate::fixtures::{errors, model, platform, service, validated};
-use crate::history::revise;
+use crate::history::{RuntimeChange, revise};
 use crate::plan::plan;
 use crate::runtimes::Runtimes;
-use crate::validate::{Platform, validate};
+use crate::validate::{AutoUpdate, Platform, validate};
 
 /// A service that has been planned and applied, with the cluster state that a test sets.
 struct World {
@@ -27,7 +27,7 @@ struct World {
 impl World {
     fn new(spec: &str) -> Self {
         let validated = validated(&[], spec);
-        let history = revise(&validated, &History::default(), 0).unwrap();
+        let history = revise(&validated, &History::default(), RuntimeChange::Follow, 0).unwrap();
         let plan = plan(&validated, &history, 0).unwrap();
         let mut ledger = Ledger::new();
         let applied = ledger.apply(plan.desired.clone()).unwrap();
@@ -171,10 +171,10 @@ fn a_service_stays_ready_at_zero() {
 fn a_model_that_fails_to_load_has_its_reason() {
     let mut world = World::new(&model("a", &[]));
     world.revision(|revision| {
-        revision.failure = Some(Failure {
-            reason: FailureReason::StorageFailed,
-            message: "there is no /here/models/a".into(),
-        });
+        revision.failure = Some(Failure::new(
+            FailureReason::StorageFailed,
+            "there is no /here/models/a",
+        ));
     });
     let status = world.status();
     assert_eq!(ready(&status), (ConditionStatus::False, "StorageFailed"));
@@ -251,4 +251,87 @@ fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
         (status.url, status.components),
         (before.url, before.components)
     );
+}
+
+#[test]
+fn the_last_failure_is_of_all_replicas_beside_ready_ones_too() {
+    let failing = |name: &str, at, code| Replica {
+        name: name.into(),
+        phase: Phase::BackOff,
+        failure: Some(Failure {
+            at,
+            exit_code: code,
+            ..Failure::new(FailureReason::Exited, format!("{name} ended"))
+        }),
+        ..replica()
+    };
+    let mut world = World::new(&model("a", &[]));
+    let gone = Replica {
+        phase: Phase::Terminating,
+        ..failing("digits-9", Some(99), Some(9))
+    };
+    world.revision(|revision| {
+        let failed = [
+            ("digits-1", Some(7), Some(1)),
+            ("digits-2", Some(8), Some(137)),
+            ("digits-3", None, None),
+        ];
+        let failed = failed.map(|(name, at, code)| failing(name, at, code));
+        revision.replicas = [replica(), gone].into_iter().chain(failed).collect();
+    });
+    let model = world.status().model_status.unwrap();
+    let info = model.last_failure_info.unwrap();
+    assert_eq!(
+        (
+            info.location.as_deref(),
+            info.exit_code,
+            info.message.as_deref()
+        ),
+        (Some("digits-2"), Some(137), Some("digits-2 ended"))
+    );
+    assert_eq!(info.time.unwrap().0.as_second(), 8);
+    assert_eq!(
+        info.model_revision_name.as_deref(),
+        Some("digits-predictor-00001")
+    );
+    let copies = model.copies.unwrap();
+    assert_eq!((copies.total_copies, copies.failed_copies), (Some(1), 3));
+}
+
+#[test]
+fn a_failure_of_unknown_time_has_that_at_which_it_was_told_first() {
+    let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| {
+        revision.failure = Some(Failure::new(FailureReason::NotStarted, "no such image"));
+    });
+    let time = |status: &InferenceServiceStatus| {
+        let model = status.model_status.clone().unwrap();
+        model.last_failure_info.unwrap().time.unwrap().0.as_second()
+    };
+    let first = world.status_after(&InferenceServiceStatus::default(), 5);
+    assert_eq!(
+        (time(&first), time(&world.status_after(&first, 900))),
+        (5, 5)
+    );
+}
+
+#[test]
+fn a_runtime_that_is_not_followed_is_told() {
+    let mut world = World::new(&model("a", &[]));
+    world.revision(|revision| revision.replicas.push(replica()));
+    world.validated.predictor.identity = weir_cluster::Identity::from_label("later");
+    let told = |status: &InferenceServiceStatus| {
+        let complete = found(status, "RolloutComplete");
+        (complete.status, complete.reason.clone().unwrap())
+    };
+    let waiting = (ConditionStatus::False, "WaitingForTurn".to_owned());
+    assert_eq!(told(&world.status()), waiting);
+    world.validated.auto_update = AutoUpdate::Disabled;
+    let kept = (ConditionStatus::True, "AutoUpdateDisabled".to_owned());
+    assert_eq!(told(&world.status()), kept);
+    world.revision(|revision| {
+        revision.replicas.clear();
+        revision.failure = Some(Failure::new(FailureReason::Exited, "it ends"));
+    });
+    assert_eq!(told(&world.status()), waiting);
 }

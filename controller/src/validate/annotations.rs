@@ -10,11 +10,13 @@ use super::error_list::ErrorList;
 use crate::annotations::{self as names, Reader};
 use crate::duration;
 use crate::rollout::{Limits, Step, Strategy};
+use crate::validate::AutoUpdate;
 
 /// The values of a service's annotations.
 pub(super) struct ServiceAnnotations {
     pub(super) is_stopped: bool,
     pub(super) strategy: Strategy,
+    pub(super) auto_update: AutoUpdate,
     pub(super) activation_timeout: Option<Duration>,
     pub(super) max_queue: Option<u32>,
     pub(super) mirror: Option<(Tag, u8)>,
@@ -35,6 +37,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
     let annotations = ServiceAnnotations {
         is_stopped: is_stopped(&mut reader),
         strategy: strategy(&mut reader, percent),
+        auto_update: auto_update(&mut reader),
         activation_timeout: reader.duration(names::ACTIVATION_TIMEOUT),
         max_queue: reader.number(names::MAX_QUEUE, 1),
         mirror: reader.read(names::MIRROR, expected, mirror),
@@ -93,6 +96,19 @@ fn is_stopped(reader: &mut Reader<'_>) -> bool {
         _ => None,
     });
     stop.unwrap_or(false)
+}
+
+fn auto_update(reader: &mut Reader<'_>) -> AutoUpdate {
+    let read = reader.read(
+        names::DISABLE_AUTO_UPDATE,
+        "`true` or `false`",
+        |text| match text {
+            "true" => Some(AutoUpdate::Disabled),
+            "false" => Some(AutoUpdate::Enabled),
+            _ => None,
+        },
+    );
+    read.unwrap_or_default()
 }
 
 fn limits(reader: &mut Reader<'_>) -> Limits {

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use weir_cluster::{ControlRoutes, Storage, Workload};
-use weir_crds::inference_service::{Model, Predictor};
+use weir_cluster::{ControlRoutes, Identity, ReadyCall, Storage, Workload};
+use weir_crds::inference_service::{Model, Predictor, Protocol};
 
 use super::error_list::ErrorList;
 use super::validated::Variant;
-use super::{Context, annotations, component};
+use super::{Context, annotations, component, manifest};
 use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
 use crate::pod;
-use crate::runtimes::{Runtime, Scope};
+use crate::runtimes::{Runtime, Scope, ServerType};
 
 /// Variable of a custom container that names the model to mount, as in KServe.
 const STORAGE_URI: &str = "STORAGE_URI";
@@ -95,10 +95,20 @@ fn of_model(
     let uri = model.framework.storage_uri.as_deref();
     let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
+    let template = template.map(|template| traced(context, template, runtime.server));
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
     let digest = component::storage_digest(context, &predictor.component, errors);
     let uri = uri.map(|uri| with_digest(uri, digest.as_deref(), errors));
-    checked(context, &path, (template, uri.as_deref()), used, errors)
+    let written = manifest::identity(context, predictor);
+    let parts = (template, uri.as_deref());
+    let variant = checked(context, &path, parts, (used, written), errors)?;
+    Some(Variant {
+        ready_call: ready_call(
+            model.framework.protocol_version,
+            &runtime.spec.protocol_versions,
+        ),
+        ..variant
+    })
 }
 
 fn runtime<'a>(
@@ -121,6 +131,19 @@ fn runtime<'a>(
     None
 }
 
+/// The way in which a replica is found ready, by the protocols that its runtime declares and the one that the service
+/// asks for. `None` where they leave it open: a runtime with V1 and V2 may need to be told, and then speaks but one.
+fn ready_call(asked: Option<Protocol>, declared: &[Protocol]) -> Option<ReadyCall> {
+    let has = |protocol| declared.contains(&protocol);
+    match asked {
+        _ if declared.is_empty() => None,
+        _ if !has(Protocol::V2) => Some(ReadyCall::Platform),
+        Some(Protocol::V2 | Protocol::GrpcV2) => Some(ReadyCall::V2),
+        None if !has(Protocol::V1) => Some(ReadyCall::V2),
+        Some(Protocol::V1 | Protocol::GrpcV1) | None => None,
+    }
+}
+
 fn of_containers(
     context: &Context<'_>,
     path: &str,
@@ -141,9 +164,25 @@ fn of_containers(
     let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_containers(&context.object.metadata, predictor);
     let template = template.map(|template| pod::limit_batches(template, limit));
+    let template = template.map(|template| traced(context, template, None));
     let digest = component::storage_digest(context, &predictor.component, errors);
     let wanted = wanted.map(|uri| with_digest(uri, digest.as_deref(), errors));
-    checked(context, path, (template, wanted.as_deref()), None, errors)
+    let written = manifest::identity(context, predictor);
+    let parts = (template, wanted.as_deref());
+    checked(context, path, parts, (None, written), errors)
+}
+
+/// A pod whose servers know where traces go, if anywhere.
+fn traced(
+    context: &Context<'_>,
+    template: PodTemplateSpec,
+    server: Option<ServerType>,
+) -> PodTemplateSpec {
+    let traced = pod::Traced {
+        service: context.service,
+        server,
+    };
+    pod::trace(template, context.object.spec.tracing.as_ref(), &traced)
 }
 
 /// The variant of a pod template and a storage URI, unless the template is invalid.
@@ -151,14 +190,14 @@ fn checked(
     context: &Context<'_>,
     path: &str,
     (template, uri): (Result<PodTemplateSpec, String>, Option<&str>),
-    runtime: Option<(String, Scope)>,
+    (runtime, manifest): (Option<(String, Scope)>, Identity),
     errors: &mut ErrorList,
 ) -> Option<Variant> {
     let storage = storage(context, uri);
     let control = control_routes(context);
     let variant = template.and_then(|template| {
         let template = pod::allow_control(template, control);
-        let variant = Variant::new(context.service, template, storage, runtime);
+        let variant = Variant::new(context.service, template, storage, runtime, manifest);
         variant.map_err(|error| error.to_string())
     });
     variant.map_err(|message| errors.add(path, message)).ok()

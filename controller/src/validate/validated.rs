@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Host, Identity, ServiceName, Storage, Tag, Workload,
+    Batching, ClusterError, ControlRoutes, Host, Identity, ReadyCall, ServiceName, Storage, Tag,
+    Workload,
 };
 
 use crate::field_error::IgnoredField;
@@ -33,12 +34,24 @@ pub struct Validated {
     pub strategy: Strategy,
     /// Time for which a replaced revision keeps its replicas; `None` is the default.
     pub rollback_window: Option<Duration>,
+    /// Effect of a changed runtime on the service.
+    pub auto_update: AutoUpdate,
     /// How the service is reached.
     pub exposure: Exposure,
     /// Most requests in flight at one replica; `None` is no limit.
     pub concurrency: Option<NonZeroU32>,
     /// Fields of the manifest without effect.
     pub ignored_fields: Vec<IgnoredField>,
+}
+
+/// Effect of a changed runtime on a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoUpdate {
+    /// The service gets a new revision.
+    #[default]
+    Enabled,
+    /// What serves keeps the runtime that it was made with, until the manifest changes.
+    Disabled,
 }
 
 /// The pod and models of a predictor or canary.
@@ -50,6 +63,10 @@ pub struct Variant {
     pub storage: Vec<Storage>,
     /// Hash of template and storage.
     pub identity: Identity,
+    /// Hash of what the manifest says of the pods, without its runtime.
+    pub manifest: Identity,
+    /// The way in which a replica is found ready, as its runtime declares it.
+    pub ready_call: Option<ReadyCall>,
     /// Name and scope of the chosen runtime; `None` where the manifest brings its own containers.
     pub runtime: Option<(String, Scope)>,
     /// Bounds and targets of the replicas.
@@ -102,8 +119,10 @@ impl Variant {
         template: PodTemplateSpec,
         storage: Vec<Storage>,
         runtime: Option<(String, Scope)>,
+        manifest: Identity,
     ) -> Result<Self, ClusterError> {
         let workload = Workload {
+            ready_call: None,
             revision: service.revision(1)?,
             template: Arc::new(template),
             storage,
@@ -115,6 +134,8 @@ impl Variant {
             identity: workload.identity(),
             template: workload.template,
             storage: workload.storage,
+            manifest,
+            ready_call: None,
             runtime,
             scaling: Scaling::default(),
         })

@@ -126,6 +126,7 @@ impl World {
     ) {
         let numbers = 1..=weights.len() as u32;
         let workloads = numbers.clone().map(|number| Workload {
+            ready_call: None,
             revision: revision(number),
             template: Arc::default(),
             storage: Vec::new(),

@@ -95,10 +95,7 @@ async fn a_revision_that_never_gets_ready_says_why() {
     world
         .serve(&[100], |route| route.activation_timeout = short)
         .await;
-    let failure = Failure {
-        reason: FailureReason::StorageFailed,
-        message: "no file /models/digits".into(),
-    };
+    let failure = Failure::new(FailureReason::StorageFailed, "no file /models/digits");
     world.fake.fail(&revision(1), failure).unwrap();
     world.settled().await;
     let answer = once(world.address(), post(HOST, "/", "x")).await;

@@ -1,8 +1,11 @@
 # Starting programs and waiting for them; to be sourced. Logs go to $state/log, pids to the array `pids`.
 
-start() { # start NAME COMMAND...
+start() { # start NAME COMMAND...; what is named in $again is started again when it ends, and its pid is in $state/NAME.pid
+    local run=("${launch[@]}" "${@:2}")
     mkdir -p "$state/log"
-    "${launch[@]}" "${@:2}" >"$state/log/$1.log" 2>&1 </dev/null &
+    # shellcheck disable=SC2016 # The inner shell expands them.
+    case " ${again:-} " in *" $1 "*) run=("${launch[@]}" bash -c 'while :; do "${@:2}" & echo $! >"$1"; wait; sleep 2; done' again "$state/$1.pid" "${run[@]}") ;; esac
+    "${run[@]}" >"$state/log/$1.log" 2>&1 </dev/null &
     pids+=($!)
 }
 

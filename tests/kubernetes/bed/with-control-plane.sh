@@ -12,6 +12,8 @@ state=$root/target/control-plane/$$
 address=127.0.0.1 services=10.96.0.0/16
 pids=()
 launch=()
+# Tests kill it.
+again=kube-apiserver
 # The kernel ends them with this shell where it can.
 if setpriv --pdeathsig KILL true 2>/dev/null; then launch=(setpriv --pdeathsig KILL); fi
 # shellcheck source=tests/kubernetes/bed/control-plane.sh
@@ -34,6 +36,7 @@ pretend_nodes() {
 
 end() { # Hard: nothing of it is worth keeping, and an API server whose etcd is gone would drain for a minute.
     [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || true
+    kill -KILL "$(cat "$state/kube-apiserver.pid" 2>/dev/null)" 2>/dev/null || true
     wait "${pids[@]}" 2>/dev/null || true
     rm -rf "$state"
     rmdir "$root/target/control-plane" 2>/dev/null || true

@@ -59,7 +59,7 @@ pub(crate) fn complete(
     resources::request(pod);
     shared_memory::mount(pod, &gpus);
     tolerations::add(pod, &gpus);
-    probes::complete(pod);
+    probes::complete(pod, stored.ready_call);
     graceful_stop::pause(pod);
     storage::provide(stored, &annotations, pod, options)?;
     default_fields::set(pod, options);

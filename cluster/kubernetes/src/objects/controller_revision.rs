@@ -94,6 +94,7 @@ pub(crate) fn kept(
     });
     Ok(KeptRevision {
         stored: StoredRevision {
+            ready_call: None,
             revision: RevisionName::parse(&namespace, &object.name_any())?,
             identity: Identity::from_label(&data.identity),
             template: Arc::new(data.template),
@@ -140,6 +141,7 @@ mod tests {
         }))
         .unwrap();
         StoredRevision {
+            ready_call: None,
             revision: RevisionName::parse("vision", "digits-predictor-00003").unwrap(),
             identity: Identity::from_label("0123456789abcdef"),
             template: Arc::new(template),

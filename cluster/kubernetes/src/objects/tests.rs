@@ -22,6 +22,7 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
         claims: None,
     };
     Workload {
+        ready_call: None,
         revision: ServiceName::new("vision", "digits")
             .unwrap()
             .revision(3)

@@ -22,6 +22,7 @@ fn workload() -> Workload {
     }))
     .unwrap();
     Workload {
+        ready_call: None,
         revision: service().revision(1).unwrap(),
         template: Arc::new(template),
         storage: Vec::new(),

@@ -6,6 +6,7 @@ mod tests;
 use k8s_openapi::api::core::v1::{
     Container, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use weir_cluster::{Failure, FailureReason};
 
 use super::advice;
@@ -75,7 +76,11 @@ fn unplaced(pod: &Pod, status: &PodStatus) -> Option<Failure> {
             unmade_claims(pod, status)?
         ),
     };
-    Some(fail(FailureReason::NotStarted, sentence))
+    let since = placed.and_then(|placed| placed.last_transition_time.as_ref());
+    Some(Failure {
+        at: since.and_then(seconds),
+        ..fail(FailureReason::NotStarted, sentence)
+    })
 }
 
 /// The templates of the claims that were not made for a pod, which the scheduler does not even look at before.
@@ -200,7 +205,11 @@ fn ended_with(
             told(message)
         ),
     };
-    fail(reason_of(status, kind, reason), sentence)
+    Failure {
+        exit_code: Some(ended.exit_code),
+        at: ended.finished_at.as_ref().and_then(seconds),
+        ..fail(reason_of(status, kind, reason), sentence)
+    }
 }
 
 /// What fetches a model fails for the model.
@@ -236,8 +245,9 @@ fn told(message: &str) -> String {
 }
 
 fn fail(reason: FailureReason, message: String) -> Failure {
-    Failure {
-        reason,
-        message: message.into(),
-    }
+    Failure::new(reason, message)
+}
+
+fn seconds(time: &Time) -> Option<u64> {
+    u64::try_from(time.0.as_second()).ok()
 }

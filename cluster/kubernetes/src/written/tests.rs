@@ -76,6 +76,7 @@ fn a_policy_is_read_as_it_was() {
         ..ScalingPolicy::default()
     };
     let workload = Workload {
+        ready_call: None,
         revision: service().revision(1).unwrap(),
         template: Arc::default(),
         storage: Vec::new(),

@@ -29,6 +29,7 @@ impl Case {
             client,
             cluster: server::cluster().await,
             workload: Workload {
+                ready_call: None,
                 revision: service.revision(1).unwrap(),
                 template: Arc::new(template),
                 storage: Vec::new(),

@@ -138,6 +138,7 @@ async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
         ..ScalingPolicy::default()
     };
     let workload = Workload {
+        ready_call: None,
         revision: service.revision(1).unwrap(),
         template: Arc::new(server::template()),
         storage: Vec::new(),

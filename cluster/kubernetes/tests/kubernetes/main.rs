@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
+#[path = "../../../../tests/kubernetes/api_server.rs"]
+mod api_server;
 mod contract;
 mod failures;
 mod gateway;

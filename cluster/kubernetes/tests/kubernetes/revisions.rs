@@ -34,6 +34,7 @@ impl Case {
 
     fn workload(&self, number: u32) -> Workload {
         Workload {
+            ready_call: None,
             revision: self.service.revision(number).unwrap(),
             template: Arc::new(server::template()),
             storage: Vec::new(),
@@ -41,6 +42,16 @@ impl Case {
             concurrency: None,
             scaling: None,
         }
+    }
+
+    async fn revisions(&self) -> Vec<StoredRevision> {
+        let history = self.cluster.history(&self.service).await.unwrap();
+        history.revisions.into_values().collect()
+    }
+
+    async fn rollout(&self) -> Option<String> {
+        let history = self.cluster.history(&self.service).await;
+        history.unwrap().rollout
     }
 
     fn stored(&self, number: u32) -> StoredRevision {
@@ -99,12 +110,12 @@ async fn revisions_are_there_again_in_order() {
         .put_rollout(&case.service, "stable")
         .await
         .unwrap();
-    let all = case.cluster.revisions(&case.service).await.unwrap();
+    let all = case.revisions().await;
     assert_eq!(all, [1, 2, 10].map(|number| case.stored(number)));
     let second = case.service.revision(2).unwrap();
     case.cluster.remove_revision(&second).await.unwrap();
     case.cluster.remove_revision(&second).await.unwrap();
-    let left = case.cluster.revisions(&case.service).await.unwrap();
+    let left = case.revisions().await;
     assert_eq!(left, [1, 10].map(|number| case.stored(number)));
 }
 
@@ -123,22 +134,19 @@ async fn a_number_is_taken_once() {
         "{results:?}"
     );
     assert!(results.iter().any(Result::is_ok), "{results:?}");
-    assert_eq!(
-        case.cluster.revisions(&case.service).await.unwrap().len(),
-        1
-    );
+    assert_eq!(case.revisions().await.len(), 1);
 }
 
 #[tokio::test]
 async fn the_state_of_a_rollout_is_as_it_was_written_last() {
     let case = Case::new("stored-rollout").await;
-    assert_eq!(case.cluster.rollout(&case.service).await.unwrap(), None);
+    assert_eq!(case.rollout().await, None);
     for text in ["first", "second"] {
         case.cluster.put_rollout(&case.service, text).await.unwrap();
-        let stored = case.cluster.rollout(&case.service).await.unwrap();
+        let stored = case.rollout().await;
         assert_eq!(stored.as_deref(), Some(text));
     }
-    assert_eq!(case.cluster.revisions(&case.service).await.unwrap(), []);
+    assert_eq!(case.revisions().await, []);
 }
 
 #[tokio::test]
@@ -159,7 +167,7 @@ async fn what_cannot_be_read_spoils_no_list_and_is_refused() {
     .unwrap();
     let params = PostParams::default();
     case.objects().create(&params, &unread).await.unwrap();
-    let all = case.cluster.revisions(&case.service).await.unwrap();
+    let all = case.revisions().await;
     assert_eq!(all, [case.stored(1)]);
     let refused = case
         .cluster

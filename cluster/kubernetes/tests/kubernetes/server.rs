@@ -1,18 +1,16 @@
 //! The API server of the run, and namespaces on it.
 
-use std::time::Duration;
-
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Container, Namespace, PodSpec, PodTemplateSpec, ServiceAccount};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use kube::Client;
 use kube::api::{Api, PostParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::config::AuthInfo;
 use serde_json::json;
 use weir_cluster_kubernetes::{Kubernetes, Options, WatchScope};
 
-/// How long anything may take, on a machine that is busy with other tests.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) use crate::api_server::{DEADLINE, make_namespace as namespace};
+use crate::api_server::{config, unless_there};
 
 /// Namespace of the gateways and leases of all tests.
 pub(crate) const SYSTEM: &str = "weir-system";
@@ -20,19 +18,6 @@ pub(crate) const SYSTEM: &str = "weir-system";
 /// A client of the API server that may do everything.
 pub(crate) async fn client() -> Client {
     Client::try_from(config().await).unwrap()
-}
-
-async fn config() -> Config {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "that is how `make test-kube` tells it"
-    )]
-    let Ok(path) = std::env::var("WEIR_TEST_KUBECONFIG") else {
-        panic!("no API server to test with: run `make test-kube`");
-    };
-    let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    config.unwrap()
 }
 
 /// The cluster behind it.
@@ -83,30 +68,6 @@ pub(crate) async fn client_with(name: &str, rules: Vec<PolicyRule>) -> Client {
         ..AuthInfo::default()
     };
     Client::try_from(config).unwrap()
-}
-
-/// Passes over that another test was faster.
-fn unless_there<K>(made: Result<K, kube::Error>) {
-    match made {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Makes a namespace in which pods can be made, unless it is there.
-pub(crate) async fn namespace(client: &Client, name: &str) {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let mut namespace = Namespace::default();
-    namespace.metadata.name = Some(name.to_owned());
-    unless_there(namespaces.create(&PostParams::default(), &namespace).await);
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    let wait = async {
-        while accounts.get_opt("default").await.unwrap().is_none() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, wait).await.unwrap();
 }
 
 /// A pod that becomes ready as soon as it has a node.

@@ -14,6 +14,7 @@ fn workload(pod: Value) -> Workload {
     let service = ServiceName::new("default", "digits").unwrap();
     let template: PodTemplateSpec = serde_json::from_value(json!({ "spec": pod })).unwrap();
     Workload {
+        ready_call: None,
         revision: service.revision(1).unwrap(),
         template: Arc::new(template),
         storage: vec![Storage {

@@ -52,6 +52,7 @@ pub(crate) fn revision(name: &str) -> RevisionName {
 
 pub(crate) fn workload(name: &str, template: PodTemplateSpec, replicas: u32) -> Workload {
     Workload {
+        ready_call: None,
         revision: revision(name),
         template: Arc::new(template),
         storage: Vec::new(),

@@ -60,6 +60,7 @@ pub(super) fn workload(
     replicas: u32,
 ) -> Workload {
     Workload {
+        ready_call: None,
         revision: revision(service, number),
         template: Arc::new(world.template()),
         storage: Vec::new(),

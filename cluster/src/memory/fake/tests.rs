@@ -6,6 +6,7 @@ use crate::{Endpoints, FailureReason, Phase, Workload};
 fn workload() -> Workload {
     let service = ServiceName::new("default", "digits").unwrap();
     Workload {
+        ready_call: None,
         revision: service.revision(1).unwrap(),
         template: Arc::new(PodTemplateSpec::default()),
         storage: Vec::new(),
@@ -23,10 +24,7 @@ async fn by_hand_nothing_starts_by_itself() {
     let service = revision.service().clone();
     let desired = Desired::new(service.clone(), vec![workload], None).unwrap();
     fake.apply(desired).await.unwrap();
-    let failure = Failure {
-        reason: FailureReason::NotReady,
-        message: "it hangs".into(),
-    };
+    let failure = Failure::new(FailureReason::NotReady, "it hangs");
     fake.fail(&revision, failure.clone()).unwrap();
     let seen = fake.snapshot().revision(&revision).unwrap().clone();
     assert_eq!(

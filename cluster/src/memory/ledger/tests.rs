@@ -28,6 +28,7 @@ fn service(index: u8) -> ServiceName {
 
 fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
     Workload {
+        ready_call: None,
         revision: service.revision(number).unwrap(),
         template: Arc::new(PodTemplateSpec::default()),
         storage: Vec::new(),

@@ -1,55 +1,71 @@
-//! A controller that is killed between any two of its writes: the next makes what it would have made.
+//! A controller that is killed between any two of its calls: the next makes what it would have made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::world::{ANY, World};
 
-/// Writes of a service's first revision and of a rollout, and some more: beyond them the controller lives.
-const WRITES: i64 = 16;
+/// Kills of a run, half of them in a rollout; `WEIR_TEST_KILLS` asks for another number. 200 is between any two calls.
+const KILLS: i64 = 32;
 
-/// Longest life of a controller that never makes so many writes.
+/// Calls of a service's first revision or of a rollout, and some more: beyond them the controller lives.
+const CALLS: i64 = 100;
+
+/// Longest life of a controller that never makes so many calls.
 const LIFE: Duration = Duration::from_secs(5);
+
+/// Stories that run at once: each has a controller and a namespace.
+const AT_ONCE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_controller_makes_what_a_killed_one_would_have() {
     let expected = story("kill-none", ANY, ANY).await;
-    let rounds = (0..WRITES).map(|writes| {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let points = kills() / 2;
+    let at = (0..points).map(|point| point * CALLS / points);
+    let rounds = at.flat_map(|calls| [(calls, ANY), (ANY, calls)]);
+    let rounds = rounds.map(|(first, rollout)| {
+        let places = places.clone();
         tokio::spawn(async move {
-            let (first, rollout) = (
-                format!("kill-first-{writes}"),
-                format!("kill-rollout-{writes}"),
-            );
-            let first = story(&first, writes, ANY);
-            let rollout = story(&rollout, ANY, writes);
-            let (first, rollout) = tokio::join!(first, rollout);
-            (writes, first, rollout)
+            let _place = places.acquire_owned().await.unwrap();
+            let namespace = match (first, rollout) {
+                (calls, ANY) => format!("kill-first-{calls}"),
+                (_, calls) => format!("kill-rollout-{calls}"),
+            };
+            let made = story(&namespace, first, rollout).await;
+            (namespace, made)
         })
     });
     for round in rounds.collect::<Vec<_>>() {
-        let (writes, first, rollout) = round.await.unwrap();
-        check(&first, &expected, &format!("killed after {writes} writes"));
-        check(
-            &rollout,
-            &expected,
-            &format!("killed after {writes} writes in a rollout"),
-        );
+        let (namespace, made) = round.await.unwrap();
+        check(&made, &expected, &namespace);
     }
 }
 
-/// Makes a service and rolls out a second revision; each time the first controller dies after so many writes. Returns
+fn kills() -> i64 {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a longer run is asked for by the environment"
+    )]
+    let asked = std::env::var("WEIR_TEST_KILLS");
+    asked.map_or(KILLS, |asked| asked.parse().unwrap())
+}
+
+/// Makes a service and rolls out a second revision; each time the first controller dies after so many calls. Returns
 /// what is there at the end.
 async fn story(namespace: &str, first: i64, rollout: i64) -> BTreeMap<String, String> {
     let world = World::new(namespace).await;
-    for (revision, writes, more) in [
+    for (revision, calls, more) in [
         (1, first, json!({})),
         (2, rollout, json!({"labels": {"team": "a"}})),
     ] {
         world.serve("digits", "", more).await;
-        if writes != ANY {
-            let mortal = world.controller(writes).await;
+        if calls != ANY {
+            let mortal = world.controller(calls).await;
             mortal.dies(LIFE).await;
             mortal.kill().await;
         }

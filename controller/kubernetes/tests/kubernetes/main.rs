@@ -2,9 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end at once")]
 
+#[path = "../../../../tests/kubernetes/api_server.rs"]
+mod api_server;
+mod connection;
 mod declared;
 mod drift;
 mod golden;
 mod kills;
 mod lifecycle;
+mod restarts;
+mod runtime_change;
 mod world;

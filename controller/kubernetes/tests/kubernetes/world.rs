@@ -2,31 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Method, Request};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tower::{Layer, Service};
 use weir_cluster::{Fake, Readiness};
 use weir_cluster_kubernetes::{Kubernetes, Options};
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::KubernetesSource;
 use weir_crds::InferenceService;
 
-/// Longest wait for anything, on a machine that is busy with other tests.
-const SOON: Duration = Duration::from_secs(60);
+use crate::api_server::{DEADLINE as SOON, config, make_namespace};
+use crate::connection::Connection;
 
-/// Writes that a controller may make that is not to be killed.
+/// Calls that a controller may make that is not to be killed.
 pub(crate) const ANY: i64 = i64::MAX;
 
 /// A namespace of the API server.
@@ -39,7 +31,7 @@ pub(crate) struct World {
 pub(crate) struct Running {
     _stop: DropGuard,
     task: tokio::task::JoinHandle<()>,
-    left: WritesLeft,
+    connection: Connection,
 }
 
 impl World {
@@ -50,15 +42,15 @@ impl World {
             client,
             namespace: namespace.to_owned(),
         };
-        world.apply(runtime()).await;
+        world.apply(runtime("example/server:1", json!({}))).await;
         world
     }
 
-    /// Starts a controller that dies after so many writes: from then on its calls have no answer.
-    pub(crate) async fn controller(&self, writes: i64) -> Running {
-        let left = WritesLeft(Arc::new(AtomicI64::new(writes)));
+    /// Starts a controller that dies after so many calls from when it is connected: from then on they have no answer.
+    pub(crate) async fn controller(&self, calls: i64) -> Running {
+        let connection = Connection::new(ANY);
         let builder = ClientBuilder::try_from(config().await).unwrap();
-        let client = builder.with_layer(&left).build();
+        let client = builder.with_layer(&connection).build();
         let options = Options {
             namespace: self.namespace.clone(),
             watched: Some(self.namespace.clone()),
@@ -75,11 +67,12 @@ impl World {
         // Reports and leases in memory: the next controller need not wait for the lease of a dead one.
         let fake = Arc::new(Fake::new(Readiness::Immediate));
         let controller = Controller::new(source, cluster.clone(), cluster, fake.clone(), fake);
+        connection.set_left(calls);
         let stop = CancellationToken::new();
         Running {
             task: tokio::spawn(controller.run(stop.clone())),
             _stop: stop.drop_guard(),
-            left,
+            connection,
         }
     }
 
@@ -94,6 +87,14 @@ impl World {
     /// Writes an object as a user does.
     pub(crate) async fn apply(&self, object: Value) {
         self.try_apply(object).await.unwrap();
+    }
+
+    /// Writes an InferenceService, unless there is no API server.
+    pub(crate) async fn try_serve(&self, name: &str, more: Value) -> Result<(), kube::Error> {
+        let params = PatchParams::apply("user").force();
+        let object = Patch::Apply(service(name, "", more));
+        self.services().patch(name, &params, &object).await?;
+        Ok(())
     }
 
     /// Writes an object, unless the API server refuses it.
@@ -133,9 +134,12 @@ impl World {
         let mut last = Value::Null;
         let wait = async {
             loop {
-                last = serde_json::to_value(services.get(name).await.unwrap()).unwrap();
-                if is_it(&last) {
-                    return;
+                // An API server that restarts does not answer.
+                if let Ok(object) = services.get(name).await {
+                    last = serde_json::to_value(object).unwrap();
+                    if is_it(&last) {
+                        return;
+                    }
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -195,62 +199,22 @@ impl Running {
     /// Waits until it is dead, or for `limit`.
     pub(crate) async fn dies(&self, limit: Duration) {
         let dead = async {
-            while self.left.0.load(Ordering::Relaxed) >= 0 {
+            while !self.connection.is_dead() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         let _ = tokio::time::timeout(limit, dead).await;
     }
 
+    /// The calls that it has made since it was connected, such as `GET /api/v1/services`.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.connection.calls()
+    }
+
     /// Ends it without a last word.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
-    }
-}
-
-/// The writes that are left to a client.
-#[derive(Clone)]
-struct WritesLeft(Arc<AtomicI64>);
-
-/// A connection whose writes have no answer once none are left.
-#[derive(Clone)]
-struct Mortal<S> {
-    inner: S,
-    left: WritesLeft,
-}
-
-impl<S> Layer<S> for WritesLeft {
-    type Service = Mortal<S>;
-
-    fn layer(&self, inner: S) -> Mortal<S> {
-        Mortal {
-            inner,
-            left: self.clone(),
-        }
-    }
-}
-
-impl<S, B> Service<Request<B>> for Mortal<S>
-where
-    S: Service<Request<B>>,
-    S::Future: Send + 'static,
-    S::Response: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if request.method() != Method::GET && self.left.0.fetch_sub(1, Ordering::Relaxed) <= 0 {
-            return Box::pin(std::future::pending());
-        }
-        Box::pin(self.inner.call(request))
     }
 }
 
@@ -285,18 +249,22 @@ pub(crate) fn service(name: &str, path: &str, more: Value) -> Value {
     })
 }
 
-/// A runtime of the namespace whose pods need nothing.
-fn runtime() -> Value {
-    json!({
+/// A runtime of the namespace with this image, whose pods need only what `more` says.
+pub(crate) fn runtime(image: &str, more: Value) -> Value {
+    let mut runtime = json!({
         "apiVersion": "serving.kserve.io/v1alpha1",
         "kind": "ServingRuntime",
         "metadata": {"name": "test-runtime"},
         "spec": {
             "supportedModelFormats": [{"name": "pytorch", "autoSelect": true}],
             "protocolVersions": ["v2"],
-            "containers": [{"name": "kserve-container", "image": "example/server:1"}],
+            "containers": [{"name": "kserve-container", "image": image}],
         },
-    })
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        runtime["spec"][field] = value.clone();
+    }
+    runtime
 }
 
 /// What can be told of an object: no times, no versions, nothing that others write.
@@ -315,36 +283,4 @@ fn told(object: &DynamicObject) -> Value {
     }
     json!({"labels": object.labels(), "owners": owners, "annotations": annotations, "spec": spec,
         "data": object.data.get("data")})
-}
-
-async fn config() -> Config {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "that is how `make test-kube` tells it"
-    )]
-    let Ok(path) = std::env::var("WEIR_TEST_KUBECONFIG") else {
-        panic!("no API server to test with: run `make test-kube`");
-    };
-    let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options);
-    config.await.unwrap()
-}
-
-/// Makes a namespace in which pods can be made.
-async fn make_namespace(client: &Client, name: &str) {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let mut namespace = Namespace::default();
-    namespace.metadata.name = Some(name.to_owned());
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    let wait = async {
-        while accounts.get_opt("default").await.unwrap().is_none() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(SOON, wait).await.unwrap();
 }

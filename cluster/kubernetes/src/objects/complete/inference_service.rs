@@ -7,13 +7,13 @@ use weir_cluster::ServiceName;
 /// Variable with the name of the service.
 const NAME: &str = "INFERENCE_SERVICE_NAME";
 
-/// Adds KServe's labels of a predictor's pods, unless the pod has others. That with the service's name is every
-/// object's.
+/// Sets KServe's labels of a predictor's pods, over those that people write, as KServe does. That with the service's name
+/// is every object's.
 pub(super) fn label(metadata: &mut ObjectMeta, service: &ServiceName) {
     let labels = metadata.labels.get_or_insert_default();
     let app = format!("isvc.{}-predictor", service.name());
     for (key, value) in [("app", app), ("component", "predictor".to_owned())] {
-        labels.entry(key.to_owned()).or_insert(value);
+        labels.insert(key.to_owned(), value);
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_the_pod_stay() {
+    fn kserves_labels_come_first() {
         let mut metadata = ObjectMeta {
             labels: Some([("app".to_owned(), "mine".to_owned())].into()),
             ..ObjectMeta::default()
@@ -64,7 +64,7 @@ mod tests {
         let labels = metadata.labels.unwrap();
         assert_eq!(
             (&*labels["app"], &*labels["component"]),
-            ("mine", "predictor")
+            ("isvc.digits-predictor", "predictor")
         );
     }
 }

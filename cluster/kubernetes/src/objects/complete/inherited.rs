@@ -1,4 +1,5 @@
-//! Labels and annotations of the InferenceService, which its pods get too, as KServe's do.
+//! Labels and annotations of the InferenceService, which its pods get too, by KServe's precedence: the component's before
+//! the service's, and those before the runtime's.
 
 use std::collections::BTreeMap;
 

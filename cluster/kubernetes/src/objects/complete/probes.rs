@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, PodSpec, Probe, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use weir_cluster::{ContainerPorts, Workload};
+use weir_cluster::{ContainerPorts, ReadyCall, Workload};
 
 use super::weir_runtime;
 use crate::entry::TRANSFORMER;
@@ -37,8 +37,9 @@ const V2_SERVERS: [&str; 11] = [
     "huggingfaceserver",
 ];
 
-/// Completes the probes of a pod's containers, and adds those that the containers that serve do not have.
-pub(super) fn complete(pod: &mut PodSpec) {
+/// Completes the probes of a pod's containers, and adds those that the containers that serve do not have. `declared` is
+/// how its runtime says that a replica is found ready.
+pub(super) fn complete(pod: &mut PodSpec, declared: Option<ReadyCall>) {
     let names = [Workload::CONTAINER, TRANSFORMER];
     let is_named = |container: &Container| names.contains(&&*container.name);
     // Where none has such a name, the first serves.
@@ -46,7 +47,7 @@ pub(super) fn complete(pod: &mut PodSpec) {
     for (i, container) in pod.containers.iter_mut().enumerate() {
         let ports = ContainerPorts::of(container);
         if is_named(container) || (i == 0 && serves_first) {
-            serve(container, ports);
+            serve(container, ports, declared);
         }
         let probes = [
             &mut container.readiness_probe,
@@ -59,32 +60,32 @@ pub(super) fn complete(pod: &mut PodSpec) {
     }
 }
 
-fn serve(container: &mut Container, ports: ContainerPorts) {
+fn serve(container: &mut Container, ports: ContainerPorts, declared: Option<ReadyCall>) {
     if container.readiness_probe.is_none() {
-        container.readiness_probe = readiness(container, ports);
+        container.readiness_probe = readiness(ports, ready_call(container, declared));
     }
     if container.startup_probe.is_none() {
         container.startup_probe = container.liveness_probe.as_ref().map(startup);
     }
 }
 
-/// The V2 ready call where the server is known to have it, else whether it listens.
-fn readiness(container: &Container, ports: ContainerPorts) -> Option<Probe> {
+/// The V2 ready call where the server has it, else whether it listens.
+fn readiness(ports: ContainerPorts, call: ReadyCall) -> Option<Probe> {
     let mut probe = Probe {
         period_seconds: Some(PERIOD),
         timeout_seconds: Some(TIMEOUT),
         failure_threshold: Some(FAILURES),
         ..Probe::default()
     };
-    match ports.http {
-        Some(port) if has_v2(container) => {
+    match (ports.http, call) {
+        (Some(port), ReadyCall::V2) => {
             probe.http_get = Some(HTTPGetAction {
                 path: Some(V2_READY.to_owned()),
                 port: IntOrString::Int(port.into()),
                 ..HTTPGetAction::default()
             });
         }
-        http => {
+        (http, ReadyCall::V2 | ReadyCall::Platform) => {
             probe.tcp_socket = Some(TCPSocketAction {
                 port: IntOrString::Int(http.or(ports.grpc)?.into()),
                 host: None,
@@ -102,6 +103,15 @@ fn startup(liveness: &Probe) -> Probe {
         failure_threshold: Some(STARTUP_FAILURES),
         success_threshold: None,
         ..liveness.clone()
+    }
+}
+
+/// The call that is declared for the server; a transformer is none, and an undeclared one is known by its image.
+fn ready_call(container: &Container, declared: Option<ReadyCall>) -> ReadyCall {
+    match declared.filter(|_| container.name != TRANSFORMER) {
+        Some(declared) => declared,
+        None if has_v2(container) => ReadyCall::V2,
+        None => ReadyCall::Platform,
     }
 }
 
@@ -148,7 +158,7 @@ mod tests {
     fn completed(container: &Value) -> Container {
         let pod = json!({ "containers": [container] });
         let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
-        complete(&mut pod);
+        complete(&mut pod, None);
         pod.containers.remove(0)
     }
 
@@ -186,6 +196,29 @@ mod tests {
         assert_eq!(readiness_of(&other)["tcpSocket"], json!({ "port": 8080 }));
         let grpc = json!({ "name": "a", "ports": [{ "name": "grpc", "containerPort": 9000 }] });
         assert_eq!(readiness_of(&grpc)["tcpSocket"], json!({ "port": 9000 }));
+    }
+
+    #[test]
+    fn what_the_runtime_declares_comes_before_what_its_image_tells() {
+        let probed = |image: &str, declared| {
+            let containers =
+                json!([{ "name": "kserve-container", "image": image }, { "name": TRANSFORMER }]);
+            let mut pod: PodSpec =
+                serde_json::from_value(json!({ "containers": containers })).unwrap();
+            complete(&mut pod, declared);
+            let is_v2 = |container: &Container| {
+                let probe = container.readiness_probe.as_ref().unwrap();
+                probe.http_get.is_some()
+            };
+            [is_v2(&pod.containers[0]), is_v2(&pod.containers[1])]
+        };
+        assert_eq!(probed("mine", Some(ReadyCall::V2)), [true, false]);
+        assert_eq!(
+            probed("tritonserver", Some(ReadyCall::Platform)),
+            [false, false]
+        );
+        assert_eq!(probed("tritonserver", None), [true, false]);
+        assert_eq!(probed("mine", None), [false, false]);
     }
 
     #[test]
@@ -229,7 +262,7 @@ mod tests {
             let containers: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
             let mut pod: PodSpec =
                 serde_json::from_value(json!({ "containers": containers })).unwrap();
-            complete(&mut pod);
+            complete(&mut pod, None);
             let each = pod.containers.iter();
             each.map(|c| c.readiness_probe.is_some())
                 .collect::<Vec<_>>()

@@ -15,6 +15,7 @@ fn provided(container: &Value, uris: &[(&str, &str)], may_write: &str) -> Result
         claims: None,
     };
     let stored = StoredRevision {
+        ready_call: None,
         revision: RevisionName::parse("vision", "digits-predictor-00001").unwrap(),
         identity: Identity::from_label("0"),
         template: Default::default(),

@@ -1,0 +1,110 @@
+//! A controller, and an API server, that start again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api_server::kubeconfig;
+use crate::world::{ANY, World};
+
+const SERVICES: usize = 12;
+
+fn names() -> impl Iterator<Item = String> {
+    (0..SERVICES).map(|number| format!("s{number}"))
+}
+
+#[tokio::test]
+async fn a_new_controller_lists_what_is_stored_and_loads_no_service_by_itself() {
+    let world = World::new("restart-lists").await;
+    let first = world.controller(ANY).await;
+    for name in names() {
+        world.serve(&name, "", json!({})).await;
+    }
+    for name in names() {
+        world.until_rolled_out(&name, 1).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = world.made().await;
+    first.kill().await;
+    let next = world.controller(ANY).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let calls = next.calls();
+    let lists = calls.iter().filter(|call| {
+        call.starts_with("GET ") && call.ends_with("/restart-lists/controllerrevisions")
+    });
+    // One for all of them, and one for each service that is applied again.
+    assert!(lists.count() <= 1 + SERVICES, "{calls:#?}");
+    let of_one = calls.iter().filter(|call| call.ends_with("-rollout"));
+    assert_eq!(of_one.count(), 0, "{calls:#?}");
+    assert_eq!(world.made().await, before);
+}
+
+/// Kills the API server hard; the bed starts it again.
+fn kill_api_server() {
+    let pid = Path::new(&kubeconfig()).with_file_name("kube-apiserver.pid");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
+    assert!(killed.unwrap().success());
+}
+
+/// Writes a service once there is an API server to take it.
+async fn serve(world: &World, name: &str, round: usize) {
+    let more = json!({"labels": {"round": format!("r{round}")}});
+    for _ in 0..600 {
+        if world.try_serve(name, more.clone()).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{name} was never taken");
+}
+
+/// Alone on its API server, which it kills: `make test-kube` runs it by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none() {
+    if std::env::var_os("WEIR_TEST_RESTARTS").is_none() {
+        return;
+    }
+    let world = World::new("restarted").await;
+    let _controller = world.controller(ANY).await;
+    let rounds = 4;
+    for round in 1..=rounds {
+        for (number, name) in names().enumerate() {
+            // In the middle of the writes of the round and of what follows from them.
+            if round > 1 && number == 3 * (round - 1) {
+                kill_api_server();
+            }
+            serve(&world, &name, round).await;
+        }
+        for name in names() {
+            world
+                .until_rolled_out(&name, u32::try_from(round).unwrap())
+                .await;
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let made: BTreeSet<_> = world.made().await.into_keys().collect();
+    let expected: BTreeSet<_> = names().flat_map(|name| objects(&name, rounds)).collect();
+    assert_eq!(made, expected);
+}
+
+/// What there is of a service after so many rollouts: the last two revisions run, all are kept.
+fn objects(name: &str, rounds: usize) -> Vec<String> {
+    let revision = |number: usize| format!("{name}-predictor-{number:05}");
+    let kept = (1..=rounds).map(|number| format!("ControllerRevision {}", revision(number)));
+    let run = (rounds - 1..=rounds).flat_map(|number| {
+        [
+            format!("Deployment {}", revision(number)),
+            format!("Service {}", revision(number)),
+        ]
+    });
+    let others = [
+        format!("ControllerRevision {name}-rollout"),
+        format!("Service {name}"),
+        format!("Service {name}-predictor"),
+    ];
+    kept.chain(run).chain(others).collect()
+}

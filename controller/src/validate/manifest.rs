@@ -1,0 +1,44 @@
+//! What a manifest itself says of its pods: where that stays and the pods change, the runtime has changed.
+
+use std::collections::BTreeMap;
+
+use weir_cluster::Identity;
+use weir_crds::inference_service::{Component, Predictor};
+
+use super::Context;
+use crate::annotations::{CONTROL_ROUTES, KNATIVE, MAX_BATCH_TIME, PREFIX, STORAGE_DIGEST};
+
+/// Weir's annotations that shape pods.
+const SHAPING: [&str; 3] = [CONTROL_ROUTES, MAX_BATCH_TIME, STORAGE_DIGEST];
+
+type Annotations = BTreeMap<String, String>;
+
+/// Hash of what the manifest says of a predictor's pods. Its bounds, shares and timeouts are no part of it, nor is its
+/// runtime, of which it has the name at most.
+pub(super) fn identity(context: &Context<'_>, predictor: &Predictor) -> Identity {
+    let own = &predictor.component;
+    let shaping = |name: &str| SHAPING.contains(&name);
+    let others = |name: &str| !name.starts_with(KNATIVE) && !name.starts_with(PREFIX);
+    let component = Component {
+        labels: own.labels.clone(),
+        annotations: kept(own.annotations.as_ref(), |name| {
+            shaping(name) || others(name)
+        }),
+        ..Component::default()
+    };
+    let predictor = Predictor {
+        component,
+        ..predictor.clone()
+    };
+    let of_service = kept(context.object.metadata.annotations.as_ref(), shaping);
+    let tracing = &context.object.spec.tracing;
+    // It was read from JSON or YAML, so it has a form in JSON.
+    let value = serde_json::to_value((predictor, of_service, tracing)).unwrap_or_default();
+    Identity::of_value(value)
+}
+
+fn kept(annotations: Option<&Annotations>, is_kept: impl Fn(&str) -> bool) -> Option<Annotations> {
+    let mut annotations = annotations?.clone();
+    annotations.retain(|name, _| is_kept(name));
+    Some(annotations).filter(|left| !left.is_empty())
+}

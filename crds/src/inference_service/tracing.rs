@@ -1,0 +1,62 @@
+//! `tracing`: OpenTelemetry traces of the servers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// OpenTelemetry traces of the servers, told to them by variables. Empty: with defaults; absent: none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tracing {
+    /// Collector that receives the traces by OTLP, an http or https URL; `OTEL_EXPORTER_OTLP_ENDPOINT`. Default
+    /// `http://otel-collector:4317`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^https?://[^/?#\s]+[^\s]*$"))]
+    pub exporter_endpoint: Option<String>,
+    /// Choice of the requests that are traced; `OTEL_TRACES_SAMPLER`. Default `parentbased_traceidratio`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<Sampler>,
+    /// Argument of the sampler, such as the share of the requests; `OTEL_TRACES_SAMPLER_ARG`. Default `0.05`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler_arg: Option<String>,
+    /// Exporter of the traces; `OTEL_TRACES_EXPORTER`. Default `otlp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exporter: Option<String>,
+}
+
+/// Choice of the requests that are traced, in OpenTelemetry's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sampler {
+    /// Every request.
+    AlwaysOn,
+    /// No request.
+    AlwaysOff,
+    /// A share of the requests.
+    #[serde(rename = "traceidratio")]
+    TraceIdRatio,
+    /// Those that the caller traces, and all that have no caller.
+    #[serde(rename = "parentbased_always_on")]
+    ParentBasedAlwaysOn,
+    /// Those that the caller traces.
+    #[serde(rename = "parentbased_always_off")]
+    ParentBasedAlwaysOff,
+    /// Those that the caller traces, and a share of those that have no caller.
+    #[default]
+    #[serde(rename = "parentbased_traceidratio")]
+    ParentBasedTraceIdRatio,
+}
+
+impl Sampler {
+    /// The sampler as its variable spells it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::AlwaysOn => "always_on",
+            Self::AlwaysOff => "always_off",
+            Self::TraceIdRatio => "traceidratio",
+            Self::ParentBasedAlwaysOn => "parentbased_always_on",
+            Self::ParentBasedAlwaysOff => "parentbased_always_off",
+            Self::ParentBasedTraceIdRatio => "parentbased_traceidratio",
+        }
+    }
+}
