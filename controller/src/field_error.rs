@@ -11,6 +11,17 @@ pub struct FieldError {
     pub field: String,
     /// What is wrong with the value; no leading capital, no full stop.
     pub message: String,
+    /// What has to change so that the error goes.
+    pub cure: Cure,
+}
+
+/// What has to change so that an error goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cure {
+    /// The manifest, whatever else there is.
+    Manifest,
+    /// The cluster: what the manifest asks for may come later, such as a runtime.
+    Cluster,
 }
 
 /// Every error of a service that cannot be served.
@@ -32,10 +43,13 @@ pub struct IgnoredField {
 }
 
 impl FieldError {
-    pub(crate) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+    /// An error that lasts until the manifest is corrected.
+    #[must_use]
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             field: field.into(),
             message: message.into(),
+            cure: Cure::Manifest,
         }
     }
 }

@@ -35,12 +35,12 @@ mod validate;
 pub use declaration::{Declaration, DeclaredService};
 pub use error::ControllerError;
 pub use event::{Event, EventType, Subject};
-pub use field_error::{FieldError, IgnoredField, ValidationErrors};
+pub use field_error::{Cure, FieldError, IgnoredField, ValidationErrors};
 pub use history::{
     Canary, History, LoadState, RevisionRecord, RuntimeChange, RuntimeRoll, WrittenHistory, revise,
 };
 pub use plan::{Plan, Share, plan};
-pub use reconcile::{Controller, LEASE};
+pub use reconcile::{Controller, LEASE, Leadership};
 pub use rollout::{
     Candidate, Evidence, Limits, PreviousRevision, Rollout, Sample, Stage, Step, Strategy,
     Transition, step,

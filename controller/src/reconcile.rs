@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Apply, ClusterError, Directory, HeldLease, Lease, Reports};
 
@@ -39,6 +40,16 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// Time before a lease that could not be had is asked for again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// The part of a process among those that could reconcile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leadership {
+    /// Another reconciles, or nobody yet.
+    #[default]
+    Standby,
+    /// This one reconciles, and writes what only one may write.
+    Leading,
+}
+
 /// Reconciles a cluster with the services that a source declares.
 pub struct Controller {
     source: Arc<dyn Source>,
@@ -47,6 +58,7 @@ pub struct Controller {
     reports: Arc<dyn Reports>,
     lease: Arc<dyn Lease>,
     metrics: ReconcileMetrics,
+    leadership: watch::Sender<Leadership>,
 }
 
 impl Controller {
@@ -66,7 +78,14 @@ impl Controller {
             directory,
             reports,
             lease,
+            leadership: watch::Sender::default(),
         }
+    }
+
+    /// This process's part, and every change of it.
+    #[must_use]
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.subscribe()
     }
 
     /// Registers the controller's metrics.
@@ -92,7 +111,9 @@ impl Controller {
             return Ok(());
         };
         tracing::info!("this process is the controller's leader");
+        self.leadership.send_replace(Leadership::Leading);
         self.lead(&held, stop).await;
+        self.leadership.send_replace(Leadership::Standby);
         held.release(RELEASE_LIMIT).await;
         Ok(())
     }

@@ -18,7 +18,11 @@ pub(crate) fn nearest<'a>(
 
 /// Edits between a candidate and the written name; `None` when more than a third of the name differs.
 fn edits(candidate: &str, written: &str) -> Option<usize> {
-    let allowed = MAX_EDITS.min(candidate.chars().count().div_ceil(3));
+    let (length, written_length) = (candidate.chars().count(), written.chars().count());
+    let allowed = MAX_EDITS.min(length.div_ceil(3));
+    if length.abs_diff(written_length) > allowed {
+        return None;
+    }
     let edits = strsim::damerau_levenshtein(candidate, written);
     (edits <= allowed).then_some(edits)
 }

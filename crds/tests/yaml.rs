@@ -97,3 +97,23 @@ fn reading_fits_a_small_stack() {
         .unwrap();
     assert_eq!(reader.join().unwrap().as_deref(), Some("digits"));
 }
+
+/// Each key costs the same, however many there are: objects of an API server hold up to 1.5 MiB of them. Compared with each
+/// other, these would take minutes.
+#[test]
+fn a_wide_object_is_read_soon() {
+    let begun = std::time::Instant::now();
+    let keys: String = (0..100_000).map(|i| format!("    key{i}: a\n")).collect();
+    let selector = keys.replace("    key", "      key");
+    let selector = format!("  predictor:\n    nodeSelector:\n{selector}");
+    assert!(read("service.yaml", &TEXT.replace("  predictor:\n", &selector)).is_ok());
+    let unknown = TEXT.replace("  predictor:\n", &format!("  predictor:\n{keys}"));
+    assert_eq!(read("service.yaml", &unknown).unwrap_err().len(), 100_000);
+    let long = "x".repeat(1 << 20);
+    let long = TEXT.replace(
+        "  predictor:\n",
+        &format!("  predictor:\n    ? {long}\n    : 1\n"),
+    );
+    assert_eq!(read("service.yaml", &long).unwrap_err().len(), 1);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(40));
+}

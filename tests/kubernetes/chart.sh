@@ -33,11 +33,15 @@ lint() {
     refused gatway gatway.replicas=2
     refused pullPolicy runtime.image.pullPolicy=Sometimes
     refused external gateway.external.type=ClusterIP
+    refused timeoutSeconds webhook.timeoutSeconds=60
+    refused watchNamespace watchNamespace=Team
     check "a tag" 3 "$(render --set weir.image.tag=abc | grep -c 'image: "weir:abc"')"
     check "no admin port outside" 0 "$(render --set gateway.external.type=LoadBalancer |
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -c admin)"
     check "without classes and runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
+    check "without a webhook" 0 "$(render --set webhook.enabled=false | grep -c webhook)"
+    check "arguments for one namespace" 3 "$(render --set watchNamespace=team | grep -c -- --watch-namespace=team)"
 }
 
 may() { # may COMPONENT VERB RESOURCE[/SUBRESOURCE] [NAMESPACE]
@@ -64,11 +68,39 @@ roles_are_least() {
     done
     check "autoscaler makes no Deployments" no "$(may autoscaler create deployments.apps)"
     check "gateway reads no pods" no "$(may gateway list pods)"
+    check "controller shares the webhook's Secret" yes "$(may_by_name controller update secret/weir-webhook)"
+    check "controller reads no other Secret" no "$(may_by_name controller get secret/other)"
+    check "controller makes no Secret" no "$(may controller create secrets $namespace)"
+    check "controller changes no other webhook" no "$(may_by_name controller patch validatingwebhookconfiguration/other)"
+}
+
+may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: in Weir's namespace
+    kubectl auth can-i "$2" "$3" --as "system:serviceaccount:$namespace:weir-$1" -n $namespace 2>/dev/null || true
+}
+
+# Rights where the services are, and nowhere else; what is the cluster's is read by name or not at all.
+roles_of_one_namespace() {
+    kubectl create namespace team >/dev/null
+    helm install weir $chart --namespace $namespace --set watchNamespace=team --wait --timeout 90s >/dev/null
+    check "cluster roles" "weir-controller weir-edit weir-view" \
+        "$(kubectl get clusterrole -o 'jsonpath={.items[*].metadata.name}' | tr ' ' '\n' | grep ^weir | sort | paste -sd ' ')"
+    check "controller makes Deployments there" yes "$(may controller create deployments.apps team)"
+    check "controller makes Deployments elsewhere" no "$(may controller create deployments.apps)"
+    check "controller reads runtimes of all" yes "$(may controller watch clusterservingruntimes.serving.kserve.io)"
+    check "controller reads that namespace" yes "$(may_by_name controller get namespace/team)"
+    check "controller reads another namespace" no "$(may_by_name controller get namespace/default)"
+    check "gateway watches there" yes "$(may gateway watch services team)"
+    check "gateway watches elsewhere" no "$(may gateway watch services)"
+    check "gateway finds the gateways" yes "$(may gateway watch endpointslices.discovery.k8s.io $namespace)"
+    check "autoscaler scales there" yes "$(may autoscaler patch deployments.apps/scale team)"
+    check "autoscaler scales elsewhere" no "$(may autoscaler patch deployments.apps/scale)"
+    helm uninstall weir --namespace $namespace --wait >/dev/null
+    check "what is left of one namespace" "" "$(left)$(kubectl get role,rolebinding -n team -o name)"
 }
 
 left() { # What a chart leaves, but the definitions, which hold people's services.
-    kubectl get all,sa,role,rolebinding,pdb -n $namespace -o name | grep weir || true
-    kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime -o name | grep weir || true
+    kubectl get all,sa,role,rolebinding,pdb,secret -n $namespace -o name | grep weir || true
+    kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime,validatingwebhookconfiguration -o name | grep weir || true
 }
 
 install() {
@@ -84,10 +116,18 @@ install() {
         "$(kubectl get pod -n $namespace -o 'jsonpath={.items[*].spec.priority}')"
     check "the disruptions that a gateway allows" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
     roles_are_least
-    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3 >/dev/null
+    # What the leading controller writes: an upgrade leaves it, even one that changes the webhook.
+    kubectl patch validatingwebhookconfiguration weir-webhook --type json \
+        -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
+    kubectl patch secret weir-webhook -n $namespace -p '{"data": {"pairs.json": "YQ=="}}' >/dev/null
+    helm upgrade weir $chart --namespace $namespace --wait --timeout 90s --set gateway.replicas=3,webhook.timeoutSeconds=5 >/dev/null
+    check "the webhook after an upgrade" "YQ== 5 YQ==" "$(kubectl get validatingwebhookconfiguration weir-webhook \
+        -o 'jsonpath={.webhooks[0].clientConfig.caBundle} {.webhooks[0].timeoutSeconds}') $(kubectl get secret weir-webhook -n $namespace \
+        -o 'jsonpath={.data.pairs\.json}')"
     check "replicas after an upgrade" 3 "$(kubectl get deployment weir-gateway -n $namespace -o 'jsonpath={.status.availableReplicas}')"
     helm uninstall weir --namespace $namespace --wait >/dev/null
     check "what is left" "" "$(left)"
+    roles_of_one_namespace
 }
 
 PATH=$($bed/build.sh helm)/bin:$PATH

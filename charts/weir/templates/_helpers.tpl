@@ -112,3 +112,44 @@ spec:
     {{- end }}
     - {name: admin, port: 9090, targetPort: admin}
 {{- end }}
+
+{{/* A component's role and its binding; none without rules: include "weir.role" (dict "root" $ "name" "gateway" "kind" "Role" "namespace" … "rules" …) */}}
+{{- define "weir.role" -}}
+{{- if .rules }}
+{{- $name := printf "weir-%s%s" .name (.suffix | default "") }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  name: {{ $name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
+rules:
+  {{- range .rules }}
+  - {{ toJson . }}
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ $name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "weir.labels" (list .root .name) | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .kind }}, name: {{ $name }}}
+subjects: [{kind: ServiceAccount, name: weir-{{ .name }}, namespace: {{ .root.Release.Namespace }}}]
+{{- end }}
+{{- end }}
+
+{{/* Arguments of every component, then its own: include "weir.args" (list $ (list …)) | fromJsonArray */}}
+{{- define "weir.args" -}}
+{{- $values := (index . 0).Values }}
+{{- $args := list "--admin-port=9090" (printf "--cluster-domain=%s" $values.clusterDomain) }}
+{{- with $values.watchNamespace }}
+{{- $args = append $args (printf "--watch-namespace=%s" .) }}
+{{- end }}
+{{- toJson (concat $args (index . 1)) }}
+{{- end }}

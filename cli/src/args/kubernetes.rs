@@ -53,6 +53,11 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAME", env = "WEIR_PRIORITY_CLASS")]
     pub(crate) priority_class: Option<String>,
 
+    /// Port of the webhook that refuses InferenceServices with errors when they are applied, over TLS; 0 takes a free one
+    /// [default: none].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) webhook_port: Option<u16>,
+
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
 }

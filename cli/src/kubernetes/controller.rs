@@ -1,26 +1,30 @@
 //! `weir controller`: from InferenceServices to Deployments, routes and status.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster_kubernetes::Options;
+use tokio::net::TcpListener;
+use weir_cluster_kubernetes::{Client, Options};
 use weir_cluster_reports::RemoteReports;
-use weir_controller::{Controller, Platform};
-use weir_controller_kubernetes::KubernetesSource;
+use weir_controller::{Controller, Platform, Source};
+use weir_controller_kubernetes::{KubernetesSource, Webhook, WebhookOptions};
 use weir_ops::registry;
 
 use super::connect::{self, Connected, connect, retried};
 use super::process::Process;
-use crate::args::ControllerArgs;
+use crate::args::{ControllerArgs, ProcessArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::ports;
 
 /// Runs until a signal ends it.
 ///
 /// # Errors
 /// [`CliError`] when it cannot start.
 pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
-    // It takes no requests, so nothing has to hear that it ends.
+    let listener = webhook_port(&args)?;
+    // It takes no requests of models' clients, so nothing has to hear that it ends.
     let process = Process::start(&args.process, Duration::ZERO)?;
     let options = options(&args, &process.name);
     let Some(connected) = connect(options, &process.drain).await? else {
@@ -34,7 +38,17 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     let Some(source) = process.drain.begun().run_until_cancelled(connecting).await else {
         return Ok(process.end().await);
     };
+    let webhook = listener.map(|listener| {
+        (
+            listener,
+            webhook(&connected.client, &source, &args.process, platform),
+        )
+    });
     let controller = controller(source, connected);
+    if let Some((listener, webhook)) = webhook {
+        let answering = webhook.serve(listener, controller.leadership(), process.stop.clone());
+        process.tasks.spawn(answering);
+    }
     let mut metrics = registry::with_process_metrics();
     controller.register(&mut metrics);
     process.serve(process.admin(metrics, process.until_drained())?);
@@ -52,6 +66,25 @@ fn options(args: &ControllerArgs, name: &str) -> Options {
         priority_class: named(&args.priority_class),
         ..common
     }
+}
+
+/// The port of the webhook, if there is to be one.
+fn webhook_port(args: &ControllerArgs) -> Result<Option<TcpListener>, CliError> {
+    let bind = |port| {
+        let address = SocketAddr::new(args.process.address, port);
+        ports::bind("--webhook-port", address).map(|(listener, _)| listener)
+    };
+    args.webhook_port.map(bind).transpose()
+}
+
+fn webhook(
+    client: &Client,
+    source: &KubernetesSource,
+    args: &ProcessArgs,
+    platform: Platform,
+) -> Webhook {
+    let options = WebhookOptions::in_namespace(&args.namespace);
+    Webhook::new(client.clone(), source.watch(), platform, options)
 }
 
 async fn source(connected: &Connected, platform: &Platform, name: &str) -> KubernetesSource {

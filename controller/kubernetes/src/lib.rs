@@ -15,5 +15,7 @@ mod objects;
 mod runtime;
 mod source;
 mod watching;
+mod webhook;
 
 pub use source::KubernetesSource;
+pub use webhook::{Webhook, WebhookOptions};

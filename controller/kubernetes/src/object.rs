@@ -92,7 +92,7 @@ fn name(metadata: &ObjectMeta) -> Option<ServiceName> {
 }
 
 /// The service, or every error in the object. Its text is JSON, which YAML contains.
-fn service(object: &DynamicObject) -> Result<Arc<InferenceService>, ValidationErrors> {
+pub(crate) fn service(object: &DynamicObject) -> Result<Arc<InferenceService>, ValidationErrors> {
     let text = json!({
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
@@ -108,9 +108,8 @@ fn service(object: &DynamicObject) -> Result<Arc<InferenceService>, ValidationEr
 }
 
 fn invalid(found: &[Diagnostic]) -> ValidationErrors {
-    let error = |diagnostic: &Diagnostic| FieldError {
-        field: diagnostic.field.clone(),
-        message: diagnostic.problem.to_string(),
+    let error = |diagnostic: &Diagnostic| {
+        FieldError::new(diagnostic.field.clone(), diagnostic.problem.to_string())
     };
     ValidationErrors {
         reason: FailureReason::InvalidPredictorSpec,

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::json;
-use weir_controller::{Runtime, Scope, ServerType, validate_runtime};
+use weir_controller::{FieldError, Runtime, Scope, ServerType, validate_runtime};
 use weir_crds::{Object, ServingRuntimeSpec};
 
 /// Kind of a runtime's object.
@@ -52,7 +52,7 @@ impl Kind {
             },
             Err(errors) => SeenRuntime {
                 runtime: before.and_then(|before| before.runtime.clone()),
-                problem: Some(format!("{} {name}: {errors}", self.name())),
+                problem: Some(format!("{} {name}: {}", self.name(), listed(&errors))),
             },
         })
     }
@@ -66,7 +66,22 @@ impl Kind {
         }
     }
 
-    fn spec(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, String> {
+    /// The runtime of an object, or every error in it. Its text is JSON, which YAML contains.
+    fn spec(self, object: &DynamicObject) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
+        let spec = self.written(object)?;
+        let (errors, _) = validate_runtime(&spec);
+        if errors.is_empty() {
+            Ok(spec)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// The runtime as it is written, by the rules of its definition.
+    pub(crate) fn written(
+        self,
+        object: &DynamicObject,
+    ) -> Result<ServingRuntimeSpec, Vec<FieldError>> {
         let text = json!({
             "apiVersion": "serving.kserve.io/v1alpha1",
             "kind": self.name(),
@@ -75,25 +90,23 @@ impl Kind {
         });
         let manifests = weir_crds::read("", &text.to_string());
         let manifests = manifests.map_err(|found| {
-            let each = found
-                .iter()
-                .map(|one| format!("{}: {}", one.field, one.problem));
-            each.collect::<Vec<_>>().join("; ")
+            let each = found.into_iter();
+            each.map(|one| FieldError::new(one.field, one.problem.to_string()))
+                .collect::<Vec<_>>()
         })?;
-        let spec = match manifests.into_iter().next().map(|manifest| manifest.object) {
-            Some(Object::ServingRuntime(object)) => object.spec,
-            Some(Object::ClusterServingRuntime(object)) => object.spec.runtime,
+        match manifests.into_iter().next().map(|manifest| manifest.object) {
+            Some(Object::ServingRuntime(object)) => Ok(object.spec),
+            Some(Object::ClusterServingRuntime(object)) => Ok(object.spec.runtime),
             Some(Object::InferenceService(_) | Object::Other { .. }) | None => {
-                return Err("not a runtime".to_owned());
+                Err(vec![FieldError::new("kind", "not a runtime")])
             }
-        };
-        let (errors, _) = validate_runtime(&spec);
-        if errors.is_empty() {
-            return Ok(spec);
         }
-        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        Err(errors.join("; "))
     }
+}
+
+fn listed(errors: &[FieldError]) -> String {
+    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
 }
 
 fn created(metadata: &ObjectMeta) -> u64 {

@@ -2,7 +2,7 @@
 
 use weir_crds::inference_service::FailureReason;
 
-use crate::field_error::{FieldError, ValidationErrors};
+use crate::field_error::{Cure, FieldError, ValidationErrors};
 
 /// The errors found so far.
 #[derive(Default)]
@@ -14,6 +14,14 @@ pub(super) struct ErrorList {
 impl ErrorList {
     pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.list.push(FieldError::new(field, message));
+    }
+
+    /// Adds an error that goes by itself once the cluster has what the manifest asks for.
+    pub(super) fn add_for_now(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.list.push(FieldError {
+            cure: Cure::Cluster,
+            ..FieldError::new(field, message)
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {

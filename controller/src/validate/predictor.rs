@@ -126,7 +126,7 @@ fn runtime<'a>(
         Some(_) => "runtime",
         None => "modelFormat",
     };
-    errors.add(format!("{path}.{field}"), unserved.message);
+    errors.add_for_now(format!("{path}.{field}"), unserved.message);
     errors.reason.get_or_insert(unserved.reason);
     None
 }

@@ -38,6 +38,10 @@ pub(super) fn json(node: &Node, schema: &Schema) -> Result<Json, Vec<Found>> {
     }
 }
 
+/// Unknown fields for which a name is suggested: each costs a comparison with all names around, and who has more has
+/// written another kind of object.
+const MAX_SUGGESTED: usize = 64;
+
 struct Check<'schemas> {
     schemas: &'schemas Schemas,
     /// Enclosing objects, outermost first: a misplaced field often belongs to one of them.
@@ -103,7 +107,9 @@ impl<'schemas> Check<'schemas> {
 
     /// Reports an unknown field; the suggested field, which is then not reported as missing.
     fn unknown(&mut self, path: &str, entries: &[Entry], entry: &Entry) -> Option<String> {
-        let nearest = self.nearest_field(path, entries, &entry.key);
+        let is_few = self.problems.len() < MAX_SUGGESTED;
+        let nearest = is_few.then(|| self.nearest_field(path, entries, &entry.key));
+        let nearest = nearest.flatten();
         let problem = Problem::UnknownField {
             nearest: nearest.clone(),
         };

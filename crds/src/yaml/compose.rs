@@ -53,6 +53,26 @@ struct Composer<'text> {
     problems: Vec<Located>,
 }
 
+/// A mapping that is being read: a wide one must cost no more for each key than a narrow one.
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<Entry>,
+    /// Line of each key.
+    lines: HashMap<String, usize>,
+}
+
+impl Mapping {
+    /// Adds an entry, unless its key is there: then it returns that one's line.
+    fn add(&mut self, entry: Entry) -> Result<(), usize> {
+        if let Some(line) = self.lines.get(&entry.key) {
+            return Err(*line);
+        }
+        self.lines.insert(entry.key.clone(), entry.position.line);
+        self.entries.push(entry);
+        Ok(())
+    }
+}
+
 impl<'text> Composer<'text> {
     fn next_document(&mut self) -> Result<Option<Node>, Located> {
         loop {
@@ -123,7 +143,7 @@ impl<'text> Composer<'text> {
     }
 
     fn map(&mut self) -> Result<Vec<Entry>, Located> {
-        let mut entries = Vec::new();
+        let mut mapping = Mapping::default();
         let mut merged = Vec::new();
         while let Some((event, span)) = self.next()? {
             if matches!(event, Event::MappingEnd) {
@@ -136,14 +156,14 @@ impl<'text> Composer<'text> {
             let value = self.node(event, &span)?;
             match self.key(&key) {
                 Some(key) if key == "<<" => merged.push(value),
-                Some(name) => self.insert(&mut entries, name, key.position, value),
+                Some(name) => self.insert(&mut mapping, name, key.position, value),
                 None => {}
             }
         }
         for node in merged {
-            self.merge(&mut entries, node);
+            self.merge(&mut mapping, node);
         }
-        Ok(entries)
+        Ok(mapping.entries)
     }
 
     /// Converts a key to text, the only type of JSON keys: `8080:` is `"8080":`.
@@ -159,33 +179,29 @@ impl<'text> Composer<'text> {
         key
     }
 
-    fn insert(&mut self, entries: &mut Vec<Entry>, key: String, position: Position, value: Node) {
-        match entries.iter().find(|earlier| earlier.key == key) {
-            Some(earlier) => {
-                let first = earlier.position.line;
-                self.problems.push((position, Problem::Duplicate { first }));
-            }
-            None => entries.push(Entry {
-                key,
-                position,
-                value,
-            }),
+    fn insert(&mut self, mapping: &mut Mapping, key: String, position: Position, value: Node) {
+        let entry = Entry {
+            key,
+            position,
+            value,
+        };
+        if let Err(first) = mapping.add(entry) {
+            self.problems.push((position, Problem::Duplicate { first }));
         }
     }
 
     /// Merges `<<: *anchor`: fields of another mapping that this one lacks.
-    fn merge(&mut self, entries: &mut Vec<Entry>, node: Node) {
+    fn merge(&mut self, mapping: &mut Mapping, node: Node) {
         match node.content {
             Content::Map(others) => {
                 for other in others {
-                    if entries.iter().all(|entry| entry.key != other.key) {
-                        entries.push(other);
-                    }
+                    // One that is there already wins.
+                    let _ = mapping.add(other);
                 }
             }
             Content::List(nodes) => {
                 for node in nodes {
-                    self.merge(entries, node);
+                    self.merge(mapping, node);
                 }
             }
             Content::Scalar(scalar) => {

@@ -4,12 +4,16 @@
 
 #[path = "../../../../tests/kubernetes/api_server.rs"]
 mod api_server;
+mod chart;
 mod connection;
 mod declared;
 mod drift;
 mod golden;
 mod kills;
+mod leaders;
 mod lifecycle;
 mod restarts;
 mod runtime_change;
+mod scheduling;
+mod webhook;
 mod world;

@@ -48,12 +48,18 @@ impl World {
 
     /// Starts a controller that dies after so many calls from when it is connected: from then on they have no answer.
     pub(crate) async fn controller(&self, calls: i64) -> Running {
+        self.controller_with_class(calls, None).await
+    }
+
+    /// Starts a controller whose pods are of this PriorityClass.
+    pub(crate) async fn controller_with_class(&self, calls: i64, class: Option<&str>) -> Running {
         let connection = Connection::new(ANY);
         let builder = ClientBuilder::try_from(config().await).unwrap();
         let client = builder.with_layer(&connection).build();
         let options = Options {
             namespace: self.namespace.clone(),
             watched: Some(self.namespace.clone()),
+            priority_class: class.map(str::to_owned),
             ..Options::default()
         };
         let cluster = Kubernetes::connect(client.clone(), options).await.unwrap();

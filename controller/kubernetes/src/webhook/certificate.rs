@@ -1,0 +1,83 @@
+//! Certificates: each has an authority of its own, whose key is gone once it has signed. Whoever reads the Secret can
+//! serve with the key in it, and sign nothing.
+
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, Error, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use serde::{Deserialize, Serialize};
+
+/// Time before its beginning from which a certificate is valid: an API server's clock may be behind.
+const SKEW: Duration = Duration::from_secs(3600);
+
+/// A certificate to serve with, its key, and the authority that signed it; all in PEM.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServingPair {
+    pub(crate) authority: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+    /// Names and addresses that it serves.
+    pub(crate) names: Vec<String>,
+    /// First second in which it may be used, since 1970.
+    pub(crate) begins: u64,
+    /// First second in which it is no longer valid.
+    pub(crate) ends: u64,
+}
+
+impl ServingPair {
+    /// Makes a pair that is used from `begins` on, for at most `lifetime`.
+    ///
+    /// # Errors
+    /// [`Error`] when a name is none, or the machine has no random numbers.
+    pub(crate) fn make(names: &[String], begins: u64, lifetime: Duration) -> Result<Self, Error> {
+        let key = KeyPair::generate()?;
+        let (authority, issuer) = authority(begins, lifetime)?;
+        let mut params = params(names, begins, lifetime)?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        Ok(Self {
+            certificate: params.signed_by(&key, &issuer)?.pem(),
+            key: key.serialize_pem(),
+            authority,
+            names: names.to_vec(),
+            begins,
+            ends: begins.saturating_add(lifetime.as_secs()),
+        })
+    }
+}
+
+/// An authority for one signature: its certificate, and its key.
+fn authority(begins: u64, lifetime: Duration) -> Result<(String, Issuer<'static, KeyPair>), Error> {
+    let key = KeyPair::generate()?;
+    let mut params = params(&[], begins, lifetime)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let certificate = params.self_signed(&key)?.pem();
+    Ok((certificate, Issuer::new(params, key)))
+}
+
+fn params(names: &[String], begins: u64, lifetime: Duration) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::new(names)?;
+    // An authority is told from the one before it by its name too.
+    let name = names.first().cloned();
+    let name = name.unwrap_or_else(|| format!("weir-webhook authority {begins}"));
+    params.distinguished_name.push(DnType::CommonName, name);
+    let begin = date_time_ymd(1970, 1, 1) + Duration::from_secs(begins);
+    params.not_before = begin - SKEW;
+    params.not_after = begin + lifetime;
+    Ok(params)
+}
+
+impl std::fmt::Debug for ServingPair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServingPair")
+            .field("names", &self.names)
+            .field("begins", &self.begins)
+            .field("ends", &self.ends)
+            .finish_non_exhaustive()
+    }
+}

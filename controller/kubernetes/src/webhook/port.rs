@@ -1,0 +1,160 @@
+//! The webhook's port. Anybody in the cluster reaches it: what a connection, a body and all of them together may cost is
+//! bounded.
+
+mod connection;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::{StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use weir_ops::byte_budget::ByteBudget;
+use weir_ops::socket::{Acceptor, ConnectionLimits, Pace};
+
+use self::connection::Connections;
+use super::resolver::Resolver;
+use super::rules::Rules;
+use super::{request, response};
+
+/// Path of reviews, as the chart has it.
+const PATH: &str = "/validate";
+
+/// Limits on the connections. Each API server keeps a few; in some clusters all come from one address. An API server
+/// waits for an answer for as long as the configuration says, which is seconds.
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 64,
+    per_client: 32,
+    idle: Duration::from_secs(60),
+    stall: Duration::from_secs(5),
+    pace: Pace {
+        grace: Duration::from_secs(5),
+        rate: 64 * 1024,
+    },
+};
+
+/// Largest body: etcd takes objects of up to 1.5 MiB, and a review has the old and the new one.
+const MAX_BODY: usize = 4 << 20;
+
+/// Bytes of all bodies together.
+const MAX_BODIES: usize = 4 * MAX_BODY;
+
+/// Most values in a body, counted by what begins or parts them: read, each takes some hundred bytes, and the chart gives
+/// the controller 512 MiB.
+const MAX_VALUES: usize = 300_000;
+
+/// Reviews that are read at once: a value is many times as large as its text, and a common one takes a millisecond.
+const AT_ONCE: usize = 2;
+
+/// Time for an answer; an API server waits for no longer than 30 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What all requests share.
+#[derive(Clone)]
+struct Reviews {
+    rules: Arc<Rules>,
+    bodies: ByteBudget,
+    places: Arc<Semaphore>,
+}
+
+/// Serves reviews until `stop`.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    rules: Rules,
+    resolver: Arc<Resolver>,
+    stop: CancellationToken,
+) {
+    let connections = match Connections::new(router(rules), resolver, LIMITS, stop.clone()) {
+        Ok(connections) => connections,
+        Err(error) => {
+            tracing::error!(%error, "the webhook cannot serve TLS");
+            return;
+        }
+    };
+    Acceptor::new(listener, LIMITS, stop)
+        .serve(|stream| connections.clone().serve(stream))
+        .await;
+}
+
+fn router(rules: Rules) -> Router {
+    let reviews = Reviews {
+        rules: Arc::new(rules),
+        bodies: ByteBudget::new(MAX_BODIES),
+        places: Arc::new(Semaphore::new(AT_ONCE)),
+    };
+    let answer = async move |request: Request| reviews.answer(request).await;
+    Router::new().route(PATH, post(answer))
+}
+
+impl Reviews {
+    async fn answer(self, request: Request) -> Response {
+        match tokio::time::timeout(ANSWER_WITHIN, self.review(request.into_body())).await {
+            Ok(Ok(review)) => {
+                let json = [(header::CONTENT_TYPE, "application/json")];
+                (json, review.to_string()).into_response()
+            }
+            Ok(Err((status, message))) => (status, message).into_response(),
+            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "too busy: ask again\n").into_response(),
+        }
+    }
+
+    async fn review(self, body: Body) -> Result<Value, (StatusCode, String)> {
+        let busy = |_| {
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too busy: ask again\n".to_owned(),
+            )
+        };
+        let permit = self.bodies.permit();
+        let mut bytes = Vec::new();
+        let mut body = body;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| (StatusCode::BAD_REQUEST, format!("{error}\n")))?;
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            if bytes.len() + data.len() > MAX_BODY {
+                let message = format!("a review has at most {MAX_BODY} bytes\n");
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
+            }
+            permit.grow(data.len()).map_err(busy)?;
+            bytes.extend_from_slice(data);
+        }
+        let place = self.places.clone().acquire_owned().await;
+        let rules = self.rules;
+        // Its reading may take a while, and must not hold up the controller.
+        let reading = tokio::task::spawn_blocking(move || {
+            let _held = (permit, place);
+            check_values(&bytes)?;
+            let request = request::read(&bytes)?;
+            let verdict = rules.verdict(&request);
+            Ok(response::review(&request, &verdict))
+        });
+        match reading.await {
+            Ok(read) => read.map_err(|message: String| (StatusCode::BAD_REQUEST, message + "\n")),
+            Err(error) => {
+                tracing::error!(%error, "a review failed");
+                let message = "the review failed\n".to_owned();
+                Err((StatusCode::INTERNAL_SERVER_ERROR, message))
+            }
+        }
+    }
+}
+
+fn check_values(body: &[u8]) -> Result<(), String> {
+    let begin = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
+    if body.iter().filter(begin).count() > MAX_VALUES {
+        return Err(format!("a review has at most {MAX_VALUES} values"));
+    }
+    Ok(())
+}

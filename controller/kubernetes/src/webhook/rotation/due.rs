@@ -1,0 +1,155 @@
+//! What is due for the certificates. Pure.
+
+use std::time::Duration;
+
+use super::super::certificate::ServingPair;
+use super::super::secret::Pairs;
+
+/// Times of a certificate's life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    /// Life of a certificate.
+    pub(crate) lifetime: Duration,
+    /// Time for which the API server has trusted a certificate's authority before it is used.
+    pub(crate) settle: Duration,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing now: what is in use lasts.
+    Nothing,
+    /// A first pair, as there is none that could be used.
+    Anew,
+    /// A pair that will follow the one in use.
+    Next,
+    /// The next pair is put to use.
+    Switch,
+}
+
+/// Decides by the pairs, the names to serve, the time, and for how long the API server has trusted the pairs' authorities.
+pub(crate) fn due(
+    pairs: Option<&Pairs>,
+    names: &[String],
+    now: u64,
+    trusted_for: Option<Duration>,
+    schedule: Schedule,
+) -> Due {
+    let Some(pairs) = pairs else { return Due::Anew };
+    let next = pairs
+        .next
+        .as_ref()
+        .filter(|next| is_usable(next, names, now));
+    let is_settled = trusted_for.is_some_and(|time| time >= schedule.settle);
+    let is_usable = is_usable(&pairs.current, names, now);
+    match next {
+        Some(_) if is_settled || !is_usable => Due::Switch,
+        Some(_) => Due::Nothing,
+        None if !is_usable => Due::Anew,
+        None if is_late(&pairs.current, now) => Due::Next,
+        None => Due::Nothing,
+    }
+}
+
+/// Whether the pair is valid now, for all names. One from the future was made by a clock that was wrong.
+fn is_usable(pair: &ServingPair, names: &[String], now: u64) -> bool {
+    let serves_all = names.iter().all(|name| pair.names.contains(name));
+    serves_all && (pair.begins..pair.ends).contains(&now)
+}
+
+/// Whether two thirds of its life are over.
+fn is_late(pair: &ServingPair, now: u64) -> bool {
+    let life = pair.ends.saturating_sub(pair.begins);
+    now >= pair.begins.saturating_add(life / 3 * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SCHEDULE: Schedule = Schedule {
+        lifetime: Duration::from_secs(900),
+        settle: Duration::from_secs(10),
+    };
+
+    fn pair(begins: u64) -> ServingPair {
+        ServingPair {
+            authority: format!("authority {begins}\n"),
+            certificate: String::new(),
+            key: String::new(),
+            names: vec!["a".to_owned()],
+            begins,
+            ends: begins + SCHEDULE.lifetime.as_secs(),
+        }
+    }
+
+    fn names() -> Vec<String> {
+        vec!["a".to_owned()]
+    }
+
+    #[test]
+    fn a_pair_is_followed_after_two_thirds_of_its_life() {
+        let pairs = Pairs::of(pair(0));
+        let at = |now| due(Some(&pairs), &names(), now, Some(SCHEDULE.settle), SCHEDULE);
+        assert_eq!(due(None, &names(), 0, None, SCHEDULE), Due::Anew);
+        assert_eq!(at(599), Due::Nothing);
+        assert_eq!(at(600), Due::Next);
+        assert_eq!(at(900), Due::Anew);
+        let other = due(Some(&pairs), &["b".to_owned()], 1, None, SCHEDULE);
+        assert_eq!(other, Due::Anew);
+    }
+
+    #[test]
+    fn the_next_pair_waits_until_it_is_trusted() {
+        let pairs = Pairs::of(pair(0)).with_next(pair(600));
+        let after = |trusted_for| due(Some(&pairs), &names(), 610, trusted_for, SCHEDULE);
+        assert_eq!(after(None), Due::Nothing);
+        assert_eq!(after(Some(Duration::from_secs(9))), Due::Nothing);
+        assert_eq!(after(Some(SCHEDULE.settle)), Due::Switch);
+        let untold = due(Some(&pairs), &names(), 900, None, SCHEDULE);
+        assert_eq!(untold, Due::Switch);
+        let switched = pairs.switched();
+        assert_eq!(switched.bundle(), "authority 0\nauthority 600\n");
+        assert_eq!(
+            due(Some(&switched), &names(), 900, None, SCHEDULE),
+            Due::Nothing
+        );
+    }
+
+    proptest! {
+        /// However late each look is, within a tenth of a life, and each write known after the next look only.
+        #[test]
+        fn what_is_served_is_valid_and_trusted_at_every_time(
+            pauses in prop::collection::vec(1..90_u64, 50..100),
+        ) {
+            let (mut now, mut pairs) = (1_000_000, None::<Pairs>);
+            let mut trusted: Option<(String, u64)> = None;
+            for pause in pauses {
+                let trusted_for = trusted.as_ref().and_then(|(bundle, since)| {
+                    let is_all = pairs.as_ref().is_some_and(|pairs| pairs.bundle() == *bundle);
+                    is_all.then(|| Duration::from_secs(now - since))
+                });
+                let was_first = pairs.is_none();
+                let step = due(pairs.as_ref(), &names(), now, trusted_for, SCHEDULE);
+                pairs = match (step, pairs) {
+                    (Due::Nothing, pairs) => pairs,
+                    (Due::Anew, _) => Some(Pairs::of(pair(now))),
+                    (Due::Next, pairs) => pairs.map(|pairs| pairs.with_next(pair(now))),
+                    (Due::Switch, pairs) => pairs.map(Pairs::switched),
+                };
+                let pairs = pairs.as_ref().unwrap();
+                prop_assert!(was_first || step != Due::Anew);
+                prop_assert!((pairs.current.begins..pairs.current.ends).contains(&now));
+                if let Some((bundle, _)) = &trusted {
+                    prop_assert!(bundle.contains(&pairs.current.authority));
+                }
+                if trusted.as_ref().is_none_or(|(bundle, _)| *bundle != pairs.bundle()) {
+                    trusted = Some((pairs.bundle(), now));
+                }
+                now += pause;
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The controller's rules, applied to an object that somebody writes. Pure, but for the newest declaration.
+
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use tokio::sync::watch;
+use weir_cluster::ServiceName;
+use weir_controller::{
+    Declaration, FieldError, Platform, Service, Validated, validate, validate_runtime,
+};
+
+use super::request::{Checked, Request, Written};
+use super::taken_hosts::taken_hosts;
+use super::verdict::{Findings, Verdict};
+use crate::object;
+use crate::runtime::Kind;
+
+/// The rules, and what they depend on beside the object.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    declaration: watch::Receiver<Arc<Declaration>>,
+    platform: Platform,
+}
+
+impl Rules {
+    pub(crate) fn new(declaration: watch::Receiver<Arc<Declaration>>, platform: Platform) -> Self {
+        Self {
+            declaration,
+            platform,
+        }
+    }
+
+    /// What is said of the object that somebody writes; nothing of what is not checked.
+    pub(crate) fn verdict(&self, request: &Request) -> Verdict {
+        let Some(written) = request.written() else {
+            return Verdict::default();
+        };
+        let findings = self.findings(request, &written, written.object);
+        match written
+            .before
+            .filter(|old| spec(old) == spec(written.object))
+        {
+            Some(old) => findings.verdict_after(&self.findings(request, &written, old)),
+            None => findings.verdict(),
+        }
+    }
+
+    fn findings(
+        &self,
+        request: &Request,
+        written: &Written<'_>,
+        object: &DynamicObject,
+    ) -> Findings {
+        match written.kind {
+            Checked::InferenceService => self.service(request.namespace.as_deref(), object),
+            Checked::Runtime(kind) => runtime(kind, object),
+        }
+    }
+
+    fn service(&self, namespace: Option<&str>, object: &DynamicObject) -> Findings {
+        let name = match name(namespace, object) {
+            Ok(name) => name,
+            Err(error) => return Findings::of_errors([error]),
+        };
+        let object = match object::service(object) {
+            Ok(object) => object,
+            Err(errors) => return Findings::of_errors(errors.list),
+        };
+        let service = Service {
+            name,
+            object,
+            spans: None,
+            claims: None,
+        };
+        let declaration = self.declaration.borrow().clone();
+        match validate(&service, &declaration.runtimes, &self.platform) {
+            Ok(validated) => valid(&validated, &declaration),
+            Err(errors) => Findings::of_errors(errors.list),
+        }
+    }
+}
+
+fn valid(validated: &Validated, declaration: &Declaration) -> Findings {
+    let mut findings = Findings::default().with_ignored(&validated.ignored_fields);
+    findings
+        .warnings
+        .extend(taken_hosts(validated, declaration));
+    findings
+}
+
+fn runtime(kind: Kind, object: &DynamicObject) -> Findings {
+    match kind.written(object) {
+        Ok(spec) => {
+            let (errors, ignored) = validate_runtime(&spec);
+            Findings::of_errors(errors).with_ignored(&ignored)
+        }
+        Err(errors) => Findings::of_errors(errors),
+    }
+}
+
+fn name(namespace: Option<&str>, object: &DynamicObject) -> Result<ServiceName, FieldError> {
+    let metadata = &object.metadata;
+    let namespace = metadata.namespace.as_deref().or(namespace);
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let name = ServiceName::new(namespace.unwrap_or_default(), name);
+    name.map_err(|error| FieldError::new("metadata.name", error.to_string()))
+}
+
+fn spec(object: &DynamicObject) -> Option<&serde_json::Value> {
+    object.data.get("spec")
+}
+
+#[cfg(test)]
+mod tests;

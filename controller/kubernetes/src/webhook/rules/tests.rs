@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use weir_controller::{Runtime, Runtimes, Scope};
+
+use super::super::request;
+use super::*;
+
+fn platform() -> Platform {
+    Platform {
+        domain: "example.com".to_owned(),
+        routes_model_names: false,
+    }
+}
+
+/// A runtime of all namespaces for `pytorch`.
+fn runtimes() -> Runtimes {
+    let spec = json!({
+        "supportedModelFormats": [{"name": "pytorch", "autoSelect": true}],
+        "containers": [{"name": "kserve-container", "image": "example/server:1"}],
+    });
+    Runtimes::declared(vec![Runtime {
+        name: "runtime".to_owned(),
+        scope: Scope::Cluster,
+        since: 0,
+        server: None,
+        spec: serde_json::from_value(spec).unwrap(),
+    }])
+}
+
+fn object(name: &str, namespace: &str, predictor: Value) -> Value {
+    json!({
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-01-02T03:04:05Z"},
+        "spec": {"predictor": predictor},
+    })
+}
+
+fn model(more: Value) -> Value {
+    let mut model =
+        json!({"modelFormat": {"name": "pytorch"}, "storageUri": "pvc://models/digits"});
+    for (field, value) in more.as_object().unwrap() {
+        model[field] = value.clone();
+    }
+    json!({ "model": model })
+}
+
+fn verdict(kind: &str, object: &Value, before: Option<&Value>) -> Verdict {
+    let declaration = watch::Sender::new(Arc::new(declaration()));
+    let rules = Rules::new(declaration.subscribe(), platform());
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u",
+        "kind": {"group": "serving.kserve.io", "kind": kind},
+        "operation": if before.is_some() { "UPDATE" } else { "CREATE" },
+        "object": object,
+        "oldObject": before,
+    }});
+    rules.verdict(&request::read(review.to_string().as_bytes()).unwrap())
+}
+
+/// What is declared: one service that has the host `a-b-c.example.com`.
+fn declaration() -> Declaration {
+    let older = object("a", "b-c", model(json!({})));
+    let older: DynamicObject = serde_json::from_value(older).unwrap();
+    let service = Arc::new(Service {
+        name: ServiceName::new("b-c", "a").unwrap(),
+        object: object::service(&older).unwrap(),
+        spans: None,
+        claims: None,
+    });
+    let services = BTreeMap::from([(service.name.clone(), service)]);
+    Declaration::new(services, runtimes(), &Declaration::default(), &platform())
+}
+
+fn texts(verdict: &Verdict) -> Vec<String> {
+    verdict.errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_good_service_is_allowed_without_a_word() {
+    let verdict = verdict(
+        "InferenceService",
+        &object("digits", "team", model(json!({}))),
+        None,
+    );
+    assert_eq!(verdict, Verdict::default());
+}
+
+#[test]
+fn every_error_is_told_at_once() {
+    let mut predictor = model(json!({"resuorces": {}, "storageUri": "ftp://x"}));
+    predictor["nodeSelectr"] = json!({});
+    let found = verdict(
+        "InferenceService",
+        &object("digits", "team", predictor),
+        None,
+    );
+    let texts = texts(&found).join("\n");
+    assert!(
+        texts.contains("spec.predictor.model.resuorces: unknown field; did you mean `resources`?"),
+        "{texts}"
+    );
+    assert!(
+        texts.contains("spec.predictor.nodeSelectr: unknown field; did you mean `nodeSelector`?"),
+        "{texts}"
+    );
+    let predictor =
+        model(json!({"storageUri": "ftp://x", "env": [{"name": "PYTHONPATH", "value": "/x"}]}));
+    let found = verdict(
+        "InferenceService",
+        &object("digits", "team", predictor),
+        None,
+    );
+    assert_eq!(found.errors.len(), 2, "{found:?}");
+}
+
+#[test]
+fn what_is_missing_now_or_has_no_effect_is_a_warning() {
+    let mut service = object(
+        "digits",
+        "team",
+        model(json!({"modelFormat": {"name": "onnx"}})),
+    );
+    let found = verdict("InferenceService", &service, None);
+    assert_eq!(found.errors, []);
+    assert!(
+        found.warnings[0].starts_with("spec.predictor.model.modelFormat: no runtime serves"),
+        "{found:?}"
+    );
+    service["spec"]["predictor"] = model(json!({}));
+    service["metadata"]["annotations"] = json!({"serving.kserve.io/nodegroup": "a"});
+    let found = verdict("InferenceService", &service, None);
+    assert_eq!(
+        found.warnings,
+        [
+            "metadata.annotations[serving.kserve.io/nodegroup] is ignored: models are not cached by node groups"
+        ]
+    );
+}
+
+#[test]
+fn a_host_that_an_older_service_has_is_a_warning() {
+    let found = verdict(
+        "InferenceService",
+        &object("a-b", "c", model(json!({}))),
+        None,
+    );
+    assert_eq!(found.errors, []);
+    assert!(
+        found.warnings[0].contains("host a-b-c.example.com belongs to b-c/a"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn an_invalid_service_can_still_be_labelled_and_stopped() {
+    let before = object("digits", "team", model(json!({"resuorces": {}})));
+    let mut after = before.clone();
+    after["metadata"]["annotations"] = json!({"serving.kserve.io/stop": "true"});
+    let found = verdict("InferenceService", &after, Some(&before));
+    assert_eq!(found.errors, []);
+    assert!(found.warnings[0].contains("resuorces"), "{found:?}");
+    after["spec"]["predictor"]["minReplicas"] = 2.into();
+    assert_eq!(
+        verdict("InferenceService", &after, Some(&before))
+            .errors
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_new_annotation_that_is_wrong_is_refused() {
+    let before = object("digits", "team", model(json!({})));
+    let mut after = before.clone();
+    after["metadata"]["annotations"] = json!({"weir.dev/max-queue": "many"});
+    let found = verdict("InferenceService", &after, Some(&before));
+    assert!(
+        texts(&found)[0].starts_with("metadata.annotations[weir.dev/max-queue]"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_name_that_cannot_be_served_is_refused() {
+    let found = verdict(
+        "InferenceService",
+        &object("1digits", "team", model(json!({}))),
+        None,
+    );
+    assert!(texts(&found)[0].starts_with("metadata.name"), "{found:?}");
+}
+
+#[test]
+fn runtimes_are_checked_by_their_own_rules() {
+    let runtime = |spec: Value| {
+        json!({"apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime",
+            "metadata": {"name": "runtime", "namespace": "team"}, "spec": spec})
+    };
+    let good = runtime(
+        json!({"containers": [{"name": "kserve-container", "image": "a"}], "storageHelper": {"disabled": true}}),
+    );
+    let found = verdict("ServingRuntime", &good, None);
+    assert_eq!(found.errors, []);
+    assert_eq!(
+        found.warnings,
+        ["spec.storageHelper is ignored: it is for ModelMesh only"]
+    );
+    let bad = runtime(json!({"containers": [], "multiModel": true}));
+    assert_eq!(verdict("ServingRuntime", &bad, None).errors.len(), 2);
+    assert_eq!(verdict("ServingRuntime", &bad, Some(&bad)).errors, []);
+    let unknown = runtime(json!({"containers": [{"name": "a", "imgae": "b"}]}));
+    let found = verdict("ClusterServingRuntime", &unknown, None);
+    assert!(texts(&found)[0].contains("imgae"), "{found:?}");
+}

@@ -1,0 +1,66 @@
+//! GPUs in parts, and devices by claims.
+
+use serde_json::json;
+
+use super::{asking, of};
+use crate::world::{ANY, World};
+
+#[tokio::test]
+async fn a_part_of_a_gpu_is_had_on_the_node_that_has_it() {
+    let world = World::new("scheduling-mig").await;
+    let _controller = world.controller(ANY).await;
+    let mig = json!({"limits": {"nvidia.com/mig-1g.10gb": "1"}});
+    world.apply(asking("digits", &mig, &json!({}))).await;
+    world.until_rolled_out("digits", 1).await;
+    let pods = world.pods(&of("digits")).await;
+    assert_eq!(pods[0]["spec"]["nodeName"], "mig-0");
+    let requests = &pods[0]["spec"]["containers"][0]["resources"]["requests"];
+    assert_eq!(requests["nvidia.com/mig-1g.10gb"], "1");
+}
+
+#[tokio::test]
+async fn a_device_is_had_by_a_claim_and_the_next_waits_for_it() {
+    let world = World::new("scheduling-dra").await;
+    let _controller = world.controller(ANY).await;
+    let (class, driver) = ("one-gpu.scheduling-dra", "gpu.scheduling-dra.example.com");
+    let selector = json!({"cel": {"expression": format!("device.driver == '{driver}'")}});
+    world
+        .make(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+            "metadata": {"name": class}, "spec": {"selectors": [selector]},
+        }))
+        .await;
+    world
+        .make(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "metadata": {"name": "scheduling-dra"},
+            "spec": {
+                "driver": driver, "nodeName": "gpu-0",
+                "pool": {"name": "gpu-0", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-0"}],
+            },
+        }))
+        .await;
+    world
+        .apply(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "one-gpu"},
+            "spec": {"spec": {"devices": {"requests": [
+                {"name": "gpu", "exactly": {"deviceClassName": class, "count": 1}},
+            ]}}},
+        }))
+        .await;
+    let claims = json!({"claims": [{"name": "gpu"}]});
+    let predictor =
+        json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]});
+    world.apply(asking("digits", &claims, &predictor)).await;
+    world.until_rolled_out("digits", 1).await;
+    let pods = world.pods(&of("digits")).await;
+    assert_eq!(pods[0]["spec"]["nodeName"], "gpu-0");
+    world.apply(asking("other", &claims, &predictor)).await;
+    world
+        .until_told("other", &["cannot allocate all claims"])
+        .await;
+    world.delete("digits").await;
+    world.until_rolled_out("other", 1).await;
+}

@@ -1,0 +1,124 @@
+//! Serving before training, by the chart's PriorityClasses.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{asking, of};
+use crate::chart::rendered;
+use crate::world::{ANY, World};
+
+/// A device that only this test's node has.
+const DEVICE: &str = "scheduling.example.com/npu";
+
+/// A node with two devices.
+fn node() -> Value {
+    let has = json!({"cpu": "96", "memory": "1Ti", "pods": "1000", DEVICE: "2"});
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": "npu-0",
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": "npu-0", "kubernetes.io/os": "linux"},
+        },
+        "spec": {"taints": [{"key": "scheduling.example.com/test", "effect": "NoSchedule"}]},
+        "status": {"allocatable": has, "capacity": has},
+    })
+}
+
+/// Training that fills the node, as a Deployment: what is evicted comes again.
+fn training() -> Value {
+    let labels = json!({"app": "training"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "training"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "priorityClassName": "scheduling-training",
+                    "terminationGracePeriodSeconds": 0,
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [{
+                        "name": "training", "image": "example/training:1",
+                        "resources": {"limits": {DEVICE: "1"}},
+                    }],
+                },
+            },
+        },
+    })
+}
+
+/// The names of the pods with this label that have a node.
+async fn placed(world: &World, label: &str) -> Vec<Value> {
+    let pods = world.pods(label).await;
+    let placed = pods
+        .into_iter()
+        .filter(|pod| pod["spec"]["nodeName"].is_string());
+    placed.map(|pod| pod["uid"].clone()).collect()
+}
+
+async fn until_placed(world: &World, label: &str, count: usize) -> Vec<Value> {
+    let wait = async {
+        loop {
+            let found = placed(world, label).await;
+            if found.len() == count {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    match tokio::time::timeout(Duration::from_secs(60), wait).await {
+        Ok(found) => found,
+        Err(_) => panic!(
+            "{label}: never {count} placed: {:#?}",
+            world.pods(label).await
+        ),
+    }
+}
+
+#[tokio::test]
+async fn a_model_server_displaces_training_and_is_never_displaced_by_it() {
+    let world = World::new("scheduling-priorities").await;
+    for class in rendered("PriorityClass", &world.namespace, &[]) {
+        world.make(class).await;
+    }
+    world
+        .make(json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "scheduling-training"}, "value": 500,
+        }))
+        .await;
+    world.make(node()).await;
+    world.apply(training()).await;
+    until_placed(&world, "app=training", 2).await;
+    let _controller = world.controller_with_class(ANY, Some("weir-serving")).await;
+    let device = json!({"limits": {DEVICE: "1"}});
+    let tolerated =
+        json!({"tolerations": [{"key": "scheduling.example.com/test", "operator": "Exists"}]});
+    world.apply(asking("digits", &device, &tolerated)).await;
+    world.until_rolled_out("digits", 1).await;
+    let serving = until_placed(&world, &of("digits"), 1).await;
+    let pods = world.pods(&of("digits")).await;
+    assert_eq!(pods[0]["spec"]["priority"], 1000);
+    assert_eq!(pods[0]["spec"]["nodeName"], "npu-0");
+    // What was displaced comes again, asks for its place, and does not get it.
+    until_placed(&world, "app=training", 1).await;
+    let mut more = training();
+    more["spec"]["replicas"] = 6.into();
+    world.apply(more).await;
+    let wait = async {
+        while world.pods("app=training").await.len() < 6 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait)
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(placed(&world, &of("digits")).await, serving);
+    assert_eq!(placed(&world, "app=training").await.len(), 1);
+    world.delete("digits").await;
+    until_placed(&world, "app=training", 2).await;
+}
