@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use weir_cluster::{Economy, ScalingPolicy};
-use weir_simulation::{
-    Bins, FixedPolicy, Frontier, Policy, Score, Standard, WeirPolicy, Workload, World,
-};
+use weir_simulation::{Bins, Contender, Frontier, Score, Standard, World};
 
 /// Compares policies on real traces.
 #[derive(Parser)]
@@ -59,16 +57,21 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn compare(args: &Args, standard: Standard) -> Result<(), Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
     let workload = standard.load(&folder)?;
+    let scaling = ScalingPolicy {
+        min: 0,
+        queue_delay: workload.target,
+        economy: economy(&args.economy)?,
+        ..ScalingPolicy::default()
+    };
     for seconds in &args.cold_start {
         let cold_start = Duration::from_secs(*seconds);
         let bins = Bins::new(&workload, cold_start);
         let frontier = Frontier::new(&bins);
         for name in &args.policy {
-            let mut policy = policy(name, args, &workload)?;
+            let contender: Contender = name.parse()?;
+            let mut policy = contender.policy(&workload, &scaling);
             let mut world = World::new(workload.service, cold_start);
-            if name == "fixed" {
-                world.replicas = FixedPolicy::at_peak(&workload).replicas;
-            }
+            world.replicas = contender.at_first(&workload);
             let run = world.run(&workload.arrivals, workload.until, policy.as_mut());
             let score = Score::new(&run, workload.target);
             println!(
@@ -91,24 +94,13 @@ fn compare(args: &Args, standard: Standard) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn policy(name: &str, args: &Args, workload: &Workload) -> Result<Box<dyn Policy>, Box<dyn Error>> {
-    let economy = match args.economy.as_str() {
-        "economy" => Economy::Economy,
-        "balanced" => Economy::Balanced,
-        "latency" => Economy::Latency,
-        other => {
-            return Err(format!("--economy {other}: write economy, balanced or latency").into());
-        }
-    };
-    let scaling = ScalingPolicy {
-        min: 0,
-        queue_delay: workload.target,
-        economy,
-        ..ScalingPolicy::default()
-    };
-    Ok(match name {
-        "weir" => Box::new(WeirPolicy::new(scaling)),
-        "fixed" => Box::new(FixedPolicy::at_peak(workload)),
-        other => return Err(format!("--policy {other} is not known").into()),
-    })
+fn economy(name: &str) -> Result<Economy, String> {
+    match name {
+        "economy" => Ok(Economy::Economy),
+        "balanced" => Ok(Economy::Balanced),
+        "latency" => Ok(Economy::Latency),
+        other => Err(format!(
+            "--economy {other}: write economy, balanced or latency"
+        )),
+    }
 }

@@ -10,6 +10,7 @@
 //! The world is a simulation without a clock; the law in it is the one that the autoscaler runs.
 
 mod chance;
+mod contender;
 mod oracle;
 mod policy;
 mod score;
@@ -18,8 +19,12 @@ mod trace;
 mod workload;
 mod world;
 
+pub use contender::{Contender, UnknownContender};
 pub use oracle::{Bins, Demand, Frontier, level_cost};
-pub use policy::{FixedPolicy, Observed, Policy, WeirPolicy};
+pub use policy::{
+    AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy,
+    RayPolicy, WeirPolicy, WvaPolicy,
+};
 pub use score::Score;
 pub use service::Service;
 pub use trace::{Trace, TraceError};
