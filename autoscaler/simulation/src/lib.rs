@@ -10,23 +10,29 @@
 //! The world is a simulation without a clock; the law in it is the one that the autoscaler runs.
 
 mod chance;
+mod chart;
 mod contender;
 mod oracle;
 mod policy;
+mod request_log;
 mod score;
 mod service;
 mod trace;
+mod wave;
 mod workload;
 mod world;
 
+pub use chart::{Mark, Scatter, scatter, timeline};
 pub use contender::{Contender, UnknownContender};
 pub use oracle::{Bins, Demand, Frontier, level_cost};
 pub use policy::{
     AibrixPolicy, DynamoPolicy, FixedPolicy, HpaPolicy, KedaPolicy, KpaPolicy, Observed, Policy,
     RayPolicy, WeirPolicy, WvaPolicy,
 };
+pub use request_log::{BadRow, LogError, LogOptions, RequestLog};
 pub use score::Score;
 pub use service::Service;
 pub use trace::{Trace, TraceError};
+pub use wave::{Shape, Wave};
 pub use workload::{Standard, Workload};
 pub use world::{Frame, Machines, Run, SpotGpus, Starts, Wait, World};

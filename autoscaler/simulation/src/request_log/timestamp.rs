@@ -1,0 +1,168 @@
+//! Times as logs write them.
+
+use std::time::Duration;
+
+/// Microseconds since 1970, or since whatever a log counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Timestamp(i64);
+
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+impl Timestamp {
+    /// Parses seconds, milliseconds, microseconds or nanoseconds since 1970, RFC 3339 (a blank may stand for the
+    /// `T`, and no zone is UTC), or the date of an access log.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        number(text).or_else(|| date(text)).map(Self)
+    }
+
+    /// The time from an earlier one until this.
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.abs_diff(earlier.0))
+    }
+}
+
+/// A number is in the unit in which it lies between the years 1973 and 5138; smaller ones are seconds.
+fn number(text: &str) -> Option<i64> {
+    let value: f64 = text.parse().ok()?;
+    let micros = match value.abs() {
+        nanos if nanos >= 1e17 => value / 1e3,
+        micros if micros >= 1e14 => value,
+        millis if millis >= 1e11 => value * 1e3,
+        _ => value * 1e6,
+    };
+    // About the year 5138; what is no number is not below it either.
+    (micros.abs() <= 1e17).then(|| micros.round() as i64)
+}
+
+fn date(text: &str) -> Option<i64> {
+    let (day, rest) = match text.split_once('/') {
+        Some((day, rest)) => access_day(day, rest)?,
+        None => (civil_day(text.get(..10)?)?, text.get(11..)?),
+    };
+    let seconds: f64 = day as f64 * 86_400.0 + clock(rest.get(..8)?)?;
+    let (fraction, zone) = fraction(rest.get(8..)?)?;
+    let seconds = seconds - offset(zone.trim())?;
+    Some((seconds * 1e6) as i64 + (fraction * 1e6).round() as i64)
+}
+
+/// `10/Oct/2025:13:55:36 -0700`, cut at the first stroke.
+fn access_day<'a>(day: &str, rest: &'a str) -> Option<(i64, &'a str)> {
+    let (month, rest) = rest.split_once('/')?;
+    let (year, rest) = rest.split_once(':')?;
+    let month = MONTHS.iter().position(|name| *name == month)? as i64 + 1;
+    Some((days(digits(year)?, month, digits(day)?)?, rest))
+}
+
+/// `2025-10-10` or `2025/10/10`.
+fn civil_day(text: &str) -> Option<i64> {
+    let mut parts = text.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    days(digits(year)?, digits(month)?, digits(day)?)
+}
+
+/// Days since 1970 of a date of the Gregorian calendar.
+fn days(year: i64, month: i64, day: i64) -> Option<i64> {
+    if !(1900..=5000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is their last.
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let century = year / 100;
+    Some(year * 365 + year / 4 - century + century / 4 + of_year - 719_468)
+}
+
+/// The seconds of `13:55:36`.
+fn clock(text: &str) -> Option<f64> {
+    let mut parts = text.split(':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
+    let (hours, minutes, seconds) = (digits(hours)?, digits(minutes)?, digits(seconds)?);
+    let fits = hours < 24 && minutes < 60 && seconds <= 60 && parts.next().is_none();
+    fits.then_some((hours * 3600 + minutes * 60 + seconds) as f64)
+}
+
+/// The part of a second after `.` or `,`, and what follows it.
+fn fraction(text: &str) -> Option<(f64, &str)> {
+    let Some(rest) = text.strip_prefix(['.', ',']) else {
+        return Some((0.0, text));
+    };
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    let (number, zone) = rest.split_at(end.unwrap_or(rest.len()));
+    Some((format!("0.{number}").parse().ok()?, zone))
+}
+
+/// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC.
+fn offset(zone: &str) -> Option<f64> {
+    if matches!(zone, "" | "Z" | "z" | "UTC") {
+        return Some(0.0);
+    }
+    let (sign, rest) = match zone.split_at_checked(1)? {
+        ("+", rest) => (1.0, rest),
+        ("-", rest) => (-1.0, rest),
+        _ => return None,
+    };
+    let rest = rest.replace(':', "");
+    let hours = digits(rest.get(..2)?)?;
+    let minutes = rest.get(2..).filter(|rest| !rest.is_empty());
+    let minutes = minutes.map_or(Some(0), digits)?;
+    Some(sign * (hours * 3600 + minutes * 60) as f64)
+}
+
+fn digits(text: &str) -> Option<i64> {
+    let fits = !text.is_empty() && text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit());
+    fits.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_moment_is_written_in_many_ways() {
+        let ways = [
+            "1767323045",
+            "1767323045.0",
+            "1767323045000",
+            "1767323045000000",
+            "1767323045000000000",
+            "2026-01-02T03:04:05Z",
+            "2026-01-02 03:04:05",
+            "2026-01-02T03:04:05.000",
+            "2026-01-02T04:04:05+01:00",
+            "2026-01-01 20:04:05 -0700",
+            "02/Jan/2026:03:04:05 +0000",
+        ];
+        for way in ways {
+            assert_eq!(
+                Timestamp::parse(way),
+                Some(Timestamp(1_767_323_045_000_000)),
+                "{way}"
+            );
+        }
+        let half = Timestamp::parse("2024-02-29T12:00:00.5Z").unwrap();
+        assert_eq!(half, Timestamp(1_709_208_000_500_000));
+    }
+
+    #[test]
+    fn what_is_no_time_is_not_read_as_one() {
+        for text in [
+            "",
+            "x",
+            "NaN",
+            "inf",
+            "1e300",
+            "2026-13-01T00:00:00Z",
+            "2026-01-02",
+            "2026-01-02T25:00:00Z",
+            "2026-01-02T03:04:05 PST",
+            "32/Jam/2026:03:04:05 +0000",
+            "é026-01-02T03:04:05Z",
+            "10.0.0.1",
+        ] {
+            assert_eq!(Timestamp::parse(text), None, "{text}");
+        }
+    }
+}
