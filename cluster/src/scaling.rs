@@ -10,8 +10,9 @@ pub struct ScalingPolicy {
     /// Fewest replicas; 0 lets the revision sleep. A controller raises it for a revision that must stay up, such as
     /// the stable one while another is rolled out.
     pub min: u32,
-    /// Most replicas; unset sets no limit but [`ScalingPolicy::MOST`]. Where it is below `min`, `min` holds.
-    pub max: Option<NonZeroU32>,
+    /// Most replicas; unset sets no limit but [`ScalingPolicy::MOST`]. Where it is below `min`, `min` holds: 0 leaves the
+    /// number at `min`, and no request wakes the revision.
+    pub max: Option<u32>,
     /// Longest time that requests should wait for a replica.
     pub queue_delay: Duration,
     /// The share of requests, 0 to 1, for which `queue_delay` should hold.
@@ -69,7 +70,7 @@ impl ScalingPolicy {
     /// The most replicas that the bounds allow.
     #[must_use]
     pub fn most(&self) -> u32 {
-        let max = self.max.map_or(Self::MOST, NonZeroU32::get);
+        let max = self.max.unwrap_or(Self::MOST);
         max.max(self.min).min(Self::MOST)
     }
 }
@@ -99,9 +100,19 @@ mod tests {
     fn the_minimum_goes_before_the_maximum() {
         let policy = ScalingPolicy {
             min: 5,
-            max: NonZeroU32::new(3),
+            max: Some(3),
             ..ScalingPolicy::default()
         };
         assert_eq!((policy.bound(0), policy.bound(9)), (5, 5));
+    }
+
+    #[test]
+    fn a_maximum_of_zero_leaves_the_number_at_the_minimum() {
+        let of = |min| ScalingPolicy {
+            min,
+            max: Some(0),
+            ..ScalingPolicy::default()
+        };
+        assert_eq!((of(0).bound(7), of(3).bound(0), of(3).bound(7)), (0, 3, 3));
     }
 }

@@ -80,8 +80,13 @@ fn workloads(validated: &Validated, history: &History, bounds: &Bounds) -> Vec<W
 
 /// Policy for Weir's autoscaler; `None` where another one sets the replicas.
 fn policy(scaling: &Scaling) -> Option<Arc<ScalingPolicy>> {
-    match scaling.by {
-        ScaledBy::Weir => Some(Arc::new(scaling.policy.clone())),
-        ScaledBy::Others => None,
-    }
+    let policy = match scaling.by {
+        ScaledBy::Weir => scaling.policy.clone(),
+        ScaledBy::MinReplicas => ScalingPolicy {
+            max: Some(scaling.policy.min),
+            ..scaling.policy.clone()
+        },
+        ScaledBy::Others => return None,
+    };
+    Some(Arc::new(policy))
 }

@@ -1,7 +1,5 @@
 //! The scaling that a component declares.
 
-use std::num::NonZeroU32;
-
 use weir_cluster::ScalingPolicy;
 
 /// The scaling that a component declares, before a rollout raises or lowers its minimum.
@@ -20,7 +18,9 @@ pub struct Scaling {
 pub enum ScaledBy {
     /// Weir's own autoscaler sets the replicas.
     Weir,
-    /// An external autoscaler, or none, sets the replicas.
+    /// Whoever writes `minReplicas` sets the replicas, such as an HPA that scales the InferenceService.
+    MinReplicas,
+    /// Whoever writes the Deployments sets the replicas.
     Others,
 }
 
@@ -49,7 +49,7 @@ impl Scaling {
     #[must_use]
     pub fn with_floor(&self, replicas: u32) -> Self {
         let floor = self.policy.min.max(replicas);
-        let max = self.policy.max.map(NonZeroU32::get);
+        let max = self.policy.max;
         self.with_min(max.map_or(floor, |max| floor.min(max)))
     }
 
@@ -57,7 +57,7 @@ impl Scaling {
     #[must_use]
     pub fn at_creation(&self) -> u32 {
         let replicas = self.policy.min.max(self.initial).max(1);
-        let max = self.policy.max.map(NonZeroU32::get);
+        let max = self.policy.max;
         max.map_or(replicas, |max| replicas.min(max))
     }
 }

@@ -84,6 +84,7 @@ pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
         observed_generation: inputs.declared.object.metadata.generation,
         conditions: conditions::conditions(inputs),
         annotations: inputs.before.annotations.clone(),
+        label_selector: Some(selector(inputs)),
         deployment_mode: Some(MODE.to_owned()),
         model_status: Some(model::status(inputs)),
         ..InferenceServiceStatus::default()
@@ -93,6 +94,15 @@ pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
         Err(_) => keep_description(&mut status, inputs.before),
     }
     status
+}
+
+/// The selector of the service's pods, of all revisions. Their label is KServe's.
+fn selector(inputs: &StatusInputs<'_>) -> String {
+    let name = inputs.declared.object.metadata.name.as_deref();
+    format!(
+        "serving.kserve.io/inferenceservice={}",
+        name.unwrap_or_default()
+    )
 }
 
 /// Fills in URLs, runtime and components.

@@ -50,7 +50,8 @@ use crate::rules;
     status = "InferenceServiceStatus",
     scale(
         spec_replicas_path = ".spec.predictor.minReplicas",
-        status_replicas_path = ".status.modelStatus.copies.totalCopies"
+        status_replicas_path = ".status.modelStatus.copies.totalCopies",
+        label_selector_path = ".status.labelSelector"
     ),
     printcolumn = r#"{"name":"URL","type":"string","jsonPath":".status.url"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,

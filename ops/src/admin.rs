@@ -70,6 +70,7 @@ pub struct Admin {
     /// Beginnings of the paths of services.
     services: Vec<&'static str>,
     limits: ConnectionLimits,
+    max_streams: u32,
     access: Access,
 }
 
@@ -87,6 +88,7 @@ impl Admin {
             pages: vec!["/metrics", "/health"],
             services: Vec::new(),
             limits: LIMITS,
+            max_streams: connection::MAX_STREAMS,
             access: Access {
                 hosts: KnownHosts::Any,
                 metrics_for: None,
@@ -120,6 +122,13 @@ impl Admin {
     #[must_use]
     pub fn with_limits(mut self, limits: ConnectionLimits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Allows so many HTTP/2 streams on a connection at once, for services whose callers keep one each open.
+    #[must_use]
+    pub fn with_streams(mut self, streams: u32) -> Self {
+        self.max_streams = streams;
         self
     }
 
@@ -173,7 +182,8 @@ impl Admin {
             self.limits,
             self.services,
             stop.clone(),
-        );
+        )
+        .with_streams(self.max_streams);
         Acceptor::new(self.listener, self.limits, stop)
             .serve(|stream| connections.clone().serve(stream))
             .await;

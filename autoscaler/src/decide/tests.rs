@@ -169,7 +169,7 @@ fn what_is_not_needed_any_more_stays_for_a_while() {
 fn bounds_hold_and_say_so() {
     let policy = ScalingPolicy {
         min: 1,
-        max: NonZeroU32::new(2),
+        max: Some(2),
         ..ScalingPolicy::default()
     };
     let mut revision = Revision::new(policy, 0);

@@ -175,7 +175,7 @@ prop_compose! {
     ) -> ScalingPolicy {
         ScalingPolicy {
             min,
-            max: max.and_then(NonZeroU32::new),
+            max: max.filter(|max| *max > 0),
             retention: retention.map(Duration::from_secs),
             scale_down_delay: Duration::from_secs(delay),
             queue_delay: Duration::from_millis(target_ms),

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_autoscaler::Autoscaler;
+use weir_autoscaler_kubernetes::{self as others, Loads};
+use weir_cluster::{Directory, Reports};
 use weir_cluster_reports::RemoteReports;
 use weir_ops::registry;
 
@@ -12,6 +14,9 @@ use super::process::Process;
 use crate::args::AutoscalerArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+
+/// Calls that KEDA keeps open: one for each ScaledObject, on one connection.
+const SCALED_OBJECTS: u32 = 4096;
 
 /// Runs until a signal ends it.
 ///
@@ -26,10 +31,17 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     };
     let reports = Arc::new(RemoteReports::follow(connected.cluster.gateways()));
     let cluster = Arc::new(connected.cluster);
+    let loads = Loads::follow(reports.watch(), cluster.watch());
+    let scaler = others::external_scaler(loads.clone());
     let autoscaler = Autoscaler::new(cluster.clone(), reports, cluster.clone(), cluster);
     let mut metrics = registry::with_process_metrics();
     autoscaler.register(&mut metrics);
-    process.serve(process.admin(metrics, process.until_drained())?);
+    let admin = process.admin(metrics, process.until_drained())?;
+    process.serve(
+        admin
+            .with_streams(SCALED_OBJECTS)
+            .with_service(others::PATH, scaler),
+    );
     process.tasks.spawn(autoscaler.run(process.stop.clone()));
     process.drain.begun().cancelled().await;
     Ok(process.end().await)

@@ -42,6 +42,7 @@ mod written;
 pub use client::client;
 pub use handle::Kubernetes;
 pub use kube::Client;
+pub use objects::revision_of;
 pub use options::Options;
 pub use seen::{Edit, Key, Seen};
 pub use stored::StoredRevision;

@@ -20,7 +20,8 @@ pub(crate) use controller_revision::{
     KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name,
 };
 use deployment::deployment;
-pub(crate) use owned::{check_owner, revision_of, selector, service_of};
+pub use owned::revision_of;
+pub(crate) use owned::{check_owner, selector, service_of};
 
 use crate::entry::entry;
 use crate::written::{WrittenRevision, WrittenRoute};

@@ -1,6 +1,5 @@
 //! Properties that plans keep through any sequence of edits and failures.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -172,7 +171,7 @@ impl Reconciliation<'_> {
         assert!(bounds.keys().eq(workloads.iter().map(|w| &w.revision)));
         for workload in workloads {
             let policy = workload.scaling.as_ref().unwrap();
-            let max = policy.max.map(NonZeroU32::get);
+            let max = policy.max;
             assert!(max.is_none_or(|max| policy.min <= max), "{policy:?}");
         }
         if let Some(candidate) = &self.after.history.rollout.candidate {

@@ -1,7 +1,5 @@
 //! Services from first to last.
 
-use std::num::NonZeroU32;
-
 use weir_cluster::Destination;
 
 use super::world::{CANARY, World, policy, split, tags};
@@ -102,7 +100,7 @@ fn a_new_revision_starts_with_a_replica_and_may_scale_to_zero_later() {
     let (second, _) = world.reconcile(&sleepy);
     assert_eq!(
         (policy(&second, &one).min, policy(&second, &one).max),
-        (0, NonZeroU32::new(4))
+        (0, Some(4))
     );
 }
 
@@ -184,4 +182,17 @@ fn the_autoscaler_gets_no_policy_where_others_set_the_replicas() {
     assert_eq!(has_policies(&[]), [true]);
     let by_others = [("serving.kserve.io/autoscalerClass", "external")];
     assert_eq!(has_policies(&by_others), [false]);
+}
+
+#[test]
+fn the_minimum_is_the_number_where_no_autoscaler_is_wanted() {
+    let by_none = [("serving.kserve.io/autoscalerClass", "none")];
+    let bounds = |fields: &[&str]| {
+        let (plan, _) = World::default().reconcile(&validated(&by_none, &model("a", fields)));
+        let policy = plan.desired.workloads()[0].scaling.clone().unwrap();
+        (policy.bound(0), policy.bound(9))
+    };
+    assert_eq!(bounds(&["minReplicas: 3", "maxReplicas: 8"]), (3, 3));
+    // Until it has loaded, which one replica shows.
+    assert_eq!(bounds(&["minReplicas: 0"]), (1, 1));
 }

@@ -180,7 +180,7 @@ fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
 
 /// Reads minimum and maximum. A field wins over an annotation, except a minimum of 1, which may be the default that
 /// an API server filled in.
-fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<NonZeroU32>) {
+fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<u32>) {
     let min = either(reader, "min-scale", "minScale", 0);
     let max = either(reader, "max-scale", "maxScale", 0);
     let field = |value: Option<i32>| value.and_then(|value| u32::try_from(value).ok());
@@ -193,7 +193,7 @@ fn bounds(reader: &mut Reader<'_>, component: &Component) -> (u32, Option<NonZer
     let max = field(component.max_replicas).filter(|max| *max > 0).or(max);
     // As in KServe, a maximum below the minimum is raised to it, and zero is no maximum.
     let max = max.filter(|max| *max > 0).map(|max| max.max(min));
-    (min, max.and_then(NonZeroU32::new))
+    (min, max.filter(|max| *max > 0))
 }
 
 fn queue_delay(reader: &mut Reader<'_>) -> Option<Duration> {
@@ -268,7 +268,8 @@ fn scaled_by(reader: &mut Reader<'_>) -> ScaledBy {
     let expected = "a supported autoscaler class: hpa, keda, external or none";
     let class = reader.read(annotations::AUTOSCALER_CLASS, expected, |text| match text {
         "hpa" | "keda" => Some(ScaledBy::Weir),
-        "external" | "none" => Some(ScaledBy::Others),
+        "none" => Some(ScaledBy::MinReplicas),
+        "external" => Some(ScaledBy::Others),
         _ => None,
     });
     class.unwrap_or(ScaledBy::Weir)

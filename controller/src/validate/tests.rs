@@ -189,7 +189,7 @@ fn annotations_become_values() {
     let scaling = &validated.predictor.scaling;
     let policy = ScalingPolicy {
         min: 0,
-        max: NonZeroU32::new(4),
+        max: Some(4),
         queue_delay: Duration::from_millis(200),
         retention: Some(Duration::from_secs(90)),
         ..ScalingPolicy::default()
@@ -262,7 +262,7 @@ fn knatives_annotations_become_a_policy() {
     );
     let expected = ScalingPolicy {
         min: 2,
-        max: NonZeroU32::new(9),
+        max: Some(9),
         queue_delay: Duration::from_millis(500),
         quantile: 0.95,
         economy: Economy::Balanced,
@@ -292,7 +292,7 @@ fn fields_become_a_policy_and_omitted_ones_keep_their_defaults() {
     ];
     let expected = ScalingPolicy {
         min: 0,
-        max: NonZeroU32::new(4),
+        max: Some(4),
         target: Some(ScaleTarget::Rps(50.0)),
         ..ScalingPolicy::default()
     };
@@ -362,7 +362,7 @@ fn a_canary_is_merged_over_the_predictor() {
     assert_eq!((canary.tag.as_str(), canary.percent), ("blue", 20));
     assert_eq!(&*canary.variant.storage[0].uri, "pvc://models/blue");
     let policy = &canary.variant.scaling.policy;
-    assert_eq!((policy.min, policy.max), (1, NonZeroU32::new(9)));
+    assert_eq!((policy.min, policy.max), (1, Some(9)));
     let labels = |variant: &Variant| variant.template.metadata.clone().and_then(|m| m.labels);
     assert_eq!(labels(&canary.variant), labels(&validated.predictor));
     assert_eq!(canary.variant.runtime, validated.predictor.runtime);

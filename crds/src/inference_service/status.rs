@@ -38,6 +38,9 @@ pub struct InferenceServiceStatus {
     /// Status of each canary in `spec.canary`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub canary_statuses: Vec<CanaryStatus>,
+    /// Selector of the service's pods, for those that scale the service as a whole, such as a HorizontalPodAutoscaler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<String>,
     /// Deployment mode in KServe's terms; always `Standard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment_mode: Option<String>,

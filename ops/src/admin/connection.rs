@@ -28,8 +28,8 @@ use crate::socket::{
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
 const MAX_HEAD: u32 = 8192;
 
-/// Streams of one HTTP/2 connection: a watch needs one.
-const MAX_STREAMS: u32 = 16;
+/// Streams of one HTTP/2 connection where its owner sets no other number: a watch needs one.
+pub(super) const MAX_STREAMS: u32 = 16;
 
 /// Interval of HTTP/2's keep-alive pings, and time to answer one: a watcher whose machine is gone would keep its
 /// connection open otherwise.
@@ -44,6 +44,7 @@ pub(super) struct Connections {
     /// Beginnings of the paths of services, whose connections have places of their own.
     services: Arc<[&'static str]>,
     reserved: ReservedPlaces,
+    max_streams: u32,
     streams: StreamExecutor,
     stop: CancellationToken,
 }
@@ -62,9 +63,16 @@ impl Connections {
             services: services.into(),
             reserved: ReservedPlaces::new(&limits),
             limits,
+            max_streams: MAX_STREAMS,
             streams: StreamExecutor::new(TaskTracker::new(), &limits),
             stop,
         }
+    }
+
+    /// Allows so many streams on a connection at once.
+    pub(super) fn with_streams(mut self, streams: u32) -> Self {
+        self.max_streams = streams;
+        self
     }
 
     /// Serves one connection until it ends, or soon after the port closes.
@@ -137,7 +145,7 @@ impl Connections {
             .http2()
             .timer(TokioTimer::new())
             .max_header_list_size(MAX_HEAD)
-            .max_concurrent_streams(MAX_STREAMS)
+            .max_concurrent_streams(self.max_streams)
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_EVERY);
         builder

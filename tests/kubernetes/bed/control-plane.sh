@@ -14,6 +14,7 @@ control_plane() {
     # The first address of the range of services is the API server's, whatever the range: 16 or 24 bits of it are fixed.
     identity apiserver /CN=kube-apiserver \
         "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$address,IP:${services%.*}.1"
+    identity aggregator /CN=aggregator
     identity admin /O=system:masters/CN=admin
     identity controllers /CN=system:kube-controller-manager
     identity scheduler /CN=system:kube-scheduler
@@ -35,6 +36,10 @@ api_server() {
         --bind-address "$address" --advertise-address "$address" --secure-port "$port" --service-cluster-ip-range "$services" \
         --tls-cert-file "$state/pki/apiserver.crt" --tls-private-key-file "$state/pki/apiserver.key" \
         --client-ca-file "$state/pki/ca.crt" --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \
+        --requestheader-client-ca-file "$state/pki/ca.crt" --requestheader-allowed-names aggregator \
+        --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
+        --requestheader-extra-headers-prefix X-Remote-Extra- --enable-aggregator-routing \
+        --proxy-client-cert-file "$state/pki/aggregator.crt" --proxy-client-key-file "$state/pki/aggregator.key" \
         --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$state/pki/tokens.pub" \
         --service-account-signing-key-file "$state/pki/tokens.key" --allow-privileged \
         --kubelet-client-certificate "$state/pki/admin.crt" --kubelet-client-key "$state/pki/admin.key" \

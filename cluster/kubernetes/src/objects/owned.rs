@@ -10,8 +10,9 @@ pub(crate) fn selector(service: &ServiceName) -> String {
     format!("{MANAGED_BY}={WEIR},{SERVICE}={}", service.name())
 }
 
-/// The revision that an object is of.
-pub(crate) fn revision_of(object: &impl Resource) -> Option<RevisionName> {
+/// The revision that an object is of, by its label.
+#[must_use]
+pub fn revision_of(object: &impl Resource) -> Option<RevisionName> {
     let name = object.labels().get(REVISION)?;
     RevisionName::parse(&object.namespace()?, name).ok()
 }

@@ -11,7 +11,7 @@ use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenScaling {
     min: u32,
-    max: Option<NonZeroU32>,
+    max: Option<u32>,
     queue_delay: Duration,
     quantile: f64,
     economy: WrittenEconomy,

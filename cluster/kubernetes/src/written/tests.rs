@@ -69,7 +69,7 @@ fn a_newer_writer_may_add_fields() {
 fn a_policy_is_read_as_it_was() {
     let policy = ScalingPolicy {
         min: 2,
-        max: NonZeroU32::new(9),
+        max: Some(9),
         economy: Economy::Latency,
         target: Some(ScaleTarget::Rps(2.5)),
         retention: Some(Duration::from_secs(90)),

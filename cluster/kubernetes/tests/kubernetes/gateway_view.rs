@@ -1,6 +1,5 @@
 //! What a gateway sees, with no more rights than the chart gives it.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,7 +133,7 @@ async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
     let service = ServiceName::new(NAMESPACE, "may-sleep").unwrap();
     let policy = ScalingPolicy {
         min: 0,
-        max: NonZeroU32::new(2),
+        max: Some(2),
         ..ScalingPolicy::default()
     };
     let workload = Workload {

@@ -48,7 +48,7 @@ pub async fn a_changed_scaling_policy_moves_no_replica(world: &dyn World) {
     assert_eq!(before.scaling, first.scaling);
     let policy = ScalingPolicy {
         min: 0,
-        max: NonZeroU32::new(4),
+        max: Some(4),
         ..ScalingPolicy::default()
     };
     let mut bounded = first.clone();

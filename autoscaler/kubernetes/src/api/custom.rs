@@ -1,0 +1,136 @@
+//! `custom.metrics.k8s.io`: metrics of pods and InferenceServices.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use weir_cluster::{RevisionName, ServiceName};
+use weir_cluster_kubernetes::revision_of;
+
+use super::discovery::{SERVICES, group_version};
+use super::failure::Failure;
+use super::{CUSTOM, MetricsApi};
+use crate::metric::{Metric, Share};
+use crate::quantity::quantity;
+use crate::window::WINDOW;
+
+/// Stands for all objects that the selector fits.
+const ALL: &str = "*";
+
+/// The selectors of a question.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Selectors {
+    label_selector: String,
+    metric_label_selector: String,
+}
+
+/// A metric of one pod, or of all that the selector fits. Those that take no requests have no value: the HPA knows what
+/// to make of them.
+pub(super) async fn of_pods(
+    State(api): State<MetricsApi>,
+    Path((namespace, name, metric)): Path<(String, String, String)>,
+    Query(selectors): Query<Selectors>,
+) -> Result<Json<Value>, Failure> {
+    let metric = read(&metric, &selectors)?;
+    let pods = pods(&api, &namespace, &selectors.label_selector).await?;
+    let mut ready: BTreeMap<RevisionName, Vec<String>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| is_ready(pod)) {
+        if let Some(revision) = revision_of(pod) {
+            ready.entry(revision).or_default().push(pod.name_any());
+        }
+    }
+    let mut items = Vec::new();
+    for (revision, pods) in ready {
+        let whole = metric.value(&api.loads.of_revision(&revision)?);
+        let value = match metric.share() {
+            Share::Same => whole,
+            Share::Equal => whole / pods.len() as f64,
+        };
+        let asked = pods.iter().filter(|pod| name == ALL || name == **pod);
+        items.extend(asked.map(|pod| {
+            let pod =
+                json!({ "kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": pod });
+            item(&pod, metric, value)
+        }));
+    }
+    if name != ALL && items.is_empty() {
+        let text =
+            format!("no pod {name:?} of an InferenceService takes requests in {namespace:?}");
+        return Err(Failure::NotFound(text));
+    }
+    Ok(Json(list(items)))
+}
+
+/// A metric of an InferenceService.
+pub(super) async fn of_service(
+    State(api): State<MetricsApi>,
+    Path((namespace, resource, name, metric)): Path<(String, String, String, String)>,
+    Query(selectors): Query<Selectors>,
+) -> Result<Json<Value>, Failure> {
+    let metric = read(&metric, &selectors)?;
+    if resource != SERVICES {
+        let text = format!("{resource:?} have no metrics here: ask for pods or {SERVICES}");
+        return Err(Failure::NotFound(text));
+    }
+    let service = ServiceName::new(&namespace, &name);
+    let service = service.map_err(|error| Failure::Malformed(error.to_string()))?;
+    let value = metric.value(&api.loads.of_service(&service)?);
+    let described = json!({
+        "kind": "InferenceService",
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "namespace": namespace,
+        "name": name,
+    });
+    Ok(Json(list(vec![item(&described, metric, value)])))
+}
+
+fn read(metric: &str, selectors: &Selectors) -> Result<Metric, Failure> {
+    let selector = &selectors.metric_label_selector;
+    if !selector.is_empty() {
+        let text =
+            format!("these metrics have no labels: leave out the metric's selector {selector:?}");
+        return Err(Failure::Malformed(text));
+    }
+    Metric::parse(metric).map_err(Failure::NotFound)
+}
+
+/// From the API server's cache, which costs it little: an HPA's question is as old before it is answered.
+async fn pods(api: &MetricsApi, namespace: &str, selector: &str) -> Result<Vec<Pod>, kube::Error> {
+    let pods: Api<Pod> = Api::namespaced(api.client.clone(), namespace);
+    let cached = ListParams::default().match_any().labels(selector);
+    Ok(pods.list(&cached).await?.items)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions = conditions.flatten();
+    let is_ready = conditions.any(|c| c.type_ == "Ready" && c.status == "True");
+    is_ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+fn item(described: &Value, metric: Metric, value: f64) -> Value {
+    json!({
+        "describedObject": described,
+        "metric": { "name": metric.name() },
+        "timestamp": Time(Timestamp::now()),
+        "windowSeconds": WINDOW.as_secs(),
+        "value": quantity(value),
+    })
+}
+
+fn list(items: Vec<Value>) -> Value {
+    json!({
+        "kind": "MetricValueList",
+        "apiVersion": group_version(CUSTOM),
+        "metadata": {},
+        "items": items,
+    })
+}

@@ -1,0 +1,65 @@
+//! Refusals, as Kubernetes' clients read them.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, Uri};
+use serde_json::json;
+
+use crate::loads::LoadError;
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The question cannot be read.
+    #[error("{0}")]
+    Malformed(String),
+    /// There is no such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// The load is not known.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The pods cannot be listed.
+    #[error("the pods cannot be listed: {0}")]
+    Pods(#[from] kube::Error),
+}
+
+impl Failure {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::NotFound(_) | Self::Load(LoadError::UnknownService { .. }) => {
+                StatusCode::NOT_FOUND
+            }
+            Self::Load(LoadError::NotMeasured(_)) | Self::Pods(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let reason = match status {
+            StatusCode::BAD_REQUEST => "BadRequest",
+            StatusCode::NOT_FOUND => "NotFound",
+            _ => "ServiceUnavailable",
+        };
+        let body = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.to_string(),
+            "reason": reason,
+            "code": status.as_u16(),
+        });
+        (status, Json(body)).into_response()
+    }
+}
+
+/// The answer to a path that the APIs do not have.
+pub(super) async fn unknown_path(uri: Uri) -> Failure {
+    Failure::NotFound(format!("the metrics APIs have no path {:?}", uri.path()))
+}

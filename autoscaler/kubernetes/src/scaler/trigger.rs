@@ -1,0 +1,112 @@
+//! A ScaledObject's trigger, as people write it. Pure.
+
+use std::collections::HashMap;
+
+use weir_cluster::ServiceName;
+
+use crate::metric::Metric;
+
+/// What a trigger asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Trigger {
+    pub(super) service: ServiceName,
+    pub(super) metric: Metric,
+    /// The metric's value at which the number of pods is right.
+    pub(super) target: f64,
+}
+
+/// Name of the service; the ScaledObject's own name where it is left out.
+const SERVICE: &str = "service";
+/// Name of the metric.
+const METRIC: &str = "metric";
+/// The target, a number.
+const TARGET: &str = "target";
+
+impl Trigger {
+    /// Reads a trigger's metadata. The service is in the ScaledObject's own namespace: what others have is not its.
+    ///
+    /// # Errors
+    /// A sentence that says what to write.
+    pub(super) fn read(
+        name: &str,
+        namespace: &str,
+        metadata: &HashMap<String, String>,
+    ) -> Result<Self, String> {
+        let service = metadata.get(SERVICE).map_or(name, String::as_str);
+        let service = ServiceName::new(namespace, service).map_err(|e| e.to_string())?;
+        let metric = metadata.get(METRIC).map(|name| Metric::parse(name));
+        let metric = metric
+            .transpose()
+            .map_err(|error| format!("metadata.{METRIC}: {error}"))?;
+        Ok(Self {
+            service,
+            metric: metric.unwrap_or(Metric::PendingRequests),
+            target: target(metadata.get(TARGET))?,
+        })
+    }
+}
+
+fn target(written: Option<&String>) -> Result<f64, String> {
+    let Some(text) = written else {
+        return Err(format!(
+            "metadata.{TARGET} is missing: write the metric's value at which the number of pods is right, such as \"5\""
+        ));
+    };
+    let number = text.trim().parse().ok();
+    number
+        .filter(|target: &f64| target.is_finite() && *target > 0.0)
+        .ok_or_else(|| format!("metadata.{TARGET}: {text:?} is not a number above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(metadata: &[(&str, &str)]) -> Result<Trigger, String> {
+        let metadata = metadata
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Trigger::read("digits", "team", &metadata.collect())
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let trigger = read(&[("target", "5")]).unwrap();
+        assert_eq!(trigger.service, ServiceName::new("team", "digits").unwrap());
+        assert_eq!(
+            (trigger.metric, trigger.target),
+            (Metric::PendingRequests, 5.0)
+        );
+        let named = [
+            ("target", "0.5"),
+            ("service", "echo"),
+            ("metric", "weir_queue_delay_seconds"),
+            ("scalerAddress", "weir-autoscaler.weir-system:9090"),
+        ];
+        let trigger = read(&named).unwrap();
+        assert_eq!(
+            (trigger.service.name(), trigger.metric),
+            ("echo", Metric::QueueDelay)
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let mistakes: [(&[(&str, &str)], &str); 4] = [
+            (&[], "metadata.target is missing"),
+            (
+                &[("target", "many")],
+                "metadata.target: \"many\" is not a number above 0",
+            ),
+            (&[("target", "-1")], "is not a number above 0"),
+            (
+                &[("target", "1"), ("metric", "nv_inference_pending_request")],
+                "did you mean nv_inference_pending_request_count?",
+            ),
+        ];
+        for (metadata, expected) in mistakes {
+            let refused = read(metadata).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! For tests: loads of services that are not there.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use tokio::sync::watch;
+use weir_cluster::{
+    Activity, LatestReports, Report, Revision, RevisionName, ServiceName, Snapshot, Workload,
+};
+
+use crate::Loads;
+
+/// Services of the namespace `team`, and the gateway that reports on them.
+pub(crate) struct World {
+    pub(crate) loads: Loads,
+    reports: watch::Sender<Arc<LatestReports>>,
+    _snapshots: watch::Sender<Arc<Snapshot>>,
+}
+
+impl World {
+    /// The first revisions of these services; a gateway that has run for ten seconds knows nothing of them yet.
+    pub(crate) fn new(services: &[&str]) -> Self {
+        let revisions = services.iter().map(|name| {
+            let name = revision(name);
+            (name.clone(), Arc::new(running(name)))
+        });
+        let snapshot = Snapshot {
+            revisions: Arc::new(revisions.collect()),
+            ..Snapshot::default()
+        };
+        let (reports, latest) = watch::channel(Arc::default());
+        let (snapshots, seen) = watch::channel(Arc::new(snapshot));
+        Self {
+            loads: Loads::follow(latest, seen),
+            reports,
+            _snapshots: snapshots,
+        }
+    }
+
+    /// The gateway reports, ten seconds after it began.
+    pub(crate) async fn report(&self, loads: &[(&str, Activity)]) {
+        let revisions = loads.iter().cloned();
+        let revisions = revisions.map(|(name, load)| (revision(name), Arc::new(load)));
+        let report = Report {
+            started: 1,
+            age_us: 10_000_000,
+            routes: 1,
+            revisions: revisions.collect(),
+        };
+        let mut seen = self.loads.clone();
+        let latest: LatestReports = [("a".into(), Arc::new(report))].into();
+        self.reports.send_replace(Arc::new(latest));
+        assert!(seen.changed().await);
+    }
+}
+
+fn revision(service: &str) -> RevisionName {
+    let service = ServiceName::new("team", service).unwrap();
+    service.revision(1).unwrap()
+}
+
+fn running(revision: RevisionName) -> Revision {
+    let workload = Workload {
+        revision,
+        template: Arc::new(PodTemplateSpec::default()),
+        storage: Vec::new(),
+        replicas: 1,
+        concurrency: None,
+        scaling: None,
+        ready_call: None,
+    };
+    Revision::new(&workload, 1)
+}
