@@ -11,11 +11,11 @@ pub struct FieldError {
     pub field: String,
     /// What is wrong with the value; no leading capital, no full stop.
     pub message: String,
-    /// What has to change so that the error goes.
+    /// The thing that has to change so that the error goes.
     pub cure: Cure,
 }
 
-/// What has to change so that an error goes.
+/// The thing that has to change so that an error goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cure {
     /// The manifest, whatever else there is.

@@ -7,7 +7,7 @@ state=/run/weir # short: the path of a Unix socket has at most 107 bytes
 # Ranges that no machine around it is likely to have.
 address=100.64.0.10 pods=203.0.113.0/24 services=198.18.0.0/16
 port=6443 etcd_port=2379 peer_port=2380
-pids=()
+pids=() api_flags=()
 launch=(setsid)
 bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/kubernetes/bed/control-plane.sh

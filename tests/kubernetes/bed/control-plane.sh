@@ -1,5 +1,5 @@
 # The part of a cluster that needs no root: etcd, API server, controllers, scheduler; to be sourced.
-# Set before: $bin, $state, $address (of the API server), $port, $etcd_port, $peer_port, $services (range), $launch.
+# Set before: $bin, $state, $address (of the API server), $port, $etcd_port, $peer_port, $services (range), $launch; $api_flags, if any.
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/kubernetes/bed/processes.sh
 . "$here/processes.sh"
@@ -32,7 +32,7 @@ etcd() { # Nothing here outlives a crash of the machine: no write waits for the 
 }
 
 api_server() {
-    start kube-apiserver "$bin/kube-apiserver" --etcd-servers "http://127.0.0.1:$etcd_port" \
+    start kube-apiserver "$bin/kube-apiserver" "${api_flags[@]}" --etcd-servers "http://127.0.0.1:$etcd_port" \
         --bind-address "$address" --advertise-address "$address" --secure-port "$port" --service-cluster-ip-range "$services" \
         --tls-cert-file "$state/pki/apiserver.crt" --tls-private-key-file "$state/pki/apiserver.key" \
         --client-ca-file "$state/pki/ca.crt" --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \

@@ -25,6 +25,18 @@ held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
 print(*(s.getsockname()[1] for s in held))' "$1"
 }
 
+note_calls() { # What service accounts call: a test compares that with their rights.
+    cat >"$state/audit.yaml" <<YAML
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
+  - {level: Metadata, userGroups: ["system:serviceaccounts"]}
+YAML
+    api_flags=(--audit-policy-file "$state/audit.yaml" --audit-log-path "$state/audit.log")
+}
+
 pretend_nodes() {
     local stages=() stage
     for stage in "$tools"/stages/*.yaml; do stages+=(--config "$stage"); done
@@ -54,6 +66,7 @@ forget_the_killed
 mkdir -p "$state"
 trap end EXIT
 read -r port etcd_port peer_port < <(free_ports 3)
+note_calls
 control_plane
 pretend_nodes
 kubectl apply -f "$root/crds/yaml" >/dev/null

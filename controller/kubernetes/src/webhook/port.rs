@@ -59,7 +59,7 @@ const AT_ONCE: usize = 2;
 /// Time for an answer; an API server waits for no longer than 30 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What all requests share.
+/// The parts that all requests share.
 #[derive(Clone)]
 struct Reviews {
     rules: Arc<Rules>,

@@ -8,7 +8,7 @@ use crate::runtime;
 /// Group of the objects that are checked.
 const GROUP: &str = weir_crds::GROUP;
 
-/// What somebody wants to write.
+/// A request of somebody who wants to write.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request {
@@ -37,7 +37,7 @@ pub(crate) struct GroupKind {
     pub(crate) kind: String,
 }
 
-/// What is done to an object.
+/// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Operation {

@@ -41,7 +41,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Field manager of what is written.
 const CONTROLLER: &str = "weir-controller";
 
-/// What is known of the certificates, and what is done about them.
+/// The certificates as they are known, and the steps that renew them.
 pub(crate) struct Rotation {
     secrets: Api<Secret>,
     configurations: Api<ValidatingWebhookConfiguration>,
@@ -209,7 +209,7 @@ async fn changed(leadership: &mut watch::Receiver<Leadership>) {
     }
 }
 
-/// What was written; `None` where the object had changed since it was seen, or is gone.
+/// The written object; `None` where the object had changed since it was seen, or is gone.
 fn unless_conflict<K>(written: Result<K, kube::Error>) -> Result<Option<K>, kube::Error> {
     match written {
         Ok(written) => Ok(Some(written)),

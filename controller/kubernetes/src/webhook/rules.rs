@@ -30,7 +30,7 @@ impl Rules {
         }
     }
 
-    /// What is said of the object that somebody writes; nothing of what is not checked.
+    /// The verdict on the object that somebody writes; an empty one on what is not checked.
     pub(crate) fn verdict(&self, request: &Request) -> Verdict {
         let Some(written) = request.written() else {
             return Verdict::default();

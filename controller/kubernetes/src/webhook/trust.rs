@@ -37,7 +37,7 @@ impl Trust {
     }
 }
 
-/// What has to change in the configuration so that the API server trusts the bundle; `None` for nothing.
+/// The change of the configuration after which the API server trusts the bundle; `None` where it does.
 pub(crate) fn patch(found: &ValidatingWebhookConfiguration, bundle: &str) -> Option<Value> {
     let webhooks = found.webhooks.iter().flatten();
     let others = webhooks.filter(|webhook| {

@@ -2,12 +2,12 @@
 
 use weir_controller::{Cure, FieldError, IgnoredField};
 
-/// What is found in an object.
+/// Errors and warnings found in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     /// Errors of the manifest, which it is refused for.
     pub(crate) errors: Vec<FieldError>,
-    /// What does not work now, or has no effect.
+    /// Sentences about what does not work now, or has no effect.
     pub(crate) warnings: Vec<String>,
 }
 

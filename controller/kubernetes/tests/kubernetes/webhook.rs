@@ -131,7 +131,7 @@ impl World {
         tokio::time::timeout(SOON, wait).await.unwrap();
     }
 
-    /// What the API server trusts, in PEM.
+    /// The authorities that the API server trusts, in PEM.
     async fn trusted(&self) -> String {
         let found = self
             .configurations()

@@ -36,7 +36,7 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 /// Protocols that clients may choose from, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// What the port's connections share.
+/// The parts that the port's connections share.
 #[derive(Clone)]
 pub(super) struct Connections {
     router: Router,

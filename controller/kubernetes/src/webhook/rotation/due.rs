@@ -14,7 +14,7 @@ pub(crate) struct Schedule {
     pub(crate) settle: Duration,
 }
 
-/// What is to be done.
+/// The step that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing now: what is in use lasts.
@@ -51,13 +51,13 @@ pub(crate) fn due(
     }
 }
 
-/// Whether the pair is valid now, for all names. One from the future was made by a clock that was wrong.
+/// Tells if the pair is valid now, for all names. One from the future was made by a clock that was wrong.
 fn is_usable(pair: &ServingPair, names: &[String], now: u64) -> bool {
     let serves_all = names.iter().all(|name| pair.names.contains(name));
     serves_all && (pair.begins..pair.ends).contains(&now)
 }
 
-/// Whether two thirds of its life are over.
+/// Tells if two thirds of its life are over.
 fn is_late(pair: &ServingPair, now: u64) -> bool {
     let life = pair.ends.saturating_sub(pair.begins);
     now >= pair.begins.saturating_add(life / 3 * 2)

@@ -59,7 +59,7 @@ fn verdict(kind: &str, object: &Value, before: Option<&Value>) -> Verdict {
     rules.verdict(&request::read(review.to_string().as_bytes()).unwrap())
 }
 
-/// What is declared: one service that has the host `a-b-c.example.com`.
+/// A declaration of one service that has the host `a-b-c.example.com`.
 fn declaration() -> Declaration {
     let older = object("a", "b-c", model(json!({})));
     let older: DynamicObject = serde_json::from_value(older).unwrap();

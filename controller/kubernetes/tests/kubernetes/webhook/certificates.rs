@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_controller::Leadership;
 use weir_controller_kubernetes::WebhookOptions;
 
@@ -73,6 +73,26 @@ async fn certificates_follow_each_other_and_no_object_passes_unchecked() {
     assert!(overlaps > 0);
 }
 
+impl World {
+    /// Versions of the Secret and of the configuration.
+    async fn versions(&self) -> [Option<String>; 2] {
+        let options = self.webhook_options();
+        let secret = self.secrets().get(&options.secret.1).await.unwrap();
+        let configurations = self.configurations();
+        let configuration = configurations.get(&options.configuration).await.unwrap();
+        [secret.metadata, configuration.metadata].map(|metadata| metadata.resource_version)
+    }
+
+    /// Changes how the API server calls the webhook.
+    async fn change_call(&self, call: Value) {
+        let change = json!({"name": "inferenceservices.weir.dev", "clientConfig": call});
+        let change = Patch::Strategic(json!({"webhooks": [change]}));
+        let name = self.webhook_options().configuration;
+        let (configurations, params) = (self.configurations(), PatchParams::default());
+        configurations.patch(&name, &params, &change).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_share_certificates_and_do_not_write_against_each_other() {
     let world = World::new("webhook-shares").await;
@@ -80,65 +100,46 @@ async fn processes_share_certificates_and_do_not_write_against_each_other() {
     world
         .apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "weir-webhook"}}))
         .await;
-    let first = world
-        .webhook(0, Leadership::Leading, world.webhook_options())
-        .await;
-    let second = world
-        .webhook(0, Leadership::Leading, world.webhook_options())
-        .await;
+    let options = world.webhook_options();
+    let first = world.webhook(0, Leadership::Leading, options.clone()).await;
+    let second = world.webhook(0, Leadership::Leading, options).await;
     world.configure_webhook(first.port).await;
     world.until_checked().await;
-    let options = world.webhook_options();
-    let versions = async || {
-        let secret = world.secrets().get(&options.secret.1).await.unwrap();
-        let configuration = world
-            .configurations()
-            .get(&options.configuration)
-            .await
-            .unwrap();
-        (
-            secret.metadata.resource_version,
-            configuration.metadata.resource_version,
-        )
-    };
-    let before = versions().await;
+    let before = world.versions().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(versions().await, before, "they write against each other");
+    assert_eq!(
+        world.versions().await,
+        before,
+        "they write against each other"
+    );
     // The other answers with the same certificate.
     let url = format!("https://127.0.0.1:{}/validate", second.port);
-    let moved =
-        json!({"webhooks": [{"name": "inferenceservices.weir.dev", "clientConfig": {"url": url}}]});
-    let moved = Patch::Strategic(moved);
-    let name = &options.configuration;
-    world
-        .configurations()
-        .patch(name, &PatchParams::default(), &moved)
-        .await
-        .unwrap();
+    world.change_call(json!({ "url": url })).await;
     drop(first);
     world.until_checked().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_wipe_is_put_back_as_it_was() {
+    let world = World::new("webhook-wiped").await;
+    let options = world.webhook_options();
+    let webhook = world.webhook(0, Leadership::Leading, options.clone()).await;
+    world.configure_webhook(webhook.port).await;
+    world.until_checked().await;
     let trusted = world.trusted().await;
-    // Whoever replaces the configuration takes the authorities with it, and an edit can break the Secret.
-    let gone = json!({"webhooks": [{"name": "inferenceservices.weir.dev", "clientConfig": {"caBundle": null}}]});
-    let gone = Patch::Strategic(gone);
-    world
-        .configurations()
-        .patch(name, &PatchParams::default(), &gone)
-        .await
-        .unwrap();
+    world.change_call(json!({ "caBundle": null })).await;
     until("the authorities are back", async || {
         world.trusted().await == trusted
     })
     .await;
+    let (secrets, name) = (world.secrets(), &options.secret.1);
     let broken = Patch::Merge(json!({"data": {"pairs.json": "e30="}}));
-    let secret = &options.secret.1;
-    world
-        .secrets()
-        .patch(secret, &PatchParams::default(), &broken)
+    secrets
+        .patch(name, &PatchParams::default(), &broken)
         .await
         .unwrap();
     until("the Secret is back", async || {
-        let secret = world.secrets().get(secret).await.unwrap();
+        let secret = secrets.get(name).await.unwrap();
         secret
             .data
             .is_some_and(|data| data["pairs.json"].0.len() > 100)

@@ -1,0 +1,97 @@
+//! One of Weir's processes, under the account that the chart gives it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::cluster::kubectl;
+
+/// A running process.
+pub(crate) struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `weir COMPONENT` for the services of one namespace. `folder` takes its output.
+    pub(crate) fn start(
+        component: &str,
+        namespaces: (&str, &str),
+        folder: &Path,
+        more: &[&str],
+    ) -> Self {
+        let kubeconfig = folder.join(format!("{component}.kubeconfig"));
+        fs::write(&kubeconfig, account(component, namespaces.0).to_string()).unwrap();
+        let log = folder.join(format!(
+            "{component}-{}.log",
+            fs::read_dir(folder).unwrap().count()
+        ));
+        let output = File::create(&log).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args([
+                component,
+                "--admin-port",
+                "0",
+                "--address",
+                "127.0.0.1",
+                "-v",
+            ])
+            .args([
+                "--namespace",
+                namespaces.0,
+                "--watch-namespace",
+                namespaces.1,
+            ])
+            .args(["--name", component])
+            .args(more)
+            .env("KUBECONFIG", kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    /// Everything that it has printed so far.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Ends it in order; returns what it has printed.
+    pub(crate) fn end(mut self) -> String {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).unwrap();
+        self.child.wait().unwrap();
+        self.output()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A kubeconfig with nothing but the account's token.
+fn account(component: &str, namespace: &str) -> Value {
+    let token = kubectl(
+        &[
+            "create",
+            "token",
+            &format!("weir-{component}"),
+            "-n",
+            namespace,
+        ],
+        "",
+    );
+    let config = kubectl(&["config", "view", "--raw", "-o", "json"], "");
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["users"] = json!([{"name": "account", "user": {"token": token.trim()}}]);
+    config["contexts"][0]["context"]["user"] = "account".into();
+    config
+}

@@ -1,0 +1,232 @@
+//! Everything runs with exactly the chart's Roles: a service from its first object to its last, and no call is forbidden.
+//! And no right is there that is not used.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::audit::{Calls, Right, rights};
+use crate::chart::{name, of_kinds, rendered, rules};
+use crate::cluster::{apply, get, kubectl, wait_until};
+use crate::process::Process;
+
+const SYSTEM: &str = "roles-system";
+const TEAM: &str = "roles-team";
+const COMPONENTS: [&str; 3] = ["controller", "gateway", "autoscaler"];
+const ROLES: [&str; 2] = ["Role", "ClusterRole"];
+
+/// The chart's rights for the services of one namespace, and the webhook's objects.
+fn install() -> Vec<String> {
+    for namespace in [SYSTEM, TEAM] {
+        kubectl(&["create", "namespace", namespace], "");
+    }
+    let documents = rendered(SYSTEM, &[&format!("watchNamespace={TEAM}")]);
+    let kinds = [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Secret",
+        "ValidatingWebhookConfiguration",
+    ];
+    apply(&of_kinds(&documents, &kinds));
+    documents
+}
+
+fn service(more: &Value) -> String {
+    let mut predictor = json!({
+        "minReplicas": 1, "maxReplicas": 3,
+        "model": {"modelFormat": {"name": "pytorch"}, "storageUri": "file:///models/digits"},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        predictor[field] = value.clone();
+    }
+    json!({
+        "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "digits", "namespace": TEAM}, "spec": {"predictor": predictor},
+    })
+    .to_string()
+}
+
+fn runtime() -> String {
+    json!({
+        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime", "metadata": {"name": "test-runtime", "namespace": TEAM},
+        "spec": {
+            "supportedModelFormats": [{"name": "pytorch", "autoSelect": true}],
+            "containers": [{"name": "kserve-container", "image": "example/server:1"}],
+        },
+    })
+    .to_string()
+}
+
+fn digits() -> Value {
+    get(TEAM, "inferenceservice/digits")
+}
+
+fn until_digits(what: &str, is_so: impl Fn(&Value) -> bool) {
+    wait_until(what, || format!("{:#}", digits()), || is_so(&digits()));
+}
+
+fn condition(object: &Value, kind: &str) -> Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let found = conditions.find(|condition| condition["type"] == kind);
+    found
+        .map(|condition| condition["status"].clone())
+        .unwrap_or_default()
+}
+
+fn until_rolled_out(revision: u32) {
+    let name = format!("digits-predictor-{revision:05}");
+    until_digits(&name, |object| {
+        let predictor = &object["status"]["components"]["predictor"];
+        condition(object, "PredictorReady") == "True"
+            && predictor["latestRolledoutRevision"] == name.as_str()
+    });
+}
+
+fn until_replicas(deployment: &str, count: u64) {
+    let found = || get(TEAM, &format!("deployment/{deployment}"))["spec"]["replicas"].clone();
+    wait_until(
+        &format!("{count} replicas of {deployment}"),
+        || found().to_string(),
+        || found() == count,
+    );
+}
+
+/// The revision at which the first is dropped: ten that are out of use stay.
+const LAST: u32 = 14;
+
+/// Makes revisions until the first one's record goes.
+fn until_the_first_is_forgotten() {
+    for number in 3..=LAST {
+        let name = format!("digits-predictor-{number:05}");
+        apply(&[service(&json!({"labels": {"team": format!("t{number}")}}))]);
+        until_digits(&name, |object| {
+            object["status"]["components"]["predictor"]["latestCreatedRevision"] == name.as_str()
+        });
+    }
+    until_rolled_out(LAST);
+    let first = || get(TEAM, "controllerrevision/digits-predictor-00001");
+    wait_until(
+        "the first is dropped",
+        || first().to_string(),
+        || first().is_null(),
+    );
+}
+
+/// A service's whole life; returns what the processes have printed.
+fn life(folder: &Path) -> String {
+    let start =
+        |component: &str, more: &[&str]| Process::start(component, (SYSTEM, TEAM), folder, more);
+    let controller = start("controller", &["--webhook-port", "0"]);
+    let gateway = start("gateway", &["--port", "0"]);
+    let autoscaler = start("autoscaler", &[]);
+    apply(&[runtime(), service(&json!({}))]);
+    until_rolled_out(1);
+    // The autoscaler raises what is below the bounds, whoever is heard.
+    apply(&[service(&json!({"minReplicas": 2}))]);
+    until_replicas("digits-predictor-00001", 2);
+    apply(&[service(&json!({"labels": {"team": "a"}}))]);
+    until_rolled_out(2);
+    until_the_first_is_forgotten();
+    deleted_objects_come_back();
+    let mut output = controller.end();
+    let controller = start("controller", &["--webhook-port", "0"]);
+    until_rolled_out(LAST);
+    stop_and_start();
+    apply(&[service(&json!({"affinity": {"nodeAfinity": {}}}))]);
+    until_digits("refused", |object| condition(object, "Ready") == "False");
+    until_the_webhook_is_trusted();
+    until_nothing_is_left();
+    for process in [controller, gateway, autoscaler] {
+        output.push_str(&process.end());
+    }
+    output
+}
+
+fn deleted_objects_come_back() {
+    for object in [
+        format!("deployment/digits-predictor-{LAST:05}"),
+        "service/digits".to_owned(),
+    ] {
+        kubectl(&["delete", &object, "-n", TEAM], "");
+        let is_back = || get(TEAM, &object).is_object();
+        wait_until(&object, || digits().to_string(), is_back);
+    }
+}
+
+fn stop_and_start() {
+    let annotate = |change: &str| {
+        kubectl(
+            &["annotate", "inferenceservice/digits", "-n", TEAM, change],
+            "",
+        );
+    };
+    annotate("serving.kserve.io/stop=true");
+    until_digits("stopped", |object| condition(object, "Stopped") == "True");
+    annotate("serving.kserve.io/stop-");
+    until_rolled_out(LAST);
+}
+
+fn until_the_webhook_is_trusted() {
+    let bundle = || {
+        let found = get(SYSTEM, "validatingwebhookconfiguration/weir-webhook");
+        found["webhooks"][0]["clientConfig"]["caBundle"].clone()
+    };
+    let is_told = || bundle().is_string();
+    wait_until("the authorities are told", || bundle().to_string(), is_told);
+}
+
+fn until_nothing_is_left() {
+    let service = "inferenceservice/digits";
+    kubectl(&["delete", service, "-n", TEAM, "--wait"], "");
+    let kinds = "deployments,services,controllerrevisions";
+    let left = || kubectl(&["get", kinds, "-n", TEAM, "-o", "name"], "");
+    wait_until("nothing is left", left, || left().is_empty());
+}
+
+/// The rights of a component, in whichever role.
+fn granted(documents: &[String], component: &str) -> BTreeSet<Right> {
+    let roles = of_kinds(documents, &ROLES);
+    let own = [
+        format!("weir-{component}"),
+        format!("weir-{component}-services"),
+    ];
+    let roles = roles
+        .iter()
+        .filter(|role| own.iter().any(|own| name(role) == own));
+    roles
+        .flat_map(|role| rules(role))
+        .flat_map(|rule| rights(&rule))
+        .collect()
+}
+
+#[test]
+fn everything_runs_with_exactly_the_rights_of_the_chart() {
+    let documents = install();
+    let folder = TempDir::new().unwrap();
+    let output = life(folder.path()).to_lowercase();
+    let told: Vec<_> = output
+        .lines()
+        .filter(|line| line.contains("forbidden"))
+        .collect();
+    assert_eq!(told, Vec::<&str>::new());
+    let everywhere = rendered(SYSTEM, &[]);
+    for component in COMPONENTS {
+        let calls = Calls::of(SYSTEM, &format!("weir-{component}"));
+        assert_eq!(calls.forbidden, Vec::<String>::new(), "weir-{component}");
+        let granted = granted(&documents, component);
+        let unused: Vec<_> = granted.difference(&calls.used).collect();
+        assert_eq!(
+            unused,
+            Vec::<&Right>::new(),
+            "weir-{component} does not need them"
+        );
+        let all = self::granted(&everywhere, component);
+        assert_eq!(all, granted, "weir-{component} in all namespaces");
+    }
+}
