@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-hostile bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -75,8 +75,9 @@ generate: prerequisites libtorch tools ## Rewrite the generated pages of docs/, 
 	UPDATE=1 $(CARGO) nextest run --workspace -E '(package(weir-cli) & test(docs::)) | binary(definitions) | binary(samples)'
 	cp crds/yaml/*.yaml charts/weir/crds/
 
-fuzz: prerequisites ## Ten minutes of each fuzz target.
-	WEIR_FUZZ_SECONDS=600 $(CARGO) test --release --workspace --exclude weir-runtime-torch fuzz
+fuzz: prerequisites tools ## Ten minutes of each fuzz target.
+	WEIR_FUZZ_SECONDS=600 $(CARGO) nextest run --profile fuzz --cargo-profile release --workspace --exclude weir-runtime-torch \
+	  -E 'test(fuzz) | binary(/fuzz/)'
 
 examples: prerequisites ## Make the model of examples/minilm (downloads all of PyTorch, some GB).
 	@test -x target/examples/bin/pip || $(PYTHON) -m venv target/examples
@@ -94,6 +95,9 @@ bench-gateway: prerequisites libtorch ## Measure the gateway beside nginx and ha
 
 bench-controller: build clients ## Measure the controller with thousands of services, ten minutes; writes benches/results/.
 	$(BED)/with-control-plane.sh .venv/bin/python benches/controller.py
+
+bench-hostile: build clients ## Measure hostile clients beside good ones, an hour; writes benches/results/ and docs/security.md.
+	.venv/bin/python -B benches/hostile.py $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
 	@PYTHON=$(PYTHON) benches/peers/install.sh

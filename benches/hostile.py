@@ -119,7 +119,7 @@ def neighbours_of(program: Program) -> str:
 def measure(program: Program, attack: attacks.Attack, wire: str, seconds: float) -> dict:
     """Takes one measurement: an attack on one port."""
     wires = neighbours_of(program) if wire != "grpc" or program.ports["grpc"] == program.ports["http"] else "grpc"
-    before = served(program, wires, max(5.0, seconds / 4))()
+    before = served(program, wires, max(3.0, seconds / 4))()
     idle = program.memory("VmRSS")
     program.forget_peak()
     hostile = attacks.start(attack, program.ports[wire], HOST, seconds)

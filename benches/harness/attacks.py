@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import multiprocessing
+import os
 import socket
 import time
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from . import frames
 PING = frames.frame(frames.PING, 0, 0, b"pingpong")
 # Setting of Linux's sockets by which one can be closed without a word to its peer.
 TCP_REPAIR = 19
+# Where a payload waits, for the other side's first words, and how long.
+PAUSE, PAUSE_SECONDS = b"\0PAUSE\0", 0.05
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,18 @@ async def swallow(reader, seconds: float) -> bytes:
     return told
 
 
+async def write(writer, payload: bytes) -> None:
+    for number, part in enumerate(payload.split(PAUSE)):
+        if number:
+            await asyncio.sleep(PAUSE_SECONDS)
+        writer.write(part)
+
+
 async def send(port: int, payload: bytes, seconds: float = 10.0) -> bytes:
     """Sends it all on a new connection, and reads what comes back."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(payload)
+        await write(writer, payload)
         answer = asyncio.ensure_future(swallow(reader, seconds))
         await asyncio.wait_for(writer.drain(), seconds)
         return await answer
@@ -69,7 +79,7 @@ def hold(begin: Callable, drip: bytes = b"", every: float = 1.0) -> Callable:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             ended = asyncio.ensure_future(swallow(reader, end - time.monotonic()))
             try:
-                writer.write(begin(host))
+                await write(writer, begin(host))
                 while time.monotonic() < end and not ended.done():
                     await asyncio.wait([ended], timeout=min(every, end - time.monotonic()))
                     writer.write(drip)
@@ -87,8 +97,13 @@ def post(path: str, length: str) -> Callable:
     return lambda host: f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{length}\r\n\r\n".encode()
 
 
+def begun(**settings: int) -> bytes:
+    """Begins a connection, takes the other side's settings for received, and waits for its windows to open."""
+    return frames.preface(**settings) + frames.frame(frames.SETTINGS, frames.ACK, 0) + PAUSE
+
+
 def rpc(path: str, content: bytes, *more: tuple, step: int = 16384, last: bool = True, **settings: int) -> Callable:
-    return lambda host: (frames.preface(**settings) + frames.call(1, path, host, *more)
+    return lambda host: (begun(**settings) + frames.call(1, path, host, *more)
                          + frames.data(1, content, last, step))
 
 
@@ -148,7 +163,7 @@ def continuation(host: str) -> bytes:
     """A head of many frames, none of which is the last."""
     first = frames.frame(frames.HEADERS, 0, 1, frames.fields((":method", "POST"), (":path", "/"), (":authority", host)))
     more = frames.frame(frames.CONTINUATION, 0, 1, frames.fields(*(("x-a", "b" * 100),) * 100))
-    return frames.preface() + first + more * 200
+    return begun() + first + more * 200
 
 
 def table_bomb(host: str) -> bytes:
@@ -157,26 +172,26 @@ def table_bomb(host: str) -> bytes:
     start = frames.fields((":method", "POST"), (":scheme", "http"), (":path", frames.INFER), (":authority", host))
     first = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, start + long)
     second = frames.frame(frames.HEADERS, frames.END_HEADERS, 3, start + b"\xbe" * 16000)
-    return frames.preface() + first + second
+    return begun() + first + second
 
 
 def resets(host: str) -> bytes:
     """Calls that are taken back at once."""
     one = lambda stream: frames.call(stream, frames.INFER, host) + frames.frame(frames.RESET, 0, stream, b"\0\0\0\x08")  # noqa: E731
-    return frames.preface() + b"".join(one(2 * number + 1) for number in range(2000))
+    return begun() + b"".join(one(2 * number + 1) for number in range(2000))
 
 
 def promises(host: str) -> bytes:
     """Streams of messages of 2 GiB each, of which five bytes come."""
     begin = lambda stream: frames.call(stream, frames.STREAM, host) + frames.data(stream, b"\0\x7f\xff\xff\xff", False)  # noqa: E731
-    return frames.preface() + b"".join(begin(2 * number + 1) for number in range(500))
+    return begun() + b"".join(begin(2 * number + 1) for number in range(500))
 
 
 def unread(host: str) -> bytes:
     """Calls whose answers have no window."""
     from .neighbours import MESSAGE
     one = lambda stream: frames.call(stream, frames.INFER, host) + frames.data(stream, MESSAGE)  # noqa: E731
-    return frames.preface(window=0) + b"".join(one(2 * number + 1) for number in range(100))
+    return begun(window=0) + b"".join(one(2 * number + 1) for number in range(100))
 
 
 BOTH, HTTP, GRPC, ANY = ("http", "grpc"), ("http",), ("grpc",), ("http", "grpc", "admin")
@@ -209,6 +224,9 @@ ATTACKS = [
 
 
 def run(attack: Attack, port: int, host: str, seconds: float) -> None:
+    # Who attacks has machines of its own.
+    os.nice(10)
+
     async def all_of() -> None:
         end = time.monotonic() + seconds
         acts = [asyncio.wait_for(attack.act(port, host, end), seconds + 1) for _ in range(attack.connections)]

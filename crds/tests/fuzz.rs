@@ -2,14 +2,12 @@
 //! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use proptest::prelude::Rng;
-use proptest::test_runner::{RngAlgorithm, TestRng};
+use weir_fuzz::{FuzzRng, Rng, pick};
 
 /// Long enough to meet every rule, short enough for every test run.
-const DEFAULT_SECONDS: u64 = 3;
+const SECONDS: u64 = 3;
 
 /// Longest time for one text of a few kilobytes, which only a reader that is not linear exceeds.
 const TOO_SLOW: Duration = Duration::from_secs(2);
@@ -28,29 +26,16 @@ const TOKENS: [&str; 14] = [
 ];
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fuzz run is as long as its caller says"
-)]
+#[expect(clippy::disallowed_methods, reason = "it times each text")]
 fn no_manifest_makes_the_reader_panic() {
-    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
-    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut cases = 0_usize;
-    while Instant::now() < end {
-        let text = mutated(&mut rng);
+    weir_fuzz::fuzz(SECONDS, mutated, |text, _| {
         let began = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| drop(weir_crds::read("f.yaml", &text))));
-        assert!(outcome.is_ok(), "case {cases}: {text:?}");
-        assert!(began.elapsed() < TOO_SLOW, "case {cases} is slow: {text:?}");
-        cases += 1;
-    }
-    println!("{cases} cases in {seconds} s");
+        drop(weir_crds::read("f.yaml", text));
+        assert!(began.elapsed() < TOO_SLOW, "slow: {text:?}");
+    });
 }
 
-fn mutated(rng: &mut TestRng) -> String {
-    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
+fn mutated(rng: &mut FuzzRng) -> String {
     let mut text = SEEDS[pick(rng, SEEDS.len())].as_bytes().to_vec();
     for _ in 0..=pick(rng, 6) {
         let at = pick(rng, text.len());

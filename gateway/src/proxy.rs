@@ -55,7 +55,7 @@ impl Proxy {
             Lookup::Routed(routed) => (routed, None),
             Lookup::ByMessage(field) => {
                 let deadline = Deadline::requested(&parts.headers, arrived)?;
-                let buffered = self.buffer(body, mode.with_message(), deadline).await?;
+                let buffered = self.buffer(body, mode, deadline).await?;
                 (self.route_message(parts, field, &buffered)?, Some(buffered))
             }
         };

@@ -3,13 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
-
 use bytes::Bytes;
-use proptest::prelude::Rng;
-use proptest::test_runner::{RngAlgorithm, TestRng};
 use prost::Message;
+use weir_fuzz::{FuzzRng, mutate};
 use weir_protocol::grpc::proto::infer_parameter::ParameterChoice;
 use weir_protocol::grpc::proto::model_infer_request::{
     InferInputTensor, InferRequestedOutputTensor,
@@ -19,10 +15,10 @@ use weir_protocol::grpc::{NameField, Peek, decode_request, peek_model_name};
 use weir_protocol::{DataType, Source, Tensor};
 
 /// Long enough to meet every branch of the decoder many times, short enough for every test run.
-const DEFAULT_SECONDS: u64 = 5;
+const SECONDS: u64 = 5;
 
-/// Number of mutations between two readings of the clock.
-const ROUND: usize = 1000;
+/// Tags and lengths, and the ends of varints.
+const ALPHABET: &[u8] = b"\x00\x01\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x7f\x80\xff";
 
 #[test]
 fn no_message_makes_the_decoder_panic() {
@@ -125,48 +121,7 @@ fn parameters() -> ModelInferRequest {
     message
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fuzz run is as long as its caller says"
-)]
 fn fuzz(corpus: &[Vec<u8>], target: impl Fn(&[u8])) {
-    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
-    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut cases = 0_usize;
-    while Instant::now() < end {
-        for _ in 0..ROUND {
-            let body = mutate(corpus, &mut rng);
-            let outcome = catch_unwind(AssertUnwindSafe(|| target(&body)));
-            assert!(outcome.is_ok(), "case {cases}: {}", body.escape_ascii());
-            cases += 1;
-        }
-    }
-    println!("{cases} cases in {seconds} s");
-}
-
-/// Makes one to eight edits: bit flips, deletions, insertions, and splices with another message.
-fn mutate(corpus: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
-    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
-    let mut body = corpus[pick(rng, corpus.len())].clone();
-    for _ in 0..=pick(rng, 8) {
-        let at = pick(rng, body.len());
-        match pick(rng, 6) {
-            0 if !body.is_empty() => body[at] ^= 1 << pick(rng, 8),
-            1 if !body.is_empty() => body[at] = rng.next_u32() as u8,
-            2 => body.truncate(at),
-            3 => body.insert(at, rng.next_u32() as u8),
-            4 => {
-                let other = &corpus[pick(rng, corpus.len())];
-                let from = pick(rng, other.len());
-                body.splice(at..at, other[from..].iter().copied());
-            }
-            _ => {
-                let end = at + pick(rng, body.len() - at.min(body.len()));
-                body.drain(at..end);
-            }
-        }
-    }
-    body
+    let make = |rng: &mut FuzzRng| mutate(corpus, ALPHABET, 8, rng);
+    weir_fuzz::fuzz(SECONDS, make, |body, _| target(body));
 }

@@ -1,14 +1,16 @@
 """Memory: what a hostile client sends never takes many times its size, and others are served meanwhile."""
 
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import psutil
 import pytest
 
+import crowd
 import wire
-from server import GOOD, Server
+from server import GOOD, Server, wait_until
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -124,3 +126,66 @@ def test_compressed_messages_end_at_the_limit(hostile):
     # 64 MiB decompressed, twice while the buffer grows.
     assert peak_bytes(hostile) - before < 160 * 2**20
     assert hostile.infer("add_sub", wire.add_sub()).status == 200
+
+
+def unread(server, header: bytes, body: bytes) -> tuple[socket.socket, int]:
+    """Sends a request, and returns its connection and status; of the answer it reads no more than that."""
+    connection = socket.socket()
+    # So little that the answer stays with the server, but for what the kernel takes of it.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(60)
+    connection.connect(("127.0.0.1", server.http_port))
+    connection.sendall(header + body)
+    return connection, wire.status_of(connection.recv(20))
+
+
+def test_answers_count_until_they_are_read(tmp_path):
+    """Before they did, each client that does not read held its answer beside the budget, for as long as it liked."""
+    server = Server(tmp_path / "log", [GOOD], ["--max-inflight-bytes=67108864"]).start()
+    size = 8 << 20
+    row = wire.tensor("INPUT0", "FP32", [1, size // 4], binary_data_size=size)
+    body, headers = wire.binary(wire.request(row, parameters={"binary_data_output": True}), bytes(size))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": len(body)}.items())
+    head = f"POST /v2/models/identity_fp32/infer HTTP/1.1\r\nHost: models.tests\r\n{lines}\r\n".encode()
+    assert server.infer("identity_fp32", body, headers).status == 200
+    forget_peaks(server)
+    before = peak_bytes(server)
+    held = [unread(server, head, body) for _ in range(20)]
+    statuses = [status for _, status in held]
+    assert statuses.count(200) in range(4, 9) and statuses.count(503) == 20 - statuses.count(200), statuses
+    assert peak_bytes(server) - before < 2 * (64 << 20)
+    assert server.infer("add_sub", wire.add_sub()).status == 200
+    for connection, _ in held:
+        connection.close()
+    again = lambda: server.infer("identity_fp32", body, headers).status == 200  # noqa: E731
+    wait_until(again, 20, "the answers are dropped with their clients")
+    server.stop()
+
+
+def address_space(server) -> int:
+    return sum(process.memory_info().vms for process in processes(server))
+
+
+def test_announced_messages_reserve_nothing(hostile):
+    """Five bytes announce 2 GiB. Before messages were gathered, 65 000 streams took all addresses that a process has."""
+    before = address_space(hostile)
+    streams = 500
+    with socket.create_connection(("127.0.0.1", hostile.grpc_port)) as connection:
+        begin = lambda stream: stream.to_bytes(4, "big")  # noqa: E731
+        payload = crowd.MAGIC + crowd.SETTINGS
+        for number in range(streams):
+            stream = begin(2 * number + 1)
+            payload += len(crowd.CALL).to_bytes(3, "big") + b"\x01\x04" + stream + crowd.CALL
+            payload += b"\0\0\x05\0\0" + stream + b"\0\x7f\xff\xff\xff"
+        connection.sendall(payload)
+        # When it answers on the same connection, it has seen all of these.
+        ping = b"\0\0\x08\x06\0\0\0\0\0pingpong"
+        connection.sendall(ping)
+        connection.settimeout(20)
+        told = b""
+        while b"pingpong" not in told:
+            piece = connection.recv(65536)
+            assert piece, told
+            told += piece
+        assert hostile.infer("add_sub", wire.add_sub()).status == 200
+        assert address_space(hostile) - before < 32 << 30

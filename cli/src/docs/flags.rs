@@ -20,6 +20,7 @@ Generated from the programs; `--help` says the same.
         add_weir_command(&mut page, command);
     }
     add_runtime(&mut page, &weir_runtime::args::command());
+    page.push_str(MEMORY);
     check("flags.md", &page);
 }
 
@@ -52,6 +53,22 @@ Names and defaults are Triton's where Triton has the flag. Booleans may be writt
         page.push_str(&row(arg));
     }
 }
+
+/// What the limits promise together; benches/hostile.py measures it.
+const MEMORY: &str = "
+## Memory that clients can take
+
+Whatever clients send, `weir up`, `weir gateway` and `weir-runtime` take no more for them than
+
+```text
+  2 x --max-inflight-bytes              bodies, what is decoded of them, and answers until they are read
++ --max-connections x 256 KiB           heads (64 KiB), what is read at once, TLS
++ requests over HTTP/2 x 32 KiB         at most 4 x --max-connections-per-address, or 1024, of each address
++ bytes sent and not yet looked at      at most 1 MiB a stream and 8 MiB a connection of HTTP/2, for half a minute
+```
+
+Mostly it is far less: an idle connection takes some 10 KiB. [security.md](security.md#measured) has measurements.
+";
 
 const HEAD: &str = "| flag | default | meaning |\n|---|---|---|\n";
 

@@ -3,19 +3,16 @@
 
 use std::fs;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use proptest::prelude::Rng;
-use proptest::test_runner::{RngAlgorithm, TestRng};
+use weir_fuzz::{FuzzRng, Rng};
 
 use super::unpack;
 use crate::limits::Limits;
 use crate::source::Packing;
 
 /// Long enough to meet every rule, short enough for every test run.
-const DEFAULT_SECONDS: u64 = 2;
+const SECONDS: u64 = 2;
 
 fn limits() -> Limits {
     Limits {
@@ -118,7 +115,7 @@ fn mend_checksums(archive: &mut [u8]) {
     }
 }
 
-fn mutate(bytes: &mut [u8], rng: &mut TestRng) {
+fn mutate(bytes: &mut [u8], rng: &mut FuzzRng) {
     const TOKENS: [&[u8]; 6] = [b"../", b"/", b"..", b"\0", b"2", b"77777777777"];
     for _ in 0..=rng.next_u32() % 4 {
         let at = rng.next_u32() as usize % bytes.len();
@@ -138,25 +135,8 @@ fn mutate(bytes: &mut [u8], rng: &mut TestRng) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fuzz run is as long as its caller says"
-)]
-fn fuzz(make: impl Fn(&mut TestRng) -> (Packing, Vec<u8>)) {
-    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
-    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut cases = 0_usize;
-    while Instant::now() < end {
-        let (packing, archive) = make(&mut rng);
-        let outcome = catch_unwind(AssertUnwindSafe(|| exercise(packing, &archive)));
-        assert!(
-            outcome.is_ok(),
-            "case {cases}, {packing:?}: {}",
-            archive.escape_ascii()
-        );
-        cases += 1;
-    }
-    println!("{cases} cases in {seconds} s");
+fn fuzz(make: impl Fn(&mut FuzzRng) -> (Packing, Vec<u8>)) {
+    weir_fuzz::fuzz(SECONDS, make, |(packing, archive), _| {
+        exercise(*packing, archive);
+    });
 }

@@ -27,7 +27,7 @@ pub(crate) enum BufferMode {
     /// The first gRPC message, and what arrives within [`END_OF_STREAM_WAIT`]: the body may be a stream whose client
     /// waits for a response.
     FirstMessage,
-    /// Nothing: the body is a stream.
+    /// The first gRPC message, for which a stream may rest as long as it likes: until then it holds no credit.
     Stream,
 }
 
@@ -46,14 +46,6 @@ impl BufferMode {
             (true, "ModelStreamInfer") => Self::Stream,
             (true, _) => Self::Whole,
             (false, _) => Self::FirstMessage,
-        }
-    }
-
-    /// The mode where the first message is needed to route the request.
-    pub(crate) fn with_message(self) -> Self {
-        match self {
-            Self::Stream => Self::FirstMessage,
-            Self::Whole | Self::FirstMessage => self,
         }
     }
 }
@@ -107,9 +99,8 @@ impl BufferedBody {
             size: 0,
         };
         let is_large = body.size_hint().lower() > limits.size as u64;
-        let is_streamed = is_large || mode == BufferMode::Stream;
-        let is_complete = body.is_end_stream()
-            || (!is_streamed && buffered.read(&mut body, mode, limits).await?);
+        let is_complete =
+            body.is_end_stream() || (!is_large && buffered.read(&mut body, mode, limits).await?);
         if !is_complete {
             buffered.rest = Some(buffered.timed(body, mode, limits));
         }
@@ -153,13 +144,18 @@ impl BufferedBody {
     ) -> Result<bool, GatewayError> {
         let mut upload = Upload::new(limits.idle, limits.pace);
         loop {
-            let has_message = mode == BufferMode::FirstMessage && self.has_message();
+            let has_message = mode != BufferMode::Whole && self.has_message();
+            if has_message && mode == BufferMode::Stream {
+                return Ok(false);
+            }
+            let rests = mode == BufferMode::Stream && self.size == 0;
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
                 () = until(limits.deadline.at) => return Err(limits.deadline.late(now(), self.size)),
                 () = tokio::time::sleep(END_OF_STREAM_WAIT), if has_message => return Ok(false),
-                error = stalled(&mut upload, limits.shutdown) => return Err(error),
+                error = stalled(&mut upload, limits.shutdown), if !rests => return Err(error),
+                error = shut_down(limits.shutdown), if rests => return Err(error),
             };
             let Some(frame) = frame else {
                 return match body.size_hint().lower() {
@@ -183,7 +179,7 @@ impl BufferedBody {
                 }
                 Err(frame) => self.trailers = frame.into_trailers().ok(),
             }
-            if body.is_end_stream() {
+            if body.is_end_stream() && mode != BufferMode::Stream {
                 return Ok(true);
             }
         }
@@ -303,17 +299,18 @@ fn join(chunks: &mut Chunks, piece: Bytes) {
 /// down.
 async fn stalled(upload: &mut Upload, shutdown: &CancellationToken) -> GatewayError {
     let pause = upload.longest_wait(Instant::now());
-    let at_shutdown = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(SHUTDOWN_IDLE).await;
-    };
     tokio::select! {
         () = tokio::time::sleep(pause) => GatewayError::SlowBody(pause),
-        () = at_shutdown => {
-            let pause = SHUTDOWN_IDLE.as_secs_f32();
-            GatewayError::Body(format!("stalled for {pause} s"))
-        }
+        error = shut_down(shutdown) => error,
     }
+}
+
+/// Returns once the gateway has shut down for so long that nobody waits for a client any more.
+async fn shut_down(shutdown: &CancellationToken) -> GatewayError {
+    shutdown.cancelled().await;
+    tokio::time::sleep(SHUTDOWN_IDLE).await;
+    let pause = SHUTDOWN_IDLE.as_secs_f32();
+    GatewayError::Body(format!("stalled for {pause} s"))
 }
 
 /// Most bytes of a refused body that are read and dropped, so that its client comes to read the response.

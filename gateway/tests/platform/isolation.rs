@@ -109,11 +109,11 @@ async fn uploads_that_are_not_read_hold_up_no_others() {
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
         let request = grpc::call(HOST, &path, StreamBody::new(frames));
-        unread.push(leave_unread(&world, request).await);
         tokio::spawn(async move {
             let frame = || Ok::<_, std::io::Error>(http_body::Frame::data(large()));
             while sender.send(frame()).await.is_ok() {}
         });
+        unread.push(leave_unread(&world, request).await);
     }
     // So long that all of them have sent what there is room for.
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -159,4 +159,33 @@ async fn short_answers_over_http_hold_no_credit() {
         // Of a known length, and in chunks.
         short_answers_hold_no_credit(manner, path, "application/octet-stream").await;
     }
+}
+
+/// A stream that has sent nothing yet holds no credit, however long it rests.
+#[tokio::test]
+async fn streams_without_a_message_hold_no_credit() {
+    let (world, replica) = world(Manner::Mirror, 1).await;
+    let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
+    let mut resting = Vec::new();
+    for _ in 0..HOSTILE {
+        let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::io::Error>>(1);
+        let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
+        let request = grpc::call(HOST, &path, StreamBody::new(frames));
+        let mut client = connect_h2(world.address()).await;
+        let asked = tokio::spawn(async move { client.send_request(request).await });
+        resting.push((sender, asked));
+    }
+    let took = good_call(&world).await;
+    assert!(took < SOON, "{took:?}");
+    assert_eq!(replica.requests(), 1);
+    // Its first message brings it to the replica.
+    let (sender, asked) = resting.pop().unwrap();
+    sender
+        .send(Ok(http_body::Frame::data(message(9))))
+        .await
+        .unwrap();
+    let mut answer = asked.await.unwrap().unwrap().into_body();
+    let frame = answer.frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), message(9));
+    assert_eq!(replica.requests(), 2);
 }

@@ -1,14 +1,10 @@
 //! Mutated responses of replicas, and values of clients' headers: whatever comes, it is read or refused, and read the
 //! same however it is cut. `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
-
 use bytes::BytesMut;
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request};
-use proptest::prelude::Rng;
-use proptest::test_runner::{RngAlgorithm, TestRng};
+use weir_fuzz::{FuzzRng, Rng, mutate};
 use weir_ops::known_hosts::KnownHosts;
 
 use super::framing::Decoded;
@@ -18,10 +14,10 @@ use crate::codec::grpc::first_message;
 use crate::deadline::Deadline;
 
 /// Long enough to meet every rule many times, short enough for every test run.
-const DEFAULT_SECONDS: u64 = 2;
+const SECONDS: u64 = 2;
 
-/// Mutations between two looks at the clock.
-const ROUND: usize = 100;
+/// What HTTP's heads and framing are made of.
+const ALPHABET: &[u8] = b"\r\n:;, 0123456789abcdefx";
 
 /// The most bytes that a body of one of these responses yields.
 const MOST: usize = 1 << 20;
@@ -134,48 +130,7 @@ fn no_message_unpacks_to_more_than_is_asked_for() {
     });
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fuzz run is as long as its caller says"
-)]
-fn fuzz(corpus: &[&[u8]], target: impl Fn(&[u8], &mut TestRng)) {
-    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
-    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
-    let end = now() + Duration::from_secs(seconds);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut cases = 0_usize;
-    while now() < end {
-        for _ in 0..ROUND {
-            let bytes = mutate(corpus, &mut rng);
-            let outcome = catch_unwind(AssertUnwindSafe(|| target(&bytes, &mut rng)));
-            assert!(outcome.is_ok(), "case {cases}: {}", bytes.escape_ascii());
-            cases += 1;
-        }
-    }
-    println!("{cases} cases in {seconds} s");
-}
-
-/// One to five edits: bytes changed, cut or put in, and pieces of other texts.
-fn mutate(corpus: &[&[u8]], rng: &mut TestRng) -> Vec<u8> {
-    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
-    let mut text = corpus[pick(rng, corpus.len())].to_vec();
-    for _ in 0..=pick(rng, 5) {
-        let at = pick(rng, text.len());
-        match pick(rng, 5) {
-            0 if !text.is_empty() => text[at] ^= 1 << pick(rng, 8),
-            1 if !text.is_empty() => text[at] = b"\r\n:;, 0123456789abcdefx"[pick(rng, 22)],
-            2 => text.insert(at, rng.next_u32() as u8),
-            3 => {
-                let other = corpus[pick(rng, corpus.len())];
-                let from = pick(rng, other.len());
-                let to = from + pick(rng, other.len() - from);
-                text.splice(at..at, other[from..to].iter().copied());
-            }
-            _ => {
-                let end = at + pick(rng, (text.len() - at).min(16));
-                text.drain(at..end);
-            }
-        }
-    }
-    text
+fn fuzz(corpus: &[&[u8]], target: impl Fn(&[u8], &mut FuzzRng)) {
+    let make = |rng: &mut FuzzRng| mutate(corpus, ALPHABET, 5, rng);
+    weir_fuzz::fuzz(SECONDS, make, |bytes, rng| target(bytes, rng));
 }

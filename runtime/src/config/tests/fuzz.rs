@@ -2,21 +2,17 @@
 //! and what was read is shown, read again and placed without a panic.
 //! `WEIR_FUZZ_SECONDS` says for how long; the seed is fixed, so a failure comes back.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
-
-use proptest::prelude::Rng;
-use proptest::test_runner::{RngAlgorithm, TestRng};
+use weir_fuzz::{FuzzRng, mutate};
 use weir_protocol::DataType;
 
 use crate::backend::{Leeway, Signature, TensorConfig};
 use crate::config::{ModelConfig, Origin, to_json};
 
 /// Long enough to meet every rule many times, short enough for every test run.
-const DEFAULT_SECONDS: u64 = 5;
+const SECONDS: u64 = 5;
 
-/// Mutations between two reads of the clock.
-const ROUND: usize = 100;
+/// What the text format and JSON are made of.
+const ALPHABET: &[u8] = b"{}[]<>:,;#'\"\\-0123456789.\n";
 
 const ORIGIN: Origin<'_> = Origin {
     model: "m",
@@ -88,49 +84,10 @@ fn exercise(config: Option<ModelConfig>) {
     let _ = config.place(&[0, 1]);
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fuzz run is as long as its caller says"
-)]
 fn fuzz(corpus: &[Vec<u8>], target: impl Fn(&str)) {
-    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok();
-    let seconds = seconds.map_or(DEFAULT_SECONDS, |seconds| seconds.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut cases = 0_usize;
-    while Instant::now() < end {
-        for _ in 0..ROUND {
-            let text = mutate(corpus, &mut rng);
-            let text = String::from_utf8_lossy(&text);
-            let outcome = catch_unwind(AssertUnwindSafe(|| target(&text)));
-            assert!(outcome.is_ok(), "case {cases}: {text:?}");
-            cases += 1;
-        }
-    }
-    println!("{cases} cases in {seconds} s");
-}
-
-/// One to four edits: bytes changed, cut or put in, and pieces of other texts.
-fn mutate(corpus: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
-    let pick = |rng: &mut TestRng, bound: usize| rng.next_u64() as usize % bound.max(1);
-    let mut text = corpus[pick(rng, corpus.len())].clone();
-    for _ in 0..=pick(rng, 4) {
-        let at = pick(rng, text.len());
-        match pick(rng, 6) {
-            0 if !text.is_empty() => text[at] = rng.next_u32() as u8 & 0x7f,
-            1 if !text.is_empty() => text[at] = b"{}[]<>:,;#'\"\\-0123456789.\n"[pick(rng, 26)],
-            2 => text.insert(at, rng.next_u32() as u8),
-            3 => {
-                let other = &corpus[pick(rng, corpus.len())];
-                let from = pick(rng, other.len());
-                let to = from + pick(rng, other.len() - from);
-                text.splice(at..at, other[from..to].iter().copied());
-            }
-            _ => {
-                let end = at + pick(rng, (text.len() - at).min(16));
-                text.drain(at..end);
-            }
-        }
-    }
-    text
+    let make = |rng: &mut FuzzRng| {
+        let text = mutate(corpus, ALPHABET, 4, rng);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    weir_fuzz::fuzz(SECONDS, make, |text, _| target(text));
 }

@@ -1,0 +1,34 @@
+//! The directory of a model file, without its records.
+
+use std::path::Path;
+use std::ptr;
+
+use super::raw::c_path;
+use crate::fault::Fault;
+use crate::ffi;
+
+/// The properties of an archive, read from its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Archive {
+    /// Sum of its records' unpacked sizes, in bytes.
+    pub(crate) unpacked: u64,
+    /// True if it has TorchScript's records, and not only tensors.
+    pub(crate) is_script: bool,
+}
+
+impl Archive {
+    /// Reads the directory of a zip archive, but none of its records.
+    pub(crate) fn inspect(path: &Path) -> Result<Self, Fault> {
+        let path = c_path(path)?;
+        let (mut unpacked, mut is_script, mut error) = (0, 0, ptr::null_mut());
+        // SAFETY: `path` is NUL-terminated, and the results are valid for writes.
+        let status = unsafe {
+            ffi::weir_archive_inspect(path.as_ptr(), &mut unpacked, &mut is_script, &mut error)
+        };
+        Fault::check(status, error)?;
+        Ok(Self {
+            unpacked,
+            is_script: is_script != 0,
+        })
+    }
+}

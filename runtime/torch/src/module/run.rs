@@ -1,0 +1,160 @@
+//! A call of a method: its values, and what it returns.
+
+use std::ffi::CString;
+use std::ptr;
+
+use bytes::Bytes;
+
+use super::Module;
+use super::raw::{slice, text};
+use crate::fault::Fault;
+use crate::ffi::{self, RawAnswer, RawOutput, RawRun, RawValue};
+use crate::settings::RunOptions;
+use crate::stream::Stream;
+use crate::tensor::Tensor;
+
+/// The value of one argument or dict entry.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// None: an optional argument is left out.
+    Absent,
+    Tensor(Tensor),
+    /// Strings, each after its length as a little-endian `u32`.
+    Strings(Bytes),
+}
+
+/// The values of one call of `forward`.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// One for each argument, in order.
+    Positional(Vec<Value>),
+    /// The entries of its only argument.
+    Dict(Vec<(CString, Value)>),
+}
+
+/// The switch for counting a run's device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metering {
+    On,
+    Off,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) outputs: Vec<Output>,
+    /// Path of each output where the method's are [`Returned::Keyed`], otherwise none.
+    pub(crate) paths: Vec<String>,
+    /// Peak bytes of the module's device, its inputs not counted; 0 with [`Metering::Off`].
+    pub(crate) peak: u64,
+}
+
+/// One output of a run.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A contiguous tensor, in host memory or on the module's device.
+    Tensor(Tensor),
+    /// Strings as in [`Value::Strings`], and their count.
+    Strings { data: Bytes, count: usize },
+}
+
+impl Module {
+    /// Calls `forward`. With a stream of the module's device, the work is queued there, and the contents of
+    /// output tensors are valid once it is done.
+    pub(crate) fn run(
+        &self,
+        values: &Values,
+        options: RunOptions,
+        metering: Metering,
+        stream: Option<&Stream>,
+    ) -> Result<Run, Fault> {
+        let raw_values: Vec<RawValue> = match values {
+            Values::Positional(values) => {
+                values.iter().map(|value| raw_value(None, value)).collect()
+            }
+            Values::Dict(entries) => entries
+                .iter()
+                .map(|(key, value)| raw_value(Some(key), value))
+                .collect(),
+        };
+        let (mut answer, mut error) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the values behind `raw_values` outlive the call, which keeps only counted references to
+        // the tensors.
+        let status = unsafe {
+            ffi::weir_module_run(
+                self.raw,
+                raw_values.as_ptr(),
+                raw_values.len(),
+                raw_run(options, metering, stream),
+                &mut answer,
+                &mut error,
+            )
+        };
+        Fault::check(status, error)?;
+        Ok(take_run(answer))
+    }
+}
+
+fn raw_value(key: Option<&CString>, value: &Value) -> RawValue {
+    let mut raw = RawValue {
+        key: key.map_or(ptr::null(), |key| key.as_ptr()),
+        tensor: ptr::null(),
+        strings: ptr::null(),
+        strings_size: 0,
+        given: 1,
+    };
+    match value {
+        Value::Absent => raw.given = 0,
+        Value::Tensor(tensor) => raw.tensor = tensor.as_raw(),
+        Value::Strings(data) => {
+            raw.strings = data.as_ptr();
+            raw.strings_size = data.len();
+        }
+    }
+    raw
+}
+
+fn raw_run(options: RunOptions, metering: Metering, stream: Option<&Stream>) -> RawRun {
+    let RunOptions {
+        inference_mode,
+        optimize,
+    } = options;
+    RawRun {
+        inference_mode: inference_mode.into(),
+        optimize: optimize.into(),
+        metered: (metering == Metering::On).into(),
+        stream: stream.map_or(ptr::null(), Stream::as_raw),
+    }
+}
+
+fn take_run(answer: *mut RawAnswer) -> Run {
+    // SAFETY: the answer is ours; its tensors are taken once, its texts copied before it is freed.
+    unsafe {
+        let count = ffi::weir_answer_count(answer);
+        let mut run = Run {
+            outputs: Vec::with_capacity(count),
+            paths: Vec::new(),
+            peak: ffi::weir_answer_peak_bytes(answer),
+        };
+        for index in 0..count {
+            let raw = ffi::weir_answer_take(answer, index);
+            run.paths.extend(text(raw.path));
+            run.outputs.push(output(&raw));
+        }
+        ffi::weir_answer_free(answer);
+        run
+    }
+}
+
+/// # Safety
+/// The output must have just been taken, its answer be alive.
+unsafe fn output(raw: &RawOutput) -> Output {
+    match Tensor::from_raw(raw.tensor) {
+        Some(tensor) => Output::Tensor(tensor),
+        None => Output::Strings {
+            // SAFETY: the caller guarantees that they are alive.
+            data: Bytes::copy_from_slice(unsafe { slice(raw.strings, raw.strings_size) }),
+            count: raw.strings_count,
+        },
+    }
+}

@@ -1,0 +1,98 @@
+//! What fuzz tests share: a loop over mutated inputs, for as long as `WEIR_FUZZ_SECONDS` says, from a fixed seed, so that
+//! a failure comes back.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a fuzz run is as long as its caller says"
+)]
+
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+pub use proptest::prelude::Rng;
+pub use proptest::test_runner::TestRng as FuzzRng;
+
+/// Inputs between two looks at the clock.
+const ROUND: usize = 100;
+
+/// Runs `target` with inputs that `make` makes, for `seconds`, or for as long as `WEIR_FUZZ_SECONDS` says. Prints how
+/// many there were.
+///
+/// # Panics
+/// When `target` panics: with the input.
+pub fn fuzz<I: Debug>(
+    seconds: u64,
+    make: impl Fn(&mut TestRng) -> I,
+    target: impl Fn(&I, &mut TestRng),
+) {
+    let asked = std::env::var("WEIR_FUZZ_SECONDS").ok();
+    let asked = asked.and_then(|text| text.parse().ok());
+    let seconds = asked.unwrap_or(seconds);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut cases = 0_usize;
+    while Instant::now() < end {
+        for _ in 0..ROUND {
+            let input = make(&mut rng);
+            let outcome = catch_unwind(AssertUnwindSafe(|| target(&input, &mut rng)));
+            assert!(outcome.is_ok(), "case {cases}: {input:?}");
+            cases += 1;
+        }
+    }
+    println!("{cases} cases in {seconds} s");
+}
+
+/// Makes one to `most` edits of a text of the corpus: bits flipped, bytes of the alphabet put in place of others, bytes put
+/// in and cut out, and pieces of other texts put in.
+pub fn mutate<T: AsRef<[u8]>>(
+    corpus: &[T],
+    alphabet: &[u8],
+    most: usize,
+    rng: &mut TestRng,
+) -> Vec<u8> {
+    let mut text = corpus[pick(rng, corpus.len())].as_ref().to_vec();
+    for _ in 0..=pick(rng, most) {
+        let at = pick(rng, text.len());
+        match pick(rng, 6) {
+            0 if !text.is_empty() => text[at] ^= 1 << pick(rng, 8),
+            1 if !text.is_empty() => text[at] = alphabet[pick(rng, alphabet.len())],
+            2 => text.insert(at, rng.next_u32() as u8),
+            3 => {
+                let other = corpus[pick(rng, corpus.len())].as_ref();
+                let from = pick(rng, other.len());
+                let to = from + pick(rng, other.len() - from);
+                text.splice(at..at, other[from..to].iter().copied());
+            }
+            _ => {
+                let end = at + pick(rng, (text.len() - at).min(16));
+                text.drain(at..end);
+            }
+        }
+    }
+    text
+}
+
+/// A number below `bound`; 0 where that is 0.
+pub fn pick(rng: &mut TestRng, bound: usize) -> usize {
+    rng.next_u64() as usize % bound.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mutations_differ_and_come_back() {
+        let texts = || {
+            let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+            let text = |_| mutate(&[b"hello", &b""[..]], b"xyz", 4, &mut rng);
+            (0..100).map(text).collect::<Vec<_>>()
+        };
+        let first = texts();
+        assert_eq!(first, texts());
+        assert!(first.iter().any(|text| text != &first[0]));
+    }
+}
