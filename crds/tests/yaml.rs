@@ -101,6 +101,10 @@ fn reading_fits_a_small_stack() {
 /// Each key costs the same, however many there are: objects of an API server hold up to 1.5 MiB of them. Compared with each
 /// other, these would take minutes.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is about the time that it takes"
+)]
 fn a_wide_object_is_read_soon() {
     let begun = std::time::Instant::now();
     let keys: String = (0..100_000).map(|i| format!("    key{i}: a\n")).collect();

@@ -48,12 +48,19 @@ pub(crate) struct Rotation {
     options: WebhookOptions,
     schedule: Schedule,
     resolver: Arc<Resolver>,
-    /// The Secret as it was seen last; `None` before it was looked for.
-    secret: Option<Option<Secret>>,
+    secret: SeenSecret,
     /// The pairs that were readable last.
     pairs: Option<Pairs>,
     configuration: Option<ValidatingWebhookConfiguration>,
     trust: Trust,
+}
+
+/// The Secret as it was seen last.
+enum SeenSecret {
+    /// It was not looked for yet.
+    Unknown,
+    Missing,
+    There(Box<Secret>),
 }
 
 impl Rotation {
@@ -69,7 +76,7 @@ impl Rotation {
             options,
             schedule,
             resolver,
-            secret: None,
+            secret: SeenSecret::Unknown,
             pairs: None,
             configuration: None,
             trust: Trust::default(),
@@ -104,13 +111,18 @@ impl Rotation {
             self.resolver.serve_with(key);
             self.pairs = pairs;
         }
-        self.secret = Some(secret);
+        self.secret = match secret {
+            Some(secret) => SeenSecret::There(Box::new(secret)),
+            None => SeenSecret::Missing,
+        };
     }
 
     /// Writes what is due: the Secret first, and what is in it to the configuration.
     async fn keep(&mut self) -> Result<(), kube::Error> {
-        let Some(secret) = self.secret.clone() else {
-            return Ok(());
+        let secret = match &self.secret {
+            SeenSecret::Unknown => return Ok(()),
+            SeenSecret::Missing => None,
+            SeenSecret::There(secret) => Some(Secret::clone(secret)),
         };
         let trusted_for = self.trusted_for();
         let names = &self.options.names;

@@ -44,10 +44,9 @@ pub(crate) fn due(
     let is_usable = is_usable(&pairs.current, names, now);
     match next {
         Some(_) if is_settled || !is_usable => Due::Switch,
-        Some(_) => Due::Nothing,
         None if !is_usable => Due::Anew,
         None if is_late(&pairs.current, now) => Due::Next,
-        None => Due::Nothing,
+        Some(_) | None => Due::Nothing,
     }
 }
 
