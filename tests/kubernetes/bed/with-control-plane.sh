@@ -48,8 +48,9 @@ pretend_nodes() {
 
 end() { # Hard: nothing of it is worth keeping, and an API server whose etcd is gone would drain for a minute.
     [ ${#pids[@]} -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || true
-    kill -KILL "$(cat "$state/kube-apiserver.pid" 2>/dev/null)" 2>/dev/null || true
     wait "${pids[@]}" 2>/dev/null || true
+    # Where the kernel does not end it with what starts it again.
+    kill -KILL "$(cat "$state/kube-apiserver.pid" 2>/dev/null)" 2>/dev/null || true
     rm -rf "$state"
     rmdir "$root/target/control-plane" 2>/dev/null || true
 }
