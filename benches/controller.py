@@ -77,17 +77,19 @@ def create_all(api, numbers):
         api.create_namespaced_custom_object(GROUP, VERSION, namespace(number), PLURAL, service(f"s{number}"))
 
 
-def wait_planned(api, count, seconds=600):
-    """Waits until so many Deployments are there, of which the cluster has no others."""
-    until = time.monotonic() + seconds
+def wait_planned(api, count, seconds=120):
+    """Waits until so many Deployments are there, of which the cluster has no others, as long as there are more of them."""
+    last, until = 0, time.monotonic() + seconds
     while True:
         # Without a selector: with one the API server does not say how many are left.
         found = api.list_deployment_for_all_namespaces(limit=1)
         total = len(found.items) + (found.metadata.remaining_item_count or 0)
         if total >= count:
             return
+        if total > last:
+            last, until = total, time.monotonic() + seconds
         if time.monotonic() > until:
-            sys.exit(f"{total} of {count} Deployments after {seconds} s")
+            raise SystemExit(f"{total} of {count} Deployments, and no more for {seconds} s")
         time.sleep(0.2)
 
 
@@ -120,15 +122,16 @@ def requests():
     return sums
 
 
-def measure(program, custom, apps, known, count):
-    controller = Controller(program)
+def measure(controller, program, custom, apps, known, count):
     controller.wait_ready()
+    first = requests()
     begun = time.monotonic()
     create_all(custom, range(known, count))
     wait_planned(apps, count)
     made = time.monotonic() - begun
     time.sleep(20)
     before, used = requests(), controller.usage()
+    per_service = {what: round((before[what] - first.get(what, 0)) / (count - known), 1) for what in before}
     time.sleep(30)
     after, idle = requests(), controller.usage()
     steady = {what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)}
@@ -140,6 +143,7 @@ def measure(program, custom, apps, known, count):
     result = {
         "services": count,
         "made_per_s": round((count - known) / made, 1),
+        "requests_per_service": {what: number for what, number in sorted(per_service.items()) if number > 0},
         "apply_to_deployment": applied,
         "restart_to_ready_s": round(ready, 2),
         "idle_cpu_percent": round((idle["cpu_s"] - used["cpu_s"]) / 30 * 100, 2),
@@ -150,6 +154,16 @@ def measure(program, custom, apps, known, count):
     again.end()
     print(json.dumps(result), flush=True)
     return result, count + 100
+
+
+def measured(program, custom, apps, known, count):
+    """Measures, and leaves no controller whatever happens."""
+    controller = Controller(program)
+    try:
+        return measure(controller, program, custom, apps, known, count)
+    finally:
+        if controller.process.poll() is None:
+            controller.process.kill()
 
 
 def main():
@@ -166,10 +180,12 @@ def main():
     core.create_namespace({"metadata": {"name": "weir-system"}})
     results, known = [], 0
     for count in arguments.services:
-        result, known = measure(arguments.program, custom, apps, known, count)
+        result, known = measured(arguments.program, custom, apps, known, count)
         results.append(result)
-    report = {"machine": f"{os.cpu_count()} cores, {platform.machine()}", "date": time.strftime("%Y-%m-%d"), "results": results}
-    Path(arguments.out).write_text(json.dumps(report, indent=2) + "\n")
+        load = round(os.getloadavg()[2], 1)
+        report = {"machine": f"{os.cpu_count()} cores, {platform.machine()}", "load_average_15_min": load,
+                  "date": time.strftime("%Y-%m-%d"), "results": results}
+        Path(arguments.out).write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":
