@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::kubectl;
 
-/// A running process.
+/// A running process and its log.
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
