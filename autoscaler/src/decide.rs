@@ -1,5 +1,6 @@
 //! The control law: how many replicas, and why.
 
+pub(crate) mod keep;
 mod reason;
 mod terms;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub use terms::Terms;
 
 use weir_cluster::{RevisionName, ScalingPolicy};
 
+use self::keep::Keep;
 use crate::{Coverage, Memory, Sample};
 
 /// How many replicas, and why.
@@ -57,7 +59,8 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
         Coverage::Partial | Coverage::Complete => choose(policy, &mut memory, sample, &terms),
     };
     let (replicas, reason) = bound(policy, replicas, reason);
-    memory.last_needed.decided(replicas);
+    memory.levels.decided(replicas);
+    memory.note_enough(policy, sample, terms.need);
     let decision = Decision {
         replicas,
         reason,
@@ -73,23 +76,26 @@ fn choose(
     sample: &Sample,
     terms: &Terms,
 ) -> (u32, Reason) {
+    let rule = Keep::new(policy, memory, terms.cold_start);
     if is_over(policy, memory, sample) {
-        memory.last_needed.clear();
-        return hold(policy, sample, (0, idle(policy, memory, terms)));
+        memory.levels.clear();
+        return hold(policy, sample, (0, idle(memory, &rule)));
     }
     let now = memory.seen;
     let needed = match correct(policy, memory, sample, terms) {
         Some(more) => more,
-        None => (terms.need, need(policy, memory, sample, terms)),
+        None => (terms.need, need(memory, sample, terms, &rule)),
     };
     let needed = wake(policy, sample, needed);
+    let short = rule.least();
     memory
-        .last_needed
-        .set(needed.0.min(ScalingPolicy::MOST), now);
-    let keep = |level| terms.keep(policy, level);
-    let kept = memory.last_needed.kept(now, keep);
+        .levels
+        .set(needed.0.min(ScalingPolicy::MOST), now, short);
+    let kept = memory
+        .levels
+        .kept(now, |level, past| rule.time(level, past));
     let choice = if kept > needed.0 {
-        (kept, keeping(memory, kept, needed.0, keep))
+        (kept, keeping(memory, kept, needed.0, &rule))
     } else {
         needed
     };
@@ -103,18 +109,19 @@ fn is_over(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> bool {
     !sample.is_active() && limit.is_some_and(|limit| memory.idle() >= limit)
 }
 
-fn idle(policy: &ScalingPolicy, memory: &Memory, terms: &Terms) -> Reason {
+fn idle(memory: &Memory, rule: &Keep<'_>) -> Reason {
+    let first = memory.levels.unneeded(1, memory.seen);
     Reason::Idle {
         time: memory.idle(),
-        kept: terms.keep(policy, 1),
+        kept: first.map_or(Duration::ZERO, |(_, past)| rule.time(1, past)),
     }
 }
 
 /// The reason for the calculated number.
-fn need(policy: &ScalingPolicy, memory: &Memory, sample: &Sample, terms: &Terms) -> Reason {
+fn need(memory: &Memory, sample: &Sample, terms: &Terms, rule: &Keep<'_>) -> Reason {
     let waiting = sample.load.activity.queued;
     match (terms.need, terms.capacity) {
-        (0, _) => idle(policy, memory, terms),
+        (0, _) => idle(memory, rule),
         (_, None) => Reason::Unmeasured { waiting },
         (_, Some(capacity)) => Reason::Load {
             rate: terms.rate,
@@ -124,12 +131,12 @@ fn need(policy: &ScalingPolicy, memory: &Memory, sample: &Sample, terms: &Terms)
     }
 }
 
-fn keeping(memory: &Memory, kept: u32, needed: u32, keep: impl Fn(u32) -> Duration) -> Reason {
-    let idle = memory.last_needed.unneeded(kept, memory.seen);
-    Reason::Kept {
-        needed,
-        longer: keep(kept).saturating_sub(idle),
-    }
+fn keeping(memory: &Memory, kept: u32, needed: u32, rule: &Keep<'_>) -> Reason {
+    let longer = match memory.levels.unneeded(kept, memory.seen) {
+        Some((unneeded, past)) => rule.time(kept, past).saturating_sub(unneeded),
+        None => Duration::ZERO,
+    };
+    Reason::Kept { needed, longer }
 }
 
 /// The correction by what is measured: if the queue stays over its target although all replicas are up

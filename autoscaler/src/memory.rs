@@ -2,18 +2,26 @@
 
 mod arrivals;
 mod curve;
-mod last_needed;
+mod gaps;
+mod growth;
 mod lateness;
+mod levels;
+mod price;
+mod room;
 
 use std::time::Duration;
 
 pub(crate) use arrivals::Arrivals;
 pub(crate) use curve::Curve;
-pub(crate) use last_needed::LastNeeded;
+pub(crate) use growth::Growth;
 pub(crate) use lateness::Lateness;
+pub(crate) use levels::{Level, Levels};
+pub(crate) use price::{Price, Step};
+pub(crate) use room::{Room, Settled};
 
 use weir_cluster::ScalingPolicy;
 
+use crate::decide::keep;
 use crate::{Coverage, Sample};
 
 /// State of a revision between two decisions. The default remembers nothing.
@@ -28,7 +36,12 @@ pub struct Memory {
     active: Duration,
     pub(crate) arrivals: Arrivals,
     pub(crate) curve: Curve,
-    pub(crate) last_needed: LastNeeded,
+    pub(crate) growth: Growth,
+    pub(crate) levels: Levels,
+    /// Whether at least as many replicas were up as were needed.
+    pub(crate) is_enough: bool,
+    pub(crate) price: Price,
+    pub(crate) room: Room,
     pub(crate) lateness: Lateness,
 }
 
@@ -47,13 +60,54 @@ impl Memory {
         }
         self.arrivals.observe(policy.window, sample);
         self.curve.observe(sample);
+        let load = self.arrivals.mean(policy.window);
+        self.growth
+            .observe(self.seen, load, sample.replicas.cold_start);
+        self.learn(policy, sample, elapsed);
+    }
+
+    /// Notes whether at least as many replicas are up as are needed, and the queue has recovered from a time in which
+    /// they were not.
+    pub(crate) fn note_enough(&mut self, policy: &ScalingPolicy, sample: &Sample, need: u32) {
+        let late = sample.load.is_late(policy.queue_delay, policy.quantile);
+        self.is_enough = sample.replicas.ready >= need && (self.is_enough || !late);
+    }
+
+    /// Takes in how many requests were late: while enough replicas were up, it shows that there must be more room;
+    /// while too few were, that starts cost more than their time. Nothing helps where starts do not come.
+    fn learn(&mut self, policy: &ScalingPolicy, sample: &Sample, elapsed: Duration) {
+        if sample.replicas.is_overdue() {
+            return;
+        }
+        let (requests, late) = sample.load.lateness(policy.queue_delay);
+        let (roomless, cold) = if self.is_enough { (late, 0) } else { (0, late) };
+        let cold_start = sample.replicas.cold_start;
+        let allowed = (1.0 - policy.quantile) / 2.0;
+        self.price.observe(
+            elapsed,
+            &Step {
+                requests,
+                late: cold,
+                allowed,
+                cold_start,
+                first: keep::starts(policy.economy),
+                most: keep::most_starts(policy.economy, cold_start),
+            },
+        );
+        self.room.observe(&Settled {
+            elapsed,
+            requests,
+            late: roomless,
+            allowed,
+            cold_start,
+        });
     }
 
     /// Notes the time if there is work, or if more replicas were asked for elsewhere.
     pub(crate) fn note_activity(&mut self, sample: &Sample) {
         let desired = sample.replicas.desired;
-        let is_raised = self.last_needed.is_raised_elsewhere(desired);
-        self.last_needed.adopt(desired, self.seen);
+        let is_raised = self.levels.is_raised_elsewhere(desired);
+        self.levels.adopt(desired, self.seen);
         if is_raised || sample.is_active() {
             self.active = self.seen;
         }
@@ -68,7 +122,7 @@ impl Memory {
     #[must_use]
     pub fn successor(&self) -> Self {
         Self {
-            curve: self.curve.clone(),
+            curve: self.curve.successor(),
             ..Self::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_cluster::Activity;
+use weir_cluster::{Activity, Histogram};
 
 /// One observation of a revision: its load and its replicas.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +75,18 @@ impl Load {
         self.oldest().max(measured.unwrap_or_default())
     }
 
+    /// How many requests reached a replica, and how many of them after a longer wait than this.
+    pub(crate) fn lateness(&self, target: Duration) -> (u64, u64) {
+        let counts = self.activity.queue_delay.counts();
+        let target = u64::try_from(target.as_micros()).unwrap_or(u64::MAX);
+        let bounds = Histogram::bounds_us();
+        let late = bounds
+            .iter()
+            .zip(counts)
+            .filter(|(bound, _)| **bound > target);
+        (counts.iter().sum(), late.map(|(_, count)| count).sum())
+    }
+
     /// Whether a request waits or is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -96,6 +108,12 @@ impl Replicas {
     /// Least time before a start counts as stalled, however fast starts were.
     const STALLED_AFTER: Duration = Duration::from_secs(60);
 
+    /// A start that takes this many times as long as nine of ten do may wait for room.
+    const OVERDUE_STARTS: u32 = 2;
+
+    /// Least time before a start counts as overdue, however fast starts were.
+    const OVERDUE_AFTER: Duration = Duration::from_secs(10);
+
     /// How much longer each start takes that will end. One that is overdue is expected to take a
     /// quarter of a start more: the longer it takes, the less its age says.
     pub(crate) fn coming(&self) -> impl Iterator<Item = Duration> {
@@ -105,6 +123,12 @@ impl Replicas {
             let rest = self.cold_start.saturating_sub(*age);
             rest.max(self.cold_start / 4)
         })
+    }
+
+    /// Whether some start takes much longer than starts do: there may be no room for it. More starts would not help.
+    pub(crate) fn is_overdue(&self) -> bool {
+        let limit = (self.cold_start * Self::OVERDUE_STARTS).max(Self::OVERDUE_AFTER);
+        self.starting.iter().any(|age| *age > limit)
     }
 
     /// The replicas that take requests or soon will.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
+use weir_cluster::{ScaleTarget, ScalingPolicy};
 
 use crate::{Memory, Sample};
 
@@ -15,7 +15,13 @@ pub struct Terms {
     pub credits: f64,
     /// Requests per second that a replica can do; unset until it was measured.
     pub capacity: Option<f64>,
-    /// Replicas for the requests that come, with room for their irregularity.
+    /// Replicas that would be busy all the time with the requests that come.
+    pub offered: f64,
+    /// Replicas for what the load may grow by within the time of a start, as it did before.
+    pub growth: f64,
+    /// Replicas for the irregularity of arrivals.
+    pub room: f64,
+    /// Replicas for the requests that come, with growth and room.
     pub base: f64,
     /// Requests that will wait once every replica is up that was asked for.
     pub backlog: f64,
@@ -29,17 +35,12 @@ pub struct Terms {
     pub queue_delay: Duration,
 }
 
-/// Room for irregular arrivals grows with the square root of the load, as many small variations partly
-/// cancel out. A half keeps the queue of Poisson arrivals under a second or two at batches of some
-/// tenths of a second.
-const ROOM: f64 = 0.5;
+/// The share of the past whose growth within a start is provided for. What grows more is late for a part of one
+/// start, and a replica for it would be idle the rest of the time.
+const FORESEEN: f64 = 0.75;
 
 /// A twentieth of a replica is not worth one.
 const SLACK: f64 = 0.05;
-
-/// Least time that the last replica is kept where the policy sets none: a person who tries a service by hand
-/// comes back within a minute.
-const LAST_KEPT: Duration = Duration::from_secs(60);
 
 impl Terms {
     pub(super) fn new(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> Self {
@@ -55,27 +56,25 @@ impl Terms {
             ..Self::default()
         };
         if let Some(capacity) = capacity {
-            terms.calculate(policy, sample, capacity);
+            terms.calculate(policy, memory, sample, capacity);
         }
         terms.need = terms.needed(sample);
         terms
     }
 
-    /// How long a replica (1 is the first) is kept after it was last needed. What the policy sets holds;
-    /// otherwise the time grows with what a start costs. Within the window in which arrivals are
-    /// counted, that fewer would do is noise.
-    pub(super) fn keep(&self, policy: &ScalingPolicy, level: u32) -> Duration {
-        let starts = self.cold_start * starts(policy.economy);
-        let pays = starts.min(longest(policy.economy));
-        match level {
-            1 => policy.retention.unwrap_or(pays.max(LAST_KEPT)),
-            _ => pays.max(policy.window).max(policy.scale_down_delay),
-        }
-    }
-
-    fn calculate(&mut self, policy: &ScalingPolicy, sample: &Sample, capacity: f64) {
-        let offered = self.rate / capacity;
-        self.base = offered + ROOM * (offered / self.credits).sqrt();
+    fn calculate(
+        &mut self,
+        policy: &ScalingPolicy,
+        memory: &Memory,
+        sample: &Sample,
+        capacity: f64,
+    ) {
+        let mean = memory.arrivals.mean(policy.window);
+        self.offered = self.rate / capacity;
+        let grown = memory.growth.highest(FORESEEN, mean) / capacity;
+        self.growth = (grown - self.offered).max(0.0);
+        self.room = self.room(memory);
+        self.base = self.offered + self.growth + self.room;
         let delay = policy.queue_delay.as_secs_f64();
         let start = self.cold_start.as_secs_f64();
         self.backlog = self.predict(sample, capacity);
@@ -83,6 +82,20 @@ impl Terms {
         // backlog is drained over about the length of a start.
         let over = start.max(2.0 * delay);
         self.drain = (self.backlog - self.rate * delay).max(0.0) / (capacity * over);
+        // Were the backlog of starts that do not come answered by more starts, there would be no end to it. As many
+        // again as arrivals need work any backlog off in the time in which it came.
+        let most = (2.0 * self.offered - self.base).max(0.0);
+        self.drain = if sample.replicas.is_overdue() {
+            0.0
+        } else {
+            self.drain.min(most)
+        };
+    }
+
+    /// Room for irregular arrivals grows with the square root of the load, as many small variations partly
+    /// cancel out.
+    fn room(&self, memory: &Memory) -> f64 {
+        memory.room.deviations() * (self.offered / self.credits).sqrt()
     }
 
     /// The queue a start from now, with every replica up that is ready or starts. As these are counted, a
@@ -106,26 +119,6 @@ impl Terms {
             (false, 0 | 1) => 0,
             (false, more) => more,
         }
-    }
-}
-
-/// A replica is kept this many times as long as a start takes. Once is break-even: at worst twice the
-/// cost of knowing the future, when only its own time counts. The rest is for requests that would
-/// wait for the start.
-fn starts(economy: Economy) -> u32 {
-    match economy {
-        Economy::Economy => 1,
-        Economy::Balanced => 3,
-        Economy::Latency => 10,
-    }
-}
-
-/// The longest that a replica is kept idle, however long it takes to start.
-fn longest(economy: Economy) -> Duration {
-    match economy {
-        Economy::Economy => Duration::from_secs(5 * 60),
-        Economy::Balanced => Duration::from_secs(30 * 60),
-        Economy::Latency => Duration::from_secs(4 * 60 * 60),
     }
 }
 

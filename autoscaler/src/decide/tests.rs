@@ -147,7 +147,7 @@ fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
 #[test]
 fn replicas_follow_what_one_can_do() {
     let mut revision = Revision::new(ScalingPolicy::default(), 2);
-    let decision = revision.run(20, TWENTY);
+    let decision = revision.run(200, TWENTY);
     // 20 per second at 10 per second each are two, and 0.5 × √2 for irregular arrivals.
     assert_eq!(decision.replicas, 3);
     let said = "3 replicas: 20.0 requests come per second, one replica does 10.0, and 0 wait";
@@ -158,9 +158,9 @@ fn replicas_follow_what_one_can_do() {
 #[test]
 fn what_is_not_needed_any_more_stays_for_a_while() {
     let mut revision = Revision::new(ScalingPolicy::default(), 1);
-    revision.run(20, TWENTY);
+    revision.run(200, TWENTY);
     let counts: Vec<_> = (0..180).map(|_| revision.run(1, IDLE).replicas).collect();
-    assert_eq!(counts[..59], [3; 59]);
+    assert_eq!(counts[..60], [3; 60]);
     assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
     assert_eq!((counts[90], counts[179]), (2, 1));
 }
@@ -177,7 +177,7 @@ fn bounds_hold_and_say_so() {
         revision.run(1, IDLE).to_string(),
         "1 replica: there must not be fewer"
     );
-    let most = revision.run(20, TWENTY);
+    let most = revision.run(200, TWENTY);
     assert_eq!(
         most.to_string(),
         "2 replicas: no more are allowed; 3 are needed"
@@ -240,13 +240,10 @@ fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
     };
     // Four for 20 per second, and one for irregular arrivals; also before anything was measured.
     let unmeasured = Second { ended: 0, ..TWENTY };
-    assert_eq!(
-        Revision::new(policy.clone(), 1)
-            .run(20, unmeasured)
-            .replicas,
-        5
-    );
-    assert_eq!(Revision::new(policy, 1).run(20, TWENTY).replicas, 5);
+    for second in [unmeasured, TWENTY] {
+        let mut revision = Revision::new(policy.clone(), 1);
+        assert_eq!(revision.run(200, second).replicas, 5);
+    }
 }
 
 #[test]
@@ -295,8 +292,8 @@ fn work_that_waits_for_starts_is_not_answered_twice() {
         revision.replicas.desired = decision.replicas;
         most = most.max(decision.replicas);
     }
-    // Two for the requests that come, about as many for those that will wait by then.
-    assert!((4..=8).contains(&most), "{most}");
+    // Two for the requests that come, some for those that will wait by then.
+    assert!((3..=5).contains(&most), "{most}");
 }
 
 #[test]

@@ -1,0 +1,266 @@
+//! Measured times by how much a replica has at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Times by how much a replica has at once. The time grows with it about linearly, whether the replica batches,
+/// works requests off one by one, or all at once: `fixed + each × n`.
+///
+/// What is known of a full replica must not be lost while replicas are idle, and must not stay as it was when the
+/// service has become slower or faster: so all points are relative to one pace, and every measurement at a known
+/// point moves the pace, quickly, and with it all others.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Points {
+    /// By the number at once, four buckets for each doubling.
+    points: BTreeMap<i32, Point>,
+    /// Times now over the times of the points.
+    pace: f64,
+    /// Requests that the pace rests on, at most [`QUICK`].
+    weight: f64,
+    /// Requests measured so far.
+    completed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    /// How much was there at once.
+    at_once: f64,
+    /// Seconds that it took, at a pace of one.
+    seconds: f64,
+    /// Requests that this rests on, at most [`TRUSTED`]; halved by [`FORGOTTEN`] measurements elsewhere.
+    weight: f64,
+}
+
+/// Fewer measurements than this are no ground to start replicas on: the first request of a replica is
+/// often slow.
+const FEWEST: u64 = 3;
+
+/// The pace moves by a half when as many new requests come. Thirty average out the variety of requests and follow
+/// a change within seconds.
+const QUICK: f64 = 30.0;
+
+/// A point moves by a half when as many new requests come to it: much slower than the pace, which is to take what
+/// concerns all points.
+const TRUSTED: f64 = 6000.0;
+
+/// What one sample says counts as no more requests than this: they are of one second, and much alike.
+const ONE_SAMPLE: f64 = 20.0;
+
+/// A point weighs half as much in the line after so many measurements elsewhere: some hours of one a second.
+const FORGOTTEN: f64 = 10_000.0;
+
+/// A replica with nearly as many at once as it takes is full. With fewer, some of its time it may have had nothing.
+const NEAR: f64 = 1.05;
+
+impl Points {
+    /// Takes in that `count` requests took this long each, at so much at once.
+    pub(super) fn add(&mut self, at_once: f64, mean: Duration, count: u64) {
+        // A service that takes no time at all would have a capacity without end.
+        let seconds = mean.as_secs_f64().max(1e-6);
+        self.completed = self.completed.saturating_add(count);
+        let count = (count as f64).min(ONE_SAMPLE);
+        let bucket = (4.0 * at_once.log2()).round() as i32;
+        if let Some(known) = self.points.get(&bucket) {
+            self.follow(seconds / known.seconds, count);
+        }
+        self.forget();
+        let seconds = seconds / self.pace;
+        let point = self.points.entry(bucket).or_insert(Point {
+            at_once,
+            seconds,
+            weight: 0.0,
+        });
+        let share = count / (point.weight + count);
+        point.at_once += share * (at_once - point.at_once);
+        point.seconds += share * (seconds - point.seconds);
+        point.weight = (point.weight + count).min(TRUSTED);
+    }
+
+    /// What a replica does per second with so much at once; unset until it was measured.
+    pub(super) fn throughput(&self, at_once: f64) -> Option<f64> {
+        if self.completed < FEWEST {
+            return None;
+        }
+        // What was measured goes before any line.
+        let seconds = match self.near(at_once) {
+            Some(point) => point.seconds * at_once / point.at_once,
+            None => {
+                let (fixed, each) = self.line()?;
+                fixed + each * at_once
+            }
+        };
+        Some(at_once / (seconds * self.pace))
+    }
+
+    /// The point that is so much at once, or nearly.
+    fn near(&self, at_once: f64) -> Option<&Point> {
+        let ratio = |point: &Point| (point.at_once / at_once).max(at_once / point.at_once);
+        let near = self.points.values().filter(|point| ratio(point) <= NEAR);
+        near.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+    }
+
+    /// The same points, whose pace the first measurements set anew.
+    pub(super) fn successor(&self) -> Self {
+        Self {
+            weight: 0.0,
+            ..self.clone()
+        }
+    }
+
+    fn follow(&mut self, pace: f64, count: f64) {
+        let share = count / (self.weight + count);
+        self.pace += share * (pace - self.pace);
+        self.pace = self.pace.clamp(1e-6, 1e6);
+        self.weight = (self.weight + count).min(QUICK);
+    }
+
+    fn forget(&mut self) {
+        let kept = 0.5_f64.powf(1.0 / FORGOTTEN);
+        for point in self.points.values_mut() {
+            // Never all: there may be nothing better.
+            point.weight = (point.weight * kept).max(1e-3);
+        }
+    }
+
+    /// The line through the points with the least squares; neither part is below zero. Points close to
+    /// each other give a flat line: what more at once would cost, they do not tell.
+    fn line(&self) -> Option<(f64, f64)> {
+        let total = |of: &dyn Fn(&Point) -> f64| -> f64 {
+            self.points.values().map(|p| p.weight * of(p)).sum()
+        };
+        let weight = total(&|_| 1.0);
+        if weight <= 0.0 {
+            return None;
+        }
+        let (x, y) = (
+            total(&|p| p.at_once) / weight,
+            total(&|p| p.seconds) / weight,
+        );
+        let spread = total(&|p| (p.at_once - x).powi(2));
+        let slope = total(&|p| (p.at_once - x) * (p.seconds - y)) / spread;
+        if !self.is_wide() || slope <= 0.0 {
+            return Some((y, 0.0));
+        }
+        let fixed = y - slope * x;
+        if fixed >= 0.0 {
+            return Some((fixed, slope));
+        }
+        let through_zero = total(&|p| p.at_once * p.seconds) / total(&|p| p.at_once.powi(2));
+        Some((0.0, through_zero))
+    }
+
+    /// Whether one point has twice as many at once as another: with less between them, the slope is noise.
+    fn is_wide(&self) -> bool {
+        let mut points = self.points.values().map(|point| point.at_once);
+        let least = points.next();
+        let most = points.next_back();
+        least
+            .zip(most)
+            .is_some_and(|(least, most)| most >= 2.0 * least)
+    }
+}
+
+impl Default for Points {
+    fn default() -> Self {
+        Self {
+            points: BTreeMap::new(),
+            pace: 1.0,
+            weight: 0.0,
+            completed: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Points of (at once, milliseconds), each measured many times.
+    fn points(measured: &[(f64, u64)]) -> Points {
+        let mut points = Points::default();
+        for (at_once, ms) in measured {
+            add(&mut points, *at_once, *ms, 100);
+        }
+        points
+    }
+
+    fn add(points: &mut Points, at_once: f64, ms: u64, times: u32) {
+        for _ in 0..times {
+            points.add(at_once, Duration::from_millis(ms), 20);
+        }
+    }
+
+    fn throughput(measured: &[(f64, u64)], at_once: f64) -> f64 {
+        let throughput = points(measured).throughput(at_once).unwrap();
+        (throughput * 1000.0).round() / 1000.0
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        assert_eq!(throughput(&[(1.0, 100)], 1.0), 10.0);
+    }
+
+    #[test]
+    fn all_at_once() {
+        assert_eq!(throughput(&[(1.0, 100), (4.0, 100)], 8.0), 80.0);
+    }
+
+    #[test]
+    fn one_after_the_other_however_many_are_there() {
+        assert_eq!(throughput(&[(1.0, 100), (4.0, 400)], 8.0), 10.0);
+    }
+
+    #[test]
+    fn in_batches() {
+        // 60 ms for the batch and 10 ms for each request of it.
+        assert_eq!(throughput(&[(1.0, 70), (4.0, 100)], 8.0), 57.143);
+    }
+
+    #[test]
+    fn a_full_replica_is_believed_rather_than_the_line() {
+        assert_eq!(throughput(&[(1.0, 10), (2.0, 10), (8.0, 400)], 8.0), 20.0);
+    }
+
+    #[test]
+    fn two_measurements_are_not_enough() {
+        let mut points = Points::default();
+        points.add(1.0, Duration::from_secs(1), 2);
+        assert_eq!(points.throughput(1.0), None);
+    }
+
+    #[test]
+    fn a_service_that_became_slower_is_slower_at_every_load_and_well_again_afterwards() {
+        let mut points = points(&[(1.0, 70), (4.0, 100), (8.0, 140)]);
+        let well = points.throughput(8.0).unwrap();
+        // Only the load of now is measured, and all is known by it.
+        add(&mut points, 4.0, 300, 12);
+        let slow = points.throughput(8.0).unwrap();
+        assert!((slow * 3.0 / well - 1.0).abs() < 0.05, "{slow} for {well}");
+        add(&mut points, 1.0, 70, 12);
+        let again = points.throughput(8.0).unwrap();
+        assert!((again / well - 1.0).abs() < 0.05, "{again} for {well}");
+    }
+
+    #[test]
+    fn the_successor_of_a_slow_revision_is_what_it_is_measured_to_be() {
+        let mut points = points(&[(1.0, 70), (8.0, 140)]);
+        let well = points.throughput(8.0).unwrap();
+        add(&mut points, 8.0, 420, 100);
+        let mut next = points.successor();
+        add(&mut next, 1.0, 70, 1);
+        let again = next.throughput(8.0).unwrap();
+        assert!((again / well - 1.0).abs() < 0.05, "{again} for {well}");
+    }
+
+    #[test]
+    fn what_takes_no_time_or_for_ever_has_a_throughput() {
+        for time in [Duration::ZERO, Duration::MAX] {
+            let mut points = Points::default();
+            for at_once in [1.0, 1e9] {
+                points.add(at_once, time, u64::MAX);
+            }
+            let throughput = points.throughput(8.0).unwrap();
+            assert!(throughput.is_finite() && throughput > 0.0, "{throughput}");
+        }
+    }
+}

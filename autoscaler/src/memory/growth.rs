@@ -1,0 +1,215 @@
+//! How much the load grows within the time of a start.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How much higher than now the load becomes within the time of a start: what happened before, recent times
+/// most. A replica that is asked for now must do for the load of then.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Growth {
+    /// How often each ratio was seen, by its logarithm: narrow steps where it is small.
+    seen: [[f32; STEPS]; CONTEXTS],
+    /// Mean of the load over some starts.
+    mean: f64,
+    /// Since a start ago, the latest last.
+    slots: VecDeque<Slot>,
+    latest: f64,
+    /// Length of a slot, and when the latest ends.
+    slot: Duration,
+    until: Duration,
+}
+
+/// A part of the time of a start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Slot {
+    /// The context and the load at its beginning.
+    context: usize,
+    load: f64,
+    /// The highest load in it.
+    highest: f64,
+}
+
+/// A high load seldom grows as a low one does: the ratios are kept apart by how high the load is against its mean.
+const CONTEXTS: usize = 4;
+const BOUNDS: [f64; CONTEXTS - 1] = [0.5, 0.9, 1.2];
+
+const STEPS: usize = 32;
+
+/// The highest logarithm that is told apart: five times as much.
+const HIGHEST: f64 = 1.6;
+
+/// Slots of a start.
+const SLOTS: usize = 8;
+
+/// What was seen so many starts ago counts half.
+const FORGOTTEN: f64 = 50.0;
+
+impl Growth {
+    /// Takes in the load now.
+    pub(crate) fn observe(&mut self, now: Duration, load: f64, cold_start: Duration) {
+        let slot = (cold_start / SLOTS as u32).max(Duration::from_secs(1));
+        if slot > self.slot * 5 / 4 || slot < self.slot * 3 / 4 {
+            self.slots.clear();
+            self.slot = slot;
+            self.until = now;
+        }
+        if now >= self.until + self.slot * SLOTS as u32 {
+            self.slots.clear();
+            self.until = now;
+        }
+        while now >= self.until {
+            self.until += self.slot;
+            self.end_slot();
+        }
+        self.latest = load;
+        if let Some(slot) = self.slots.back_mut() {
+            slot.highest = slot.highest.max(load);
+        }
+    }
+
+    /// The load that this share of the past did not exceed within the time of a start, from such a load on; at
+    /// least the load itself. A lower load is not taken to grow to more than a higher does.
+    pub(crate) fn highest(&self, share: f64, load: f64) -> f64 {
+        let bounds = BOUNDS.iter().map(|bound| bound * self.mean);
+        let contexts = std::iter::once(0.0).chain(bounds).zip(&self.seen);
+        let reached = contexts.skip(self.context(load));
+        let grown = reached.map(|(bound, seen)| load.max(bound) * quantile(seen, share));
+        grown.fold(f64::INFINITY, f64::min).max(load)
+    }
+
+    /// Ends the slot. The next one begins with the load of just before: what comes now does not change what is known
+    /// of the past, so that more of it never asks for less.
+    fn end_slot(&mut self) {
+        if self.slots.len() > SLOTS
+            && let Some(first) = self.slots.pop_front()
+        {
+            let highest = self.slots.iter().map(|slot| slot.highest);
+            self.count(first, highest.fold(0.0, f64::max));
+        }
+        self.mean += (self.latest - self.mean) / (MEAN * SLOTS as f64);
+        self.slots.push_back(Slot {
+            context: self.context(self.latest),
+            load: self.latest,
+            highest: 0.0,
+        });
+    }
+
+    fn context(&self, load: f64) -> usize {
+        let above = BOUNDS.iter().filter(|bound| load > **bound * self.mean);
+        above.count()
+    }
+
+    fn count(&mut self, from: Slot, highest: f64) {
+        if from.load <= 0.0 {
+            return;
+        }
+        let index = (step(highest / from.load).ceil() as usize).min(STEPS - 1);
+        let kept = 0.5_f64.powf(1.0 / (FORGOTTEN * SLOTS as f64)) as f32;
+        for count in &mut self.seen[from.context] {
+            *count *= kept;
+        }
+        self.seen[from.context][index] += 1.0;
+    }
+}
+
+/// The ratio that this share of those seen did not exceed, at least 1.
+fn quantile(seen: &[f32; STEPS], share: f64) -> f64 {
+    let total: f32 = seen.iter().sum();
+    let rank = f64::from(total) * share;
+    let mut below = 0.0;
+    for (index, count) in seen.iter().map(|count| f64::from(*count)).enumerate() {
+        if below + count >= rank {
+            let within = ((rank - below) / count.max(1e-9)).clamp(0.0, 1.0);
+            // The first holds what did not grow at all.
+            return if index == 0 {
+                1.0
+            } else {
+                ratio(index as f64 - 1.0 + within)
+            };
+        }
+        below += count;
+    }
+    ratio(STEPS as f64 - 1.0)
+}
+
+/// The ratio at the upper end of a step.
+fn ratio(step: f64) -> f64 {
+    let share = step / (STEPS - 1) as f64;
+    (HIGHEST * share.powi(2)).exp()
+}
+
+/// The step of a ratio, not rounded.
+fn step(ratio: f64) -> f64 {
+    let share = (ratio.ln().max(0.0) / HIGHEST).sqrt();
+    share * (STEPS - 1) as f64
+}
+
+/// Starts over which the mean is.
+const MEAN: f64 = 30.0;
+
+impl Default for Growth {
+    fn default() -> Self {
+        // Before anything was seen: half the time nothing, and sometimes a sixth.
+        let mut seen = [0.0; STEPS];
+        seen[0] = 8.0;
+        seen[step(1.05).ceil() as usize] = 4.0;
+        seen[step(1.15).ceil() as usize] = 4.0;
+        Self {
+            seen: [seen; CONTEXTS],
+            mean: 0.0,
+            slots: VecDeque::new(),
+            latest: 0.0,
+            slot: Duration::ZERO,
+            until: Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(60);
+
+    /// What may become of a load of 10 after this load of each second.
+    fn highest(load: impl Fn(u64) -> f64) -> f64 {
+        let mut growth = Growth::default();
+        for second in 0..20_000 {
+            growth.observe(Duration::from_secs(second), load(second), START);
+        }
+        growth.highest(0.75, 10.0)
+    }
+
+    #[test]
+    fn what_never_grew_is_not_taken_to_grow() {
+        let highest = highest(|_| 10.0);
+        assert!((10.0..10.1).contains(&highest), "{highest}");
+    }
+
+    #[test]
+    fn what_grew_by_a_half_in_a_start_may_again() {
+        // Up by a half in each minute, for four minutes, and down again.
+        let wave = |second: u64| 10.0 * 1.5_f64.powf((second % 240) as f64 / 60.0);
+        let highest = highest(wave);
+        assert!((14.0..16.0).contains(&highest), "{highest}");
+    }
+
+    #[test]
+    fn a_higher_load_is_not_taken_to_grow_to_less() {
+        let mut growth = Growth::default();
+        for second in 0..20_000 {
+            let load = if second % 600 < 500 { 1.0 } else { 30.0 };
+            growth.observe(Duration::from_secs(second), load, START);
+        }
+        let grown: Vec<_> = (0..400)
+            .map(|load| growth.highest(0.9, f64::from(load) / 10.0))
+            .collect();
+        assert!(grown.is_sorted(), "{grown:?}");
+    }
+
+    #[test]
+    fn a_load_from_nothing_says_nothing() {
+        let burst = |second: u64| if second % 600 < 500 { 0.0 } else { 10.0 };
+        assert!(highest(burst) < 12.0);
+    }
+}
