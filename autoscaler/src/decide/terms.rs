@@ -39,6 +39,11 @@ pub struct Terms {
 /// start, and a replica for it would be idle the rest of the time.
 const FORESEEN: f64 = 0.75;
 
+/// The most replicas with those for the backlog, for each that arrivals need. Were the backlog of starts that do not
+/// come answered by more starts, there would be no end to it. Nearly as many again work any backlog off in little more
+/// than the time in which it came; twice as many are not asked for even where chance makes the rate high.
+const BACKLOGGED: f64 = 1.75;
+
 /// A twentieth of a replica is not worth one.
 const SLACK: f64 = 0.05;
 
@@ -82,9 +87,7 @@ impl Terms {
         // backlog is drained over about the length of a start.
         let over = start.max(2.0 * delay);
         self.drain = (self.backlog - self.rate * delay).max(0.0) / (capacity * over);
-        // Were the backlog of starts that do not come answered by more starts, there would be no end to it. As many
-        // again as arrivals need work any backlog off in the time in which it came.
-        let most = (2.0 * self.offered - self.base).max(0.0);
+        let most = (BACKLOGGED * self.offered - self.base).max(0.0);
         self.drain = if sample.replicas.is_overdue() {
             0.0
         } else {

@@ -1,0 +1,225 @@
+//! The law where things go wrong, and where nothing does: a service that becomes slow, gateways that fall silent, GPUs
+//! that are not there, a load that does not change.
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
+use std::time::Duration;
+
+use weir_autoscaler::{Memory, decide};
+use weir_cluster::ScalingPolicy;
+use weir_simulation::{Observed, Policy, Run, Service, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A batch of eight takes 1.2 s: 6.7 requests per second.
+const SERVICE: Service = Service::Batched {
+    fixed: Duration::from_millis(400),
+    each: Duration::from_millis(100),
+    most: 8,
+};
+
+const CAPACITY: f64 = 8.0 / 1.2;
+
+fn policy() -> ScalingPolicy {
+    ScalingPolicy {
+        min: 0,
+        queue_delay: 2 * SECOND,
+        ..ScalingPolicy::default()
+    }
+}
+
+/// The law, and when a next revision takes its place.
+struct Law {
+    memory: Memory,
+    replaced: Option<Duration>,
+}
+
+impl Policy for Law {
+    fn decide(&mut self, observed: &Observed) -> u32 {
+        let sample = &observed.sample;
+        if self.replaced.is_some_and(|at| sample.at >= at) {
+            self.replaced = None;
+            self.memory = self.memory.successor();
+        }
+        let memory = std::mem::take(&mut self.memory);
+        let (memory, decision) = decide(&policy(), memory, sample);
+        self.memory = memory;
+        decision.replicas
+    }
+}
+
+fn run(world: &World, arrivals: &[Duration], until: Duration) -> Run {
+    run_with(world, arrivals, until, None)
+}
+
+fn run_with(
+    world: &World,
+    arrivals: &[Duration],
+    until: Duration,
+    replaced: Option<Duration>,
+) -> Run {
+    let mut law = Law {
+        memory: Memory::default(),
+        replaced,
+    };
+    world.run(arrivals, until, &mut law)
+}
+
+/// Independent requests that keep so many replicas busy within these times.
+fn wave(load: f64, from: Duration, until: Duration, seed: u64) -> Vec<Duration> {
+    let mut state = seed;
+    let mut chance = || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((mixed ^ (mixed >> 31)) >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    };
+    let mut at = from;
+    let mut arrivals = Vec::new();
+    loop {
+        at += Duration::from_secs_f64(-chance().ln() / (load * CAPACITY));
+        if at >= until {
+            return arrivals;
+        }
+        arrivals.push(at);
+    }
+}
+
+fn desired(run: &Run, from: Duration, until: Duration) -> Vec<u32> {
+    let frames = run.frames.iter();
+    let within = frames.filter(|frame| (from..until).contains(&frame.at));
+    within.map(|frame| frame.desired).collect()
+}
+
+fn most(run: &Run, from: Duration, until: Duration) -> u32 {
+    desired(run, from, until).into_iter().max().unwrap()
+}
+
+fn mean(run: &Run, from: Duration, until: Duration) -> f64 {
+    let counts = desired(run, from, until);
+    counts.iter().map(|count| f64::from(*count)).sum::<f64>() / counts.len() as f64
+}
+
+#[test]
+fn a_service_that_is_slow_for_a_while_gets_enough_and_returns_to_what_it_had() {
+    let slow = 40 * MINUTE..70 * MINUTE;
+    let until = 130 * MINUTE;
+    let world = World {
+        slowdowns: vec![(slow.clone(), 3.0)],
+        ..World::new(SERVICE, MINUTE)
+    };
+    for (seed, replaced) in [(1, None), (2, None), (3, Some(60 * MINUTE))] {
+        let arrivals = wave(4.0, Duration::ZERO, until, seed);
+        let run = run_with(&world, &arrivals, until, replaced);
+        let before = most(&run, 30 * MINUTE, slow.start);
+        let enough = |frame: &&weir_simulation::Frame| frame.at > slow.start && frame.ready >= 12;
+        let enough = run.frames.iter().find(enough).unwrap().at - slow.start;
+        assert!(enough <= MINUTE + 10 * SECOND, "{enough:?}");
+        let recovered = slow.end + 15 * MINUTE;
+        let after = most(&run, recovered, until);
+        assert!(after <= before + 1, "{before} before and {after} after");
+    }
+}
+
+#[test]
+fn a_silence_of_all_gateways_is_no_burst() {
+    let silence = 40 * MINUTE..45 * MINUTE;
+    let world = World {
+        silences: vec![silence.clone()],
+        ..World::new(SERVICE, MINUTE)
+    };
+    for seed in 1..4 {
+        let arrivals = wave(4.0, Duration::ZERO, 80 * MINUTE, seed);
+        let run = run(&world, &arrivals, 80 * MINUTE);
+        let before = most(&run, 30 * MINUTE, silence.start);
+        let after = most(&run, silence.end, 80 * MINUTE);
+        assert!(after <= before + 1, "{before} before and {after} after");
+    }
+}
+
+#[test]
+fn what_cannot_be_placed_is_not_asked_for_again() {
+    let mut world = World::new(SERVICE, MINUTE);
+    world.machines.gpus = Some(3);
+    for seed in 1..4 {
+        let arrivals = wave(6.0, Duration::ZERO, 30 * MINUTE, seed);
+        let run = run(&world, &arrivals, 30 * MINUTE);
+        // The rate that is seen in the first minutes may be some per cent high.
+        let most = most(&run, Duration::ZERO, 30 * MINUTE);
+        assert!(most <= 2 * 6 + 1, "{most}");
+        assert!(
+            desired(&run, 10 * MINUTE, 30 * MINUTE)
+                .iter()
+                .all(|n| *n <= 12)
+        );
+    }
+}
+
+#[test]
+fn a_steady_load_is_staffed_for_what_it_is() {
+    let until = 100 * MINUTE;
+    let arrivals = wave(25.0, Duration::ZERO, until, 1);
+    let run = run(&World::new(SERVICE, MINUTE), &arrivals, until);
+    let settled = 40 * MINUTE;
+    // Staffing by the square root of the load: 25 + 0.5 × √(25 / 8), a whole number.
+    let mean = mean(&run, settled, until);
+    assert!(mean <= 26.0 * 1.08, "{mean}");
+    let counts = desired(&run, settled, until);
+    let changes = counts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(changes <= 12, "{changes} changes");
+    let late = |wait: &&weir_simulation::Wait| wait.arrived >= settled && wait.waited > 2 * SECOND;
+    let late = run.waits.iter().filter(late).count();
+    assert!(late * 1000 <= arrivals.len(), "{late} late");
+}
+
+#[test]
+fn a_step_is_answered_within_seconds_and_not_twice() {
+    let step = 10 * MINUTE;
+    let until = 40 * MINUTE;
+    let mut arrivals = wave(10.0 / CAPACITY, Duration::ZERO, step, 1);
+    arrivals.extend(wave(100.0 / CAPACITY, step, until, 2));
+    let run = run(&World::new(SERVICE, 10 * SECOND), &arrivals, until);
+    assert!(most(&run, step, step + 4 * SECOND + SECOND / 2) >= 16);
+    let peak = most(&run, step, until);
+    assert!(peak <= 30, "{peak}");
+    let settled = most(&run, 30 * MINUTE, until);
+    assert!(settled <= 17, "{settled}");
+}
+
+#[test]
+fn a_start_that_fits_into_the_target_is_not_avoided_at_any_price() {
+    // A request each ten minutes, and a start of 10 s before a target of 30 s.
+    let arrivals: Vec<_> = (1..200).map(|index| 10 * MINUTE * index).collect();
+    let until = 10 * MINUTE * 200;
+    let mut law = Law {
+        memory: Memory::default(),
+        replaced: None,
+    };
+    let mut patient = |observed: &Observed| {
+        let policy = ScalingPolicy {
+            queue_delay: 30 * SECOND,
+            ..policy()
+        };
+        let memory = std::mem::take(&mut law.memory);
+        let (memory, decision) = decide(&policy, memory, &observed.sample);
+        law.memory = memory;
+        decision.replicas
+    };
+    let service = Service::Each {
+        time: 5 * SECOND,
+        most: 1,
+    };
+    struct By<'a>(&'a mut dyn FnMut(&Observed) -> u32);
+    impl Policy for By<'_> {
+        fn decide(&mut self, observed: &Observed) -> u32 {
+            (self.0)(observed)
+        }
+    }
+    let world = World::new(service, 10 * SECOND);
+    let run = world.run(&arrivals, until, &mut By(&mut patient));
+    assert!(run.waits.iter().all(|wait| wait.waited <= 30 * SECOND));
+    // Each costs its start and its work, and no more than as much again.
+    let least = 15 * SECOND * 199;
+    assert!(run.replica_time <= 2 * least, "{:?}", run.replica_time);
+}
