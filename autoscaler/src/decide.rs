@@ -77,29 +77,52 @@ fn choose(
     terms: &Terms,
 ) -> (u32, Reason) {
     let rule = Keep::new(policy, memory, terms.cold_start);
-    if is_over(policy, memory, sample) {
+    let choice = if is_over(policy, memory, sample) {
         memory.levels.clear();
-        return hold(policy, sample, (0, idle(memory, &rule)));
-    }
-    let now = memory.seen;
-    let needed = match correct(policy, memory, sample, terms) {
-        Some(more) => more,
-        None => (terms.need, need(memory, sample, terms, &rule)),
+        (0, idle(memory, &rule))
+    } else {
+        let needed = match correct(policy, memory, sample, terms) {
+            Some(more) => more,
+            None => (terms.need, need(memory, sample, terms, &rule)),
+        };
+        keep(memory, sample, wake(policy, sample, needed), &rule)
     };
-    let needed = wake(policy, sample, needed);
-    let short = rule.least();
-    memory
-        .levels
-        .set(needed.0.min(ScalingPolicy::MOST), now, short);
+    hold(policy, sample, expect(memory, terms, choice))
+}
+
+/// Raises the number to what is kept.
+fn keep(
+    memory: &mut Memory,
+    sample: &Sample,
+    needed: (u32, Reason),
+    rule: &Keep<'_>,
+) -> (u32, Reason) {
+    let now = memory.seen;
+    // A replica that starts ahead of the load is not needed yet.
+    let counted = match needed.0 {
+        1 if !sample.has_work() => 0,
+        more => more.min(ScalingPolicy::MOST),
+    };
+    memory.levels.set(counted, now, rule.least());
     let kept = memory
         .levels
         .kept(now, |level, past| rule.time(level, past));
-    let choice = if kept > needed.0 {
-        (kept, keeping(memory, kept, needed.0, &rule))
+    if kept > needed.0 {
+        (kept, keeping(memory, kept, needed.0, rule))
     } else {
         needed
-    };
-    hold(policy, sample, choice)
+    }
+}
+
+/// Raises the number to what was needed at this time of each interval before, so that it is up in time.
+fn expect(memory: &Memory, terms: &Terms, choice: (u32, Reason)) -> (u32, Reason) {
+    let expected = memory.levels.expected(memory.seen, terms.cold_start);
+    if expected > choice.0 {
+        let needed = choice.0;
+        (expected, Reason::Expected { needed })
+    } else {
+        choice
+    }
 }
 
 /// Whether nothing has happened for the policy's retention: then everything ends, whatever the count of

@@ -7,6 +7,7 @@ mod growth;
 mod lateness;
 mod levels;
 mod price;
+mod rhythm;
 mod room;
 
 use std::time::Duration;

@@ -57,7 +57,12 @@ impl Sample {
     /// never becomes ready. Load that no gateway reports does not count.
     pub(crate) fn is_active(&self) -> bool {
         let first = self.replicas.ready == 0 && self.replicas.committed() > 0;
-        self.load.activity.arrivals > 0 || self.load.is_busy() || first
+        self.has_work() || first
+    }
+
+    /// Whether a request came, waits or is under way.
+    pub(crate) fn has_work(&self) -> bool {
+        self.load.activity.arrivals > 0 || self.load.is_busy()
     }
 }
 

@@ -10,8 +10,8 @@ use weir_autoscaler::{Coverage, Service, World, law, simulate};
 use weir_cluster::ScalingPolicy;
 use world::{Op, Revision, op, ops, policy};
 
-/// Times seven laws; some seconds of one core.
-const CASES: u32 = 1000;
+/// Times thirteen laws: some seconds of one core each.
+const CASES: u32 = 8000;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
@@ -90,6 +90,100 @@ proptest! {
         let blind = Op { ms: 1000, coverage: Coverage::None, ..Op::default() };
         for _ in 0..seconds {
             prop_assert_eq!(revision.step(&blind).replicas, desired);
+        }
+    }
+
+    #[test]
+    fn silence_alone_never_raises_the_number(policy in policy(), ops in ops(), seconds in 1..120_u64) {
+        let mut revision = Revision::new(policy);
+        revision.play(&ops);
+        // What blind gateways held up is decided now.
+        let first = revision.step(&Op::default()).replicas;
+        for _ in 0..seconds {
+            let decision = revision.step(&Op::default());
+            prop_assert!(decision.replicas <= first, "{} after {}", decision, first);
+        }
+    }
+
+    #[test]
+    fn old_samples_are_forgotten(policy in policy(), ops in ops()) {
+        let mut revision = Revision::new(policy.clone());
+        revision.play(&ops);
+        // Four hours, which no policy keeps more than, and a minute.
+        let quiet = Op { ms: 241_000, ..Op::default() };
+        for _ in 0..61 {
+            revision.step(&quiet);
+        }
+        prop_assert_eq!(revision.step(&quiet).replicas, policy.bound(0));
+    }
+
+    #[test]
+    fn only_the_time_between_samples_counts(policy in policy(), ops in ops(), offset in 0..1_000_000_u64) {
+        let mut early = Revision::new(policy);
+        let mut late = early.clone();
+        late.at = Duration::from_secs(offset);
+        for op in &ops {
+            prop_assert_eq!(early.step(op), late.step(op));
+        }
+    }
+
+    #[test]
+    fn a_late_report_says_what_its_parts_would_have(policy in policy(), each in 0..200_u64, seconds in 6..400_u64) {
+        let second = Op { arrivals: each, ..Op::default() };
+        let mut whole = Revision::new(policy);
+        for _ in 0..60 {
+            whole.step(&second);
+        }
+        let mut parts = whole.clone();
+        let late = Op { ms: 1000 * seconds, arrivals: each * seconds, ..Op::default() };
+        let whole = whole.step(&late).terms.rate;
+        for _ in 1..seconds {
+            parts.step(&second);
+        }
+        let parts = parts.step(&second).terms.rate;
+        prop_assert!((whole - parts).abs() < 1e-6, "{} for {}", whole, parts);
+    }
+
+    #[test]
+    fn starts_that_do_not_come_are_not_asked_for_again(each in 1..300_u64, seconds in 1..900_u32) {
+        let mut revision = Revision::new(ScalingPolicy::default());
+        // A replica does 40 requests per second: four at once, 100 ms each.
+        let three = |queued: u32, starting_ms| Op {
+            arrivals: each,
+            queued,
+            oldest_ms: u64::from(queued) * 10,
+            in_flight: 12,
+            ended: 30,
+            ready: 0,
+            starting_ms,
+            ..Op::default()
+        };
+        let needed = each as f64 / 40.0;
+        let most = (2.0 * needed).max(3.0).ceil() as u32;
+        revision.placed = Some(3);
+        for second in 0..seconds {
+            let short = (each as u32).saturating_sub(120);
+            let decision = revision.step(&three(second * short, u64::from(second) * 1000));
+            prop_assert!(decision.replicas <= most, "{} for {}", decision, needed);
+        }
+    }
+
+    #[test]
+    fn no_report_is_too_wild(
+        policy in policy(),
+        ops in ops(),
+        wild in (0..=u64::from(u32::MAX), 0..=u64::MAX / 4, any::<u32>(), 0..=u64::MAX / 4_000, any::<u32>(), any::<u32>(), 0..=10_u64.pow(12)),
+    ) {
+        let mut revision = Revision::new(policy.clone());
+        revision.play(&ops);
+        let (ms, arrivals, queued, oldest_ms, in_flight, credits, service_ms) = wild;
+        let wild = Op { ms, arrivals, queued, oldest_ms, in_flight, credits, service_ms, ended: 9, ..Op::default() };
+        for op in [&wild, &Op::default(), &wild] {
+            let decision = revision.step(op);
+            prop_assert!(decision.replicas >= policy.min && decision.replicas <= policy.most());
+            let terms = decision.terms;
+            let all = [terms.rate, terms.growth, terms.room, terms.base, terms.backlog, terms.drain];
+            prop_assert!(all.iter().all(|term| term.is_finite() && *term >= 0.0), "{:?}", terms);
         }
     }
 

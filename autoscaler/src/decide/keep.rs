@@ -61,7 +61,8 @@ impl<'a> Keep<'a> {
     }
 
     fn pays(&self, past: &Level) -> Duration {
-        if self.fits() {
+        if self.fits() || past.is_regular(self.cold_start) {
+            // No request waits for a start that is in time, or is ahead of it.
             return past.gaps().keep(self.cold_start, self.cold_start);
         }
         // While a replica is needed for less time than a start takes, fewer requests wait for it.
@@ -92,10 +93,10 @@ pub(crate) fn starts(economy: Economy) -> f64 {
     }
 }
 
-/// The most that a start may be worth, in lengths of a start: so much that a replica which is needed for a tenth of a
+/// The most that a start may be worth, in lengths of a start: so much that a replica which is needed for a third of a
 /// start at a time is kept as long as any may be.
 pub(crate) fn most_starts(economy: Economy, cold_start: Duration) -> f64 {
-    10.0 * longest(economy).as_secs_f64() / cold_start.as_secs_f64().max(1.0)
+    3.0 * longest(economy).as_secs_f64() / cold_start.as_secs_f64().max(1.0)
 }
 
 /// The longest that a replica is kept idle, however long it takes to start.

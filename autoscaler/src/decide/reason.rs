@@ -39,6 +39,11 @@ pub enum Reason {
         /// How much longer the last of those above stays.
         longer: Duration,
     },
+    /// The load needs fewer now, but came back at this interval before.
+    Expected {
+        /// Replicas that the load needs.
+        needed: u32,
+    },
     /// Fewer were thought enough, and are not.
     Corrected {
         /// How long a request has waited.
@@ -64,12 +69,13 @@ pub enum Reason {
 
 impl Reason {
     /// Every value of [`Self::label`].
-    pub const LABELS: [&'static str; 11] = [
+    pub const LABELS: [&'static str; 12] = [
         "Load",
         "Unmeasured",
         "Woken",
         "Idle",
         "Kept",
+        "Expected",
         "Corrected",
         "Late",
         "HalfBlind",
@@ -87,6 +93,7 @@ impl Reason {
             Self::Woken { .. } => "Woken",
             Self::Idle { .. } => "Idle",
             Self::Kept { .. } => "Kept",
+            Self::Expected { .. } => "Expected",
             Self::Corrected { .. } => "Corrected",
             Self::Late { .. } => "Late",
             Self::HalfBlind => "HalfBlind",
@@ -126,6 +133,10 @@ impl fmt::Display for Reason {
                 f,
                 "{needed} would do, but load may return; one ends in {} s",
                 longer.as_secs()
+            ),
+            Self::Expected { needed } => write!(
+                f,
+                "{needed} would do, but load is about to come, as at regular intervals before"
             ),
             Self::Corrected { waited } => write!(
                 f,

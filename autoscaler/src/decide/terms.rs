@@ -44,6 +44,9 @@ const FORESEEN: f64 = 0.75;
 /// than the time in which it came; twice as many are not asked for even where chance makes the rate high.
 const BACKLOGGED: f64 = 1.75;
 
+/// So many batches are many for one replica.
+const MANY: f64 = 4.0;
+
 /// A twentieth of a replica is not worth one.
 const SLACK: f64 = 0.05;
 
@@ -117,10 +120,25 @@ impl Terms {
     fn needed(&self, sample: &Sample) -> u32 {
         let calculated = (self.base + self.drain - SLACK).ceil();
         let calculated = calculated.clamp(0.0, f64::from(ScalingPolicy::MOST)) as u32;
+        let calculated = calculated.max(self.unmeasured(sample));
         match (sample.is_active(), calculated) {
             (true, _) => calculated.max(1),
             (false, 0 | 1) => 0,
             (false, more) => more,
+        }
+    }
+}
+
+impl Terms {
+    /// Replicas before it is known what one does: a second once many more wait than the first will take at once. The
+    /// queue of a first start says nothing else.
+    fn unmeasured(&self, sample: &Sample) -> u32 {
+        let waiting = f64::from(sample.load.activity.queued);
+        let is_many = waiting > MANY * self.credits;
+        if self.capacity.is_none() && is_many {
+            2
+        } else {
+            0
         }
     }
 }

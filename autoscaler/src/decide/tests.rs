@@ -312,6 +312,7 @@ fn every_reason_has_a_word_of_its_own() {
             needed,
             longer: time,
         },
+        Reason::Expected { needed },
         Reason::Corrected { waited: time },
         Reason::Late { waited: time },
         Reason::HalfBlind,

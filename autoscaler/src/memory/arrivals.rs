@@ -86,17 +86,19 @@ impl Arrivals {
     /// Requests per second now: the mean of the window, brought within what each shorter window vouches for, the
     /// shortest last. So chance moves it little, and a change moves it the more the clearer it is.
     pub(crate) fn rate(&self, window: Duration) -> f64 {
-        let most = self.counts.len().min(seconds(window));
+        let most = seconds(window);
         let lengths = std::iter::successors(Some(SHORTEST), |length| Some(length * 2));
         let lengths: Vec<_> = lengths.take_while(|length| *length < most).collect();
         let mut rate = self.mean(window);
         for length in lengths.into_iter().rev() {
-            let (time, count) = self.last(length);
-            if length >= CALM {
-                rate = rate.min(self.bound(count, SIGNIFICANT) / time);
+            let (known, count) = self.last(length);
+            if length >= CALM && length <= self.counts.len() {
+                rate = rate.min(self.bound(count, SIGNIFICANT) / known);
             }
             if count >= ENOUGH {
-                rate = rate.max(self.bound(count, -SIGNIFICANT) / time);
+                // Of a new service, what was before its first second counts as silence.
+                let missing = length.saturating_sub(self.counts.len());
+                rate = rate.max(self.bound(count, -SIGNIFICANT) / (known + missing as f64));
             }
         }
         rate

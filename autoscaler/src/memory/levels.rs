@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::gaps::Gaps;
+use super::rhythm::Rhythm;
 
 /// For the first, the second, the third replica and so on: when it was last needed, and the gaps after which it
 /// was needed again. What needs three needs two, so no later one was needed later.
@@ -24,6 +25,7 @@ pub(crate) struct Level {
     /// Whether it was not ended since.
     is_kept: bool,
     gaps: Gaps,
+    rhythm: Rhythm,
 }
 
 impl Level {
@@ -34,6 +36,7 @@ impl Level {
             usual: None,
             is_kept: true,
             gaps: Gaps::default(),
+            rhythm: Rhythm::default(),
         }
     }
 
@@ -48,10 +51,23 @@ impl Level {
         self.usual.map_or(latest, |usual| (usual * 3 + latest) / 4)
     }
 
+    /// Whether it is needed at regular intervals.
+    pub(crate) fn is_regular(&self, cold_start: Duration) -> bool {
+        self.rhythm.next(cold_start).is_some()
+    }
+
+    /// Whether a start now would be in time, and not too early, for the next time it is needed.
+    fn is_expected(&self, now: Duration, cold_start: Duration) -> bool {
+        let passed = now.saturating_sub(self.since);
+        let next = self.rhythm.next(cold_start);
+        next.is_some_and(|next| passed + cold_start >= *next.start() && passed <= *next.end())
+    }
+
     /// Ends a gap now.
     fn resume(&mut self, now: Duration, gap: Duration) {
         self.usual = Some(self.needed());
         self.gaps.add(gap);
+        self.rhythm.add(now.saturating_sub(self.since));
         self.since = now;
     }
 }
@@ -103,6 +119,15 @@ impl Levels {
             level.is_kept = false;
         }
         kept as u32
+    }
+
+    /// The most replicas that a start now would be in time for, by the intervals at which they were needed before.
+    pub(crate) fn expected(&self, now: Duration, cold_start: Duration) -> u32 {
+        let learned = self.levels.iter().take(LEARNED);
+        let expected = learned
+            .enumerate()
+            .filter(|(_, level)| level.is_expected(now, cold_start));
+        expected.last().map_or(0, |(index, _)| index as u32 + 1)
     }
 
     /// For how long this replica (1 is the first) was not needed, and its past.

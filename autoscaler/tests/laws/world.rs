@@ -90,6 +90,8 @@ pub(crate) struct Revision {
     pub(crate) desired: u32,
     /// Requests a replica takes at once, where that is known.
     pub(crate) credits: Option<u32>,
+    /// Replicas that are ready where there is room for no more.
+    pub(crate) placed: Option<u32>,
 }
 
 impl Revision {
@@ -100,6 +102,7 @@ impl Revision {
             memory: Memory::default(),
             at: Duration::ZERO,
             credits: Some(4),
+            placed: None,
         }
     }
 
@@ -111,7 +114,9 @@ impl Revision {
 
     pub(crate) fn step(&mut self, op: &Op) -> Decision {
         self.at += op.elapsed();
-        let ready = self.desired * op.ready / 4;
+        let ready = self
+            .placed
+            .map_or(self.desired * op.ready / 4, |most| most.min(self.desired));
         let starting = (ready..self.desired).map(|_| Duration::from_millis(op.starting_ms));
         let sample = Sample {
             at: self.at,

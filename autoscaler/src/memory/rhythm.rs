@@ -1,0 +1,91 @@
+//! When a level is needed again, where that comes at regular intervals.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The latest intervals between two times at which a replica began to be needed, in seconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rhythm {
+    latest: VecDeque<f32>,
+}
+
+/// Intervals that are remembered.
+const KEPT: usize = 16;
+
+/// Fewer alike are chance.
+const FEWEST: usize = 8;
+
+/// What is a little early is met as well: requests are seen a second after they came, and a second replica only
+/// once the first has too many.
+const MARGIN: Duration = Duration::from_secs(8);
+
+impl Rhythm {
+    /// Adds an interval that ends now.
+    pub(crate) fn add(&mut self, interval: Duration) {
+        if self.latest.len() == KEPT {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(interval.as_secs_f32());
+    }
+
+    /// How long after it was last begun to be needed the replica should be up for the next time, from when until when,
+    /// if the intervals before tell so: as a backtest, all of them but one in ten must lie within the range of the
+    /// others, and a replica that is up for the range must cost less than one that is up all the time.
+    pub(crate) fn next(&self, cold_start: Duration) -> Option<RangeInclusive<Duration>> {
+        if self.latest.len() < FEWEST {
+            return None;
+        }
+        let mut sorted: Vec<f32> = self.latest.iter().copied().collect();
+        sorted.sort_unstable_by(f32::total_cmp);
+        let outliers = sorted.len() / 10;
+        let least = Duration::from_secs_f32(sorted[outliers]).saturating_sub(MARGIN);
+        let most = Duration::from_secs_f32(sorted[sorted.len() - 1 - outliers]) + MARGIN;
+        let pays = (most - least + cold_start) * 2 < least;
+        pays.then_some(least..=most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(60);
+
+    fn next(intervals: &[u64]) -> Option<(u64, u64)> {
+        let mut rhythm = Rhythm::default();
+        for interval in intervals {
+            rhythm.add(Duration::from_secs(*interval));
+        }
+        let next = rhythm.next(START)?;
+        Some((next.start().as_secs(), next.end().as_secs()))
+    }
+
+    #[test]
+    fn what_came_each_ten_minutes_comes_again() {
+        assert_eq!(next(&[600; 8]), Some((592, 608)));
+        assert_eq!(
+            next(&[600, 602, 598, 600, 601, 600, 599, 600]),
+            Some((590, 610))
+        );
+    }
+
+    #[test]
+    fn a_few_intervals_are_chance() {
+        assert_eq!(next(&[600; 7]), None);
+    }
+
+    #[test]
+    fn one_of_many_may_differ() {
+        let mut intervals = vec![600; 15];
+        intervals.push(1200);
+        assert_eq!(next(&intervals), Some((592, 608)));
+    }
+
+    #[test]
+    fn where_nothing_is_regular_nothing_is_foretold() {
+        assert_eq!(next(&[100, 700, 300, 900, 200, 600, 400, 500]), None);
+        // Too short for a start in between.
+        assert_eq!(next(&[90; 16]), None);
+    }
+}
