@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use check::CheckArgs;
 pub(crate) use fetch::FetchArgs;
 pub(crate) use infer::{InferArgs, NamedFile};
-pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, ProcessArgs};
+pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, MetricsApi, ProcessArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use range::Range;

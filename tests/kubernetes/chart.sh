@@ -40,6 +40,10 @@ lint() {
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -c admin)"
     check "without classes and runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
+    check "no metrics API unasked" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"
+    check "one metrics API" "v1beta2.custom.metrics.k8s.io" "$(render --set metricsApi.custom=true | sed -n '/kind: APIService/,/^---/p' |
+        sed -n 's/^  name: //p')"
+    check "rights on it alone" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
     check "without a webhook" 0 "$(render --set webhook.enabled=false | grep -c webhook)"
     check "arguments for one namespace" 3 "$(render --set watchNamespace=team | grep -c -- --watch-namespace=team)"
 }

@@ -9,8 +9,10 @@
 //! is read-only: who asks scales, and Weir's own law leaves alone what another sets.
 
 mod api;
+mod callers;
 mod loads;
 mod metric;
+mod port;
 mod quantity;
 mod scaler;
 mod selector;
@@ -20,6 +22,7 @@ mod world;
 
 pub use api::{CUSTOM, EXTERNAL, MetricsApi};
 pub use loads::Loads;
+pub use port::{ProvidedApi, metrics_certificates, serve_metrics};
 pub use scaler::{ExternalScalerService, PATH, external_scaler};
 
 /// Messages and server of KEDA's external scaler, as generated from `proto/`.

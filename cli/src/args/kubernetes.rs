@@ -66,8 +66,25 @@ pub(crate) struct ControllerArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = AUTOSCALER)]
 pub(crate) struct AutoscalerArgs {
+    /// Provides a metrics API of Kubernetes, which HorizontalPodAutoscalers read; may be repeated.
+    #[arg(long, value_enum, value_name = "API")]
+    pub(crate) metrics_api: Vec<MetricsApi>,
+
+    /// Port of the metrics APIs, which the API server calls over TLS; 0 takes a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 9443)]
+    pub(crate) metrics_port: u16,
+
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
+}
+
+/// A metrics API of Kubernetes. A cluster has one provider of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MetricsApi {
+    /// custom.metrics.k8s.io: metrics of pods and InferenceServices.
+    Custom,
+    /// external.metrics.k8s.io: metrics of services, chosen by label.
+    External,
 }
 
 /// Flags that all processes on Kubernetes have.

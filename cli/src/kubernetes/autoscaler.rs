@@ -1,19 +1,22 @@
 //! `weir autoscaler`: from the gateways' reports to numbers of pods.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpListener;
 use weir_autoscaler::Autoscaler;
-use weir_autoscaler_kubernetes::{self as others, Loads};
+use weir_autoscaler_kubernetes::{self as others, Loads, ProvidedApi};
 use weir_cluster::{Directory, Reports};
 use weir_cluster_reports::RemoteReports;
 use weir_ops::registry;
 
 use super::connect::{self, connect};
 use super::process::Process;
-use crate::args::AutoscalerArgs;
+use crate::args::{AutoscalerArgs, MetricsApi};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::ports;
 
 /// Calls that KEDA keeps open: one for each ScaledObject, on one connection.
 const SCALED_OBJECTS: u32 = 4096;
@@ -24,6 +27,7 @@ const SCALED_OBJECTS: u32 = 4096;
 /// [`CliError`] when it cannot start.
 pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     // It takes no requests, so nothing has to hear that it ends.
+    let listener = metrics_port(&args)?;
     let process = Process::start(&args.process, Duration::ZERO)?;
     let options = connect::options(&args.process, &process.name);
     let Some(connected) = connect(options, &process.drain).await? else {
@@ -33,6 +37,13 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     let cluster = Arc::new(connected.cluster);
     let loads = Loads::follow(reports.watch(), cluster.watch());
     let scaler = others::external_scaler(loads.clone());
+    if let Some(listener) = listener {
+        let certificates =
+            others::metrics_certificates(&args.process.namespace, &provided(&args.metrics_api));
+        let stop = process.stop.clone();
+        let metrics = others::serve_metrics(connected.client, loads, certificates, listener, stop);
+        process.tasks.spawn(metrics);
+    }
     let autoscaler = Autoscaler::new(cluster.clone(), reports, cluster.clone(), cluster);
     let mut metrics = registry::with_process_metrics();
     autoscaler.register(&mut metrics);
@@ -45,4 +56,21 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     process.tasks.spawn(autoscaler.run(process.stop.clone()));
     process.drain.begun().cancelled().await;
     Ok(process.end().await)
+}
+
+/// The port of the metrics APIs, if any is to be provided.
+fn metrics_port(args: &AutoscalerArgs) -> Result<Option<TcpListener>, CliError> {
+    if args.metrics_api.is_empty() {
+        return Ok(None);
+    }
+    let address = SocketAddr::new(args.process.address, args.metrics_port);
+    ports::bind("--metrics-port", address).map(|(listener, _)| Some(listener))
+}
+
+fn provided(apis: &[MetricsApi]) -> Vec<ProvidedApi> {
+    let provided = apis.iter().map(|api| match api {
+        MetricsApi::Custom => ProvidedApi::Custom,
+        MetricsApi::External => ProvidedApi::External,
+    });
+    provided.collect()
 }

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use weir_cluster_kubernetes::{Client, Options};
 use weir_cluster_reports::RemoteReports;
 use weir_controller::{Controller, Platform, Source};
-use weir_controller_kubernetes::{KubernetesSource, Webhook, WebhookOptions};
+use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
 use weir_ops::registry;
 
 use super::connect::{self, Connected, connect, retried};
@@ -83,7 +83,7 @@ fn webhook(
     args: &ProcessArgs,
     platform: Platform,
 ) -> Webhook {
-    let options = WebhookOptions::in_namespace(&args.namespace);
+    let options = webhook_certificates(&args.namespace);
     Webhook::new(client.clone(), source.watch(), platform, options)
 }
 

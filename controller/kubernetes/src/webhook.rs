@@ -8,75 +8,39 @@
 //!
 //! The API server asks it only while it answers: what passes unasked is told by the service's conditions.
 
-mod certificate;
 mod port;
 mod request;
-mod resolver;
 mod response;
-mod rotation;
 mod rules;
-mod secret;
 mod taken_hosts;
-mod trust;
 mod verdict;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use weir_cluster_tls_port::{Callers, CertificateOptions, Resolver, Rotation, TlsPort};
 use weir_controller::{Declaration, Leadership, Platform};
 
-use resolver::Resolver;
-use rotation::{Rotation, Schedule};
 use rules::Rules;
 
 /// Name of the webhook's Service, Secret and ValidatingWebhookConfiguration, as the chart has them.
 const NAME: &str = "weir-webhook";
 
-/// Life of a certificate. Its follower is made after two thirds, so that a cluster may be off for a month.
-const LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
-
-/// Time from the moment that the API server is told of a certificate's authority until it is used: several API servers
-/// hear of it each by a watch of its own, in seconds even where they are busy.
-const SETTLE: Duration = Duration::from_secs(60);
-
-/// Settings of the webhook.
-#[derive(Clone, Debug)]
-pub struct WebhookOptions {
-    /// Namespace and name of the Secret with the certificates.
-    pub secret: (String, String),
-    /// Name of the ValidatingWebhookConfiguration.
-    pub configuration: String,
-    /// Names and addresses by which API servers call it.
-    pub names: Vec<String>,
-    /// Life of a certificate.
-    pub lifetime: Duration,
-    /// Time from the moment that the API server is told of a certificate's authority until it is used.
-    pub settle: Duration,
-}
-
 /// The validating webhook of one process.
 pub struct Webhook {
     client: Client,
     rules: Rules,
-    options: WebhookOptions,
+    options: CertificateOptions,
 }
 
-impl WebhookOptions {
-    /// The settings of the chart, for Weir's namespace.
-    #[must_use]
-    pub fn in_namespace(namespace: &str) -> Self {
-        Self {
-            secret: (namespace.to_owned(), NAME.to_owned()),
-            configuration: NAME.to_owned(),
-            names: vec![format!("{NAME}.{namespace}.svc")],
-            lifetime: LIFETIME,
-            settle: SETTLE,
-        }
-    }
+/// The settings of the chart's webhook, for Weir's namespace.
+#[must_use]
+pub fn webhook_certificates(namespace: &str) -> CertificateOptions {
+    CertificateOptions::of_service(NAME, namespace, "weir-controller")
 }
 
 impl Webhook {
@@ -86,7 +50,7 @@ impl Webhook {
         client: Client,
         declaration: watch::Receiver<Arc<Declaration>>,
         platform: Platform,
-        options: WebhookOptions,
+        options: CertificateOptions,
     ) -> Self {
         Self {
             client,
@@ -103,13 +67,16 @@ impl Webhook {
         stop: CancellationToken,
     ) {
         let resolver = Arc::<Resolver>::default();
-        let schedule = Schedule {
-            lifetime: self.options.lifetime,
-            settle: self.options.settle,
+        let rotation: Rotation<ValidatingWebhookConfiguration> =
+            Rotation::new(self.client, self.options, resolver.clone());
+        let rotating = rotation.run(leadership, Leadership::Leading);
+        let port = TlsPort {
+            listener,
+            resolver,
+            callers: Callers::Anybody,
+            limits: port::LIMITS,
         };
-        let rotation = Rotation::new(self.client, self.options, schedule, resolver.clone());
-        let rotating = rotation.run(leadership);
-        let answering = port::serve(listener, self.rules, resolver, stop.clone());
+        let answering = port.serve(port::router(self.rules), stop);
         tokio::select! {
             () = answering => {}
             () = rotating => {}

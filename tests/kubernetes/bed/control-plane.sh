@@ -38,7 +38,7 @@ api_server() {
         --client-ca-file "$state/pki/ca.crt" --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \
         --requestheader-client-ca-file "$state/pki/ca.crt" --requestheader-allowed-names aggregator \
         --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
-        --requestheader-extra-headers-prefix X-Remote-Extra- --enable-aggregator-routing \
+        --requestheader-extra-headers-prefix X-Remote-Extra- \
         --proxy-client-cert-file "$state/pki/aggregator.crt" --proxy-client-key-file "$state/pki/aggregator.key" \
         --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$state/pki/tokens.pub" \
         --service-account-signing-key-file "$state/pki/tokens.key" --allow-privileged \
@@ -52,7 +52,7 @@ api_server() {
 controllers() {
     start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$state/controllers.kubeconfig" --secure-port 0 \
         --leader-elect=false --use-service-account-credentials --service-account-private-key-file "$state/pki/tokens.key" \
-        --root-ca-file "$state/pki/ca.crt" --kube-api-qps 500 --kube-api-burst 1000 --node-monitor-grace-period 5m
+        --root-ca-file "$state/pki/ca.crt" --horizontal-pod-autoscaler-sync-period 2s --kube-api-qps 500 --kube-api-burst 1000 --node-monitor-grace-period 5m
 }
 
 scheduler() {

@@ -1,7 +1,6 @@
 //! The webhook's port. Anybody in the cluster reaches it: what a connection, a body and all of them together may cost is
 //! bounded.
 
-mod connection;
 #[cfg(test)]
 mod tests;
 
@@ -16,14 +15,10 @@ use axum::routing::post;
 use http::{StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use weir_ops::byte_budget::ByteBudget;
-use weir_ops::socket::{Acceptor, ConnectionLimits, Pace};
+use weir_ops::socket::{ConnectionLimits, Pace};
 
-use self::connection::Connections;
-use super::resolver::Resolver;
 use super::rules::Rules;
 use super::{request, response};
 
@@ -32,7 +27,7 @@ const PATH: &str = "/validate";
 
 /// Limits on the connections. Each API server keeps a few; in some clusters all come from one address. An API server
 /// waits for an answer for as long as the configuration says, which is seconds.
-const LIMITS: ConnectionLimits = ConnectionLimits {
+pub(super) const LIMITS: ConnectionLimits = ConnectionLimits {
     total: 64,
     per_client: 32,
     idle: Duration::from_secs(60),
@@ -67,26 +62,8 @@ struct Reviews {
     places: Arc<Semaphore>,
 }
 
-/// Serves reviews until `stop`.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    rules: Rules,
-    resolver: Arc<Resolver>,
-    stop: CancellationToken,
-) {
-    let connections = match Connections::new(router(rules), resolver, LIMITS, stop.clone()) {
-        Ok(connections) => connections,
-        Err(error) => {
-            tracing::error!(%error, "the webhook cannot serve TLS");
-            return;
-        }
-    };
-    Acceptor::new(listener, LIMITS, stop)
-        .serve(|stream| connections.clone().serve(stream))
-        .await;
-}
-
-fn router(rules: Rules) -> Router {
+/// The route of reviews.
+pub(super) fn router(rules: Rules) -> Router {
     let reviews = Reviews {
         rules: Arc::new(rules),
         bodies: ByteBudget::new(MAX_BODIES),

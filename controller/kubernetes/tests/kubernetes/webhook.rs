@@ -16,8 +16,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_cluster_kubernetes::{Kubernetes, Options};
+use weir_cluster_tls_port::CertificateOptions;
 use weir_controller::{Leadership, Platform, Source};
-use weir_controller_kubernetes::{KubernetesSource, Webhook, WebhookOptions};
+use weir_controller_kubernetes::{KubernetesSource, Webhook, webhook_certificates};
 
 use crate::chart::rendered;
 use crate::world::{World, service};
@@ -38,7 +39,7 @@ impl World {
         &self,
         port: u16,
         leadership: Leadership,
-        options: WebhookOptions,
+        options: CertificateOptions,
     ) -> Answering {
         let cluster = Options {
             namespace: self.namespace.clone(),
@@ -77,14 +78,14 @@ impl World {
     }
 
     /// Settings that lead to this namespace alone.
-    fn webhook_options(&self) -> WebhookOptions {
+    fn webhook_options(&self) -> CertificateOptions {
         let name = format!("weir-webhook-{}", self.namespace);
-        WebhookOptions {
+        CertificateOptions {
             secret: (self.namespace.clone(), "weir-webhook".to_owned()),
-            configuration: name,
+            called_by: vec![name],
             names: vec!["127.0.0.1".to_owned()],
             settle: Duration::from_secs(1),
-            ..WebhookOptions::in_namespace(&self.namespace)
+            ..webhook_certificates(&self.namespace)
         }
     }
 
@@ -103,7 +104,7 @@ impl World {
         let settings = [watched.as_str(), "webhook.timeoutSeconds=30"];
         let mut all = rendered("ValidatingWebhookConfiguration", &self.namespace, &settings);
         let mut configuration = all.remove(0);
-        configuration["metadata"] = json!({"name": self.webhook_options().configuration});
+        configuration["metadata"] = json!({"name": self.webhook_options().called_by[0]});
         for webhook in configuration["webhooks"].as_array_mut().unwrap() {
             webhook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}/validate")});
         }
@@ -135,7 +136,7 @@ impl World {
     async fn trusted(&self) -> String {
         let found = self
             .configurations()
-            .get(&self.webhook_options().configuration)
+            .get(&self.webhook_options().called_by[0])
             .await
             .unwrap();
         let bundles = found.webhooks.into_iter().flatten();

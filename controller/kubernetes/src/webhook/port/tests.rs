@@ -18,11 +18,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_cluster_tls_port::{Callers, Resolver, ServingPair, TlsPort};
 use weir_controller::{Declaration, Platform};
 
-use super::super::certificate::ServingPair;
-use super::super::resolver::certified;
 use super::*;
 
 /// A moment at which certificates are valid: in the past, as a clock may be.
@@ -40,7 +39,7 @@ impl TestPort {
         let century = Duration::from_secs(100 * 365 * 24 * 3600);
         let pair = ServingPair::make(&["127.0.0.1".to_owned()], NOW, century).unwrap();
         let resolver = Arc::<Resolver>::default();
-        resolver.serve_with(certified(&pair).unwrap());
+        assert!(resolver.serve_with(&pair));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = weir_ops::socket::bind(address, weir_ops::socket::PortUse::Exclusive);
         let listener = listener.unwrap();
@@ -52,7 +51,13 @@ impl TestPort {
         };
         let rules = Rules::new(declaration.subscribe(), platform);
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, rules, resolver, stop.clone()));
+        let port = TlsPort {
+            listener,
+            resolver,
+            callers: Callers::Anybody,
+            limits: LIMITS,
+        };
+        tokio::spawn(port.serve(router(rules), stop.clone()));
         Self {
             address,
             authority: pair.authority,
@@ -202,23 +207,4 @@ async fn a_body_that_stalls_is_given_up() {
         "{answer}"
     );
     is_allowed(&port).await;
-}
-
-#[tokio::test]
-async fn without_a_certificate_a_handshake_fails() {
-    let resolver = Arc::<Resolver>::default();
-    let pair = ServingPair::make(&["a".to_owned()], NOW, Duration::from_secs(9)).unwrap();
-    let other = ServingPair::make(&["a".to_owned()], NOW, Duration::from_secs(9)).unwrap();
-    let mixed = ServingPair {
-        key: other.key,
-        ..pair.clone()
-    };
-    assert!(certified(&pair).is_some());
-    assert!(certified(&mixed).is_none());
-    let broken = ServingPair {
-        certificate: "broken".to_owned(),
-        ..pair
-    };
-    assert!(certified(&broken).is_none());
-    assert!(format!("{resolver:?}").contains("None"));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use weir_cluster_tls_port::CertificateOptions;
 use weir_controller::Leadership;
-use weir_controller_kubernetes::WebhookOptions;
 
 use crate::world::World;
 
@@ -30,7 +30,7 @@ async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_follow_each_other_and_no_object_passes_unchecked() {
     let world = Arc::new(World::new("webhook-rotates").await);
-    let options = WebhookOptions {
+    let options = CertificateOptions {
         lifetime: LIFETIME,
         ..world.webhook_options()
     };
@@ -79,7 +79,7 @@ impl World {
         let options = self.webhook_options();
         let secret = self.secrets().get(&options.secret.1).await.unwrap();
         let configurations = self.configurations();
-        let configuration = configurations.get(&options.configuration).await.unwrap();
+        let configuration = configurations.get(&options.called_by[0]).await.unwrap();
         [secret.metadata, configuration.metadata].map(|metadata| metadata.resource_version)
     }
 
@@ -87,7 +87,7 @@ impl World {
     async fn change_call(&self, call: Value) {
         let change = json!({"name": "inferenceservices.weir.dev", "clientConfig": call});
         let change = Patch::Strategic(json!({"webhooks": [change]}));
-        let name = self.webhook_options().configuration;
+        let name = self.webhook_options().called_by.remove(0);
         let (configurations, params) = (self.configurations(), PatchParams::default());
         configurations.patch(&name, &params, &change).await.unwrap();
     }

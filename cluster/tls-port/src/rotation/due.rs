@@ -2,17 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::certificate::ServingPair;
-use super::super::secret::Pairs;
-
-/// Times of a certificate's life.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
-    /// Life of a certificate.
-    pub(crate) lifetime: Duration,
-    /// Time for which the API server has trusted a certificate's authority before it is used.
-    pub(crate) settle: Duration,
-}
+use crate::certificate::ServingPair;
+use crate::pairs::Pairs;
 
 /// The step that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +24,14 @@ pub(crate) fn due(
     names: &[String],
     now: u64,
     trusted_for: Option<Duration>,
-    schedule: Schedule,
+    settle: Duration,
 ) -> Due {
     let Some(pairs) = pairs else { return Due::Anew };
     let next = pairs
         .next
         .as_ref()
         .filter(|next| is_usable(next, names, now));
-    let is_settled = trusted_for.is_some_and(|time| time >= schedule.settle);
+    let is_settled = trusted_for.is_some_and(|time| time >= settle);
     let is_usable = is_usable(&pairs.current, names, now);
     match next {
         Some(_) if is_settled || !is_usable => Due::Switch,
@@ -68,10 +59,8 @@ mod tests {
 
     use super::*;
 
-    const SCHEDULE: Schedule = Schedule {
-        lifetime: Duration::from_secs(900),
-        settle: Duration::from_secs(10),
-    };
+    const LIFETIME: Duration = Duration::from_secs(900);
+    const SETTLE: Duration = Duration::from_secs(10);
 
     fn pair(begins: u64) -> ServingPair {
         ServingPair {
@@ -80,7 +69,7 @@ mod tests {
             key: String::new(),
             names: vec!["a".to_owned()],
             begins,
-            ends: begins + SCHEDULE.lifetime.as_secs(),
+            ends: begins + LIFETIME.as_secs(),
         }
     }
 
@@ -91,28 +80,28 @@ mod tests {
     #[test]
     fn a_pair_is_followed_after_two_thirds_of_its_life() {
         let pairs = Pairs::of(pair(0));
-        let at = |now| due(Some(&pairs), &names(), now, Some(SCHEDULE.settle), SCHEDULE);
-        assert_eq!(due(None, &names(), 0, None, SCHEDULE), Due::Anew);
+        let at = |now| due(Some(&pairs), &names(), now, Some(SETTLE), SETTLE);
+        assert_eq!(due(None, &names(), 0, None, SETTLE), Due::Anew);
         assert_eq!(at(599), Due::Nothing);
         assert_eq!(at(600), Due::Next);
         assert_eq!(at(900), Due::Anew);
-        let other = due(Some(&pairs), &["b".to_owned()], 1, None, SCHEDULE);
+        let other = due(Some(&pairs), &["b".to_owned()], 1, None, SETTLE);
         assert_eq!(other, Due::Anew);
     }
 
     #[test]
     fn the_next_pair_waits_until_it_is_trusted() {
         let pairs = Pairs::of(pair(0)).with_next(pair(600));
-        let after = |trusted_for| due(Some(&pairs), &names(), 610, trusted_for, SCHEDULE);
+        let after = |trusted_for| due(Some(&pairs), &names(), 610, trusted_for, SETTLE);
         assert_eq!(after(None), Due::Nothing);
         assert_eq!(after(Some(Duration::from_secs(9))), Due::Nothing);
-        assert_eq!(after(Some(SCHEDULE.settle)), Due::Switch);
-        let untold = due(Some(&pairs), &names(), 900, None, SCHEDULE);
+        assert_eq!(after(Some(SETTLE)), Due::Switch);
+        let untold = due(Some(&pairs), &names(), 900, None, SETTLE);
         assert_eq!(untold, Due::Switch);
         let switched = pairs.switched();
         assert_eq!(switched.bundle(), "authority 0\nauthority 600\n");
         assert_eq!(
-            due(Some(&switched), &names(), 900, None, SCHEDULE),
+            due(Some(&switched), &names(), 900, None, SETTLE),
             Due::Nothing
         );
     }
@@ -131,7 +120,7 @@ mod tests {
                     is_all.then(|| Duration::from_secs(now - since))
                 });
                 let was_first = pairs.is_none();
-                let step = due(pairs.as_ref(), &names(), now, trusted_for, SCHEDULE);
+                let step = due(pairs.as_ref(), &names(), now, trusted_for, SETTLE);
                 pairs = match (step, pairs) {
                     (Due::Nothing, pairs) => pairs,
                     (Due::Anew, _) => Some(Pairs::of(pair(now))),

@@ -14,8 +14,9 @@ const SKEW: Duration = Duration::from_secs(3600);
 
 /// A certificate to serve with, its key, and the authority that signed it; all in PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ServingPair {
-    pub(crate) authority: String,
+pub struct ServingPair {
+    /// Certificate of the authority.
+    pub authority: String,
     pub(crate) certificate: String,
     pub(crate) key: String,
     /// Names and addresses that it serves.
@@ -31,7 +32,7 @@ impl ServingPair {
     ///
     /// # Errors
     /// [`Error`] when a name is none, or the machine has no random numbers.
-    pub(crate) fn make(names: &[String], begins: u64, lifetime: Duration) -> Result<Self, Error> {
+    pub fn make(names: &[String], begins: u64, lifetime: Duration) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let (authority, issuer) = authority(begins, lifetime)?;
         let mut params = params(names, begins, lifetime)?;
@@ -64,7 +65,7 @@ fn params(names: &[String], begins: u64, lifetime: Duration) -> Result<Certifica
     let mut params = CertificateParams::new(names)?;
     // An authority is told from the one before it by its name too.
     let name = names.first().cloned();
-    let name = name.unwrap_or_else(|| format!("weir-webhook authority {begins}"));
+    let name = name.unwrap_or_else(|| format!("weir authority {begins}"));
     params.distinguished_name.push(DnType::CommonName, name);
     let begin = date_time_ymd(1970, 1, 1) + Duration::from_secs(begins);
     params.not_before = begin - SKEW;

@@ -1,4 +1,4 @@
-//! The Secret that all controllers share: the pair in use, and the one that follows. Pure.
+//! The Secret that all processes of a port share: the pair in use, and the one that follows. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde::{Deserialize, Serialize};
 
-use super::certificate::ServingPair;
+use crate::certificate::ServingPair;
 
 /// The one entry: all changes in one write.
 const ENTRY: &str = "pairs.json";
@@ -19,7 +19,7 @@ pub(crate) struct Pairs {
     /// The pair that follows once the API server knows its authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<ServingPair>,
-    /// Authority of the pair before: another controller may still serve with it.
+    /// Authority of the pair before: another process may still serve with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) former_authority: Option<String>,
 }

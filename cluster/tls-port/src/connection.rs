@@ -1,4 +1,4 @@
-//! One connection to the webhook's port.
+//! One connection to a port that API servers call.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 use weir_ops::socket::{self, ConnectionLimits, Lifetime, Stream, StreamExecutor, TimedBody};
 
-use super::super::resolver::Resolver;
+use crate::port::Callers;
+use crate::resolver::Resolver;
 
 /// Longest TLS handshake: two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The parts that the port's connections share.
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     router: Router,
     tls: TlsAcceptor,
     limits: ConnectionLimits,
@@ -49,23 +50,24 @@ pub(super) struct Connections {
 impl Connections {
     /// # Errors
     /// When the cryptography library lacks a version of TLS.
-    pub(super) fn new(
+    pub(crate) fn new(
         router: Router,
         resolver: Arc<Resolver>,
+        callers: &Callers,
         limits: ConnectionLimits,
-        stop: CancellationToken,
+        stop: &CancellationToken,
     ) -> Result<Self, rustls::Error> {
         Ok(Self {
             router,
-            tls: TlsAcceptor::from(Arc::new(config(resolver)?)),
+            tls: TlsAcceptor::from(Arc::new(config(resolver, callers)?)),
             limits,
             streams: StreamExecutor::new(TaskTracker::new(), &limits),
-            stop,
+            stop: stop.clone(),
         })
     }
 
     /// Serves one connection until it ends, or soon after the port closes.
-    pub(super) async fn serve(self, stream: Stream) {
+    pub(crate) async fn serve(self, stream: Stream) {
         let traffic = stream.traffic();
         let Some(stream) = self.handshake(stream).await else {
             return;
@@ -92,7 +94,7 @@ impl Connections {
             lifetime,
         );
         if let Err(error) = ended.await {
-            tracing::debug!(%error, "a connection to the webhook ended early");
+            tracing::debug!(%error, "a connection of an API server ended early");
         }
     }
 
@@ -102,7 +104,7 @@ impl Connections {
         match self.stop.run_until_cancelled(handshake).await? {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a TLS handshake with the webhook failed");
+                tracing::debug!(%error, "a TLS handshake with an API server failed");
                 None
             }
             Err(_) => None,
@@ -127,12 +129,12 @@ impl Connections {
     }
 }
 
-/// TLS 1.2 and 1.3 without certificates of clients: an API server shows none by default.
-fn config(resolver: Arc<Resolver>) -> Result<ServerConfig, rustls::Error> {
+/// TLS 1.2 and 1.3.
+fn config(resolver: Arc<Resolver>, callers: &Callers) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
+    let mut config = callers.checked_by(builder).with_cert_resolver(resolver);
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(config)
 }

@@ -1,18 +1,18 @@
-//! Keeps certificates valid, and the API server trusting them.
+//! Keeps certificates valid, and API servers trusting them.
 //!
 //! ```text
-//!   first ─► in use ─ two thirds of its life ─► next is stored ─► the API server trusts both ─ settled ─► next is in use
+//!   first ─► in use ─ two thirds of its life ─► next is stored ─► API servers trust both ─ settled ─► next is in use
 //! ```
 //!
-//! Every process serves with what the Secret says; only the one that leads writes it.
+//! Every process serves with what the Secret says. One writes it; where several do, the first wins and the others follow.
 
 mod due;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream::{BoxStream, StreamExt};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use futures_util::stream::{BoxStream, StreamExt, select_all};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
@@ -21,16 +21,12 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weir_controller::Leadership;
 
 use self::due::{Due, due};
-use super::WebhookOptions;
-use super::certificate::ServingPair;
-use super::resolver::{Resolver, certified};
-use super::secret::Pairs;
-use super::trust::{Trust, patch};
-
-pub(crate) use self::due::Schedule;
+use crate::certificate::ServingPair;
+use crate::pairs::Pairs;
+use crate::resolver::Resolver;
+use crate::trust::{CallsPort, Trust, patch};
 
 /// Shortest and longest interval of looking at the clock: a certificate lives for weeks, and those of tests for seconds.
 const TICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -38,20 +34,56 @@ const TICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_s
 /// Time before a write that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Field manager of what is written.
-const CONTROLLER: &str = "weir-controller";
+/// Life of a certificate. Its follower is made after two thirds, so that a cluster may be off for a month.
+const LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Time from the moment that API servers are told of a certificate's authority until it is used: several hear of it each
+/// by a watch of its own, in seconds even where they are busy.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// Settings of a port's certificates.
+#[derive(Clone, Debug)]
+pub struct CertificateOptions {
+    /// Namespace and name of the Secret with the certificates.
+    pub secret: (String, String),
+    /// Names of the objects by which API servers call the port.
+    pub called_by: Vec<String>,
+    /// Names and addresses by which API servers call it.
+    pub names: Vec<String>,
+    /// Life of a certificate.
+    pub lifetime: Duration,
+    /// Time from the moment that API servers are told of a certificate's authority until it is used.
+    pub settle: Duration,
+    /// Field manager of what is written.
+    pub manager: &'static str,
+}
+
+impl CertificateOptions {
+    /// The settings of a Service in this namespace, whose Secret has its name.
+    #[must_use]
+    pub fn of_service(name: &str, namespace: &str, manager: &'static str) -> Self {
+        Self {
+            secret: (namespace.to_owned(), name.to_owned()),
+            called_by: vec![name.to_owned()],
+            names: vec![format!("{name}.{namespace}.svc")],
+            lifetime: LIFETIME,
+            settle: SETTLE,
+            manager,
+        }
+    }
+}
 
 /// The certificates as they are known, and the steps that renew them.
-pub(crate) struct Rotation {
+pub struct Rotation<K> {
     secrets: Api<Secret>,
-    configurations: Api<ValidatingWebhookConfiguration>,
-    options: WebhookOptions,
-    schedule: Schedule,
+    callers: Api<K>,
+    options: CertificateOptions,
     resolver: Arc<Resolver>,
     secret: SeenSecret,
     /// The pairs that were readable last.
     pairs: Option<Pairs>,
-    configuration: Option<ValidatingWebhookConfiguration>,
+    /// The objects by which API servers call the port, as far as they are there.
+    found: BTreeMap<String, K>,
     trust: Trust,
 }
 
@@ -63,53 +95,61 @@ enum SeenSecret {
     There(Box<Secret>),
 }
 
-impl Rotation {
-    pub(crate) fn new(
-        client: Client,
-        options: WebhookOptions,
-        schedule: Schedule,
-        resolver: Arc<Resolver>,
-    ) -> Self {
+impl<K: CallsPort> Rotation<K> {
+    /// The certificates of a port that serves with what the resolver has.
+    #[must_use]
+    pub fn new(client: Client, options: CertificateOptions, resolver: Arc<Resolver>) -> Self {
         Self {
             secrets: Api::namespaced(client.clone(), &options.secret.0),
-            configurations: Api::all(client),
+            callers: Api::all(client),
             options,
-            schedule,
             resolver,
             secret: SeenSecret::Unknown,
             pairs: None,
-            configuration: None,
+            found: BTreeMap::new(),
             trust: Trust::default(),
         }
     }
 
-    /// Follows the Secret, and writes what is due while this process leads.
-    pub(crate) async fn run(mut self, mut leadership: watch::Receiver<Leadership>) {
+    /// Follows the Secret, and writes what is due while `role` is the one that writes. Ends with its caller.
+    pub async fn run<R: PartialEq>(mut self, mut role: watch::Receiver<R>, writer: R) {
         let mut secrets = newest(self.secrets.clone(), &self.options.secret.1);
-        let mut configurations = newest(self.configurations.clone(), &self.options.configuration);
-        let mut tick = tokio::time::interval((self.schedule.settle / 4).clamp(TICK.0, TICK.1));
+        let named = self.options.called_by.iter().map(|name| {
+            let own = name.clone();
+            newest(self.callers.clone(), name).map(move |found| (own.clone(), found))
+        });
+        let mut callers = select_all(named.collect::<Vec<_>>());
+        let mut tick = tokio::time::interval((self.options.settle / 4).clamp(TICK.0, TICK.1));
         loop {
             tokio::select! {
                 Some(secret) = secrets.next() => self.see(secret),
-                Some(found) = configurations.next() => self.configuration = found,
-                () = changed(&mut leadership) => {}
+                Some((name, found)) = callers.next() => self.find(name, found),
+                () = changed(&mut role) => {}
                 _ = tick.tick() => {}
             }
-            let leads = *leadership.borrow_and_update() == Leadership::Leading;
-            if leads && let Err(error) = self.keep().await {
-                tracing::warn!(%error, "cannot renew the webhook's certificate, or tell the API server of it: trying again");
+            let writes = *role.borrow_and_update() == writer;
+            if writes && let Err(error) = self.keep().await {
+                let secret = &self.options.secret.1;
+                tracing::warn!(%secret, %error, "cannot renew a port's certificate, or tell the API server of it: trying again");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 
+    fn find(&mut self, name: String, found: Option<K>) {
+        match found {
+            Some(found) => self.found.insert(name, found),
+            None => self.found.remove(&name),
+        };
+    }
+
     /// Takes in the Secret. One that cannot be read changes nothing: what was served is served.
     fn see(&mut self, secret: Option<Secret>) {
         let pairs = secret.as_ref().and_then(Pairs::read);
-        let key = pairs.as_ref().and_then(|pairs| certified(&pairs.current));
-        if let Some(key) = key {
-            self.resolver.serve_with(key);
-            self.pairs = pairs;
+        if let Some(pairs) = pairs
+            && self.resolver.serve_with(&pairs.current)
+        {
+            self.pairs = Some(pairs);
         }
         self.secret = match secret {
             Some(secret) => SeenSecret::There(Box::new(secret)),
@@ -131,7 +171,7 @@ impl Rotation {
             names,
             wall_clock(),
             trusted_for,
-            self.schedule,
+            self.options.settle,
         );
         let stored = secret.as_ref().and_then(Pairs::read);
         if let Some(pairs) = self.after(due)
@@ -145,7 +185,10 @@ impl Rotation {
     /// Time for which the API server has trusted all authorities of the pairs.
     fn trusted_for(&mut self) -> Option<Duration> {
         let (bundle, now) = (self.pairs.as_ref()?.bundle(), Instant::now());
-        self.trust.see(self.configuration.as_ref(), &bundle, now);
+        let mut found = self.found.values();
+        let all_trust = found.all(|object| patch(object, &bundle).is_none());
+        let is_trusted = all_trust && !self.found.is_empty();
+        self.trust.see(is_trusted.then_some(&bundle), now);
         self.trust.lasts(&bundle, now)
     }
 
@@ -161,11 +204,9 @@ impl Rotation {
     }
 
     fn made(&self) -> Option<ServingPair> {
-        let made = ServingPair::make(&self.options.names, wall_clock(), self.schedule.lifetime);
-        made.inspect_err(
-            |error| tracing::error!(%error, "cannot make a certificate for the webhook"),
-        )
-        .ok()
+        let made = ServingPair::make(&self.options.names, wall_clock(), self.options.lifetime);
+        made.inspect_err(|error| tracing::error!(%error, "cannot make a certificate"))
+            .ok()
     }
 
     /// Stores the pairs, unless somebody else was faster: then that is seen next.
@@ -175,7 +216,7 @@ impl Rotation {
         let mut written = pairs.write(secret).map_err(kube::Error::SerdeError)?;
         written.metadata.name = Some(name.clone());
         let params = PostParams {
-            field_manager: Some(CONTROLLER.to_owned()),
+            field_manager: Some(self.options.manager.to_owned()),
             ..PostParams::default()
         };
         let stored = if is_new {
@@ -184,39 +225,38 @@ impl Rotation {
             self.secrets.replace(&name, &params, &written).await
         };
         if let Some(stored) = unless_conflict(stored)? {
-            tracing::info!(secret = %name, "the webhook's certificates were renewed");
+            tracing::info!(secret = %name, "a port's certificates were renewed");
             self.see(Some(stored));
         }
         Ok(())
     }
 
-    /// Tells the API server of the authorities in the Secret.
+    /// Tells API servers of the authorities in the Secret.
     async fn tell(&mut self) -> Result<(), kube::Error> {
-        let (Some(pairs), Some(found)) = (&self.pairs, &self.configuration) else {
-            return Ok(());
-        };
-        let Some(change) = patch(found, &pairs.bundle()) else {
+        let Some(bundle) = self.pairs.as_ref().map(Pairs::bundle) else {
             return Ok(());
         };
         let params = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
+            field_manager: Some(self.options.manager.to_owned()),
             ..PatchParams::default()
         };
-        let name = &self.options.configuration;
-        let patched = self
-            .configurations
-            .patch(name, &params, &Patch::Strategic(&change))
-            .await;
-        if let Some(patched) = unless_conflict(patched)? {
-            self.configuration = Some(patched);
+        for (name, object) in &mut self.found {
+            let Some(change) = patch(object, &bundle) else {
+                continue;
+            };
+            let change = Patch::Strategic(change);
+            let patched = self.callers.patch(name, &params, &change).await;
+            if let Some(patched) = unless_conflict(patched)? {
+                *object = patched;
+            }
         }
         Ok(())
     }
 }
 
 /// Waits for a change; for ever where there will be none.
-async fn changed(leadership: &mut watch::Receiver<Leadership>) {
-    if leadership.changed().await.is_err() {
+async fn changed<R>(role: &mut watch::Receiver<R>) {
+    if role.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }

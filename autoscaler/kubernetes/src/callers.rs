@@ -1,0 +1,171 @@
+//! Who may ask the metrics APIs: the API server's proxy, which has checked what its caller may see.
+//!
+//! A cluster says by which certificates its API server is known in the ConfigMap
+//! `kube-system/extension-apiserver-authentication`. Whoever else calls gets no answer, not even a handshake.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+use x509_parser::parse_x509_certificate;
+
+/// Namespace and name of the ConfigMap.
+pub(crate) const CONFIG: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+
+const AUTHORITIES: &str = "requestheader-client-ca-file";
+const NAMES: &str = "requestheader-allowed-names";
+
+/// Lets in callers with a certificate of the cluster's proxy.
+#[derive(Debug)]
+pub(crate) struct ProxyVerifier {
+    by_authority: Arc<dyn ClientCertVerifier>,
+    /// Common names of the proxy's certificates; none: any that the authorities signed.
+    names: Vec<String>,
+}
+
+impl ProxyVerifier {
+    /// Reads the ConfigMap's data.
+    ///
+    /// # Errors
+    /// A sentence that says what it lacks.
+    pub(crate) fn read(data: &BTreeMap<String, String>) -> Result<Self, String> {
+        let names = data.get(NAMES).map_or(Ok(Vec::new()), |names| {
+            serde_json::from_str(names).map_err(|error| format!("{NAMES} is no list: {error}"))
+        })?;
+        let authorities = data.get(AUTHORITIES).map_or("", String::as_str);
+        let roots = roots(authorities).map_err(|error| format!("{AUTHORITIES}: {error}"))?;
+        let provider = Arc::new(ring::default_provider());
+        let by_authority = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+            .build()
+            .map_err(|error| {
+                format!("{AUTHORITIES}: {error}: has the API server no aggregation layer?")
+            })?;
+        Ok(Self {
+            by_authority,
+            names,
+        })
+    }
+
+    fn is_allowed(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
+            return false;
+        };
+        let mut names = parsed.subject().iter_common_name();
+        let is_named = |name: &str| self.names.iter().any(|allowed| allowed == name);
+        self.names.is_empty() || names.any(|name| name.as_str().is_ok_and(is_named))
+    }
+}
+
+fn roots(pem: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(roots)
+}
+
+impl ClientCertVerifier for ProxyVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.by_authority.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self
+            .by_authority
+            .verify_client_cert(certificate, intermediates, now)?;
+        if !self.is_allowed(certificate) {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by_authority
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by_authority
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_authority.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    /// An authority in PEM, and a certificate of it with this common name.
+    fn signed(name: &str) -> (String, CertificateDer<'static>) {
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = authority.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(authority, key);
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let own = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&own, &issuer).unwrap();
+        (pem, certificate.der().clone())
+    }
+
+    fn verifier(authorities: &str, names: &str) -> Result<ProxyVerifier, String> {
+        let data = [(AUTHORITIES, authorities), (NAMES, names)];
+        let data = data.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        ProxyVerifier::read(&data.into())
+    }
+
+    #[test]
+    fn only_the_named_of_the_authority_come_in() {
+        let (authority, proxy) = signed("front-proxy");
+        let (_, stranger) = signed("front-proxy");
+        let comes_in = |names: &str, certificate: &CertificateDer<'_>| {
+            let verifier = verifier(&authority, names).unwrap();
+            let verified = verifier.verify_client_cert(certificate, &[], UnixTime::now());
+            verified.is_ok()
+        };
+        assert!(comes_in(r#"["front-proxy"]"#, &proxy));
+        assert!(comes_in("[]", &proxy));
+        assert!(!comes_in(r#"["other"]"#, &proxy));
+        assert!(!comes_in("[]", &stranger));
+    }
+
+    #[test]
+    fn a_cluster_without_the_layer_is_told() {
+        let told = ProxyVerifier::read(&BTreeMap::new()).unwrap_err();
+        assert!(told.contains("no aggregation layer"), "{told}");
+        assert!(verifier("-----BEGIN CERTIFICATE-----\nAA", "[]").is_err());
+        assert!(verifier("", "x").is_err());
+    }
+}

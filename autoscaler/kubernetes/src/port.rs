@@ -1,0 +1,111 @@
+//! The port of the metrics APIs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::Client;
+use kube::api::Api;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use weir_cluster_tls_port::{Callers, CertificateOptions, Resolver, Rotation, TlsPort};
+use weir_ops::socket::{ConnectionLimits, Pace};
+
+use crate::callers::{CONFIG, ProxyVerifier};
+use crate::{Loads, MetricsApi};
+
+/// Name of the port's Service and Secret, as the chart has them.
+const NAME: &str = "weir-metrics";
+
+/// One of Kubernetes' metrics APIs. A cluster has one provider of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProvidedApi {
+    /// `custom.metrics.k8s.io`: of pods and InferenceServices.
+    Custom,
+    /// `external.metrics.k8s.io`: of services, chosen by label.
+    External,
+}
+
+impl ProvidedApi {
+    /// Name of the APIService by which the API server calls it, whoever provides it.
+    fn object(self) -> &'static str {
+        match self {
+            Self::Custom => "v1beta2.custom.metrics.k8s.io",
+            Self::External => "v1beta1.external.metrics.k8s.io",
+        }
+    }
+}
+
+/// Limits on the connections: each API server keeps a few.
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 64,
+    per_client: 32,
+    idle: Duration::from_secs(60),
+    stall: Duration::from_secs(5),
+    pace: Pace {
+        grace: Duration::from_secs(5),
+        rate: 64 * 1024,
+    },
+};
+
+/// Time before the ConfigMap that could not be read is read again.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// The settings of the chart's metrics APIs, for Weir's namespace. What another provides is left alone.
+#[must_use]
+pub fn metrics_certificates(namespace: &str, provided: &[ProvidedApi]) -> CertificateOptions {
+    let objects = provided.iter().map(|api| api.object().to_owned());
+    CertificateOptions {
+        called_by: objects.collect(),
+        ..CertificateOptions::of_service(NAME, namespace, "weir-autoscaler")
+    }
+}
+
+/// Answers the metrics APIs on this port until `stop`. It begins once the cluster has said by which certificates its API
+/// server is known; where the authorities change, the process is started anew.
+pub async fn serve_metrics(
+    client: Client,
+    loads: Loads,
+    certificates: CertificateOptions,
+    listener: TcpListener,
+    stop: CancellationToken,
+) {
+    let Some(callers) = stop.run_until_cancelled(callers(&client)).await else {
+        return;
+    };
+    let resolver = Arc::<Resolver>::default();
+    let rotation: Rotation<APIService> =
+        Rotation::new(client.clone(), certificates, resolver.clone());
+    // All processes keep the certificates: whoever writes first wins.
+    let (_, always) = watch::channel(());
+    let port = TlsPort {
+        listener,
+        resolver,
+        callers,
+        limits: LIMITS,
+    };
+    tokio::select! {
+        () = port.serve(MetricsApi::new(loads, client).router(), stop) => {}
+        () = rotation.run(always, ()) => {}
+    }
+}
+
+async fn callers(client: &Client) -> Callers {
+    let (namespace, name) = CONFIG;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    loop {
+        let read = match maps.get(name).await {
+            Ok(map) => ProxyVerifier::read(&map.data.unwrap_or_default()),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(verifier) => return Callers::Verified(Arc::new(verifier)),
+            Err(error) => tracing::warn!(
+                "the metrics APIs wait for {namespace}/{name}, which says who may ask: {error}"
+            ),
+        }
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}

@@ -1,0 +1,129 @@
+//! The authorities that API servers trust, in the objects by which they call a port. Pure.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// An object by which API servers call a port, with the authorities that they trust there.
+pub trait CallsPort:
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
+    /// The change after which API servers trust these authorities and no others; `None` where they do.
+    fn trusting(&self, bundle: &ByteString) -> Option<Value>;
+}
+
+impl CallsPort for ValidatingWebhookConfiguration {
+    fn trusting(&self, bundle: &ByteString) -> Option<Value> {
+        let webhooks = self.webhooks.iter().flatten();
+        let others = webhooks.filter(|w| w.client_config.ca_bundle.as_ref() != Some(bundle));
+        let changes: Vec<_> = others
+            .map(|webhook| json!({"name": webhook.name, "clientConfig": {"caBundle": bundle}}))
+            .collect();
+        (!changes.is_empty()).then(|| json!({ "webhooks": changes }))
+    }
+}
+
+impl CallsPort for APIService {
+    fn trusting(&self, bundle: &ByteString) -> Option<Value> {
+        let trusted = self.spec.as_ref().and_then(|spec| spec.ca_bundle.as_ref());
+        (trusted != Some(bundle)).then(|| json!({"spec": {"caBundle": bundle}}))
+    }
+}
+
+/// The trust in a bundle of authorities.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    /// The bundle that all objects have, and since when.
+    since: Option<(String, Instant)>,
+}
+
+impl Trust {
+    /// Takes in the bundle that all objects have now; `None` where one lacks it, or there is none.
+    pub(crate) fn see(&mut self, trusted: Option<&str>, now: Instant) {
+        let Some(bundle) = trusted else {
+            self.since = None;
+            return;
+        };
+        if self.since.as_ref().is_none_or(|(seen, _)| seen != bundle) {
+            self.since = Some((bundle.to_owned(), now));
+        }
+    }
+
+    /// Time for which the bundle has been trusted; `None` where it is not.
+    pub(crate) fn lasts(&self, bundle: &str, now: Instant) -> Option<Duration> {
+        let (_, since) = self.since.as_ref().filter(|(seen, _)| seen == bundle)?;
+        Some(now.duration_since(*since))
+    }
+}
+
+/// The change of the object, as it was seen, after which API servers trust the bundle; `None` where they do.
+pub(crate) fn patch(found: &impl CallsPort, bundle: &str) -> Option<Value> {
+    let mut change = found.trusting(&ByteString(bundle.as_bytes().to_vec()))?;
+    change["metadata"] = json!({ "resourceVersion": found.resource_version() });
+    Some(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(bundles: &[&str]) -> ValidatingWebhookConfiguration {
+        let webhooks = bundles.iter().enumerate().map(|(number, bundle)| {
+            let bundle = k8s_openapi::ByteString(bundle.as_bytes().to_vec());
+            json!({
+                "name": format!("{number}.weir.dev"), "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "clientConfig": {"caBundle": bundle},
+            })
+        });
+        let value =
+            json!({"metadata": {"resourceVersion": "7"}, "webhooks": webhooks.collect::<Vec<_>>()});
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn only_what_differs_is_patched_and_only_as_it_was_seen() {
+        assert_eq!(patch(&configuration(&["a", "a"]), "a"), None);
+        let change = patch(&configuration(&["a", "b"]), "a").unwrap();
+        assert_eq!(change["metadata"]["resourceVersion"], "7");
+        assert_eq!(
+            change["webhooks"],
+            json!([{"name": "1.weir.dev", "clientConfig": {"caBundle": "YQ=="}}])
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trust_begins_anew_with_each_bundle_and_ends_when_it_is_wiped() {
+        let mut trust = Trust::default();
+        let begin = Instant::now();
+        let later = |seconds| begin + Duration::from_secs(seconds);
+        trust.see(None, begin);
+        assert_eq!(trust.lasts("a", begin), None);
+        trust.see(Some("a"), begin);
+        trust.see(Some("a"), later(5));
+        assert_eq!(trust.lasts("a", later(7)), Some(Duration::from_secs(7)));
+        assert_eq!(trust.lasts("b", later(7)), None);
+        trust.see(None, later(8));
+        assert_eq!(trust.lasts("a", later(9)), None);
+        trust.see(Some("a"), later(10));
+        assert_eq!(trust.lasts("a", later(12)), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn an_aggregated_api_is_trusted_by_its_bundle() {
+        let of =
+            |spec: Value| serde_json::from_value::<APIService>(json!({ "spec": spec })).unwrap();
+        let service = json!({"groupPriorityMinimum": 100, "versionPriority": 100});
+        let change = patch(&of(service.clone()), "a").unwrap();
+        assert_eq!(change["spec"], json!({"caBundle": "YQ=="}));
+        let mut trusting = service;
+        trusting["caBundle"] = "YQ==".into();
+        assert_eq!(patch(&of(trusting), "a"), None);
+    }
+}
