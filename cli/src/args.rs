@@ -7,6 +7,7 @@ mod kubernetes;
 mod limits;
 mod logs;
 mod range;
+mod simulate;
 mod status;
 mod up;
 
@@ -19,6 +20,7 @@ pub(crate) use kubernetes::{AutoscalerArgs, ControllerArgs, GatewayArgs, Metrics
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use range::Range;
+pub(crate) use simulate::SimulateArgs;
 pub(crate) use status::{OutputFormat, StatusArgs};
 pub(crate) use up::UpArgs;
 
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Send one request to a service and print the response.
     Infer(InferArgs),
+    /// Say how many GPUs requests would have taken, and how long they would have waited.
+    Simulate(Box<SimulateArgs>),
     /// Take requests for the InferenceServices of a Kubernetes cluster.
     Gateway(GatewayArgs),
     /// Make Deployments and routes of the InferenceServices of a Kubernetes cluster.

@@ -24,6 +24,7 @@ mod output;
 mod pem;
 mod ports;
 mod service_name;
+mod simulate;
 mod state;
 mod status;
 mod status_table;
@@ -61,6 +62,7 @@ fn run(command: Command) -> Result<Exit, CliError> {
             Command::Logs(args) => logs::run(args).await,
             Command::Status(args) => status::run(args).await,
             Command::Infer(args) => infer::run(args).await,
+            Command::Simulate(args) => simulate::run(*args).await,
             Command::Gateway(args) => kubernetes::gateway(args).await,
             Command::Controller(args) => kubernetes::controller(args).await,
             Command::Autoscaler(args) => kubernetes::autoscaler(args).await,

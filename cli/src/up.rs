@@ -116,6 +116,18 @@ pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, C
     })
 }
 
+/// Reads the services of files, without asking whether they can run on this machine.
+///
+/// # Errors
+/// [`CliError::Invalid`] with every error in the files, [`CliError::Usage`].
+pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> {
+    let platform = Platform {
+        domain: "example.com".to_owned(),
+        routes_model_names: true,
+    };
+    Ok(open_files(files, platform)?.watch().borrow().clone())
+}
+
 /// Logs warnings always, and information from `-v` on.
 fn install_logs(verbose: u8) -> Result<(), CliError> {
     let settings = Settings {

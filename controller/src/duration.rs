@@ -17,7 +17,8 @@ const UNITS: [(&str, f64); 7] = [
 const MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Parses a duration such as `500ms`, `55s`, `1m30s` or `1.5h`; `0` needs no unit.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }

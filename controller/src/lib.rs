@@ -33,6 +33,7 @@ mod turns;
 mod validate;
 
 pub use declaration::{Declaration, DeclaredService};
+pub use duration::parse as parse_duration;
 pub use error::ControllerError;
 pub use event::{Event, EventType, Subject};
 pub use field_error::{Cure, FieldError, IgnoredField, ValidationErrors};

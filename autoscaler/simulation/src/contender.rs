@@ -43,7 +43,7 @@ pub enum Contender {
     DynamoLoad,
     /// As many as the busiest ten seconds need.
     FixedAtPeak,
-    /// Always as many.
+    /// Always as many as this says.
     Fixed(u32),
 }
 

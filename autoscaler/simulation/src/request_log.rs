@@ -39,13 +39,13 @@ pub struct LogOptions {
 /// A log that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Reading it failed.
+    /// The log could not be read to its end.
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
     /// There is nothing in it.
     #[error("there is no request in it: give a log with a line for each request")]
     Empty,
-    /// It is compressed.
+    /// The log is a compressed file.
     #[error("it is compressed: unpack it first, as in `zcat FILE | weir simulate -`")]
     Compressed,
     /// Its first line tells of no time.
@@ -53,7 +53,7 @@ pub enum LogError {
         "line {line}: no column is called {wanted}, and none begins with a time; the columns are {columns}: name the one with --time-column"
     )]
     NoTime {
-        /// The line.
+        /// The line, the first being 1.
         line: u64,
         /// The names that were looked for.
         wanted: String,

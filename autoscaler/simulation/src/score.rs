@@ -9,6 +9,10 @@ use crate::Run;
 pub struct Score {
     /// Requests that were served, or waited too long at the end.
     pub requests: u64,
+    /// Those that waited longer than they may.
+    pub late: u64,
+    /// Those of them that came when no replica was ready.
+    pub late_at_zero: u64,
     /// The share of them that waited no longer than they may.
     pub attainment: f64,
     /// The same share of the worst ten minutes.
@@ -46,11 +50,15 @@ impl Score {
         let waiting = waiting.map(|arrived| (*arrived, run.until.saturating_sub(*arrived)));
         waits.extend(waiting.filter(|(_, waited)| *waited > target));
         let (attainment, worst) = shares(&waits, target);
+        let late = waits.iter().filter(|(_, waited)| *waited > target);
+        let late = late.map(|(arrived, _)| arrived);
         let mut times: Vec<_> = waits.iter().map(|(_, waited)| *waited).collect();
         let mut quantile = |share: f64| quantile(&mut times, share);
         let total = run.replica_time + run.node_time;
         Self {
             requests: waits.len() as u64,
+            late: late.clone().count() as u64,
+            late_at_zero: late.filter(|at| is_at_zero(run, **at)).count() as u64,
             attainment,
             worst,
             p50: quantile(0.5),
@@ -63,6 +71,13 @@ impl Score {
             idle: 1.0 - run.busy_time.as_secs_f64() / total.as_secs_f64().max(1e-9),
         }
     }
+}
+
+/// Whether no replica was ready at a time.
+fn is_at_zero(run: &Run, at: Duration) -> bool {
+    let next = run.frames.partition_point(|frame| frame.at <= at);
+    let last = next.checked_sub(1).and_then(|index| run.frames.get(index));
+    last.is_none_or(|frame| frame.ready == 0)
 }
 
 /// The share in time, of all and of the worst stretch.

@@ -9,7 +9,7 @@ pub enum Service {
     Each {
         /// Time of a request.
         time: Duration,
-        /// Requests at once.
+        /// Requests that it takes at once.
         most: u32,
     },
     /// When free, a replica takes all that wait, up to `most`, as one batch.

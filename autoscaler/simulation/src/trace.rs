@@ -25,7 +25,7 @@ pub enum TraceError {
     /// The file cannot be opened or read.
     #[error("cannot read {path}: {source}")]
     Io {
-        /// The file's path.
+        /// Path of the trace's file.
         path: String,
         /// What the system says.
         source: std::io::Error,
@@ -33,19 +33,19 @@ pub enum TraceError {
     /// The first row names no known columns.
     #[error("{path} begins with {found:?}: write `t_s`, or `t_s,counts_per_60s`")]
     Header {
-        /// The file's path.
+        /// Path of the trace's file.
         path: String,
-        /// The first row.
+        /// The first row of the file.
         found: String,
     },
     /// A row is not made of numbers.
     #[error("{path}, row {row}: {found:?} is no number")]
     Number {
-        /// The file's path.
+        /// Path of the trace's file.
         path: String,
         /// The row, the header counted as the first.
         row: usize,
-        /// What stands there.
+        /// The text that stands there.
         found: String,
     },
 }

@@ -11,7 +11,7 @@ use crate::{Service, Trace, TraceError};
 pub struct Workload {
     /// Times of the requests.
     pub arrivals: Vec<Duration>,
-    /// When it ends.
+    /// The time at which it ends.
     pub until: Duration,
     /// What a replica does in which time.
     pub service: Service,

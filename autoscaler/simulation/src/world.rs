@@ -20,12 +20,14 @@ use crate::{Policy, Service};
 pub struct World {
     /// What a replica does in which time.
     pub service: Service,
-    /// How replicas start.
+    /// How long starts take and how they fail.
     pub starts: Starts,
-    /// Where replicas run.
+    /// The machines that replicas run on.
     pub machines: Machines,
     /// Replicas that are ready at the beginning.
     pub replicas: u32,
+    /// Fewest replicas, whatever a policy asks for.
+    pub least: u32,
     /// Most replicas, whatever a policy asks for.
     pub most: u32,
     /// Time between decisions; a request at zero causes one at once.
@@ -40,7 +42,7 @@ pub struct World {
     pub seed: u64,
 }
 
-/// How replicas start.
+/// How long starts take and how they fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Starts {
     /// How long a start takes once there is a GPU.
@@ -89,6 +91,7 @@ impl World {
             },
             machines: Machines::default(),
             replicas: 0,
+            least: 0,
             most: Self::MOST,
             period: Duration::from_secs(1),
             slow: (0.0, 1.0),

@@ -9,7 +9,7 @@ use super::{escaped, short};
 pub struct Scatter {
     /// The trace and the cold start.
     pub title: String,
-    /// The policies.
+    /// A mark for each policy.
     pub marks: Vec<Mark>,
 }
 

@@ -29,7 +29,7 @@ const LEVELS: usize = 9;
 const PRICES: usize = 25;
 
 impl Frontier {
-    /// Calculates the frontier.
+    /// Calculates the plans for prices from low to high.
     #[must_use]
     pub fn new(bins: &Bins) -> Self {
         let price = |step: usize| 0.02 * 2_f64.powi(step as i32);

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(by_ratio(0.28 / 0.5, pods(5, 5)), 3);
     }
 
-    /// `TestReplicaCalcScaleUpPerPodCMExternal` and `TestReplicaCalcScaleDownPerPodCMExternal`.
+    /// The rows of `TestReplicaCalcScaleUpPerPodCMExternal` and `TestReplicaCalcScaleDownPerPodCMExternal`.
     #[test]
     fn it_scales_by_a_sum_as_its_own_tests_say() {
         assert_eq!(by_total(8600.0, 2150.0, 3), 4);

@@ -14,7 +14,7 @@ pub struct KpaPolicy {
     up_rate: f64,
     down_rate: f64,
     panic_threshold: f64,
-    /// Concurrency by second.
+    /// Concurrency of each second of the window.
     buckets: VecDeque<(u64, f64)>,
     panic: Option<Duration>,
     most_in_panic: u32,

@@ -8,7 +8,7 @@ use super::{Observed, Policy};
 /// Ray Serve's policy by the length of the replicas' queues.
 #[derive(Clone, Debug)]
 pub struct RayPolicy {
-    /// Its `target_ongoing_requests`.
+    /// Its `target_ongoing_requests` per replica.
     target: f64,
     ongoing: Window,
     /// The mean that was last pushed to the controller.

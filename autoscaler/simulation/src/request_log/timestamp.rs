@@ -56,7 +56,7 @@ fn access_day<'a>(day: &str, rest: &'a str) -> Option<(i64, &'a str)> {
     Some((days(digits(year)?, month, digits(day)?)?, rest))
 }
 
-/// `2025-10-10` or `2025/10/10`.
+/// Days since 1970 of `2025-10-10`.
 fn civil_day(text: &str) -> Option<i64> {
     let mut parts = text.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);

@@ -28,7 +28,7 @@ impl StartEstimate {
         self.latest.push_back(took);
     }
 
-    /// The 0.9 quantile.
+    /// What nine of ten starts take at most.
     pub(super) fn time(&self) -> Duration {
         let mut sorted: Vec<_> = self.latest.iter().copied().collect();
         sorted.sort_unstable();

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Record of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// When it ended.
+    /// The time at which it ended.
     pub until: Duration,
     /// The state after each decision.
     pub frames: Vec<Frame>,
@@ -15,7 +15,7 @@ pub struct Run {
     pub waiting: Vec<Duration>,
     /// Replicas that were started.
     pub starts: u32,
-    /// Starts that failed.
+    /// Starts that failed and were begun anew.
     pub failed_starts: u32,
     /// GPUs that were taken away under a replica.
     pub reclaimed: u32,

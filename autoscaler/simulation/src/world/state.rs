@@ -53,7 +53,7 @@ enum Event {
     },
     /// The GPU of this replica is taken away.
     Reclaim(u32),
-    /// The policy decides.
+    /// The policy decides on the number of replicas.
     Decide,
 }
 
@@ -222,7 +222,8 @@ impl<'a> State<'a> {
 
     fn decide(&mut self) {
         let observed = self.observe();
-        let wanted = self.policy.decide(&observed).min(self.world.most);
+        let wanted = self.policy.decide(&observed);
+        let wanted = wanted.max(self.world.least).min(self.world.most);
         self.scale(wanted);
         let activity = &observed.sample.load.activity;
         self.run.frames.push(Frame {

@@ -1,0 +1,401 @@
+//! The flags of `weir simulate`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use weir_cluster::Economy;
+use weir_controller::parse_duration;
+use weir_simulation::{Contender, Shape, Wave};
+
+const EXAMPLES: &str = "\
+Examples:
+  What a day of your requests would cost and how long they would wait, for three targets:
+    weir simulate access.log --batch-time 400ms+100ms/request --max-batch 8 --cold-start 60s \\
+      --queue-delay 1s,2s,5s --gpu-price 2.50
+
+  The same beside what others do, with a picture:
+    weir simulate requests.csv --batch-time 400ms+100ms/request --cold-start 60s \\
+      --policy weir,kpa-tuned,keda,fixed=5 --svg day.svg
+
+  A service as it is declared, measured where it runs, with traffic that comes and goes:
+    weir simulate -f service.yaml --url http://localhost:8080/v2/models/digits --wave square:0..40:10m
+
+  Bad days: GPUs are few, nodes come slowly and stay, starts fail, spot GPUs are taken away:
+    weir simulate access.log --service-time 2s --concurrency 4 --gpus 6 --node-start 3m --node-linger 10m \\
+      --failing-starts 5% --spot-gpus 2 --spot-price 0.80 --gpu-price 2.50
+
+A log is CSV with a column `time` or `timestamp` (or --time-column), an access log in the common or combined
+format, or JSON lines with such a key; `-` is standard input. Times are RFC 3339 or seconds, milliseconds,
+microseconds or nanoseconds since 1970. Nothing but the times is read.
+
+Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), at 0.7 of what a replica takes, each
+also with -tuned at what its service times allow; hpa on queue over compute time (Triton's guides); aibrix; wva
+(llm-d), wva-up0; dynamo, dynamo-load; fixed=5, or fixed for the peak.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, log or YAML.";
+
+/// Says how many GPUs requests would have taken, and how long they would have waited.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("requests").args(["log", "wave"]).required(true)))]
+#[command(group(clap::ArgGroup::new("curve").args(["batch_time", "service_time", "url"]).required(true)))]
+pub(crate) struct SimulateArgs {
+    /// Log of requests: CSV, an access log or JSON lines; `-` is standard input.
+    pub(crate) log: Option<PathBuf>,
+
+    /// Requests that come by chance instead of a log: square:LOW..HIGH:PERIOD, in requests per second, or sine, ramp
+    /// or step; steady:RATE.
+    #[arg(long, value_parser = wave)]
+    pub(crate) wave: Option<Wave>,
+
+    /// How long the wave lasts.
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration, conflicts_with = "log")]
+    pub(crate) length: Duration,
+
+    /// Column or key of the log that holds the time, by name, or a column by its number.
+    #[arg(long, value_name = "NAME", conflicts_with = "wave")]
+    pub(crate) time_column: Option<String>,
+
+    /// Lines of the log without a time that may be left out.
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "wave")]
+    pub(crate) max_bad_lines: usize,
+
+    /// Time of a batch, and what each request of it adds: 400ms+100ms/request.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) batch_time: Option<BatchTime>,
+
+    /// Requests in a batch at most [default: the service's containerConcurrency, or 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "service_time")]
+    pub(crate) max_batch: Option<u32>,
+
+    /// Time of a request where a replica does not batch.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) service_time: Option<Duration>,
+
+    /// Requests at one replica at once where it does not batch [default: the service's containerConcurrency, or 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "service_time")]
+    pub(crate) concurrency: Option<u32>,
+
+    /// Model of a running service, http://HOST:PORT/v2/models/NAME: its statistics tell the time of a batch.
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+
+    /// PEM file with the certificates to trust for https://.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// YAML with the InferenceService whose bounds, target and annotations hold; repeatable.
+    #[arg(short = 'f', long = "file", value_name = "PATH")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Name of the service, where the files hold several.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub(crate) service: Option<String>,
+
+    /// How long requests should wait at most; several are compared [default: the service's, or 1s].
+    #[arg(long, value_name = "DURATION", value_delimiter = ',', value_parser = positive)]
+    pub(crate) queue_delay: Vec<Duration>,
+
+    /// Percent of the requests for which that should hold [default: the service's, or 99].
+    #[arg(long, value_name = "PERCENT", value_parser = percentile)]
+    pub(crate) percentile: Option<f64>,
+
+    /// Fewest replicas, of every policy [default: the service's minReplicas, or 0].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) min: Option<u32>,
+
+    /// Most replicas, of every policy [default: the service's maxReplicas, or 100].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) max: Option<u32>,
+
+    /// How much idle time may be spent to avoid cold starts [default: the service's, or balanced].
+    #[arg(long)]
+    pub(crate) economy: Option<EconomyArg>,
+
+    /// How long a replica takes to start on a node that is there.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub(crate) cold_start: Duration,
+
+    /// What decides on the number of replicas; several are compared.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "weir"
+    )]
+    pub(crate) policy: Vec<Contender>,
+
+    /// Percent of the starts that fail at their end and are begun anew.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
+    pub(crate) failing_starts: f64,
+
+    /// Percent of the starts that never end.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
+    pub(crate) endless_starts: f64,
+
+    /// Replicas that are slower than others: 10%x3 makes each tenth take three times as long.
+    #[arg(long, value_name = "SLOW")]
+    pub(crate) slow_replicas: Option<SlowReplicas>,
+
+    /// GPUs there are at most; a replica takes one [default: as many as are asked for].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) gpus: Option<u32>,
+
+    /// How long a node takes to come, before a replica can start on it.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    pub(crate) node_start: Duration,
+
+    /// How long a node stays, and costs, after its replica left.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    pub(crate) node_linger: Duration,
+
+    /// Price of a GPU for an hour, in any currency.
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    pub(crate) gpu_price: Option<f64>,
+
+    /// How many GPUs are spot GPUs, which are used first and may be taken away.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) spot_gpus: u32,
+
+    /// Price of a spot GPU for an hour [default: that of others].
+    #[arg(long, value_name = "PRICE", value_parser = price, requires = "gpu_price")]
+    pub(crate) spot_price: Option<f64>,
+
+    /// How long a spot GPU stays on average.
+    #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = positive)]
+    pub(crate) spot_life: Duration,
+
+    /// Number that chance depends on: the same gives the same.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// File for a picture: arrivals, replicas wanted and ready, delay against the target, late requests.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// Values of `--economy`, as of the annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EconomyArg {
+    Economy,
+    Balanced,
+    Latency,
+}
+
+impl From<EconomyArg> for Economy {
+    fn from(economy: EconomyArg) -> Self {
+        match economy {
+            EconomyArg::Economy => Self::Economy,
+            EconomyArg::Balanced => Self::Balanced,
+            EconomyArg::Latency => Self::Latency,
+        }
+    }
+}
+
+/// Time of a batch: a fixed part and one for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchTime {
+    pub(crate) fixed: Duration,
+    pub(crate) each: Duration,
+}
+
+impl FromStr for BatchTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a time of a batch: write 400ms+100ms/request");
+        let part = |text: &str| parse_duration(text.trim()).ok_or_else(wrong);
+        let each = |text: &str| part(text.trim().strip_suffix("/request").ok_or_else(wrong)?);
+        let (fixed, each) = match text.split_once('+') {
+            Some((fixed, rest)) => (part(fixed)?, each(rest)?),
+            None if text.ends_with("/request") => (Duration::ZERO, each(text)?),
+            None => (part(text)?, Duration::ZERO),
+        };
+        Ok(Self { fixed, each })
+    }
+}
+
+/// The share of the replicas that are slow, and how many times longer they take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SlowReplicas {
+    pub(crate) share: f64,
+    pub(crate) factor: f64,
+}
+
+impl FromStr for SlowReplicas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} does not say how many are how slow: write 10%x3");
+        let (share, factor) = text.split_once('x').ok_or_else(wrong)?;
+        let factor = factor.parse().map_err(|_| wrong())?;
+        let fits = (1.0..=1000.0).contains(&factor);
+        fits.then_some(()).ok_or_else(wrong)?;
+        Ok(Self {
+            share: percent(share)?,
+            factor,
+        })
+    }
+}
+
+/// Most requests per second of a wave: more would not fit into memory for long.
+const FASTEST: f64 = 100_000.0;
+
+fn wave(text: &str) -> Result<Wave, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is not a wave: write square:0..40:10m, or sine, ramp or step instead of square, or steady:25; rates are requests per second, up to {FASTEST}"
+        )
+    };
+    let rate = |text: &str| {
+        let rate = text.parse::<f64>().ok();
+        rate.filter(|rate| (0.0..=FASTEST).contains(rate))
+            .ok_or_else(wrong)
+    };
+    let (shape, rest) = text.split_once(':').ok_or_else(wrong)?;
+    if shape == "steady" {
+        let rate = rate(rest)?;
+        return Ok(Wave {
+            shape: Shape::Square,
+            low: rate,
+            high: rate,
+            period: Duration::from_secs(3600),
+        });
+    }
+    let shape = match shape {
+        "square" => Shape::Square,
+        "sine" => Shape::Sine,
+        "ramp" => Shape::Ramp,
+        "step" => Shape::Step,
+        _ => return Err(wrong()),
+    };
+    let (rates, period) = rest.split_once(':').ok_or_else(wrong)?;
+    let (low, high) = rates.split_once("..").ok_or_else(wrong)?;
+    Ok(Wave {
+        shape,
+        low: rate(low)?,
+        high: rate(high)?,
+        period: positive(period).map_err(|_| wrong())?,
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+        .ok_or_else(|| format!("{text:?} is not a duration: write 500ms, 60s or 1m30s"))
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    let long = duration(text)?;
+    // A bin of the least cost is as long as a request may wait.
+    if long < Duration::from_millis(1) {
+        return Err(format!("{text} is too short: write at least 1ms"));
+    }
+    Ok(long)
+}
+
+/// A share, from percent with or without the sign.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number));
+    let number = number.ok_or_else(|| format!("{text:?} is not a share: write 5%"))?;
+    Ok(number / 100.0)
+}
+
+fn percentile(text: &str) -> Result<f64, String> {
+    let share = percent(text)?;
+    let fits = (0.5..1.0).contains(&share);
+    fits.then_some(share)
+        .ok_or_else(|| format!("{text:?} is not between 50 and 99.99: write 99"))
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=1e6).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a price: write 2.50"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn parse(words: &str) -> Result<SimulateArgs, String> {
+        let words = format!("weir simulate {words}");
+        match Args::try_parse_from(words.split(' ')) {
+            Ok(args) => match args.command {
+                Command::Simulate(args) => Ok(*args),
+                other => panic!("{other:?}"),
+            },
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn times_and_waves_are_parsed() {
+        let args =
+            parse("--wave square:0..40:10m --batch-time 400ms+100ms/request --policy weir,fixed=5");
+        let args = args.unwrap();
+        let wave = args.wave.unwrap();
+        assert_eq!(
+            (wave.shape, wave.low, wave.high),
+            (Shape::Square, 0.0, 40.0)
+        );
+        assert_eq!(wave.period, Duration::from_secs(600));
+        let time = args.batch_time.unwrap();
+        assert_eq!((time.fixed.as_millis(), time.each.as_millis()), (400, 100));
+        assert_eq!(args.policy, [Contender::Weir, Contender::Fixed(5)]);
+        let slow: SlowReplicas = "10%x3".parse().unwrap();
+        assert_eq!((slow.share, slow.factor), (0.1, 3.0));
+        assert_eq!("5s".parse::<BatchTime>().unwrap().each, Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_to_write() {
+        let curve = "--service-time 1s";
+        for (words, hint) in [
+            (
+                "--wave square:0..40 --service-time 1s",
+                "write square:0..40:10m",
+            ),
+            (
+                "--wave steady:-1 --service-time 1s",
+                "write square:0..40:10m",
+            ),
+            (
+                "a.csv --batch-time 400ms+100ms",
+                "write 400ms+100ms/request",
+            ),
+            ("a.csv --service-time 1", "write 500ms, 60s"),
+            (
+                "a.csv --service-time 1s --policy kap",
+                "is no policy: write weir",
+            ),
+            ("a.csv --service-time 1s --failing-starts 200", "write 5%"),
+            ("a.csv --service-time 1s --percentile 100", "write 99"),
+            ("a.csv --service-time 1s --queue-delay 0s", "at least 1ms"),
+            ("a.csv --service-time 1s --slow-replicas 10%", "write 10%x3"),
+            ("a.csv", "--batch-time"),
+            (curve, "--wave"),
+            (
+                "a.csv --wave steady:1 --service-time 1s",
+                "cannot be used with",
+            ),
+            (
+                "a.csv --service-time 1s --batch-time 1s",
+                "cannot be used with",
+            ),
+            ("a.csv --service-time 1s --spot-price 1", "--gpu-price"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(hint), "{words}: {error}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `weir simulate`: how many GPUs requests would have taken, and how long they would have waited.
+
+mod json;
+mod measured;
+mod money;
+mod scenario;
+mod words;
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+use weir_simulation::{
+    Bins, Contender, Frontier, LogOptions, RequestLog, Run, Score, Workload, timeline,
+};
+
+use crate::args::SimulateArgs;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::print;
+use money::Prices;
+use scenario::Scenario;
+
+/// What a policy did with the requests.
+struct Simulated {
+    policy: Contender,
+    target: Duration,
+    score: Score,
+    /// What the GPUs cost, where a price is given.
+    cost: Option<f64>,
+    run: Run,
+}
+
+/// Simulates each policy with each target and prints what came of it.
+///
+/// # Errors
+/// [`CliError::Usage`] and [`CliError::Input`] for flags and logs that cannot be used, [`CliError::Invalid`] for
+/// YAML, [`CliError::Server`] for a service that does not tell its times.
+pub(crate) async fn run(args: SimulateArgs) -> Result<Exit, CliError> {
+    let arrivals = arrivals(&args)?;
+    let scenario = Scenario::new(&args, arrivals).await?;
+    let prices = Prices::new(&args);
+    // It takes seconds, in which no other task is to be done.
+    let simulated = tokio::task::block_in_place(|| simulate(&args.policy, &scenario, prices));
+    if let Some(path) = &args.svg {
+        draw(path, &simulated)?;
+    }
+    if args.json {
+        print(&json::report(&scenario, &simulated));
+    } else {
+        words::report(&scenario, &simulated)
+            .iter()
+            .for_each(|line| print(line));
+    }
+    Ok(Exit::Done)
+}
+
+/// The times of the requests, from the log or the wave.
+fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
+    let Some(path) = &args.log else {
+        return waves(args);
+    };
+    let options = LogOptions {
+        time_column: args.time_column.clone(),
+        most_bad: args.max_bad_lines,
+    };
+    let log = if path == Path::new("-") {
+        RequestLog::read(io::stdin().lock(), &options)
+    } else {
+        let file = File::open(path);
+        let file = file.map_err(|error| input(path, format!("cannot be opened: {error}")))?;
+        RequestLog::read(BufReader::new(file), &options)
+    };
+    let log = log.map_err(|error| input(path, error.to_string()))?;
+    for bad in log.bad.iter().take(SHOWN) {
+        eprintln!(
+            "warning: {}:{}: left out: {}",
+            path.display(),
+            bad.line,
+            bad.problem
+        );
+    }
+    if log.bad.len() > SHOWN {
+        eprintln!(
+            "warning: {}: {} more lines are left out",
+            path.display(),
+            log.bad.len() - SHOWN
+        );
+    }
+    Ok(log.arrivals)
+}
+
+/// Bad lines that are told one by one.
+const SHOWN: usize = 5;
+
+/// As many as a log may have.
+const MOST: f64 = 50e6;
+
+fn waves(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
+    let Some(wave) = &args.wave else {
+        return Ok(Vec::new());
+    };
+    let most = wave.low.max(wave.high) * args.length.as_secs_f64();
+    if most > MOST || args.length > LONGEST {
+        let problem = "the wave has too many requests or takes too long: at most 50 million in 60 days; give a shorter --for, or lower rates";
+        return Err(CliError::Usage(problem.to_owned()));
+    }
+    let arrivals = wave.arrivals(args.length, args.seed);
+    if arrivals.is_empty() {
+        let problem = "no request comes in the time of --for: give a longer --for, or higher rates";
+        return Err(CliError::Usage(problem.to_owned()));
+    }
+    Ok(arrivals)
+}
+
+/// A state is kept for each second.
+const LONGEST: Duration = Duration::from_secs(60 * 24 * 3600);
+
+fn simulate(policies: &[Contender], scenario: &Scenario, prices: Prices) -> Vec<Simulated> {
+    let each = scenario.targets.iter().flat_map(|target| {
+        let workload = scenario.workload(*target);
+        let runs = policies
+            .iter()
+            .map(move |policy| (*policy, *target, one(*policy, scenario, &workload)));
+        runs.collect::<Vec<_>>()
+    });
+    each.map(|(policy, target, run)| Simulated {
+        policy,
+        target,
+        score: Score::new(&run, target),
+        cost: prices.cost(&run),
+        run,
+    })
+    .collect()
+}
+
+fn one(policy: Contender, scenario: &Scenario, workload: &Workload) -> Run {
+    let mut world = scenario.world.clone();
+    world.replicas = policy.at_first(workload).clamp(world.least, world.most);
+    let mut law = policy.policy(workload, &scenario.scaling(workload.target));
+    world.run(&workload.arrivals, workload.until, law.as_mut())
+}
+
+/// GPU-seconds of the cheapest plan for this target when the future is known.
+fn least(scenario: &Scenario, target: Duration) -> f64 {
+    let bins = Bins::new(&scenario.workload(target), scenario.world.starts.time);
+    Frontier::new(&bins).gpu_seconds(scenario.scaling.quantile)
+}
+
+fn draw(path: &Path, simulated: &[Simulated]) -> Result<(), CliError> {
+    let target = simulated
+        .first()
+        .map_or(Duration::ZERO, |first| first.target);
+    let shown = simulated.iter().filter(|one| one.target == target);
+    let runs: Vec<_> = shown
+        .map(|one| (one.policy.to_string(), one.run.clone()))
+        .collect();
+    let svg = timeline(&runs, target);
+    std::fs::write(path, svg)
+        .map_err(|e| CliError::io(format!("cannot write {}", path.display()), e))
+}
+
+fn input(file: &Path, reason: String) -> CliError {
+    CliError::Input {
+        file: file.to_owned(),
+        reason,
+    }
+}

@@ -1,0 +1,152 @@
+//! The service times of a model that runs, from its V2 statistics.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_simulation::Service;
+
+use crate::client::Client;
+use crate::error::CliError;
+
+/// A server that does not answer by then is not to be waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Batches of one size: their size, how many there were, and the seconds that one took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Measured {
+    size: f64,
+    count: f64,
+    seconds: f64,
+}
+
+/// The service of a model: a line through the times of its batches.
+///
+/// # Errors
+/// [`CliError::Server`] when it does not answer, or has not run batches of two sizes.
+pub(super) async fn service(
+    url: &str,
+    trusted: Option<&Path>,
+    most: Option<u32>,
+) -> Result<Service, CliError> {
+    let url = url.trim_end_matches('/');
+    let client = Client::new(url, trusted, TIMEOUT)?;
+    let statistics = json(&client, &format!("{url}/stats")).await?;
+    let most = match most {
+        Some(most) => most,
+        None => max_batch(&json(&client, &format!("{url}/config")).await?),
+    };
+    let fitted = fit(&batches(&statistics), most);
+    fitted.ok_or_else(|| CliError::Server {
+        url: url.to_owned(),
+        reason: "it has not run batches of two sizes yet, so what a larger one takes is not known: send it load, or give --batch-time".to_owned(),
+    })
+}
+
+async fn json(client: &Client, url: &str) -> Result<Value, CliError> {
+    let response = client.get(url).await?;
+    let reason = |reason: String| CliError::Server {
+        url: url.to_owned(),
+        reason,
+    };
+    if !response.status().is_success() {
+        let hint = "give the address of a model, http://HOST:PORT/v2/models/NAME";
+        return Err(reason(format!("it answered {}: {hint}", response.status())));
+    }
+    serde_json::from_slice(response.body()).map_err(|_| reason("its answer is not JSON".to_owned()))
+}
+
+/// The model's largest batch; one that does not batch has 0.
+fn max_batch(config: &Value) -> u32 {
+    let most = config.get("max_batch_size").and_then(Value::as_u64);
+    most.map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX))
+        .max(1)
+}
+
+fn batches(statistics: &Value) -> Vec<Measured> {
+    let models = statistics.get("model_stats").and_then(Value::as_array);
+    let sizes = models
+        .into_iter()
+        .flatten()
+        .filter_map(|model| model.get("batch_stats"));
+    let sizes = sizes.filter_map(Value::as_array).flatten();
+    sizes.filter_map(measured).collect()
+}
+
+fn measured(batch: &Value) -> Option<Measured> {
+    let size = batch.get("batch_size")?.as_u64()? as f64;
+    let count = batch.pointer("/compute_infer/count")?.as_u64()? as f64;
+    let parts = ["compute_input", "compute_infer", "compute_output"];
+    let nanos = parts
+        .iter()
+        .filter_map(|part| batch.get(*part)?.get("ns")?.as_u64());
+    let nanos: u64 = nanos.sum();
+    (count > 0.0 && size > 0.0).then_some(Measured {
+        size,
+        count,
+        seconds: nanos as f64 / count / 1e9,
+    })
+}
+
+/// The line with the least squares; a model without batches needs no line.
+fn fit(batches: &[Measured], most: u32) -> Option<Service> {
+    let weight: f64 = batches.iter().map(|batch| batch.count).sum();
+    let mean = |of: &dyn Fn(&Measured) -> f64| {
+        batches
+            .iter()
+            .map(|batch| batch.count * of(batch))
+            .sum::<f64>()
+            / weight
+    };
+    if batches.is_empty() {
+        return None;
+    }
+    let (size, seconds) = (mean(&|batch| batch.size), mean(&|batch| batch.seconds));
+    if most == 1 {
+        let time = Duration::try_from_secs_f64(seconds).ok()?;
+        return Some(Service::Each { time, most });
+    }
+    let spread = mean(&|batch| (batch.size - size).powi(2));
+    if spread <= 0.0 {
+        return None;
+    }
+    let slope = mean(&|batch| (batch.size - size) * (batch.seconds - seconds)) / spread;
+    let each = slope.clamp(0.0, seconds / size);
+    Some(Service::Batched {
+        fixed: Duration::try_from_secs_f64(seconds - each * size).ok()?,
+        each: Duration::try_from_secs_f64(each).ok()?,
+        most,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn statistics(batches: &[(u64, u64, u64)]) -> Value {
+        let batches = batches.iter().map(|(size, count, ms)| {
+            json!({"batch_size": size, "compute_infer": {"count": count, "ns": count * ms * 1_000_000}})
+        });
+        json!({"model_stats": [{"batch_stats": batches.collect::<Vec<_>>()}]})
+    }
+
+    #[test]
+    fn the_line_through_batches_is_found() {
+        let found = batches(&statistics(&[(1, 10, 500), (4, 3, 800), (8, 1, 1200)]));
+        let Some(Service::Batched { fixed, each, most }) = fit(&found, 8) else {
+            panic!("no line");
+        };
+        assert_eq!((fixed.as_millis(), each.as_millis(), most), (400, 100, 8));
+    }
+
+    #[test]
+    fn one_size_tells_nothing_of_others_and_is_enough_for_one_at_a_time() {
+        let found = batches(&statistics(&[(1, 10, 500)]));
+        assert_eq!(fit(&found, 8), None);
+        let time = Duration::from_millis(500);
+        assert_eq!(fit(&found, 1), Some(Service::Each { time, most: 1 }));
+        assert_eq!(fit(&batches(&json!({"model_stats": [3]})), 1), None);
+    }
+}
