@@ -166,11 +166,16 @@ def table(points: list) -> str:
     return "\n".join(rows)
 
 
-def update_page(points: list) -> None:
+def caption(result: dict) -> str:
+    return (f"{result['seconds']:.0f} s of each attack on each port, with {result['profile']} programs on {result['machine']['cores']} "
+            f"cores, on which {result['others_busy']:.0f} other threads ran:\n\n")
+
+
+def update_page(result: dict) -> None:
     begin, end = "<!-- measured -->\n", "<!-- end -->"
     before, rest = SECURITY_PAGE.read_text().split(begin)
     _, after = rest.split(end)
-    SECURITY_PAGE.write_text(f"{before}{begin}{table(points)}\n{end}{after}")
+    SECURITY_PAGE.write_text(f"{before}{begin}{caption(result)}{table(result['points'])}\n{end}{after}")
 
 
 def arguments() -> argparse.Namespace:
@@ -186,7 +191,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     chosen = [attack for attack in attacks.ATTACKS if args.only in attack.name]
-    points = []
+    points, others = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         for start in (runtime, gateway):
             with start(Path(folder), args.programs) as program:
@@ -198,9 +203,9 @@ def main() -> int:
     if not args.dry:
         profile = args.programs.name
         result = {"machine": machine(), "profile": profile, "seconds": args.seconds, "clients": neighbours.CLIENTS,
-                  "budget_mib": BUDGET / MIB, "points": points}
+                  "budget_mib": BUDGET / MIB, "others_busy": others, "points": points}
         SECURITY_RESULTS.write_text(written(result))
-        update_page(points)
+        update_page(result)
     broken = [point for point in points if not point["kept"]]
     print(f"{len(points)} measurements, {len(broken)} broken promises")
     return 1 if broken else 0

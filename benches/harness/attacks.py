@@ -14,6 +14,8 @@ from . import frames
 PING = frames.frame(frames.PING, 0, 0, b"pingpong")
 # Setting of Linux's sockets by which one can be closed without a word to its peer.
 TCP_REPAIR = 19
+# Another address than that of well-behaved clients.
+SOURCE = "127.0.0.2"
 # Where a payload waits, for the other side's first words, and how long.
 PAUSE, PAUSE_SECONDS = b"\0PAUSE\0", 0.05
 
@@ -48,7 +50,7 @@ async def write(writer, payload: bytes) -> None:
 
 async def send(port: int, payload: bytes, seconds: float = 10.0) -> bytes:
     """Sends it all on a new connection, and reads what comes back."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(SOURCE, 0))
     try:
         await write(writer, payload)
         answer = asyncio.ensure_future(swallow(reader, seconds))
@@ -76,7 +78,7 @@ def hold(begin: Callable, drip: bytes = b"", every: float = 1.0) -> Callable:
 
     async def act(port: int, host: str, end: float) -> None:
         while time.monotonic() < end:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(SOURCE, 0))
             ended = asyncio.ensure_future(swallow(reader, end - time.monotonic()))
             try:
                 await write(writer, begin(host))
@@ -125,7 +127,7 @@ async def endless_control(port: int, host: str, end: float) -> None:
 async def vanish(port: int, host: str, end: float) -> None:
     """Asks, and is gone without a word: the other side learns of it only by asking."""
     while time.monotonic() < end:
-        peer = socket.create_connection(("127.0.0.1", port))
+        peer = socket.create_connection(("127.0.0.1", port), source_address=(SOURCE, 0))
         peer.sendall(post(INFER, "Content-Length: 100")(host))
         try:
             peer.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)

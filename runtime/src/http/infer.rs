@@ -38,7 +38,11 @@ impl Http {
             permit,
             ..
         } = received;
-        let decoded = self.decode(&loaded.engine, target, &headers, body, &permit);
+        let body = CountedBody {
+            bytes: body,
+            permit,
+        };
+        let decoded = self.decode(&loaded.engine, target, &headers, body);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &headers)?;
         // While it waits, a request holds no more than it needs: hundreds of them have to fit in the processor's caches.
@@ -73,9 +77,12 @@ impl Http {
         engine: &Arc<Engine>,
         target: &Target<'_>,
         headers: &HeaderMap,
-        body: Bytes,
-        permit: &BudgetPermit,
+        body: CountedBody,
     ) -> Result<InferRequest, ServeError> {
+        let CountedBody {
+            bytes: body,
+            permit,
+        } = body;
         let (model, version) = (target.model.as_ref(), target.version);
         let header_length = match headers.get(HEADER_LENGTH) {
             None => None,
@@ -87,7 +94,7 @@ impl Http {
         };
         let limits = self.limits();
         let (size, json) = (body.len(), header_length.unwrap_or(body.len()));
-        reserve(permit, size, json)?;
+        reserve(&permit, size, json)?;
         let decoded = if header_length == Some(0) {
             let inputs = inputs(engine);
             rest::decode_raw(&rest_target(engine, target, &inputs), body, &limits)
@@ -110,12 +117,15 @@ impl Http {
         &self,
         engine: &Engine,
         target: &Target<'_>,
-        body: Bytes,
-        permit: &BudgetPermit,
+        body: CountedBody,
         decode: Decode,
     ) -> Result<InferRequest, ServeError> {
+        let CountedBody {
+            bytes: body,
+            permit,
+        } = body;
         let (size, limits) = (body.len(), self.limits());
-        reserve(permit, size, size)?;
+        reserve(&permit, size, size)?;
         let (model, version) = (target.model.clone().into_owned(), target.version.to_owned());
         let (inputs, batching) = (inputs(engine), engine.interface().batching());
         let work = move || {
@@ -171,9 +181,11 @@ impl Http {
     ) -> HttpResult {
         let loaded = self.server.find(&target.model, target.version)?;
         let deadline = deadline(&received)?;
-        let Received { body, permit, .. } = received;
-        let decoded =
-            self.decode_untyped(&loaded.engine, target, body, &permit, rest::decode_generate);
+        let body = CountedBody {
+            bytes: received.body,
+            permit: received.permit,
+        };
+        let decoded = self.decode_untyped(&loaded.engine, target, body, rest::decode_generate);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
@@ -193,9 +205,11 @@ impl Http {
             model: model.into(),
             version: "",
         };
-        let Received { body, permit, .. } = received;
-        let decoded =
-            self.decode_untyped(&loaded.engine, &target, body, &permit, rest::decode_predict);
+        let body = CountedBody {
+            bytes: received.body,
+            permit: received.permit,
+        };
+        let decoded = self.decode_untyped(&loaded.engine, &target, body, rest::decode_predict);
         let mut request = decoded.await?;
         self.forward_headers(&mut request, &received.headers)?;
         let inferred = self.server.infer(&loaded.engine, request, deadline).await?;
@@ -204,6 +218,12 @@ impl Http {
         respond::add_cost(&mut response, &cost, self.server.capacity());
         Ok(response)
     }
+}
+
+/// A body, and the permit that holds its bytes and those of what is decoded of it.
+struct CountedBody {
+    bytes: Bytes,
+    permit: Arc<BudgetPermit>,
 }
 
 /// A decoder of bodies without datatypes or shapes.
