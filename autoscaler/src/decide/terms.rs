@@ -80,7 +80,12 @@ impl Terms {
         let mean = memory.arrivals.mean(policy.window);
         self.offered = self.rate / capacity;
         let grown = memory.growth.highest(FORESEEN, mean) / capacity;
-        self.growth = (grown - self.offered).max(0.0);
+        // Where no request comes, nothing grows.
+        self.growth = if sample.has_work() {
+            (grown - self.offered).max(0.0)
+        } else {
+            0.0
+        };
         self.room = self.room(memory);
         self.base = self.offered + self.growth + self.room;
         let delay = policy.queue_delay.as_secs_f64();

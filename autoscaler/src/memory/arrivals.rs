@@ -155,8 +155,8 @@ impl Dispersion {
         let block = block.unwrap_or_default();
         let share = BLOCK as f64 / counts.len() as f64;
         let mean = all * share;
-        // Of few requests nothing can be told.
-        if mean >= FEWEST {
+        // Of few requests nothing can be told, and silence is no chance.
+        if mean >= FEWEST && block > 0.0 {
             // The block is a part of the mean, and as such nearer to it than by itself.
             let now = (block - mean).powi(2) / (mean * (1.0 - share));
             self.estimate += (now.min(CHANGE) - self.estimate) / BLOCKS;

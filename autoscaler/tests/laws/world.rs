@@ -160,7 +160,7 @@ prop_compose! {
 }
 
 pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec(op(), 0..60)
+    prop::collection::vec(op(), 0..30)
 }
 
 prop_compose! {
