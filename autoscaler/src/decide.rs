@@ -1,6 +1,6 @@
 //! The control law: how many replicas, and why.
 
-pub(crate) mod keep;
+mod keep;
 mod reason;
 mod terms;
 #[cfg(test)]

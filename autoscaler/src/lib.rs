@@ -12,6 +12,7 @@
 
 mod collect;
 mod decide;
+mod economy;
 mod memory;
 mod metrics;
 mod run;

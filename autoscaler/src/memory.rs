@@ -4,25 +4,25 @@ mod arrivals;
 mod curve;
 mod gaps;
 mod growth;
+mod headroom;
 mod lateness;
 mod levels;
 mod price;
 mod rhythm;
-mod room;
 
 use std::time::Duration;
 
 pub(crate) use arrivals::Arrivals;
 pub(crate) use curve::Curve;
 pub(crate) use growth::Growth;
+pub(crate) use headroom::{Headroom, Settled};
 pub(crate) use lateness::Lateness;
 pub(crate) use levels::{Level, Levels};
 pub(crate) use price::{Price, Step};
-pub(crate) use room::{Room, Settled};
 
 use weir_cluster::ScalingPolicy;
 
-use crate::decide::keep;
+use crate::economy;
 use crate::{Coverage, Sample};
 
 /// State of a revision between two decisions. The default remembers nothing.
@@ -42,7 +42,7 @@ pub struct Memory {
     /// Whether at least as many replicas were up as were needed.
     pub(crate) is_enough: bool,
     pub(crate) price: Price,
-    pub(crate) room: Room,
+    pub(crate) headroom: Headroom,
     pub(crate) lateness: Lateness,
 }
 
@@ -74,7 +74,7 @@ impl Memory {
         self.is_enough = sample.replicas.ready >= need && (self.is_enough || !late);
     }
 
-    /// Takes in how many requests were late: while enough replicas were up, it shows that there must be more room;
+    /// Takes in how many requests were late: while enough replicas were up, it shows that there must be more headroom;
     /// while too few were, that starts cost more than their time. Nothing helps where starts do not come.
     fn learn(&mut self, policy: &ScalingPolicy, sample: &Sample, elapsed: Duration) {
         if sample.replicas.is_overdue() {
@@ -91,11 +91,11 @@ impl Memory {
                 late: cold,
                 allowed,
                 cold_start,
-                first: keep::starts(policy.economy),
-                most: keep::most_starts(policy.economy, cold_start),
+                first: economy::starts(policy.economy),
+                most: economy::most_starts(policy.economy, cold_start),
             },
         );
-        self.room.observe(&Settled {
+        self.headroom.observe(&Settled {
             elapsed,
             requests,
             late: roomless,

@@ -183,7 +183,7 @@ proptest! {
             let decision = revision.step(op);
             prop_assert!(decision.replicas >= policy.min && decision.replicas <= policy.most());
             let terms = decision.terms;
-            let all = [terms.rate, terms.growth, terms.room, terms.base, terms.backlog, terms.drain];
+            let all = [terms.rate, terms.growth, terms.headroom, terms.base, terms.backlog, terms.drain];
             prop_assert!(all.iter().all(|term| term.is_finite() && *term >= 0.0), "{:?}", terms);
         }
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use weir_cluster::{Economy, ScalingPolicy};
+use weir_cluster::ScalingPolicy;
 
 use crate::Memory;
+use crate::economy::{longest, starts};
 use crate::memory::Level;
 
 /// Least time that the last replica is kept where the policy sets none and a request would wait for a start: a
@@ -79,31 +80,5 @@ impl<'a> Keep<'a> {
     fn worth(&self, starts: f64) -> Duration {
         let worth = self.cold_start.mul_f64(starts);
         worth.min(longest(self.policy.economy))
-    }
-}
-
-/// What a start is worth before it is known how often requests wait for one, in lengths of a start. Once is
-/// break-even: at worst twice the cost of knowing the future, when only its own time counts. The rest is for
-/// requests that would wait for the start.
-pub(crate) fn starts(economy: Economy) -> f64 {
-    match economy {
-        Economy::Economy => 1.0,
-        Economy::Balanced => 3.0,
-        Economy::Latency => 10.0,
-    }
-}
-
-/// The most that a start may be worth, in lengths of a start: so much that a replica which is needed for a third of a
-/// start at a time is kept as long as any may be.
-pub(crate) fn most_starts(economy: Economy, cold_start: Duration) -> f64 {
-    3.0 * longest(economy).as_secs_f64() / cold_start.as_secs_f64().max(1.0)
-}
-
-/// The longest that a replica is kept idle, however long it takes to start.
-fn longest(economy: Economy) -> Duration {
-    match economy {
-        Economy::Economy => Duration::from_secs(5 * 60),
-        Economy::Balanced => Duration::from_secs(30 * 60),
-        Economy::Latency => Duration::from_secs(4 * 60 * 60),
     }
 }

@@ -20,8 +20,8 @@ pub struct Terms {
     /// Replicas for what the load may grow by within the time of a start, as it did before.
     pub growth: f64,
     /// Replicas for the irregularity of arrivals.
-    pub room: f64,
-    /// Replicas for the requests that come, with growth and room.
+    pub headroom: f64,
+    /// Replicas for the requests that come, with growth and headroom.
     pub base: f64,
     /// Requests that will wait once every replica is up that was asked for.
     pub backlog: f64,
@@ -86,8 +86,8 @@ impl Terms {
         } else {
             0.0
         };
-        self.room = self.room(memory);
-        self.base = self.offered + self.growth + self.room;
+        self.headroom = self.headroom_of(memory);
+        self.base = self.offered + self.growth + self.headroom;
         let delay = policy.queue_delay.as_secs_f64();
         let start = self.cold_start.as_secs_f64();
         self.backlog = self.predict(sample, capacity);
@@ -105,8 +105,8 @@ impl Terms {
 
     /// Room for irregular arrivals grows with the square root of the load, as many small variations partly
     /// cancel out.
-    fn room(&self, memory: &Memory) -> f64 {
-        memory.room.deviations() * (self.offered / self.credits).sqrt()
+    fn headroom_of(&self, memory: &Memory) -> f64 {
+        memory.headroom.deviations() * (self.offered / self.credits).sqrt()
     }
 
     /// The queue a start from now, with every replica up that is ready or starts. As these are counted, a

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// the policy says are in time while none starts. It depends on how arrivals and service times vary, which nobody
 /// says: so it grows when requests are late and shrinks while none is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Room {
+pub(crate) struct Headroom {
     logarithm: f64,
 }
 
@@ -32,7 +32,7 @@ const MOST: f64 = 4.0;
 const REQUESTS: f64 = 5000.0;
 const STARTS: f64 = 100.0;
 
-impl Room {
+impl Headroom {
     /// Takes in the requests since the last sample.
     pub(crate) fn observe(&mut self, settled: &Settled) {
         if settled.requests == 0 {
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-impl Default for Room {
+impl Default for Headroom {
     fn default() -> Self {
         Self {
             logarithm: FIRST.ln(),
@@ -66,9 +66,9 @@ mod tests {
 
     /// The room after so many minutes of 10 requests per second, of which this share was late.
     fn after(minutes: u32, late: f64) -> f64 {
-        let mut room = Room::default();
+        let mut headroom = Headroom::default();
         for _ in 0..minutes {
-            room.observe(&Settled {
+            headroom.observe(&Settled {
                 elapsed: Duration::from_secs(60),
                 requests: 600,
                 late: (600.0 * late) as u64,
@@ -76,7 +76,7 @@ mod tests {
                 cold_start: Duration::from_secs(60),
             });
         }
-        room.deviations()
+        headroom.deviations()
     }
 
     #[test]
