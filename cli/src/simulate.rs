@@ -72,7 +72,11 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
         let file = file.map_err(|error| input(path, format!("cannot be opened: {error}")))?;
         RequestLog::read(BufReader::new(file), &options)
     };
-    let log = log.map_err(|error| input(path, error.to_string()))?;
+    let name = match path.to_str() {
+        Some("-") => Path::new("standard input"),
+        Some(_) | None => path,
+    };
+    let log = log.map_err(|error| input(name, error.to_string()))?;
     for bad in log.bad.iter().take(SHOWN) {
         eprintln!(
             "warning: {}:{}: left out: {}",
