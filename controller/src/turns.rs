@@ -32,11 +32,11 @@ pub(crate) enum Part {
 
 /// Leave of one service to follow a changed runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It may follow.
-    Given,
-    /// Others are first.
-    Pending,
+pub(crate) enum Follow {
+    /// It may follow now.
+    Now,
+    /// Others may follow first.
+    Later,
 }
 
 /// A service in the order of turns.
@@ -78,14 +78,14 @@ pub(crate) fn change(
     validated: &Validated,
     history: &History,
     snapshot: &Snapshot,
-    turn: Turn,
+    turn: Follow,
 ) -> RuntimeChange {
     match turn {
         // Nothing runs.
         _ if validated.is_stopped => RuntimeChange::Follow,
         _ if keeps_runtime(validated, history, snapshot) => RuntimeChange::Hold,
-        Turn::Given => RuntimeChange::Follow,
-        Turn::Pending => RuntimeChange::Hold,
+        Follow::Now => RuntimeChange::Follow,
+        Follow::Later => RuntimeChange::Hold,
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use weir_cluster::{Failure, FailureReason, Identity, Ledger, Revisions};
 
     use super::{
-        AT_ONCE, FAILED, History, Part, Place, RuntimeChange, SLOW, ServiceName, Snapshot, Turn,
+        AT_ONCE, FAILED, Follow, History, Part, Place, RuntimeChange, SLOW, ServiceName, Snapshot,
         Validated, change, next,
     };
     use crate::fixtures::{model, validated};
@@ -218,7 +218,7 @@ mod tests {
     }
 
     impl Case {
-        fn new(annotations: &[(&str, &str)], turn: Turn) -> Self {
+        fn new(annotations: &[(&str, &str)], turn: Follow) -> Self {
             let before = validated(annotations, &model("a", &[]));
             let mut history =
                 revise(&before, &History::default(), RuntimeChange::Follow, 0).unwrap();
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_service_waits_for_its_turn_and_then_counts_until_it_serves() {
-        assert_eq!(Case::new(&[], Turn::Pending).part(0, 100), Part::Waiting);
-        let mut given = Case::new(&[], Turn::Given);
+        assert_eq!(Case::new(&[], Follow::Later).part(0, 100), Part::Waiting);
+        let mut given = Case::new(&[], Follow::Now);
         assert_eq!(given.part(0, 100), Part::Rolling { until: 100 + SLOW });
         assert_eq!(
             given.part(2, 100),
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_stopped_service_needs_no_turn() {
         let stop = [("serving.kserve.io/stop", "true")];
-        let stopped = Case::new(&stop, Turn::Pending);
+        let stopped = Case::new(&stop, Follow::Later);
         assert!(!stopped.history.is_behind(&stopped.validated));
         assert_eq!(stopped.part(0, 100), Part::None);
     }
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn without_auto_update_what_works_keeps_its_runtime_and_what_fails_does_not() {
         let disabled = [("serving.kserve.io/disable-auto-update", "true")];
-        let case = Case::new(&disabled, Turn::Given);
+        let case = Case::new(&disabled, Follow::Now);
         assert_eq!(case.history.records.len(), 1);
         assert_eq!(case.part(0, 100), Part::None);
         assert_eq!(case.part(1, 100), Part::Waiting);
@@ -292,7 +292,7 @@ mod tests {
                 &case.validated,
                 &case.history,
                 &case.snapshot(failing),
-                Turn::Given,
+                Follow::Now,
             )
         };
         assert_eq!((of(0), of(1)), (RuntimeChange::Hold, RuntimeChange::Follow));

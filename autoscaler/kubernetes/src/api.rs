@@ -34,7 +34,6 @@ impl MetricsApi {
     }
 
     /// The routes. Whoever serves them lets in the API server only, which has checked the caller's rights.
-    #[must_use]
     pub fn router(self) -> Router {
         let pods = format!("{CUSTOM}/namespaces/{{namespace}}/pods/{{name}}/{{metric}}");
         let objects = format!("{CUSTOM}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}");

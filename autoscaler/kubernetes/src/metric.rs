@@ -30,7 +30,7 @@ pub(crate) enum Share {
 }
 
 impl Metric {
-    /// All metrics.
+    /// All metrics that are told.
     pub(crate) const ALL: [Self; 4] = [
         Self::QueueDuration,
         Self::PendingRequests,
@@ -38,7 +38,7 @@ impl Metric {
         Self::Requests,
     ];
 
-    /// Its name.
+    /// Its name, as autoscalers write it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::QueueDuration => "nv_inference_queue_duration_us",

@@ -24,7 +24,7 @@ pub(crate) struct ReportWindow {
 pub(crate) struct WindowedLoad {
     /// Activity within the window, and what is so now.
     pub(crate) activity: Activity,
-    /// Arrivals per second.
+    /// Arrivals of requests per second.
     pub(crate) rate: f64,
 }
 

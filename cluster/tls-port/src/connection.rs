@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 use weir_ops::socket::{self, ConnectionLimits, Lifetime, Stream, StreamExecutor, TimedBody};
 
-use crate::port::Callers;
+use crate::callers::Callers;
 use crate::resolver::Resolver;
 
 /// Longest TLS handshake: two round trips.

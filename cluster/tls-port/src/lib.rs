@@ -9,6 +9,7 @@
 //! Certificates are a port's own, and all processes that serve it share them by a Secret. Each follows the one before while
 //! API servers trust both, so that no call fails. Connections, their places and waits are bounded.
 
+mod callers;
 mod certificate;
 mod connection;
 mod pairs;
@@ -17,8 +18,9 @@ mod resolver;
 mod rotation;
 mod trust;
 
+pub use callers::Callers;
 pub use certificate::ServingPair;
-pub use port::{Callers, TlsPort};
+pub use port::TlsPort;
 pub use resolver::Resolver;
 pub use rotation::{CertificateOptions, Rotation};
 pub use trust::CallsPort;

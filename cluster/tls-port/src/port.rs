@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use axum::Router;
-use rustls::server::WantsServerCert;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::{ConfigBuilder, ServerConfig};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weir_ops::socket::{Acceptor, ConnectionLimits};
 
+use crate::callers::Callers;
 use crate::connection::Connections;
 use crate::resolver::Resolver;
 
@@ -20,19 +18,10 @@ pub struct TlsPort {
     pub listener: TcpListener,
     /// The certificate that it serves with.
     pub resolver: Arc<Resolver>,
-    /// Who may connect.
+    /// Callers that may connect.
     pub callers: Callers,
     /// Limits on the connections.
     pub limits: ConnectionLimits,
-}
-
-/// Who may connect.
-#[derive(Clone, Debug)]
-pub enum Callers {
-    /// Anybody: an API server shows a webhook no certificate by default.
-    Anybody,
-    /// Those whose certificate the verifier accepts.
-    Verified(Arc<dyn ClientCertVerifier>),
 }
 
 impl TlsPort {
@@ -47,18 +36,6 @@ impl TlsPort {
                     .await;
             }
             Err(error) => tracing::error!(%error, "a port cannot serve TLS"),
-        }
-    }
-}
-
-impl Callers {
-    pub(crate) fn checked_by(
-        &self,
-        builder: ConfigBuilder<ServerConfig, rustls::WantsVerifier>,
-    ) -> ConfigBuilder<ServerConfig, WantsServerCert> {
-        match self {
-            Self::Anybody => builder.with_no_client_auth(),
-            Self::Verified(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         }
     }
 }

@@ -6,7 +6,7 @@ use weir_crds::inference_service::Tracing;
 
 use crate::runtimes::ServerType;
 
-/// KServe's defaults.
+/// KServe's default of the endpoint.
 const ENDPOINT: &str = "http://otel-collector:4317";
 const SAMPLER_ARG: &str = "0.05";
 const EXPORTER: &str = "otlp";

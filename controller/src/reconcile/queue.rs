@@ -14,7 +14,7 @@ use super::retry::Retry;
 use super::state::ServiceState;
 use super::work::Outcome;
 use crate::declaration::DeclaredService;
-use crate::turns::{self, Part, Turn};
+use crate::turns::{self, Follow, Part};
 
 /// The services that are known, by name.
 #[derive(Default)]
@@ -122,10 +122,10 @@ impl Queue {
     }
 
     /// Tells whether a service may follow a changed runtime.
-    pub(super) fn turn(&self, name: &ServiceName, now: u64) -> Turn {
+    pub(super) fn turn(&self, name: &ServiceName, now: u64) -> Follow {
         match self.0.get(name) {
-            Some(entry) if entry.part.is_rolling(now) => Turn::Given,
-            Some(_) | None => Turn::Pending,
+            Some(entry) if entry.part.is_rolling(now) => Follow::Now,
+            Some(_) | None => Follow::Later,
         }
     }
 

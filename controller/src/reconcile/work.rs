@@ -17,7 +17,7 @@ use crate::history::{History, revise};
 use crate::plan::{Plan, plan};
 use crate::rollout::{Transition, step};
 use crate::source::Source;
-use crate::turns::{self, Part, Turn};
+use crate::turns::{self, Follow, Part};
 use crate::validate::Validated;
 
 /// What tasks act on.
@@ -36,7 +36,7 @@ pub(super) struct Task {
     /// State of the service; `None` where it has to be loaded.
     pub(super) state: Option<Box<ServiceState>>,
     /// Leave to follow a changed runtime.
-    pub(super) turn: Turn,
+    pub(super) turn: Follow,
 }
 
 /// Result of a task. A failed one is tried again.
@@ -76,7 +76,7 @@ impl Access {
         observed: &Observed,
         declared: &DeclaredService,
         state: Option<Box<ServiceState>>,
-        turn: Turn,
+        turn: Follow,
     ) -> (Option<Box<ServiceState>>, Result<(), ControllerError>) {
         let name = &declared.service.name;
         let mut state = match state {
@@ -112,7 +112,7 @@ impl Access {
         observed: &Observed,
         validated: &Validated,
         state: &mut ServiceState,
-        turn: Turn,
+        turn: Follow,
     ) -> Result<(), ControllerError> {
         let (plan, transition) = decide(observed, validated, state, turn)?;
         if let Err(error) = store::store(&*self.source, &validated.service, state).await {
@@ -135,7 +135,7 @@ fn decide(
     observed: &Observed,
     validated: &Validated,
     state: &mut ServiceState,
-    turn: Turn,
+    turn: Follow,
 ) -> Result<(Plan, Option<Transition>), ControllerError> {
     let history = History::clone(&state.history).observed(&observed.snapshot);
     let change = turns::change(validated, &history, &observed.snapshot, turn);

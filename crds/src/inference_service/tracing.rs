@@ -27,9 +27,9 @@ pub struct Tracing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampler {
-    /// Every request.
+    /// Every request is traced.
     AlwaysOn,
-    /// No request.
+    /// No request is traced.
     AlwaysOff,
     /// A share of the requests.
     #[serde(rename = "traceidratio")]

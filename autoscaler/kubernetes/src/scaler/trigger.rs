@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
-        let mistakes: [(&[(&str, &str)], &str); 4] = [
+    fn what_cannot_be_read_is_told() {
+        let wrong: [(&[(&str, &str)], &str); 4] = [
             (&[], "metadata.target is missing"),
             (
                 &[("target", "many")],
@@ -104,7 +104,7 @@ mod tests {
                 "did you mean nv_inference_pending_request_count?",
             ),
         ];
-        for (metadata, expected) in mistakes {
+        for (metadata, expected) in wrong {
             let refused = read(metadata).unwrap_err();
             assert!(refused.contains(expected), "{refused}");
         }

@@ -1,14 +1,18 @@
 //! A HorizontalPodAutoscaler of a real control plane, by what Weir's metrics API says.
 
+#![expect(clippy::unwrap_used, reason = "a test may end at once")]
+
+#[path = "../../../../tests/kubernetes/api_server.rs"]
+mod api_server;
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
-use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -20,8 +24,7 @@ use weir_cluster::{
 };
 use weir_cluster_tls_port::CertificateOptions;
 
-/// Longest wait for anything, on a machine that is busy with other tests.
-const SOON: Duration = Duration::from_secs(90);
+use crate::api_server::{DEADLINE, make_namespace};
 
 const NAMESPACE: &str = "scaled-by-hpa";
 
@@ -36,13 +39,8 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let client = client().await;
-        let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        namespaces
-            .create(&PostParams::default(), &namespace)
-            .await
-            .unwrap();
+        let client = Client::try_from(api_server::config().await).unwrap();
+        make_namespace(&client, NAMESPACE).await;
         let (reports, latest) = watch::channel(Arc::default());
         let (snapshots, seen) = watch::channel(Arc::new(snapshot()));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -99,7 +97,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
-        if tokio::time::timeout(SOON, wait).await.is_err() {
+        if tokio::time::timeout(DEADLINE, wait).await.is_err() {
             panic!("never: {what}\n{last:#}");
         }
     }
@@ -129,17 +127,6 @@ impl World {
         };
         tokio::spawn(repeat).abort_handle()
     }
-}
-
-async fn client() -> Client {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the script around the tests sets it"
-    )]
-    let file = std::env::var("WEIR_TEST_KUBECONFIG").expect("run by tests/kubernetes/bed");
-    let kubeconfig = Kubeconfig::read_from(file).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.unwrap()).unwrap()
 }
 
 fn revision() -> RevisionName {

@@ -33,12 +33,12 @@ impl Panel {
     /// The frame with its title and the numbers of its axis.
     pub(super) fn frame(&self, svg: &mut String) {
         let (bottom, right) = (self.top + HEIGHT, LEFT + WIDTH);
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<text x=\"{LEFT}\" y=\"{}\" class=\"title\">{}</text>\
              <path d=\"M{LEFT} {top}V{bottom}H{right}\" class=\"axis\"/>\
              <text x=\"{x}\" y=\"{high}\" class=\"scale\">{most}</text>\
-             <text x=\"{x}\" y=\"{bottom}\" class=\"scale\">0</text>\n",
+             <text x=\"{x}\" y=\"{bottom}\" class=\"scale\">0</text>",
             self.top - 6.0,
             escaped(&self.title),
             top = self.top,

@@ -77,17 +77,17 @@ fn cheapest(bins: &Bins, price: f64) -> Point {
 
 /// Any number of replicas can follow any other: each one more costs a start, and each one less nothing.
 fn scale(states: &mut [[Path; LEVELS]], cold_start: f64) {
-    for replicas in 1..states.len() {
-        for left in 0..LEVELS {
-            let mut path = states[replicas - 1][left];
-            path.cost += cold_start;
-            states[replicas][left] = cheaper(states[replicas][left], path);
+    for more in 1..states.len() {
+        let fewer = states[more - 1];
+        for (path, mut started) in states[more].iter_mut().zip(fewer) {
+            started.cost += cold_start;
+            *path = cheaper(*path, started);
         }
     }
-    for replicas in (1..states.len()).rev() {
-        for left in 0..LEVELS {
-            let path = states[replicas][left];
-            states[replicas - 1][left] = cheaper(states[replicas - 1][left], path);
+    for more in (1..states.len()).rev() {
+        let ended = states[more];
+        for (path, ended) in states[more - 1].iter_mut().zip(ended) {
+            *path = cheaper(*path, ended);
         }
     }
 }

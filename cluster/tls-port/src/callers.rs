@@ -1,0 +1,28 @@
+//! Who may connect to a port.
+
+use std::sync::Arc;
+
+use rustls::server::WantsServerCert;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{ConfigBuilder, ServerConfig};
+
+/// Callers that may connect.
+#[derive(Clone, Debug)]
+pub enum Callers {
+    /// Anybody: an API server shows a webhook no certificate by default.
+    Anybody,
+    /// Those whose certificate the verifier accepts.
+    Verified(Arc<dyn ClientCertVerifier>),
+}
+
+impl Callers {
+    pub(crate) fn checked_by(
+        &self,
+        builder: ConfigBuilder<ServerConfig, rustls::WantsVerifier>,
+    ) -> ConfigBuilder<ServerConfig, WantsServerCert> {
+        match self {
+            Self::Anybody => builder.with_no_client_auth(),
+            Self::Verified(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+        }
+    }
+}
