@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -28,6 +28,8 @@ pub(crate) enum DownstreamBody {
         frames: VecDeque<io::Result<Frame<Bytes>>>,
         /// What was not read.
         rest: Option<Box<Self>>,
+        /// Bytes that it still has by its own word, if it said: one that breaks off must not look whole.
+        left: Option<u64>,
         /// Holds the bytes of the frames.
         _permit: BudgetPermit,
     },
@@ -76,11 +78,18 @@ impl Body for DownstreamBody {
                 let frame = frame.or_else(|| trailers.take().map(Frame::trailers));
                 Poll::Ready(frame.map(Ok))
             }
-            Self::Ahead { frames, rest, .. } => match (frames.pop_front(), rest) {
-                (Some(frame), _) => Poll::Ready(Some(frame)),
-                (None, Some(rest)) => Pin::new(rest).poll_frame(context),
-                (None, None) => Poll::Ready(None),
-            },
+            Self::Ahead {
+                frames, rest, left, ..
+            } => {
+                let frame = match (frames.pop_front(), rest) {
+                    (Some(frame), _) => Some(frame),
+                    (None, Some(rest)) => ready!(Pin::new(rest).poll_frame(context)),
+                    (None, None) => None,
+                };
+                let given = frame.as_ref().map_or(0, length);
+                *left = left.map(|left| left.saturating_sub(given));
+                Poll::Ready(frame)
+            }
             Self::Relayed(body) => Pin::new(body).poll_frame(context),
         }
     }
@@ -104,11 +113,16 @@ impl Body for DownstreamBody {
             Self::Pieces { data, .. } => {
                 SizeHint::with_exact(data.iter().map(|piece| piece.len() as u64).sum())
             }
-            Self::Ahead { frames, rest, .. } => match rest {
-                // It is of unknown length: a unary call's.
-                Some(_) => SizeHint::default(),
-                None => SizeHint::with_exact(frames.iter().map(length).sum()),
-            },
+            Self::Ahead {
+                left: Some(left), ..
+            } => SizeHint::with_exact(*left),
+            Self::Ahead { frames, rest, .. } => {
+                if rest.is_none() && frames.iter().all(Result::is_ok) {
+                    SizeHint::with_exact(frames.iter().map(length).sum())
+                } else {
+                    SizeHint::default()
+                }
+            }
             Self::Relayed(body) => body.size_hint(),
         }
     }

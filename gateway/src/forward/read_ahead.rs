@@ -37,6 +37,7 @@ pub(crate) async fn read_ahead(
     let Some(extent) = extent(&response, protocol, mode) else {
         return response;
     };
+    let left = response.body().size_hint().exact();
     let (parts, mut body) = response.into_parts();
     let permit = budget.permit();
     let (mut frames, mut size) = (VecDeque::with_capacity(2), 0);
@@ -64,6 +65,7 @@ pub(crate) async fn read_ahead(
     let body = DownstreamBody::Ahead {
         frames,
         rest,
+        left,
         _permit: permit,
     };
     Response::from_parts(parts, body)
