@@ -68,7 +68,9 @@ async fn an_api_server_that_restarts_under_load_loses_no_step_and_doubles_none()
     if std::env::var_os("WEIR_TEST_RESTARTS").is_none() {
         return;
     }
-    let world = World::new("restarted").await;
+    let mut world = World::new("restarted").await;
+    // Scheduler, controllers and nodes come back to an API server in their own time, in up to a minute each.
+    world.limit = Duration::from_secs(240);
     let _controller = world.controller(ANY).await;
     let rounds = 4;
     for round in 1..=rounds {

@@ -25,6 +25,8 @@ pub(crate) const ANY: i64 = i64::MAX;
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    /// Longest wait for a state of a service.
+    pub(crate) limit: Duration,
 }
 
 /// A controller that runs until this is dropped, or until it dies.
@@ -41,6 +43,7 @@ impl World {
         let world = Self {
             client,
             namespace: namespace.to_owned(),
+            limit: SOON,
         };
         world.apply(runtime("example/server:1", json!({}))).await;
         world
@@ -150,7 +153,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        if tokio::time::timeout(SOON, wait).await.is_err() {
+        if tokio::time::timeout(self.limit, wait).await.is_err() {
             panic!("{name} never became: {what}\n{last:#}");
         }
         last
