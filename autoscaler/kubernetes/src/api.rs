@@ -19,7 +19,7 @@ pub const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2";
 /// Path of the API of metrics that belong to no object.
 pub const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
 
-/// What the answers are made from.
+/// The sources that answers are made from.
 #[derive(Clone)]
 pub struct MetricsApi {
     loads: Loads,

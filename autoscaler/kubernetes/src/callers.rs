@@ -1,4 +1,4 @@
-//! Who may ask the metrics APIs: the API server's proxy, which has checked what its caller may see.
+//! Callers of the metrics APIs: the API server's proxy, which has checked what its caller may see.
 //!
 //! A cluster says by which certificates its API server is known in the ConfigMap
 //! `kube-system/extension-apiserver-authentication`. Whoever else calls gets no answer, not even a handshake.

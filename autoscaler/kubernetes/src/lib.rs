@@ -1,4 +1,4 @@
-//! What Weir measures, for the autoscalers that people already have: HorizontalPodAutoscalers and KEDA.
+//! Measured loads of services, for the autoscalers that people already have: HorizontalPodAutoscalers and KEDA.
 //!
 //! ```text
 //!   gateways ──reports──► window ──► loads ─┬─► api: custom.metrics.k8s.io, external.metrics.k8s.io ◄── HPA

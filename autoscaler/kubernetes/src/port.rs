@@ -64,7 +64,7 @@ pub fn metrics_certificates(namespace: &str, provided: &[ProvidedApi]) -> Certif
 }
 
 /// Answers the metrics APIs on this port until `stop`. It begins once the cluster has said by which certificates its API
-/// server is known; where the authorities change, the process is started anew.
+/// server is known. That is read once: after its authorities have changed, the process has to be started again.
 pub async fn serve_metrics(
     client: Client,
     loads: Loads,

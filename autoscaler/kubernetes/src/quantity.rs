@@ -11,7 +11,7 @@ pub(crate) fn quantity(value: f64) -> String {
     }
 }
 
-/// What a product of floating-point numbers may be off by, so that 0.3 is 300m.
+/// Error that a product of floating-point numbers may have, so that 0.3 is 300m.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]

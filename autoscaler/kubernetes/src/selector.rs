@@ -7,7 +7,7 @@ use kube::core::{Expression, Selector, SelectorExt};
 /// Longest selector that is read: far more than names of services need.
 const MAX_LENGTH: usize = 4096;
 
-/// Whether these labels fit a selector; an empty one fits all.
+/// Tells if these labels fit a selector; an empty one fits all.
 ///
 /// # Errors
 /// A sentence that says what cannot be read.

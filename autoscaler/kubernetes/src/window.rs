@@ -84,7 +84,7 @@ impl ReportWindow {
 }
 
 impl WindowedLoad {
-    /// Whether a request came, waits or is answered.
+    /// Tells if a request came, waits or is answered.
     pub(crate) fn is_active(&self) -> bool {
         let Activity {
             arrivals,

@@ -1,4 +1,4 @@
-//! Who may connect to a port.
+//! Callers that may connect to a port.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub(crate) enum DownstreamBody {
     /// Relayed from a replica or another gateway, its beginning or all of it read already.
     Ahead {
         frames: VecDeque<io::Result<Frame<Bytes>>>,
-        /// What was not read.
+        /// The part that was not read.
         rest: Option<Box<Self>>,
         /// Bytes that it still has by its own word, if it said: one that breaks off must not look whole.
         left: Option<u64>,

@@ -23,7 +23,7 @@ const SHORT: usize = 64 << 10;
 enum Extent {
     /// To its end: it is known to have one soon.
     Whole,
-    /// What has come already: it may be a stream.
+    /// As much as has come already: it may be a stream.
     Arrived,
 }
 

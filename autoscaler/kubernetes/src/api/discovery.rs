@@ -1,4 +1,4 @@
-//! What the APIs have.
+//! The lists of metrics that the APIs have.
 
 use axum::Json;
 use serde_json::{Value, json};

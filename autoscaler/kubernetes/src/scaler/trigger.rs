@@ -6,7 +6,7 @@ use weir_cluster::ServiceName;
 
 use crate::metric::Metric;
 
-/// What a trigger asks for.
+/// A trigger with its defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trigger {
     pub(super) service: ServiceName,

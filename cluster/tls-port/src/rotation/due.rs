@@ -1,4 +1,4 @@
-//! What is due for the certificates. Pure.
+//! Steps that are due for the certificates. Pure.
 
 use std::time::Duration;
 
