@@ -13,6 +13,7 @@ mod read_ahead;
 pub(crate) mod ready;
 mod relay;
 mod request;
+mod resting;
 mod retry;
 pub(crate) mod trusted_headers;
 

@@ -4,6 +4,7 @@
 mod accept;
 mod buffered;
 mod limits;
+mod message_framing;
 mod pace;
 mod places;
 mod reserved;
@@ -23,6 +24,7 @@ use tokio::net::TcpListener;
 pub use accept::Acceptor;
 pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
 pub use limits::ConnectionLimits;
+pub use message_framing::MessageFraming;
 pub use pace::{Pace, Upload};
 pub use reserved::{HeldPlace, ReservedPlaces};
 pub use serve::{Lifetime, close, serve};

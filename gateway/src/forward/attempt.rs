@@ -8,6 +8,7 @@ use http::{Response, Version};
 use super::own_model;
 use super::relay::{Relay, RelayEnd, learn};
 use super::request::ProxyRequest;
+use super::resting;
 use super::retry::{Failure, InvalidResponse};
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
@@ -177,6 +178,7 @@ fn relayed(
     }
     parts.version = Version::HTTP_11;
     let has_trailers = verdict == Verdict::Open;
+    let rest_after = resting::after(&parts.headers);
     if !has_trailers {
         learn(&credit, &parts.headers);
         headers::add_timing(&mut parts.headers, credit.queued);
@@ -185,7 +187,10 @@ fn relayed(
         .headers
         .insert(headers::REVISION, request.queue.header.clone());
     let end = RelayEnd::Replica { credit, verdict };
-    let relay = Relay::new(body, request, buffered.upload(), end);
+    let mut relay = Relay::new(body, request, buffered.upload(), end);
+    if request.protocol == Protocol::Grpc {
+        relay = relay.may_rest(rest_after);
+    }
     Response::from_parts(parts, relay.into_body())
 }
 

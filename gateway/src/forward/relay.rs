@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,6 +13,7 @@ use tokio::time::Sleep;
 use weir_protocol::Code;
 
 use super::request::ProxyRequest;
+use super::resting::Resting;
 use crate::body::{DownstreamBody, linger};
 use crate::clock::now;
 use crate::codec::grpc;
@@ -31,6 +32,8 @@ pub(crate) struct Relay {
     end: Option<RelayEnd>,
     /// Keeps a streamed request body alive until the response ends.
     upload: Option<UploadHandle>,
+    /// Of a stream whose client may send more messages.
+    resting: Option<Resting>,
 }
 
 /// What ends with a response.
@@ -55,11 +58,21 @@ impl Relay {
             deadline: request.deadline.map(sleep),
             end: Some(end),
             upload,
+            resting: None,
         };
         if relay.is_read() {
             relay.finish();
         }
         relay
+    }
+
+    /// Frees the credit while the stream rests.
+    pub(super) fn may_rest(mut self, after: Duration) -> Self {
+        self.resting = self
+            .upload
+            .clone()
+            .map(|upload| Resting::new(upload, after));
+        self
     }
 
     /// Boxes it as a response body to a client.
@@ -89,7 +102,18 @@ impl Relay {
         )))
     }
 
+    fn poll_rest(&mut self, context: &mut Context<'_>) {
+        if let (Some(resting), Some(RelayEnd::Replica { credit, .. })) =
+            (&mut self.resting, &mut self.end)
+        {
+            resting.poll(credit, context);
+        }
+    }
+
     fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        if let (Some(resting), Some(data)) = (&mut self.resting, frame.data_ref()) {
+            resting.answer(data);
+        }
         let frame = match frame.into_trailers() {
             Ok(mut trailers) => {
                 self.read_trailers(&mut trailers);
@@ -199,7 +223,10 @@ impl Body for Relay {
                 self.finish();
                 Poll::Ready(None)
             }
-            Poll::Pending => self.poll_deadline(context),
+            Poll::Pending => {
+                self.poll_rest(context);
+                self.poll_deadline(context)
+            }
         }
     }
 }

@@ -22,6 +22,16 @@ pub(crate) struct Credit {
     /// Number of other requests in the same batch; `None` if it is no batch.
     others: Option<u32>,
     open: bool,
+    rest: Rest,
+}
+
+/// Whether the stream that holds a credit rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Never,
+    Now,
+    /// It did: its time says nothing of the replica.
+    Before,
 }
 
 impl Credit {
@@ -40,6 +50,7 @@ impl Credit {
             since,
             others: None,
             open: true,
+            rest: Rest::Never,
         }
     }
 
@@ -61,7 +72,11 @@ impl Credit {
     /// Gives it back after a complete response.
     pub(crate) fn answered(mut self, verdict: Verdict, at: Instant) {
         let took = at.saturating_duration_since(self.since);
-        self.close(Outcome::Answered(took), verdict, at);
+        let outcome = match self.rest {
+            Rest::Never => Outcome::Answered(took),
+            Rest::Now | Rest::Before => Outcome::Abandoned,
+        };
+        self.close(outcome, verdict, at);
     }
 
     /// Gives it back after a refusal that is passed on to the client: it has no service time.
@@ -72,6 +87,26 @@ impl Credit {
     /// Gives it back after an attempt with this outcome.
     pub(crate) fn settle(mut self, outcome: Outcome, verdict: Verdict) {
         self.close(outcome, verdict, now());
+    }
+
+    /// Lends it to other requests until [`Self::resume`]: the stream that holds it waits for its client.
+    pub(crate) fn rest(&mut self) {
+        if self.rest != Rest::Now {
+            self.rest = Rest::Now;
+            self.queue.rest(self.id);
+        }
+    }
+
+    /// Takes it back, even where the replica has as many requests as it takes: the stream can go nowhere else.
+    pub(crate) fn resume(&mut self) {
+        if self.rest == Rest::Now {
+            self.rest = Rest::Before;
+            self.queue.resume(self.id);
+        }
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.rest == Rest::Now
     }
 
     /// Number of requests that it stands for.
@@ -107,6 +142,7 @@ impl Credit {
 
     fn close(&mut self, outcome: Outcome, verdict: Verdict, at: Instant) {
         self.open = false;
+        self.resume();
         self.queue.release(self, outcome, verdict, at);
     }
 }

@@ -195,6 +195,13 @@ impl<R: Clone + PartialEq, W> Dispatcher<R, W> {
         self.serve(now)
     }
 
+    /// Counts a request that goes on at a replica, even where all credits are in use: it can go nowhere else.
+    pub(crate) fn resume(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
+            endpoint.in_flight += 1;
+        }
+    }
+
     /// Notes how many requests at once a replica reports to take.
     pub(crate) fn report(
         &mut self,

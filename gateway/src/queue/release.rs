@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::RevisionQueue;
 use super::credit::Credit;
+use super::dispatcher::EndpointId;
 use super::queue_state::notify;
 use super::verdict::{Outcome, Verdict};
 use crate::clock::{now, until};
@@ -36,6 +37,22 @@ impl RevisionQueue {
         if needs_timer {
             tokio::spawn(Arc::clone(self).readmit_ejected());
         }
+    }
+
+    /// Lends a credit to others while the stream that holds it rests. The revision counts the stream still, so that it
+    /// does not fall asleep under it.
+    pub(super) fn rest(self: &Arc<Self>, id: EndpointId) {
+        let mut state = self.state.lock();
+        let at = now();
+        let dequeued = state.dispatcher.settle(id, Outcome::Abandoned, at);
+        let wakeups = state.wakeups(self, dequeued, at);
+        drop(state);
+        notify(wakeups);
+    }
+
+    /// Takes back a credit that was lent.
+    pub(super) fn resume(&self, id: EndpointId) {
+        self.state.lock().dispatcher.resume(id);
     }
 
     /// Dispatches queued requests each time that an ejected replica is readmitted, until none is ejected.

@@ -2,8 +2,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -32,6 +32,11 @@ pub(crate) struct UploadHandle(Arc<UploadShared>);
 #[derive(Debug, Default)]
 struct UploadShared {
     has_failed: AtomicBool,
+    /// Whole messages that were sent on.
+    messages: AtomicU64,
+    has_ended: AtomicBool,
+    /// To be woken when one of these two changes.
+    waker: Mutex<Option<Waker>>,
     /// The rest of an upload that was given up. Dropping it before the response has ended would reset the
     /// response's HTTP/2 stream (RFC 9113, 8.1).
     unread: Mutex<Option<Incoming>>,
@@ -48,6 +53,38 @@ impl UploadHandle {
         self.0.unread.lock().take()
     }
 
+    /// Number of whole gRPC messages that were sent on; `None` once there are no more.
+    pub(crate) fn messages(&self) -> Option<u64> {
+        let has_ended = self.0.has_ended.load(Ordering::Acquire);
+        (!has_ended).then(|| self.0.messages.load(Ordering::Acquire))
+    }
+
+    /// Wakes a task when the answer of [`Self::messages`] changes next.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        let mut slot = self.0.waker.lock();
+        match &mut *slot {
+            Some(old) => old.clone_from(waker),
+            None => *slot = Some(waker.clone()),
+        }
+    }
+
+    fn advance(&self, messages: u64) {
+        if self.0.messages.swap(messages, Ordering::AcqRel) != messages {
+            self.notify();
+        }
+    }
+
+    fn end(&self) {
+        self.0.has_ended.store(true, Ordering::Release);
+        self.notify();
+    }
+
+    fn notify(&self) {
+        if let Some(waker) = self.0.waker.lock().take() {
+            waker.wake();
+        }
+    }
+
     fn fail(&self) {
         self.0.has_failed.store(true, Ordering::Relaxed);
     }
@@ -56,6 +93,7 @@ impl UploadHandle {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         if let Some((rest, upload)) = self.rest.take() {
+            upload.end();
             *upload.0.unread.lock() = Some(rest.into_inner());
         }
     }
@@ -82,6 +120,10 @@ impl RequestBody {
         rest: TimedBody<Incoming>,
         upload: UploadHandle,
     ) -> Self {
+        upload
+            .0
+            .messages
+            .store(rest.messages_ended(), Ordering::Release);
         let mut body = Self::whole(chunks, None);
         body.rest = Some((rest, upload));
         body
@@ -116,6 +158,10 @@ impl Body for RequestBody {
                 let is_cut = matches!(frame, Poll::Ready(None)) && rest.size_hint().lower() > 0;
                 if is_cut || matches!(frame, Poll::Ready(Some(Err(_)))) {
                     upload.fail();
+                }
+                upload.advance(rest.messages_ended());
+                if matches!(frame, Poll::Ready(None)) {
+                    upload.end();
                 }
                 frame
             }

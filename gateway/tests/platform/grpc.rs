@@ -262,7 +262,7 @@ async fn only_a_marked_refusal_is_tried_elsewhere() {
 async fn no_call_is_lost_when_a_replica_dies() {
     let world = World::new(1).await;
     world.serve_limited(&[100], Some(8), |_| {}).await;
-    let first = TestReplica::start(Manner::Echo(Duration::from_millis(100))).await;
+    let first = TestReplica::start(Manner::Echo(Duration::from_secs(10))).await;
     world.put(1, "a", first.address).await;
     let sender = connect_h2(world.address()).await;
     let asked: Vec<_> = (0..8)

@@ -1,5 +1,6 @@
 //! What some clients of a replica leave unread holds up no others: a gateway's gRPC calls share connections.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -9,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::client::{connect_h2, once, post};
 use crate::grpc;
@@ -188,4 +190,88 @@ async fn streams_without_a_message_hold_no_credit() {
     let frame = answer.frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), message(9));
     assert_eq!(replica.requests(), 2);
+}
+
+/// A stream that has sent a message and got its answer.
+struct AnsweredStream {
+    messages: tokio::sync::mpsc::Sender<Result<http_body::Frame<Bytes>, std::io::Error>>,
+    answers: Incoming,
+}
+
+impl AnsweredStream {
+    async fn open(world: &World) -> Self {
+        let path = format!("{}/ModelStreamInfer", grpc::SERVICE);
+        let (messages, receiver) = tokio::sync::mpsc::channel(1);
+        let frames = tokio_stream::wrappers::ReceiverStream::new(receiver);
+        let request = grpc::call(HOST, &path, StreamBody::new(frames));
+        let mut client = connect_h2(world.address()).await;
+        messages
+            .send(Ok(http_body::Frame::data(message(9))))
+            .await
+            .unwrap();
+        let answers = client.send_request(request).await.unwrap().into_body();
+        let mut stream = Self { messages, answers };
+        stream.read().await;
+        stream
+    }
+
+    async fn read(&mut self) {
+        let frame = self.answers.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), message(9));
+    }
+
+    async fn ask(&mut self) {
+        let frame = http_body::Frame::data(message(9));
+        self.messages.send(Ok(frame)).await.unwrap();
+        self.read().await;
+    }
+}
+
+/// The only credit of a replica passes from one stream to the next, each of which has its answers and stays open.
+#[tokio::test]
+async fn streams_that_rest_lend_their_credit() {
+    let gate = Arc::new(Semaphore::new(1));
+    let (world, replica) = world(Manner::Answer(gate), 1).await;
+    let mut streams = Vec::new();
+    for _ in 0..HOSTILE {
+        let open = AnsweredStream::open(&world);
+        streams.push(tokio::time::timeout(SOON, open).await.unwrap());
+    }
+    let took = good_call(&world).await;
+    assert!(took < SOON, "{took:?}");
+    assert_eq!(replica.requests(), HOSTILE + 1);
+    // Each goes on at its replica, however many there are.
+    for _ in 0..3 {
+        for stream in &mut streams {
+            tokio::time::timeout(SOON, stream.ask()).await.unwrap();
+        }
+    }
+    assert_eq!(replica.requests(), HOSTILE + 1);
+    // An end gives back no credit that was lent.
+    drop(streams);
+    let took = good_call(&world).await;
+    assert!(took < SOON, "{took:?}");
+}
+
+/// A message that is not answered holds the credit, also after a rest.
+#[tokio::test]
+async fn a_message_that_waits_for_its_answer_holds_the_credit() {
+    let gate = Arc::new(Semaphore::new(1));
+    let (world, _replica) = world(Manner::Answer(Arc::clone(&gate)), 1).await;
+    let mut first = AnsweredStream::open(&world).await;
+    let mut second = tokio::time::timeout(SOON, AnsweredStream::open(&world))
+        .await
+        .unwrap();
+    gate.forget_permits(1);
+    first
+        .messages
+        .send(Ok(http_body::Frame::data(message(9))))
+        .await
+        .unwrap();
+    let third = AnsweredStream::open(&world);
+    let early = tokio::time::timeout(Duration::from_millis(500), third).await;
+    assert!(early.is_err(), "a credit in use was given to another");
+    gate.add_permits(1);
+    first.read().await;
+    tokio::time::timeout(SOON, second.ask()).await.unwrap();
 }

@@ -36,6 +36,8 @@ pub(crate) enum Manner {
     Reset,
     /// Passes every frame back as it comes, with a gRPC end.
     Mirror,
+    /// The same while the gate is open, and says at the head that each message has one answer, as a runtime of Weir's does.
+    Answer(Arc<Semaphore>),
     /// Sends what the test sends.
     Events(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>),
     /// Refuses as full, as any server does.
@@ -214,8 +216,15 @@ async fn answer(
     let (head, body) = request.into_parts();
     seen.heads.lock().push(head.clone());
     seen.times.lock().push(Instant::now());
-    if let Manner::Mirror = manner {
-        return Ok(mirror(body, busy));
+    match manner {
+        Manner::Mirror => return Ok(mirror(body, busy, Arc::new(Semaphore::new(1)))),
+        Manner::Answer(gate) => {
+            let mut response = mirror(body, busy, gate);
+            let capacity = http::HeaderValue::from_static("1");
+            response.headers_mut().insert("weir-capacity", capacity);
+            return Ok(response);
+        }
+        _ => {}
     }
     let Ok(body) = body.collect().await else {
         return std::future::pending().await;
@@ -244,7 +253,7 @@ async fn answer(
         Manner::Refuse => refused(),
         Manner::Say(say) => said(say),
         Manner::Fail => failed(),
-        Manner::Mirror => unreachable!("answered above"),
+        Manner::Mirror | Manner::Answer(_) => unreachable!("answered above"),
     })
 }
 
@@ -329,12 +338,14 @@ fn worked(body: Bytes, busy: Busy) -> Response<TestBody> {
     response
 }
 
-fn mirror(body: Incoming, busy: Busy) -> Response<TestBody> {
+fn mirror(body: Incoming, busy: Busy, gate: Arc<Semaphore>) -> Response<TestBody> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let _busy = busy;
         let mut body = body;
         while let Some(Ok(frame)) = body.frame().await {
+            let open = gate.acquire().await;
+            drop(open);
             if sender.send(Ok(frame)).await.is_err() {
                 return;
             }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::Upload;
+use super::{MessageFraming, Upload};
 
 /// Error of a body whose client stalls or is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,43 +21,29 @@ pub struct Stalled(pub Duration);
 pub struct TimedBody<B> {
     body: B,
     upload: Upload,
-    position: Position,
+    /// Of a stream of messages, between which there may be any time; without it all of the body is due.
+    framing: Option<MessageFraming>,
     timer: Option<(Duration, Pin<Box<Sleep>>)>,
 }
-
-/// The place in a body, as far as it says whether more is due.
-#[derive(Clone, Copy, Debug)]
-enum Position {
-    /// All of the body is due.
-    Whole,
-    /// In a stream of gRPC messages, between which there may be any time: bytes of the prefix that have come, the
-    /// length so far, and whether the prefix is whole.
-    Prefix { come: u8, length: u32 },
-    /// In a message, of which that many bytes are missing.
-    Message { missing: u32 },
-}
-
-/// Bytes before each gRPC message: a flag, and four of its length.
-const PREFIX: u8 = 5;
 
 impl<B> TimedBody<B> {
     /// A body that is due as a whole.
     #[must_use]
     pub fn whole(body: B, upload: Upload) -> Self {
-        Self::new(body, upload, Position::Whole)
+        Self::new(body, upload, None)
     }
 
     /// A body of gRPC messages, each of which is due once it has begun.
     #[must_use]
     pub fn messages(body: B, upload: Upload) -> Self {
-        Self::new(body, upload, Position::before(0))
+        Self::new(body, upload, Some(MessageFraming::default()))
     }
 
-    fn new(body: B, upload: Upload, position: Position) -> Self {
+    fn new(body: B, upload: Upload, framing: Option<MessageFraming>) -> Self {
         Self {
             body,
             upload,
-            position,
+            framing,
             timer: None,
         }
     }
@@ -71,15 +57,26 @@ impl<B> TimedBody<B> {
     /// Counts data of the body that somebody else has read.
     pub fn take(&mut self, data: &[u8]) {
         self.upload.add(data.len());
-        self.position = self.position.after(data);
-        if !self.position.is_due() {
+        if let Some(framing) = &mut self.framing {
+            framing.take(data);
+        }
+        if !self.is_due() {
             self.upload.restart();
         }
     }
 
+    /// Number of messages that have come whole, where it is a stream of them.
+    pub fn messages_ended(&self) -> u64 {
+        self.framing.map_or(0, |framing| framing.ended())
+    }
+
+    fn is_due(&self) -> bool {
+        self.framing.is_none_or(|framing| framing.is_within())
+    }
+
     /// Ready once the wait has become too long.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Stalled> {
-        if !self.position.is_due() {
+        if !self.is_due() {
             return Poll::Pending;
         }
         let (pause, timer) = match &mut self.timer {
@@ -91,49 +88,6 @@ impl<B> TimedBody<B> {
             }
         };
         timer.as_mut().poll(context).map(|()| Stalled(*pause))
-    }
-}
-
-impl Position {
-    fn is_due(self) -> bool {
-        !matches!(self, Self::Prefix { come: 0, .. })
-    }
-
-    fn after(mut self, mut data: &[u8]) -> Self {
-        while let Some((&byte, rest)) = data.split_first() {
-            (self, data) = match self {
-                Self::Whole => return self,
-                Self::Prefix { come, length } => (Self::after_prefix(come, length, byte), rest),
-                Self::Message { missing } => {
-                    let step = data.len().min(missing as usize);
-                    (Self::before(missing - step as u32), &data[step..])
-                }
-            };
-        }
-        self
-    }
-
-    fn after_prefix(come: u8, length: u32, byte: u8) -> Self {
-        let length = match come {
-            0 => 0,
-            _ => length << 8 | u32::from(byte),
-        };
-        if come + 1 < PREFIX {
-            Self::Prefix {
-                come: come + 1,
-                length,
-            }
-        } else {
-            Self::before(length)
-        }
-    }
-
-    /// Before so many bytes of a message.
-    fn before(missing: u32) -> Self {
-        match missing {
-            0 => Self::Prefix { come: 0, length: 0 },
-            missing => Self::Message { missing },
-        }
     }
 }
 
@@ -178,7 +132,6 @@ mod tests {
     use std::convert::Infallible;
 
     use http_body_util::BodyExt;
-    use proptest::prelude::*;
     use tokio::sync::mpsc;
 
     use super::super::Pace;
@@ -253,27 +206,5 @@ mod tests {
         let pieces = [MESSAGE, &MESSAGE[..5]];
         let after = given_up_after(TimedBody::messages, &pieces, 100).await;
         assert_eq!(after, Some(230));
-    }
-
-    proptest! {
-        #[test]
-        fn the_end_of_a_message_is_found_however_it_is_cut(
-            lengths in prop::collection::vec(0..300_usize, 0..10),
-            cuts in prop::collection::vec(1..50_usize, 0..50),
-        ) {
-            let message = |length: &usize| {
-                [&[0], &(*length as u32).to_be_bytes()[..], &vec![9; *length]].concat()
-            };
-            let bytes: Vec<u8> = lengths.iter().flat_map(message).collect();
-            let (mut position, mut rest) = (Position::before(0), &bytes[..]);
-            for cut in cuts.into_iter().chain([usize::MAX]) {
-                let (piece, after) = rest.split_at(cut.min(rest.len()));
-                position = position.after(piece);
-                rest = after;
-            }
-            prop_assert!(!position.is_due());
-            let half = &[&bytes[..], &[0, 0, 0, 0, 2, 1]].concat();
-            prop_assert!(Position::before(0).after(half).is_due());
-        }
     }
 }

@@ -95,9 +95,11 @@ impl GrpcInferenceService for Grpc {
         request: Request<Streaming<proto::ModelInferRequest>>,
     ) -> RpcResult<Responses> {
         let (metadata, _, requests) = request.into_parts();
-        Ok(Response::new(
-            self.stream(requests, metadata.into_headers()),
-        ))
+        let mut response = Response::new(self.stream(requests, metadata.into_headers()));
+        // At the head, for a gateway: it tells that each message has one answer.
+        let capacity = self.server.capacity().into();
+        response.metadata_mut().insert("weir-capacity", capacity);
+        Ok(response)
     }
 
     async fn model_config(

@@ -1,0 +1,110 @@
+//! Where messages end in a stream of gRPC: each has a prefix, a flag and four bytes of its length.
+
+/// Bytes before each message.
+const PREFIX: u8 = 5;
+
+/// The place in a stream of messages, and how many have ended before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageFraming {
+    position: Position,
+    ended: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Position {
+    /// Bytes of the prefix that have come, and the length so far.
+    Prefix { come: u8, length: u32 },
+    /// Bytes of the message that are missing.
+    Message { missing: u32 },
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Self::Prefix { come: 0, length: 0 }
+    }
+}
+
+impl MessageFraming {
+    /// Number of messages that have come whole.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// True where a message has begun and not ended.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        !matches!(self.position, Position::Prefix { come: 0, .. })
+    }
+
+    /// Goes on by these bytes of the stream.
+    pub fn take(&mut self, mut data: &[u8]) {
+        while let Some((&byte, rest)) = data.split_first() {
+            data = match self.position {
+                Position::Prefix { come, length } => {
+                    self.take_prefix(come, length, byte);
+                    rest
+                }
+                Position::Message { missing } => {
+                    let step = data.len().min(missing as usize);
+                    self.expect(missing - step as u32);
+                    &data[step..]
+                }
+            };
+        }
+    }
+
+    fn take_prefix(&mut self, come: u8, length: u32, byte: u8) {
+        let length = match come {
+            0 => 0,
+            _ => length << 8 | u32::from(byte),
+        };
+        if come + 1 < PREFIX {
+            let come = come + 1;
+            self.position = Position::Prefix { come, length };
+        } else {
+            self.expect(length);
+        }
+    }
+
+    /// So many bytes of the message are missing.
+    fn expect(&mut self, missing: u32) {
+        if missing == 0 {
+            self.ended += 1;
+            self.position = Position::default();
+        } else {
+            self.position = Position::Message { missing };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_end_of_a_message_is_found_however_it_is_cut(
+            lengths in prop::collection::vec(0..300_usize, 0..10),
+            cuts in prop::collection::vec(1..50_usize, 0..50),
+        ) {
+            let message = |length: &usize| {
+                [&[0], &(*length as u32).to_be_bytes()[..], &vec![9; *length]].concat()
+            };
+            let bytes: Vec<u8> = lengths.iter().flat_map(message).collect();
+            let (mut framing, mut rest) = (MessageFraming::default(), &bytes[..]);
+            for cut in cuts.into_iter().chain([usize::MAX]) {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                framing.take(piece);
+                rest = after;
+            }
+            prop_assert!(!framing.is_within());
+            prop_assert_eq!(framing.ended(), lengths.len() as u64);
+            framing.take(&[0, 0, 0, 0, 2, 1]);
+            prop_assert!(framing.is_within());
+            prop_assert_eq!(framing.ended(), lengths.len() as u64);
+        }
+    }
+}
