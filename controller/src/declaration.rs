@@ -55,9 +55,25 @@ impl Declaration {
             services: services
                 .map(|(name, service)| (name, validated(service)))
                 .collect(),
-            runtimes: Arc::new(runtimes),
+            runtimes: if is_same_runtimes {
+                before.runtimes.clone()
+            } else {
+                Arc::new(runtimes)
+            },
             ..Self::default()
         }
+    }
+
+    /// Reports whether both declare the same; services and runtimes by pointer, as there are thousands.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let mut pairs = self.services.iter().zip(&other.services);
+        self.services.len() == other.services.len()
+            && pairs
+                .all(|((one, declared), (other, of_other))| one == other && declared.is(of_other))
+            && Arc::ptr_eq(&self.runtimes, &other.runtimes)
+            && self.problems == other.problems
+            && self.ignored_objects == other.ignored_objects
     }
 
     /// Every validation error of the services, with its position.

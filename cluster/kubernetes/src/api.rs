@@ -48,10 +48,18 @@ pub(crate) async fn put<K>(
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
+    put_value(api, &applied_form(object, name)?, name, manager).await
+}
+
+/// An object as it is applied.
+pub(crate) fn applied_form<K>(object: &K, name: &str) -> Result<Value, ClusterError>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
     let mut value = serde_json::to_value(object).map_err(|e| error::unwritable(name, e))?;
     value["apiVersion"] = K::api_version(&()).into();
     value["kind"] = K::kind(&()).into();
-    put_value(api, &value, name, manager).await
+    Ok(value)
 }
 
 /// Writes what stands in the value, and no more; what somebody else changed of it is put back.

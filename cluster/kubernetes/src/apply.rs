@@ -1,24 +1,27 @@
 //! `Apply` over ControllerRevisions, Deployments and Services, by server-side apply.
+//!
+//! What is there already is known by the watches: only names that they do not show are asked for, and an object that is as
+//! it is wanted is not written. What concerns several objects is asked and written at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod existing;
+mod writes;
+
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 use kube::api::Api;
-use kube::{Resource, ResourceExt};
-use serde::de::DeserializeOwned;
-use serde_json::json;
 use weir_cluster::{Applied, Apply, ClusterError, Desired, ServiceName, Workload};
 
 use crate::Kubernetes;
-use crate::api::{find, of_service, put, put_value, remove};
-use crate::drift::WrittenObjects;
+use crate::api::{find, of_service, put, remove};
+use crate::drift::{Existing, Kind, WrittenObjects};
 use crate::generation::generation;
-use crate::objects::{
-    AUTOSCALER, CONTROLLER, KeptRevision, RevisionObjects, alias, aliases, check_owner, revision_of,
-};
+use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, aliases, check_owner};
+use crate::owner::Owner;
 use crate::stored::StoredRevision;
 
 /// The generation of a service that has no route and never had one: every gateway is past it.
@@ -31,45 +34,44 @@ struct Apis {
     revisions: Api<ControllerRevision>,
 }
 
-/// The objects of a service that are there, by name.
-struct Existing {
-    deployments: BTreeMap<String, Deployment>,
-    services: BTreeMap<String, Service>,
-    revisions: BTreeMap<String, ControllerRevision>,
-    owner: Option<OwnerReference>,
+/// What there is of a service before it is applied.
+struct Place {
+    apis: Apis,
+    existing: Existing,
+    owner: Owner,
 }
 
 #[async_trait]
 impl Apply for Kubernetes {
     async fn apply(&self, desired: Desired) -> Result<Applied, ClusterError> {
         let service = desired.service();
+        self.drift.lock().begin(service);
         let apis = self.apis(service);
-        let existing = self.existing(&apis, service).await?;
+        let (existing, owner) =
+            tokio::try_join!(self.existing(&apis, &desired), self.owner(service))?;
+        let place = Place {
+            apis,
+            existing,
+            owner,
+        };
         // Whatever is to be refused is refused before anything is written.
-        let mut kept = Vec::new();
-        for workload in desired.workloads() {
-            kept.push(self.prepared(&apis, &existing, workload).await?);
-        }
-        let aliases = self.aliases(&apis, &existing, &desired).await?;
+        let kept = self.prepared(&place, &desired).await?;
+        let aliases = self.aliases(&place, &desired)?;
         let mut written = WrittenObjects::default();
-        for (workload, kept) in desired.workloads().iter().zip(kept) {
-            let made = self.run(&apis, &existing, workload, kept).await?;
-            written.add(&made.0);
-            written.add(&made.1);
+        let workloads = desired.workloads().iter().zip(kept);
+        let runs = workloads.map(|(workload, kept)| self.run(&place, workload, kept));
+        for made in try_join_all(runs).await? {
+            made.add_to(&mut written);
         }
-        let applied = self
-            .route(&apis.services, service, &aliases, &mut written)
-            .await?;
-        for name in existing.retired(&desired) {
-            remove(&apis.services, name).await?;
-            remove(&apis.deployments, name).await?;
-        }
+        let applied = self.route(&place, service, &aliases, &mut written).await?;
+        self.retire(&place, &desired).await?;
         self.wrote(service, Some(written)).await;
         Ok(applied)
     }
 
     async fn forget(&self, service: &ServiceName) -> Result<Applied, ClusterError> {
         self.wrote(service, None).await;
+        self.kept.forget(service);
         let apis = self.apis(service);
         let applied = self.unroute(&apis.services, service).await?;
         for name in of_service(&apis.services, service).await?.keys() {
@@ -99,119 +101,83 @@ impl Kubernetes {
         }
     }
 
-    async fn existing(&self, apis: &Apis, service: &ServiceName) -> Result<Existing, ClusterError> {
-        let (deployments, services, revisions, owner) = tokio::try_join!(
-            of_service(&apis.deployments, service),
-            of_service(&apis.services, service),
-            of_service(&apis.revisions, service),
-            self.owner(service),
-        )?;
-        Ok(Existing {
-            deployments,
-            services,
-            revisions,
-            owner,
-        })
-    }
-
-    /// What is to be kept of a workload's revision. Nothing is written.
+    /// What is to be kept of each workload's revision. Nothing is written.
     ///
     /// # Errors
     /// [`ClusterError::Refused`] when an object of another owner has its name, or it was another revision.
     async fn prepared(
         &self,
-        apis: &Apis,
-        existing: &Existing,
+        place: &Place,
+        desired: &Desired,
+    ) -> Result<Vec<(KeptRevision, Option<ControllerRevision>)>, ClusterError> {
+        let known = self.kept.take(desired.service());
+        let each = desired.workloads().iter().map(async |workload: &Workload| {
+            let revision = &workload.revision;
+            let stored = match known.get(revision) {
+                Some(known) => Some(known.clone()),
+                None => find(&place.apis.revisions, revision.as_str()).await?,
+            };
+            let wanted = StoredRevision::of(workload);
+            let kept = self.kept_or_completed(wanted, stored.as_ref(), &place.owner);
+            let kept = kept.await?.ok_or_else(|| {
+                let because = "a revision that exists cannot become another one";
+                ClusterError::refused(revision, because)
+            })?;
+            Ok((kept, stored))
+        });
+        try_join_all(each).await
+    }
+
+    /// Writes the objects of a revision.
+    async fn run(
+        &self,
+        place: &Place,
         workload: &Workload,
-    ) -> Result<KeptRevision, ClusterError> {
-        let revision = &workload.revision;
-        check_free(
-            &apis.services,
-            &existing.services,
-            revision.as_str(),
-            revision,
-        )
-        .await?;
-        check_free(
-            &apis.deployments,
-            &existing.deployments,
-            revision.as_str(),
-            revision,
-        )
-        .await?;
-        check_free(
-            &apis.revisions,
-            &existing.revisions,
-            revision.as_str(),
-            revision,
-        )
-        .await?;
-        let wanted = StoredRevision::of(workload);
-        let stored = existing.revisions.get(revision.as_str());
-        let kept = self.kept_or_completed(wanted, stored).await?;
-        kept.ok_or_else(|| {
-            let because = "a revision that exists cannot become another one";
-            ClusterError::refused(revision, because)
+        (kept, stored): (KeptRevision, Option<ControllerRevision>),
+    ) -> Result<writes::Made, ClusterError> {
+        let owner = place.owner.reference();
+        let pod = self.keep(kept, stored.as_ref(), owner.as_ref()).await?;
+        let objects = RevisionObjects::of(workload, pod, owner.as_ref())?;
+        let (service, deployment) = tokio::try_join!(
+            self.put_unless_same(&place.apis.services, &place.existing, &objects.service),
+            self.put_deployment(place, workload, &objects.deployment),
+        )?;
+        Ok(writes::Made {
+            name: workload.revision.as_str().into(),
+            service,
+            deployment,
         })
     }
 
-    /// Writes the objects of a revision, and returns them.
-    async fn run(
-        &self,
-        apis: &Apis,
-        existing: &Existing,
-        workload: &Workload,
-        kept: KeptRevision,
-    ) -> Result<(Service, Deployment), ClusterError> {
-        let name = workload.revision.as_str();
-        let owner = existing.owner.as_ref();
-        let pod = self.keep(kept, existing.revisions.get(name), owner).await?;
-        let objects = RevisionObjects::of(workload, pod, owner)?;
-        let service = put(&apis.services, &objects.service, name, CONTROLLER).await?;
-        let former = existing.deployments.get(name);
-        let deployment =
-            put_deployment(&apis.deployments, workload, &objects.deployment, former).await?;
-        Ok((service, deployment))
-    }
-
     /// The Services that the route of a service needs.
-    ///
-    /// # Errors
-    /// [`ClusterError::Refused`] when one of them is another's.
-    async fn aliases(
-        &self,
-        apis: &Apis,
-        existing: &Existing,
-        desired: &Desired,
-    ) -> Result<Vec<Service>, ClusterError> {
+    fn aliases(&self, place: &Place, desired: &Desired) -> Result<Vec<Service>, ClusterError> {
         let Some(route) = desired.route() else {
             return Ok(Vec::new());
         };
-        let service = desired.service();
-        let aliases = aliases(service, route, &self.options, existing.owner.as_ref())?;
-        for alias in &aliases {
-            let name = alias.name_any();
-            check_free(&apis.services, &existing.services, &name, service).await?;
-        }
+        let owner = place.owner.reference();
+        let aliases = aliases(desired.service(), route, &self.options, owner.as_ref())?;
         Ok(aliases.into())
     }
 
     async fn route(
         &self,
-        services: &Api<Service>,
+        place: &Place,
         service: &ServiceName,
         aliases: &[Service],
         written: &mut WrittenObjects,
     ) -> Result<Applied, ClusterError> {
         if aliases.is_empty() {
-            return self.unroute(services, service).await;
+            return self.unroute(&place.apis.services, service).await;
         }
+        let puts = aliases
+            .iter()
+            .map(|alias| self.put_unless_same(&place.apis.services, &place.existing, alias));
+        let marks = try_join_all(puts).await?;
         let mut applied = ANY;
-        for alias in aliases {
-            let stored = put(services, alias, &alias.name_any(), CONTROLLER).await?;
-            written.add(&stored);
+        for (alias, mark) in aliases.iter().zip(marks) {
+            written.add(Kind::Service, &alias.name_any(), &mark);
             // The last is the one that keeps the route.
-            applied.routes = generation(&stored);
+            applied.routes = mark.version;
         }
         Ok(applied)
     }
@@ -237,87 +203,22 @@ impl Kubernetes {
             routes: generation(&stored),
         })
     }
-}
 
-impl Existing {
-    /// The names of revisions of which something is there, and that are not desired.
-    fn retired<'a>(&'a self, desired: &Desired) -> BTreeSet<&'a str> {
-        let deployments = self.deployments.values().filter_map(|object| {
-            let name = object.metadata.name.as_deref();
-            revision_of(object).and(name)
-        });
-        let services = self.services.values().filter_map(|object| {
-            let name = object.metadata.name.as_deref();
-            revision_of(object).and(name)
-        });
-        let is_desired = |name: &&str| {
-            desired
-                .workloads()
-                .iter()
-                .any(|w| w.revision.as_str() == *name)
+    /// Removes the objects of revisions that are not desired.
+    async fn retire(&self, place: &Place, desired: &Desired) -> Result<(), ClusterError> {
+        let desired: BTreeSet<_> = desired
+            .workloads()
+            .iter()
+            .map(|workload| workload.revision.as_str())
+            .collect();
+        let retired = |kind| {
+            let of_kind = place.existing.of_revisions(kind);
+            of_kind.filter(|name| !desired.contains(name))
         };
-        deployments
-            .chain(services)
-            .filter(|name| !is_desired(name))
-            .collect()
+        let services = retired(Kind::Service).map(|name| remove(&place.apis.services, name));
+        let deployments =
+            retired(Kind::Deployment).map(|name| remove(&place.apis.deployments, name));
+        tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
+        Ok(())
     }
-}
-
-/// Refuses a name under which there is an object of another owner.
-async fn check_free<K>(
-    api: &Api<K>,
-    ours: &BTreeMap<String, K>,
-    name: &str,
-    subject: &impl ToString,
-) -> Result<(), ClusterError>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
-{
-    if ours.contains_key(name) {
-        return Ok(());
-    }
-    match find(api, name).await? {
-        Some(existing) => check_owner(&existing, subject),
-        None => Ok(()),
-    }
-}
-
-/// Writes a Deployment. Its number of replicas is the autoscaler's from the first moment on: its manager creates it,
-/// and lets go of all else once the controller holds that.
-async fn put_deployment(
-    deployments: &Api<Deployment>,
-    workload: &Workload,
-    deployment: &Deployment,
-    existing: Option<&Deployment>,
-) -> Result<Deployment, ClusterError> {
-    let name = workload.revision.as_str();
-    let replicas = match existing {
-        Some(existing) => existing.spec.as_ref().and_then(|spec| spec.replicas),
-        None => Some(i32::try_from(workload.replicas).unwrap_or(i32::MAX)),
-    };
-    if existing.is_none() {
-        let mut first = deployment.clone();
-        first.spec.get_or_insert_default().replicas = replicas;
-        put(deployments, &first, name, AUTOSCALER).await?;
-    }
-    let stored = put(deployments, deployment, name, CONTROLLER).await?;
-    if existing.is_none_or(is_half_made) {
-        let only = json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "spec": { "replicas": replicas },
-        });
-        return put_value(deployments, &only, name, AUTOSCALER).await;
-    }
-    Ok(stored)
-}
-
-/// Whether the autoscaler's manager still holds more than the number of replicas: whoever made it was interrupted.
-fn is_half_made(deployment: &Deployment) -> bool {
-    let mut entries = deployment.managed_fields().iter();
-    entries.any(|entry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0["f:spec"]);
-        entry.manager.as_deref() == Some(AUTOSCALER)
-            && fields.is_some_and(|fields| fields.get("f:template").is_some())
-    })
 }

@@ -1,82 +1,193 @@
-//! What others change or delete of the objects that `apply` wrote. Pure.
+//! The objects of services at their newest known versions, and what others change or delete of those that `apply` wrote.
+//! Pure.
 //!
-//! The API server keeps, with each object, the fields that a manager holds. Whoever overwrites one of them takes it over,
-//! so the controller's entry tells, whatever else is written: numbers of replicas, states, annotations of others.
+//! A watch shows them, and the answer to each write: whichever is newer. What the controller has applied of an object tells,
+//! whatever else is written: numbers of replicas, states, annotations of others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
 use kube::{Resource, ResourceExt};
+use serde::Serialize;
 use weir_cluster::ServiceName;
 
 use crate::generation::generation;
-use crate::objects::{CONTROLLER, service_of};
+use crate::held::held;
+use crate::objects::{AUTOSCALER, CONTROLLER, revision_of, service_of};
 
-/// Kind, namespace and name of an object.
-type Id = (String, String, String);
+/// An object that `apply` makes of a service.
+pub(crate) trait Made: Resource<DynamicType = ()> + Serialize {
+    /// Kind of the object.
+    const KIND: Kind;
+}
+
+/// Kind of an object that `apply` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A revision's pods.
+    Deployment,
+    /// A revision's addresses, or a service's alias.
+    Service,
+}
+
+impl Made for Deployment {
+    const KIND: Kind = Kind::Deployment;
+}
+
+impl Made for Service {
+    const KIND: Kind = Kind::Service;
+}
+
+/// An object at one version.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mark {
+    /// Version of the object.
+    pub(crate) version: u64,
+    /// Digest of what the controller has applied.
+    pub(crate) held: u64,
+    /// What it is to its service.
+    pub(crate) role: Role,
+    /// Tells the object from another of the same name.
+    pub(crate) uid: Box<str>,
+}
+
+/// What an object is to its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It leads to the service, whatever its revisions.
+    Alias,
+    /// It is of a revision.
+    Revision,
+    /// It is of a revision, and whoever made it was interrupted: the autoscaler still holds more than the number of
+    /// replicas.
+    HalfMade,
+}
+
+/// The objects of a service that are there, by kind and name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Existing(Objects<Mark>);
 
 /// The objects of a service that `apply` wrote last.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct WrittenObjects(BTreeMap<Id, Mark>);
+pub(crate) struct WrittenObjects(Objects<Written>);
 
-/// An object at one version.
+/// Some objects by kind and name: few, so that a list needs the least memory.
+type Objects<T> = Vec<(Kind, Box<str>, T)>;
+
+/// An object as it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Mark {
+struct Written {
     version: u64,
-    /// Hash of the fields that the controller holds; unset: the object is gone.
-    held: Option<u64>,
+    held: u64,
 }
 
-/// The objects as they were written, and as they are.
+/// An object as it was seen last.
+#[derive(Clone, Debug)]
+enum Seen {
+    There(Mark),
+    /// It is gone since this version.
+    Gone(u64),
+}
+
+/// What is known of the objects of all services.
 #[derive(Debug, Default)]
 pub(crate) struct Drift {
-    written: BTreeMap<ServiceName, WrittenObjects>,
-    seen: BTreeMap<Id, Mark>,
+    services: BTreeMap<ServiceName, Known>,
     drifted: BTreeSet<ServiceName>,
 }
 
+/// What is known of the objects of one service.
+#[derive(Debug, Default)]
+struct Known {
+    written: Objects<Written>,
+    seen: Objects<Seen>,
+    writing: Writing,
+}
+
+/// Part of a service's objects in a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Writing {
+    #[default]
+    None,
+    /// Some are being written: what goes meanwhile may be among them.
+    UnderWay,
+}
+
+impl Mark {
+    fn of<K: Made>(object: &K) -> Self {
+        Self {
+            version: generation(object),
+            held: held(object, CONTROLLER),
+            role: role(object),
+            uid: object.uid().unwrap_or_default().into(),
+        }
+    }
+}
+
+impl Existing {
+    /// The object of this kind and name.
+    pub(crate) fn get(&self, kind: Kind, name: &str) -> Option<&Mark> {
+        get(&self.0, kind, name)
+    }
+
+    /// The names of objects of one kind that are of revisions.
+    pub(crate) fn of_revisions(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        let of_kind = self.0.iter().filter(move |(of, _, mark)| {
+            *of == kind && matches!(mark.role, Role::Revision | Role::HalfMade)
+        });
+        of_kind.map(|(_, name, _)| &**name)
+    }
+}
+
 impl WrittenObjects {
-    /// Adds an object as the API server stored it.
-    pub(crate) fn add<K: Resource<DynamicType = ()>>(&mut self, stored: &K) {
-        self.0.insert(id(stored), mark(stored));
+    /// Adds an object as the API server has it.
+    pub(crate) fn add(&mut self, kind: Kind, name: &str, mark: &Mark) {
+        let written = Written {
+            version: mark.version,
+            held: mark.held,
+        };
+        put(&mut self.0, kind, name, written);
     }
 }
 
 impl Drift {
     /// Notes what was written of a service; unset: it was forgotten.
     pub(crate) fn wrote(&mut self, service: &ServiceName, objects: Option<WrittenObjects>) {
-        let before = match objects {
-            Some(objects) => self.written.insert(service.clone(), objects),
-            None => self.written.remove(service),
-        };
-        for id in before.iter().flat_map(|before| before.0.keys()) {
-            self.forget_gone(service, id);
-        }
+        let known = self.services.entry(service.clone()).or_default();
+        known.written = objects.unwrap_or_default().0;
+        known.writing = Writing::None;
         self.judge(service);
     }
 
-    /// Drops an object that is gone, unless it was written and is missed.
-    fn forget_gone(&mut self, service: &ServiceName, id: &Id) {
-        let written = self.written.get(service);
-        let is_written = written.is_some_and(|objects| objects.0.contains_key(id));
-        let is_gone = self.seen.get(id).is_some_and(|mark| mark.held.is_none());
-        if is_gone && !is_written {
-            self.seen.remove(id);
+    /// Takes in an object as it is now, as a watch shows it.
+    pub(crate) fn see<K: Made>(&mut self, object: &K) {
+        let Some(service) = service_of(object) else {
+            return;
+        };
+        self.take(&service, object);
+        self.judge(&service);
+    }
+
+    /// Takes in an object as the API server has answered; returns its mark. What follows is judged when all is written.
+    pub(crate) fn note<K: Made>(&mut self, object: &K) -> Mark {
+        match service_of(object) {
+            Some(service) => self.take(&service, object),
+            None => Mark::of(object),
         }
     }
 
-    /// Takes in an object as it is now.
-    pub(crate) fn see<K: Resource<DynamicType = ()>>(&mut self, object: &K) {
-        self.mark(object, mark(object));
-    }
-
     /// Takes in that an object is gone; `object` is how it was last.
-    pub(crate) fn miss<K: Resource<DynamicType = ()>>(&mut self, object: &K) {
-        let gone = Mark {
-            version: generation(object),
-            held: None,
+    pub(crate) fn miss<K: Made>(&mut self, object: &K) {
+        let Some(service) = service_of(object) else {
+            return;
         };
-        self.mark(object, gone);
+        let gone = Seen::Gone(generation(object));
+        self.services
+            .entry(service.clone())
+            .or_default()
+            .see(K::KIND, &object.name_any(), gone);
+        self.judge(&service);
     }
 
     /// The services that are not as they were applied.
@@ -84,111 +195,219 @@ impl Drift {
         &self.drifted
     }
 
-    fn mark<K: Resource<DynamicType = ()>>(&mut self, object: &K, mark: Mark) {
-        let Some(service) = service_of(object) else {
-            return;
-        };
-        let id = id(object);
-        self.seen.insert(id.clone(), mark);
-        self.forget_gone(&service, &id);
-        self.judge(&service);
+    /// Notes that a service is about to be written, until [`Self::wrote`].
+    pub(crate) fn begin(&mut self, service: &ServiceName) {
+        let known = self.services.entry(service.clone()).or_default();
+        known.writing = Writing::UnderWay;
+    }
+
+    /// The objects of a service that are there, as far as is known.
+    pub(crate) fn existing(&self, service: &ServiceName) -> Existing {
+        let known = self.services.get(service);
+        let seen = known.into_iter().flat_map(|known| &known.seen);
+        let there = seen.filter_map(|(kind, name, seen)| match seen {
+            Seen::There(mark) => Some((*kind, name.clone(), mark.clone())),
+            Seen::Gone(_) => None,
+        });
+        Existing(there.collect())
+    }
+
+    fn take<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
+        let mark = Mark::of(object);
+        let known = self.services.entry(service.clone()).or_default();
+        known.see(K::KIND, &object.name_any(), Seen::There(mark.clone()));
+        mark
     }
 
     fn judge(&mut self, service: &ServiceName) {
-        let written = self.written.get(service);
-        let is_drifted = written.is_some_and(|objects| {
-            let mut objects = objects.0.iter();
-            objects.any(|(id, written)| {
-                self.seen
-                    .get(id)
-                    .is_some_and(|seen| is_other(*seen, *written))
-            })
-        });
-        if is_drifted {
+        let Some(known) = self.services.get_mut(service) else {
+            return;
+        };
+        if known.writing == Writing::None {
+            known.forget_gone();
+        }
+        if known.is_drifted() {
             self.drifted.insert(service.clone());
         } else {
             self.drifted.remove(service);
         }
+        if known.is_empty() {
+            self.services.remove(service);
+        }
     }
 }
 
-/// Tells an object that differs from what was written; one from before that does not count.
-fn is_other(seen: Mark, written: Mark) -> bool {
-    seen.version >= written.version && seen.held != written.held
-}
-
-fn id<K: Resource<DynamicType = ()>>(object: &K) -> Id {
-    let namespace = object.namespace().unwrap_or_default();
-    (K::kind(&()).into_owned(), namespace, object.name_any())
-}
-
-fn mark<K: Resource<DynamicType = ()>>(object: &K) -> Mark {
-    let mut hasher = DefaultHasher::new();
-    let entries = object.managed_fields().iter();
-    for entry in entries.filter(|entry| entry.manager.as_deref() == Some(CONTROLLER)) {
-        let fields = entry.fields_v1.as_ref().map(|fields| fields.0.to_string());
-        fields.hash(&mut hasher);
+impl Known {
+    /// Takes in an object's newest state: an answer and a watch may come in any order.
+    fn see(&mut self, kind: Kind, name: &str, seen: Seen) {
+        let before = get(&self.seen, kind, name);
+        if before.is_none_or(|before| before.version() <= seen.version()) {
+            put(&mut self.seen, kind, name, seen);
+        }
     }
-    Mark {
-        version: generation(object),
-        held: Some(hasher.finish()),
+
+    /// Drops what is gone, unless it was written and is missed.
+    fn forget_gone(&mut self) {
+        let written = &self.written;
+        self.seen.retain(|(kind, name, seen)| match seen {
+            Seen::There(_) => true,
+            Seen::Gone(_) => get(written, *kind, name).is_some(),
+        });
+    }
+
+    fn is_empty(&self) -> bool {
+        self.writing == Writing::None && self.written.is_empty() && self.seen.is_empty()
+    }
+
+    fn is_drifted(&self) -> bool {
+        self.written.iter().any(|(kind, name, written)| {
+            get(&self.seen, *kind, name).is_some_and(|seen| seen.differs(*written))
+        })
+    }
+}
+
+impl Seen {
+    fn version(&self) -> u64 {
+        match self {
+            Self::There(mark) => mark.version,
+            Self::Gone(version) => *version,
+        }
+    }
+
+    /// Tells an object that differs from what was written; one from before that does not count.
+    fn differs(&self, written: Written) -> bool {
+        let is_other = match self {
+            Self::There(mark) => mark.held != written.held,
+            Self::Gone(_) => true,
+        };
+        is_other && self.version() >= written.version
+    }
+}
+
+fn get<'a, T>(objects: &'a Objects<T>, kind: Kind, name: &str) -> Option<&'a T> {
+    let mut objects = objects.iter();
+    let found = objects.find(|(of, named, _)| *of == kind && **named == *name);
+    found.map(|(_, _, object)| object)
+}
+
+fn put<T>(objects: &mut Objects<T>, kind: Kind, name: &str, object: T) {
+    objects.retain(|(of, named, _)| *of != kind || **named != *name);
+    objects.reserve_exact(1);
+    objects.push((kind, name.into(), object));
+}
+
+fn role<K: Made>(object: &K) -> Role {
+    if revision_of(object).is_none() {
+        return Role::Alias;
+    }
+    let mut entries = object.managed_fields().iter();
+    let is_half_made = entries.any(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0["f:spec"]);
+        entry.manager.as_deref() == Some(AUTOSCALER)
+            && fields.is_some_and(|fields| fields.get("f:template").is_some())
+    });
+    if is_half_made {
+        Role::HalfMade
+    } else {
+        Role::Revision
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Service;
     use serde_json::json;
 
     use super::*;
 
-    fn object(version: u64, held: &str) -> Service {
+    fn object(version: u64, app: &str) -> Service {
         let value = json!({
             "metadata": {
                 "name": "digits", "namespace": "team", "resourceVersion": version.to_string(),
-                "labels": {"serving.kserve.io/inferenceservice": "digits"},
+                "labels": {"serving.kserve.io/inferenceservice": "digits", "app": app},
+                "annotations": {(format!("v{version}")): "theirs"},
                 "managedFields": [
-                    {"manager": "weir-controller", "fieldsV1": {(held): {}}},
-                    {"manager": "kubectl", "fieldsV1": {(format!("f:v{version}")): {}}},
+                    {"manager": "weir-controller", "operation": "Apply",
+                        "fieldsV1": {"f:metadata": {"f:labels": {"f:app": {}}}}},
+                    {"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:annotations": {}}}},
                 ],
             },
         });
         serde_json::from_value(value).unwrap()
     }
 
+    fn written(mark: &Mark) -> WrittenObjects {
+        let mut written = WrittenObjects::default();
+        written.add(Kind::Service, "digits", mark);
+        written
+    }
+
     fn drift() -> (Drift, ServiceName) {
         let service = ServiceName::new("team", "digits").unwrap();
-        let mut written = WrittenObjects::default();
-        written.add(&object(5, "f:spec"));
         let mut drift = Drift::default();
-        drift.see(&object(3, "f:nothing"));
-        drift.wrote(&service, Some(written));
+        drift.see(&object(3, "other"));
+        let mark = Mark::of(&object(5, "ours"));
+        drift.wrote(&service, Some(written(&mark)));
         (drift, service)
     }
 
     #[test]
-    fn fields_that_are_taken_over_are_told_and_others_are_not() {
+    fn fields_that_are_changed_are_told_and_others_are_not() {
         let (mut drift, service) = drift();
         assert!(drift.services().is_empty(), "an older state does not count");
-        drift.see(&object(5, "f:spec"));
-        drift.see(&object(6, "f:spec"));
+        drift.see(&object(5, "ours"));
+        drift.see(&object(6, "ours"));
         assert!(drift.services().is_empty(), "what others add is theirs");
-        drift.see(&object(7, "f:less"));
+        drift.see(&object(7, "changed"));
         assert!(drift.services().contains(&service));
-        let mut again = WrittenObjects::default();
-        again.add(&object(8, "f:spec"));
-        drift.wrote(&service, Some(again));
+        let again = drift.note(&object(8, "ours"));
+        drift.wrote(&service, Some(written(&again)));
         assert!(drift.services().is_empty(), "it was put back");
     }
 
     #[test]
     fn an_object_that_is_gone_is_told_until_the_service_is() {
         let (mut drift, service) = drift();
-        drift.miss(&object(9, "f:spec"));
+        drift.miss(&object(9, "ours"));
         assert!(drift.services().contains(&service));
+        assert!(
+            drift
+                .existing(&service)
+                .get(Kind::Service, "digits")
+                .is_none()
+        );
         drift.wrote(&service, None);
         assert!(drift.services().is_empty());
-        drift.miss(&object(11, "f:spec"));
-        assert!(drift.seen.is_empty(), "nothing is kept of what is gone");
+        drift.miss(&object(11, "ours"));
+        assert!(drift.services.is_empty(), "nothing is kept of what is gone");
+    }
+
+    #[test]
+    fn what_is_deleted_while_it_is_written_is_missed() {
+        let (mut drift, service) = (
+            Drift::default(),
+            ServiceName::new("team", "digits").unwrap(),
+        );
+        drift.begin(&service);
+        let mark = drift.note(&object(5, "ours"));
+        drift.miss(&object(6, "ours"));
+        drift.wrote(&service, Some(written(&mark)));
+        assert!(drift.services().contains(&service));
+    }
+
+    #[test]
+    fn an_answer_and_a_watch_come_in_any_order() {
+        let (mut drift, service) = drift();
+        let newest = drift.note(&object(8, "ours"));
+        drift.see(&object(7, "older"));
+        let existing = drift.existing(&service);
+        assert_eq!(existing.get(Kind::Service, "digits"), Some(&newest));
+        drift.miss(&object(9, "ours"));
+        drift.note(&object(8, "ours"));
+        assert!(
+            drift
+                .existing(&service)
+                .get(Kind::Service, "digits")
+                .is_none()
+        );
     }
 }

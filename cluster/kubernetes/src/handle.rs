@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, Directory, Gateway, ServiceName, Snapshot};
 
 use crate::Options;
-use crate::drift::WrittenObjects;
-use crate::observed::Change;
+use crate::drift::{Drift, WrittenObjects};
+use crate::kept_revisions::KeptRevisions;
+use crate::observed::{Change, Observed};
+use crate::owner::KnownServices;
 use crate::watching::{self, Published};
 
 /// Writes that wait to be compared with what the watches show; more wait in their writers.
@@ -20,6 +23,11 @@ const WRITES: usize = 64;
 pub struct Kubernetes {
     pub(crate) client: Client,
     pub(crate) options: Arc<Options>,
+    /// The objects of services at their newest known versions, by the watches and by the answers to writes.
+    pub(crate) drift: Arc<Mutex<Drift>>,
+    pub(crate) kept: KeptRevisions,
+    /// The InferenceServices, where somebody watches them.
+    pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     gateways: watch::Receiver<Arc<[Gateway]>>,
     writes: mpsc::Sender<Change>,
@@ -40,7 +48,9 @@ impl Kubernetes {
             gateways: publish_gateways,
         };
         let (writes, written) = mpsc::channel(WRITES);
-        let run = watching::run(client.clone(), options.clone(), generation, written, to);
+        let drift = Arc::<Mutex<Drift>>::default();
+        let observed = Observed::new(options.scope, generation, drift.clone());
+        let run = watching::run(client.clone(), options.clone(), observed, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = snapshots.changed().await;
         synced.map_err(|ended| ClusterError::Unavailable {
@@ -50,6 +60,9 @@ impl Kubernetes {
         Ok(Self {
             client,
             options: options.into(),
+            drift,
+            kept: KeptRevisions::default(),
+            services: Arc::default(),
             writes,
             snapshots,
             gateways,
@@ -63,13 +76,16 @@ impl Kubernetes {
         &self.options
     }
 
+    /// Has InferenceServices looked up where somebody watches them.
+    pub fn know_services(&self, services: Arc<dyn KnownServices>) {
+        *self.services.lock() = Some(services);
+    }
+
     /// Notes what was written of a service, so that it is told when others change it.
     pub(crate) async fn wrote(&self, service: &ServiceName, objects: Option<WrittenObjects>) {
+        self.drift.lock().wrote(service, objects);
         // Without a watch nobody is to be told.
-        let _ = self
-            .writes
-            .send(Change::Wrote(service.clone(), objects))
-            .await;
+        let _ = self.writes.send(Change::Wrote).await;
     }
 
     /// The gateways that take requests, and every change: those whose reports are to be followed.

@@ -148,14 +148,19 @@ pub(crate) fn aliases(
     options: &Options,
     owner: Option<&OwnerReference>,
 ) -> Result<[Service; 2], ClusterError> {
-    let mut predictor = alias(format!("{}-predictor", service.name()), service, options);
-    let mut own = alias(service.name().to_owned(), service, options);
+    let [mut predictor, mut own] = alias_names(service).map(|name| alias(name, service, options));
     let written = json(service, &WrittenRoute::of(route))?;
     own.metadata.annotations = Some([(ROUTE.to_owned(), written)].into());
     for alias in [&mut predictor, &mut own] {
         alias.metadata.owner_references = owners(owner);
     }
     Ok([predictor, own])
+}
+
+/// The names of [`aliases`].
+pub(crate) fn alias_names(service: &ServiceName) -> [String; 2] {
+    let own = service.name().to_owned();
+    [format!("{own}-predictor"), own]
 }
 
 /// An alias of the gateway's Service.

@@ -11,12 +11,13 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
 use weir_cluster::{
     Failure, FailureReason, Gateway, Identity, Phase, Replica, Revision, RevisionName, Revisions,
-    Route, Routes, ServiceName, Snapshot,
+    Route, Routes, Snapshot,
 };
 
-use crate::drift::{Drift, WrittenObjects};
+use crate::drift::{Drift, Made};
 use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
 use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
@@ -38,8 +39,8 @@ pub(crate) enum Change {
     Gateways(Event<EndpointSlice>),
     /// Of a revision's endpoints.
     Endpoints(Event<EndpointSlice>),
-    /// Objects that were written of a service; unset: it was forgotten.
-    Wrote(ServiceName, Option<WrittenObjects>),
+    /// Objects were written: others may differ from what was applied.
+    Wrote,
 }
 
 /// What the watches have shown.
@@ -57,7 +58,7 @@ pub(crate) struct Observed {
     scope: WatchScope,
     /// The newest change of any Service of ours.
     newest: u64,
-    drift: Drift,
+    drift: Arc<Mutex<Drift>>,
     unpublished: Unpublished,
     last: Snapshot,
 }
@@ -88,9 +89,10 @@ enum Written {
 
 impl Observed {
     /// Nothing yet of what this scope has; routes are at least of this generation.
-    pub(crate) fn new(scope: WatchScope, generation: u64) -> Self {
+    pub(crate) fn new(scope: WatchScope, generation: u64, drift: Arc<Mutex<Drift>>) -> Self {
         Self {
             scope,
+            drift,
             newest: generation,
             unpublished: Unpublished {
                 has_routes: true,
@@ -136,16 +138,28 @@ impl Observed {
             Change::Pod(event) => self.take_pod(event),
             Change::Gateways(event) => self.take_slice(event),
             Change::Endpoints(event) => self.take_endpoints(event),
-            Change::Wrote(service, objects) => self.drift.wrote(&service, objects),
+            Change::Wrote => {}
         }
     }
 
     fn take_deployment(&mut self, event: Event<Deployment>) {
-        see(&mut self.drift, &event);
+        self.see(&event);
         let edits = self.deployments.take(event, |object, _| scaled(object));
         let names = edits.iter().flat_map(Edit::values);
         let names = names.map(|scaled| scaled.revision.clone());
         self.unpublished.revisions.extend(names);
+    }
+
+    /// Notes what others may have changed. Who does not apply has nothing to compare that with.
+    fn see<K: Made>(&self, event: &Event<K>) {
+        if self.scope == WatchScope::Gateway {
+            return;
+        }
+        match event {
+            Event::Apply(object) | Event::InitApply(object) => self.drift.lock().see(object),
+            Event::Delete(object) => self.drift.lock().miss(object),
+            Event::Init | Event::InitDone => {}
+        }
     }
 
     fn take_pod(&mut self, event: Event<Pod>) {
@@ -207,7 +221,7 @@ impl Observed {
     }
 
     fn take_service(&mut self, event: Event<Service>) {
-        see(&mut self.drift, &event);
+        self.see(&event);
         self.newest = self.newest.max(version(&event));
         let edits = self.services.take(event, |object, before| {
             written(object).unwrap_or_else(|error| {
@@ -240,9 +254,10 @@ impl Observed {
     }
 
     fn compare(&self, next: &mut Snapshot) -> bool {
-        let is_other = *self.drift.services() != *next.drifted;
+        let drift = self.drift.lock();
+        let is_other = *drift.services() != *next.drifted;
         if is_other {
-            next.drifted = Arc::new(self.drift.services().clone());
+            next.drifted = Arc::new(drift.services().clone());
         }
         is_other
     }
@@ -335,14 +350,6 @@ fn scaled(object: &Deployment) -> Option<Scaled> {
             Failure::new(FailureReason::NotStarted, message)
         }),
     })
-}
-
-fn see<K: kube::Resource<DynamicType = ()>>(drift: &mut Drift, event: &Event<K>) {
-    match event {
-        Event::Apply(object) | Event::InitApply(object) => drift.see(object),
-        Event::Delete(object) => drift.miss(object),
-        Event::Init | Event::InitDone => {}
-    }
 }
 
 /// The last cause of a revision's not being ready, until a replica is.

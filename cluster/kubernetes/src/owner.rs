@@ -12,41 +12,55 @@ const VERSION: &str = "v1beta1";
 const KIND: &str = "InferenceService";
 const PLURAL: &str = "inferenceservices";
 
-impl Kubernetes {
-    /// The reference to a service's InferenceService; none when there is none of its name.
-    pub(crate) async fn owner(
-        &self,
-        service: &ServiceName,
-    ) -> Result<Option<OwnerReference>, ClusterError> {
-        let found = self.metadata(service).await?;
-        Ok(found.and_then(|found| reference(&found)))
+/// The InferenceServices that somebody watches, so that they need not be asked for.
+pub trait KnownServices: Send + Sync {
+    /// The metadata of a service's InferenceService; none when there is none of its name.
+    fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta>;
+}
+
+/// The InferenceService of a service, if there is one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owner(Option<ObjectMeta>);
+
+impl Owner {
+    /// Names the owner's kind and the object that it is now: one made anew under its name is another.
+    pub(crate) fn reference(&self) -> Option<OwnerReference> {
+        let metadata = self.0.as_ref()?;
+        Some(OwnerReference {
+            api_version: format!("{GROUP}/{VERSION}"),
+            kind: KIND.to_owned(),
+            name: metadata.name.clone()?,
+            uid: metadata.uid.clone()?,
+            controller: Some(true),
+            block_owner_deletion: None,
+        })
     }
 
-    /// The metadata of a service's InferenceService; none when there is none of its name.
-    pub(crate) async fn metadata(
-        &self,
-        service: &ServiceName,
-    ) -> Result<Option<ObjectMeta>, ClusterError> {
+    /// Its metadata; those of no service are empty.
+    pub(crate) fn metadata(&self) -> ObjectMeta {
+        self.0.clone().unwrap_or_default()
+    }
+}
+
+impl Kubernetes {
+    /// The InferenceService of a service: as it is known, else as the API server says.
+    pub(crate) async fn owner(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
+        let known = self.services.lock().clone();
+        match known {
+            Some(known) => Ok(Owner(known.metadata(service))),
+            None => self.asked(service).await,
+        }
+    }
+
+    async fn asked(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
         let resource =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
         let all: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), service.namespace(), &resource);
         let found = all.get_metadata_opt(service.name()).await;
         let found = found.map_err(|e| error::of(service, e))?;
-        Ok(found.map(|found| found.metadata))
+        Ok(Owner(found.map(|found| found.metadata)))
     }
-}
-
-/// Names the owner's kind and the object that it is now: one made anew under its name is another.
-fn reference(owner: &ObjectMeta) -> Option<OwnerReference> {
-    Some(OwnerReference {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: KIND.to_owned(),
-        name: owner.name.clone()?,
-        uid: owner.uid.clone()?,
-        controller: Some(true),
-        block_owner_deletion: None,
-    })
 }
 
 /// Whether a reference is to an InferenceService, of whichever life and version.

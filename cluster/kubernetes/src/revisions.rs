@@ -8,12 +8,12 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use serde_json::json;
 use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
-use crate::api::{find, put};
+use crate::api::find;
 use crate::objects::{
     CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, kept, rollout,
     rollout_name,
 };
-use crate::owner::is_inference_service;
+use crate::owner::{Owner, is_inference_service};
 use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
 
@@ -26,11 +26,9 @@ impl Kubernetes {
     /// [`ClusterError::Unavailable`].
     pub async fn put_revision(&self, stored: &StoredRevision) -> Result<(), ClusterError> {
         let owner = self.owner(stored.revision.service()).await?;
-        let revisions = self.controller_revisions(stored.revision.service());
-        let existing = find(&revisions, stored.revision.as_str()).await?;
-        let kept = self.kept_or_completed(stored.clone(), existing.as_ref());
-        let kept = kept.await?.ok_or_else(|| taken(&stored.revision))?;
-        self.keep(kept, existing.as_ref(), owner.as_ref()).await?;
+        let kept = self.kept_or_completed(stored.clone(), None, &owner).await?;
+        let kept = kept.ok_or_else(|| taken(&stored.revision))?;
+        self.keep(kept, None, owner.reference().as_ref()).await?;
         Ok(())
     }
 
@@ -62,15 +60,56 @@ impl Kubernetes {
     /// [`ClusterError::Refused`] when the object that keeps it is another's. [`ClusterError::Denied`],
     /// [`ClusterError::Unavailable`].
     pub async fn put_rollout(&self, service: &ServiceName, text: &str) -> Result<(), ClusterError> {
+        let owner = self.owner(service).await?.reference();
         let revisions = self.controller_revisions(service);
+        let object = rollout(service, text, owner.as_ref());
+        match revisions.create(&as_controller(), &object).await {
+            Err(error) if error::is_there_already(&error) => {}
+            made => return made.map(drop).map_err(|error| error::of(service, error)),
+        }
         let name = rollout_name(service);
         if let Some(existing) = find(&revisions, &name).await? {
             check_owner(&existing, service)?;
         }
-        let owner = self.owner(service).await?;
-        let object = rollout(service, text, owner.as_ref());
-        put(&revisions, &object, &name, CONTROLLER).await?;
-        Ok(())
+        let changed = self.patch_rollout(&object).await;
+        changed.map_err(|error| error::of(service, error))
+    }
+
+    /// Changes the state of a service's rollout that was stored before, in one write.
+    ///
+    /// # Errors
+    /// As [`Self::put_rollout`].
+    pub async fn change_rollout(
+        &self,
+        service: &ServiceName,
+        text: &str,
+    ) -> Result<(), ClusterError> {
+        let owner = self.owner(service).await?.reference();
+        match self
+            .patch_rollout(&rollout(service, text, owner.as_ref()))
+            .await
+        {
+            Err(error) if error::is_not_found(&error) => self.put_rollout(service, text).await,
+            changed => changed.map_err(|error| error::of(service, error)),
+        }
+    }
+
+    async fn patch_rollout(&self, object: &ControllerRevision) -> Result<(), kube::Error> {
+        let namespace = object.namespace().unwrap_or_default();
+        let revisions: Api<ControllerRevision> = Api::namespaced(self.client.clone(), &namespace);
+        let patch = Patch::Merge(json!({ "metadata": {
+            "annotations": object.metadata.annotations,
+            "labels": object.metadata.labels,
+            "ownerReferences": object.metadata.owner_references,
+        } }));
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        revisions
+            .patch(&object.name_any(), &params, &patch)
+            .await
+            .map(drop)
     }
 
     pub(crate) fn controller_revisions(&self, service: &ServiceName) -> Api<ControllerRevision> {
@@ -83,16 +122,14 @@ impl Kubernetes {
         &self,
         wanted: StoredRevision,
         existing: Option<&ControllerRevision>,
+        owner: &Owner,
     ) -> Result<Option<KeptRevision>, ClusterError> {
         match existing {
             Some(existing) => same(existing, &wanted),
             None => {
-                let service = wanted.revision.service();
-                let (enforced, service) =
-                    tokio::try_join!(self.enforced(service), self.metadata(service))?;
                 let place = Place {
-                    enforced,
-                    service: service.unwrap_or_default(),
+                    enforced: self.enforced(wanted.revision.service()).await?,
+                    service: owner.metadata(),
                 };
                 Ok(Some(KeptRevision {
                     pod: complete(&wanted, &self.options, &place)?,
@@ -118,26 +155,28 @@ impl Kubernetes {
         }
         let object = controller_revision(&kept, owner)?;
         match self.create_revision(&object, &kept.stored).await? {
-            Some(faster) => Ok(same(&faster, &kept.stored)?
-                .ok_or_else(|| taken(&kept.stored.revision))?
-                .pod),
+            Some(there) => {
+                let same = same(&there, &kept.stored)?;
+                let same = same.ok_or_else(|| taken(&kept.stored.revision))?;
+                self.hand_over(&there, &same.stored, owner).await?;
+                Ok(same.pod)
+            }
             None => Ok(kept.pod),
         }
     }
 
-    /// Stores a revision; returns the object of another writer who was faster.
+    /// Stores a revision; returns the object that is there already, as after a writer who was faster.
     async fn create_revision(
         &self,
         object: &ControllerRevision,
         wanted: &StoredRevision,
     ) -> Result<Option<ControllerRevision>, ClusterError> {
         let revisions = self.controller_revisions(wanted.revision.service());
-        let params = PostParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PostParams::default()
-        };
-        match revisions.create(&params, object).await {
-            Ok(_) => Ok(None),
+        match revisions.create(&as_controller(), object).await {
+            Ok(stored) => {
+                self.kept.put(&stored);
+                Ok(None)
+            }
             Err(error) if error::is_there_already(&error) => {
                 find(&revisions, wanted.revision.as_str()).await
             }
@@ -186,6 +225,13 @@ fn same(
         ClusterError::refused(&wanted.revision, because)
     })?;
     Ok(kept.stored.is_same(wanted).then_some(kept))
+}
+
+fn as_controller() -> PostParams {
+    PostParams {
+        field_manager: Some(CONTROLLER.to_owned()),
+        ..PostParams::default()
+    }
 }
 
 fn taken(revision: &RevisionName) -> ClusterError {

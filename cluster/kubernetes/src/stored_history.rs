@@ -32,7 +32,10 @@ impl Kubernetes {
     pub async fn history(&self, service: &ServiceName) -> Result<StoredHistory, ClusterError> {
         let objects = of_service(&self.controller_revisions(service), service).await?;
         let mut history = StoredHistory::default();
-        objects.values().for_each(|object| history.add(object));
+        for object in objects.values() {
+            self.kept.put(object);
+            history.add(object);
+        }
         Ok(history)
     }
 
@@ -50,6 +53,7 @@ impl Kubernetes {
             let page = page.map_err(|e| error::of("ControllerRevisions", e))?;
             for object in &page.items {
                 if let Some(service) = service_of(object) {
+                    self.kept.put(object);
                     histories.entry(service).or_default().add(object);
                 }
             }

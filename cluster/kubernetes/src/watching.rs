@@ -51,7 +51,7 @@ pub(crate) async fn newest_generation(
 pub(crate) async fn run(
     client: Client,
     options: Options,
-    generation: u64,
+    mut observed: Observed,
     writes: mpsc::Receiver<Change>,
     to: Published,
 ) {
@@ -60,7 +60,6 @@ pub(crate) async fn run(
     });
     let changes = stream::select(changes(&client, &options), writes);
     let mut changes = changes.ready_chunks(AT_ONCE).boxed();
-    let mut observed = Observed::new(options.scope, generation);
     let closed = to.snapshots.clone();
     let follow = async {
         while let Some(some) = changes.next().await {

@@ -89,7 +89,10 @@ impl Histories {
         if stored.written.as_ref() != Some(&written) {
             // Numbers, texts and lists always fit JSON.
             let text = serde_json::to_string(&written).unwrap_or_default();
-            self.cluster.put_rollout(service, &text).await?;
+            match &stored.written {
+                Some(_) => self.cluster.change_rollout(service, &text).await?,
+                None => self.cluster.put_rollout(service, &text).await?,
+            }
             next.written = Some(written);
         }
         for gone in &stored.revisions {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
 use weir_cluster::ServiceName;
-use weir_cluster_kubernetes::Seen;
+use weir_cluster_kubernetes::{Edit, Seen};
 use weir_controller::{Declaration, DeclaredService, Platform, Runtimes};
 use weir_crds::InferenceServiceStatus;
 
@@ -32,6 +32,10 @@ pub(crate) struct Objects {
     services: Seen<SeenService>,
     runtimes: Seen<SeenRuntime>,
     cluster_runtimes: Seen<SeenRuntime>,
+    /// Statuses that changed since they were published last; unset: the service is gone.
+    unpublished: BTreeMap<ServiceName, Option<Arc<InferenceServiceStatus>>>,
+    /// True when the last declaration is no longer what is declared. Most events are of statuses.
+    is_outdated: bool,
     /// The last declaration, in which each service was validated as it was last readable.
     last: Declaration,
 }
@@ -43,6 +47,8 @@ impl Objects {
             services: Seen::default(),
             runtimes: Seen::default(),
             cluster_runtimes: Seen::default(),
+            unpublished: BTreeMap::new(),
+            is_outdated: true,
             last: Declaration::default(),
         }
     }
@@ -51,7 +57,12 @@ impl Objects {
     pub(crate) fn take(&mut self, change: Change) {
         match change {
             Change::Service(event) => {
-                self.services.take(event, SeenService::read);
+                let ends_list = matches!(event, Event::InitDone);
+                let edits = self.services.take(event, SeenService::read);
+                self.is_outdated |= ends_list || edits.iter().any(is_of_declaration);
+                for edit in edits {
+                    self.note_status(edit);
+                }
             }
             Change::Runtime(kind, event) => {
                 let runtimes = match kind {
@@ -59,16 +70,17 @@ impl Objects {
                     Kind::ClusterServingRuntime => &mut self.cluster_runtimes,
                 };
                 runtimes.take(event, |object, before| kind.read(object, before));
+                self.is_outdated = true;
             }
         }
     }
 
-    /// The declaration as it is now, once all that existed at the start is known.
+    /// The declaration as it is now, once all that existed at the start is known; `None` also where it is the last one.
     pub(crate) fn declaration(&mut self) -> Option<Declaration> {
         let is_complete = self.services.is_complete()
             && self.runtimes.is_complete()
             && self.cluster_runtimes.is_complete();
-        if !is_complete {
+        if !is_complete || !std::mem::take(&mut self.is_outdated) {
             return None;
         }
         let services = self.services.values().map(|seen| {
@@ -82,11 +94,22 @@ impl Objects {
         Some(self.with_errors())
     }
 
-    /// The statuses of all services.
-    pub(crate) fn statuses(&self) -> Statuses {
-        let each = self.services.values();
-        each.map(|seen| (seen.service.name.clone(), seen.status.clone()))
-            .collect()
+    /// Puts the statuses that changed among those of all services.
+    pub(crate) fn publish_statuses(&mut self, statuses: &mut Statuses) {
+        for (service, status) in std::mem::take(&mut self.unpublished) {
+            match status {
+                Some(status) => statuses.insert(service, status),
+                None => statuses.remove(&service),
+            };
+        }
+    }
+
+    fn note_status(&mut self, edit: Edit<SeenService>) {
+        let Some(name) = edit.values().next().map(|seen| seen.service.name.clone()) else {
+            return;
+        };
+        let status = edit.after.map(|after| after.status);
+        self.unpublished.insert(name, status);
     }
 
     fn all_runtimes(&self) -> impl Iterator<Item = &SeenRuntime> {
@@ -110,5 +133,16 @@ impl Objects {
         let problems = self.all_runtimes().filter_map(|seen| seen.problem.clone());
         declaration.problems = problems.collect();
         declaration
+    }
+}
+
+/// Tells an edit of what a user writes from one of a status.
+fn is_of_declaration(edit: &Edit<SeenService>) -> bool {
+    match (&edit.before, &edit.after) {
+        (Some(before), Some(after)) => {
+            !Arc::ptr_eq(&before.service, &after.service) || before.errors != after.errors
+        }
+        (Some(_), None) | (None, Some(_)) => true,
+        (None, None) => false,
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::{Recorder, Reporter};
@@ -11,7 +12,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::{ClusterError, ServiceName};
-use weir_cluster_kubernetes::Kubernetes;
+use weir_cluster_kubernetes::{KnownServices, Kubernetes};
 use weir_controller::{ControllerError, Declaration, Event, History, Platform, Source, Stored};
 use weir_crds::{InferenceService, InferenceServiceStatus};
 
@@ -32,6 +33,17 @@ pub struct KubernetesSource {
     declaration: watch::Receiver<Arc<Declaration>>,
     statuses: Arc<Mutex<Statuses>>,
     _watching: Arc<AbortOnDropHandle<()>>,
+}
+
+/// The InferenceServices that are declared.
+struct Declared(watch::Receiver<Arc<Declaration>>);
+
+impl KnownServices for Declared {
+    fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta> {
+        let declaration = self.0.borrow();
+        let declared = declaration.services.get(service)?;
+        Some(declared.service.object.metadata.clone())
+    }
 }
 
 impl KubernetesSource {
@@ -57,6 +69,7 @@ impl KubernetesSource {
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = declaration.changed().await;
         synced.map_err(|ended| unavailable(ended.into()))?;
+        cluster.know_services(Arc::new(Declared(declaration.clone())));
         let reporter = Reporter {
             controller: CONTROLLER.to_owned(),
             instance: Some(process.to_owned()),

@@ -48,12 +48,12 @@ pub(crate) async fn run(
 
 impl Published {
     fn publish(&self, objects: &mut Objects) {
+        objects.publish_statuses(&mut self.statuses.lock());
         let Some(declaration) = objects.declaration() else {
             return;
         };
-        *self.statuses.lock() = objects.statuses();
         self.declaration.send_if_modified(|published| {
-            let is_other = **published != declaration || published.services.is_empty();
+            let is_other = !published.is(&declaration) || published.services.is_empty();
             *published = Arc::new(declaration);
             is_other
         });

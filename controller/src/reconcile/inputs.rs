@@ -38,15 +38,25 @@ impl Inputs {
         }
     }
 
-    /// Compares two inputs; services and revisions by pointer.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        let mut pairs = self.revisions.iter().zip(&other.revisions);
-        self.service.is(&other.service)
-            && self.revisions.len() == other.revisions.len()
-            && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
-            && self.gateways == other.gateways
-            && self.live == other.live
-            && self.conflicts == other.conflicts
-            && self.is_drifted == other.is_drifted
+    /// Tells if the inputs are still these; services and revisions by pointer. It is asked of every service whenever
+    /// anything changes, and makes no copies.
+    pub(super) fn are(
+        &self,
+        observed: &Observed,
+        service: &DeclaredService,
+        applied: Option<Applied>,
+    ) -> bool {
+        let name = &service.service.name;
+        let snapshot = &observed.snapshot;
+        self.service.is(service)
+            && snapshot
+                .revisions_of(name)
+                .map(Arc::as_ptr)
+                .eq(self.revisions.iter().map(Arc::as_ptr))
+            && self.is_drifted == snapshot.drifted.contains(name)
+            && self.conflicts == observed.conflicts_of(name)
+            && (Arc::ptr_eq(&self.gateways, &snapshot.gateways)
+                || self.gateways == snapshot.gateways)
+            && self.live == route_is_live(applied, &snapshot.gateways, &observed.reports)
     }
 }

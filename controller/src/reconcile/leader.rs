@@ -11,7 +11,6 @@ use weir_cluster::ServiceName;
 
 use super::Controller;
 use super::deadline::in_time_for_all;
-use super::inputs::Inputs;
 use super::metrics::ReadyCounts;
 use super::observed::{ConflictCache, Observed};
 use super::queue::Queue;
@@ -84,9 +83,11 @@ impl<'a> Leader<'a> {
         }
         self.queue.give_turns(observed);
         for (name, declared) in &observed.declaration.services {
-            let is_due = self.queue.is_due(name, declared, observed.now, |state| {
-                Inputs::of(observed, declared, state.applied().unwrap_or_default())
-            });
+            let is_due = self
+                .queue
+                .is_due(name, declared, observed.now, |seen, state| {
+                    seen.are(observed, declared, state.applied().unwrap_or_default())
+                });
             if is_due {
                 self.begin(observed, name, Some(declared.clone()));
             }

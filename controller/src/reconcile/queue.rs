@@ -74,7 +74,7 @@ impl Queue {
         name: &ServiceName,
         declared: &DeclaredService,
         now: u64,
-        inputs: impl FnOnce(&ServiceState) -> Inputs,
+        are_same: impl FnOnce(&Inputs, &ServiceState) -> bool,
     ) -> bool {
         let Some(entry) = self.0.get(name) else {
             return true;
@@ -86,11 +86,8 @@ impl Queue {
             Place::Stored => true,
             Place::Here(state) => {
                 let is_timed = !state.is_settled && now > entry.ended;
-                is_timed
-                    || state
-                        .seen
-                        .as_ref()
-                        .is_none_or(|seen| !seen.is(&inputs(state)))
+                let seen = state.seen.as_ref();
+                is_timed || seen.is_none_or(|seen| !are_same(seen, state))
             }
         }
     }

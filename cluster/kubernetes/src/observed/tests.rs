@@ -87,7 +87,7 @@ fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
 
 /// A cluster with one service of one ready replica.
 fn observed() -> Observed {
-    let mut observed = Observed::new(WatchScope::Control, 100);
+    let mut observed = Observed::new(WatchScope::Control, 100, Arc::default());
     let deployments = list(vec![deployment(1)])
         .into_iter()
         .map(Change::Deployment);
@@ -110,7 +110,7 @@ fn snapshot(observed: &mut Observed) -> Snapshot {
 
 #[test]
 fn nothing_is_shown_before_all_is_known() {
-    let mut observed = Observed::new(WatchScope::Control, 0);
+    let mut observed = Observed::new(WatchScope::Control, 0, Arc::default());
     for event in list(vec![deployment(1)]) {
         observed.take(Change::Deployment(event));
     }
@@ -246,7 +246,7 @@ fn endpoints(slice: &str, pods: &[(&str, bool)]) -> EndpointSlice {
 
 /// What a gateway sees of a service whose policy is this.
 fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
-    let mut observed = Observed::new(WatchScope::Gateway, 0);
+    let mut observed = Observed::new(WatchScope::Gateway, 0, Arc::default());
     let mut workload = workload();
     workload.scaling = scaling.map(Arc::new);
     let pod = PodTemplateSpec::default();

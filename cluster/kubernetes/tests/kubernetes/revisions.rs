@@ -211,7 +211,7 @@ async fn an_object_of_another_owner_keeps_its_name() {
 /// A Deployment follows what was stored, whoever changes it, and whatever this Weir would make of the pod.
 #[tokio::test]
 async fn a_deployment_follows_what_was_stored() {
-    let case = Case::new("stored-followed").await;
+    let mut case = Case::new("stored-followed").await;
     case.cluster.put_revision(&case.stored(1)).await.unwrap();
     let name = "digits-predictor-00001";
     let mut older = case.objects().get(name).await.unwrap();
@@ -224,6 +224,8 @@ async fn a_deployment_follows_what_was_stored() {
     older.data.as_mut().unwrap().0["pod"]["spec"]["terminationGracePeriodSeconds"] = 7.into();
     let params = PostParams::default();
     case.objects().create(&params, &older).await.unwrap();
+    // It is another process that finds it: what one has stored itself it does not read again.
+    case.cluster = server::cluster().await;
     case.apply(vec![case.workload(1)]).await.unwrap();
     let deployments: Api<Deployment> =
         Api::namespaced(case.client.clone(), case.service.namespace());

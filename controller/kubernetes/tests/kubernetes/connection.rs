@@ -45,6 +45,11 @@ impl Connection {
         self.calls.lock().clone()
     }
 
+    /// The calls since they were taken last.
+    pub(crate) fn take_calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock())
+    }
+
     /// Notes a call; false when none was left.
     fn take<B>(&self, request: &Request<B>) -> bool {
         let uri = request.uri();

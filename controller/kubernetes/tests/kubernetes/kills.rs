@@ -9,11 +9,11 @@ use tokio::sync::Semaphore;
 
 use crate::world::{ANY, World};
 
-/// Kills of a run, half of them in a rollout; `WEIR_TEST_KILLS` asks for another number. 200 is between any two calls.
+/// Kills of a run, half of them in a rollout; `WEIR_TEST_KILLS` asks for another number. 100 is between any two calls.
 const KILLS: i64 = 32;
 
 /// Calls of a service's first revision or of a rollout, and some more: beyond them the controller lives.
-const CALLS: i64 = 100;
+const CALLS: i64 = 50;
 
 /// Longest life of a controller that never makes so many calls.
 const LIFE: Duration = Duration::from_secs(5);

@@ -220,6 +220,11 @@ impl Running {
         self.connection.calls()
     }
 
+    /// The calls since they were taken last.
+    pub(crate) fn take_calls(&self) -> Vec<String> {
+        self.connection.take_calls()
+    }
+
     /// Ends it without a last word.
     pub(crate) async fn kill(self) {
         self.task.abort();

@@ -1,0 +1,58 @@
+//! What there is under the names of a service's objects.
+
+use futures_util::future::try_join_all;
+use kube::api::Api;
+use serde::de::DeserializeOwned;
+use weir_cluster::{ClusterError, Desired, ServiceName};
+
+use super::Apis;
+use crate::Kubernetes;
+use crate::api::find;
+use crate::drift::{Existing, Made};
+use crate::objects::{alias_names, check_owner};
+
+impl Kubernetes {
+    /// The objects of a service that are there. Of the names that it wants and no watch shows, each is asked for.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] when one of them is another's.
+    pub(super) async fn existing(
+        &self,
+        apis: &Apis,
+        desired: &Desired,
+    ) -> Result<Existing, ClusterError> {
+        let service = desired.service();
+        let known = self.drift.lock().existing(service);
+        let workloads = desired.workloads().iter();
+        let revisions = || workloads.clone().map(|workload| workload.revision.as_str());
+        let aliases = desired.route().map(|_| alias_names(service));
+        let aliases = aliases.iter().flatten().map(String::as_str);
+        let services = revisions().chain(aliases);
+        let services = services.map(|name| self.ask(&apis.services, &known, name, service));
+        let deployments =
+            revisions().map(|name| self.ask(&apis.deployments, &known, name, service));
+        tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
+        Ok(self.drift.lock().existing(service))
+    }
+
+    /// Takes in an object that no watch shows, if it is there: a watch may be late, or it is another's.
+    async fn ask<K>(
+        &self,
+        api: &Api<K>,
+        known: &Existing,
+        name: &str,
+        service: &ServiceName,
+    ) -> Result<(), ClusterError>
+    where
+        K: Made + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        if known.get(K::KIND, name).is_some() {
+            return Ok(());
+        }
+        if let Some(found) = find(api, name).await? {
+            check_owner(&found, service)?;
+            self.drift.lock().note(&found);
+        }
+        Ok(())
+    }
+}

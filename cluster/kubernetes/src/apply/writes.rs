@@ -1,0 +1,123 @@
+//! Writing one object, unless it is as it is wanted.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt;
+use kube::api::Api;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use weir_cluster::{ClusterError, Workload};
+
+use super::Place;
+use crate::Kubernetes;
+use crate::api::{applied_form, find, put, put_value};
+use crate::drift::{Existing, Kind, Made as Object, Mark, Role, WrittenObjects};
+use crate::held::wanted;
+use crate::objects::{AUTOSCALER, CONTROLLER};
+
+/// The objects of a revision as the API server has them.
+pub(super) struct Made {
+    pub(super) name: Box<str>,
+    pub(super) service: Mark,
+    pub(super) deployment: Mark,
+}
+
+impl Made {
+    pub(super) fn add_to(&self, written: &mut WrittenObjects) {
+        written.add(Kind::Service, &self.name, &self.service);
+        written.add(Kind::Deployment, &self.name, &self.deployment);
+    }
+}
+
+impl Kubernetes {
+    /// Applies an object as the controller, unless what it has applied is just that.
+    pub(super) async fn put_unless_same<K>(
+        &self,
+        api: &Api<K>,
+        existing: &Existing,
+        object: &K,
+    ) -> Result<Mark, ClusterError>
+    where
+        K: Object + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let name = object.name_any();
+        let value = applied_form(object, &name)?;
+        let known = existing.get(K::KIND, &name);
+        let wanted = wanted(&value);
+        if let Some(same) = known.filter(|known| known.held == wanted) {
+            return Ok(same.clone());
+        }
+        let stored = put_value(api, &value, &name, CONTROLLER).await?;
+        Ok(self.drift.lock().note(&stored))
+    }
+
+    /// Writes a Deployment. Its number of replicas is the autoscaler's from the first moment on.
+    pub(super) async fn put_deployment(
+        &self,
+        place: &Place,
+        workload: &Workload,
+        deployment: &Deployment,
+    ) -> Result<Mark, ClusterError> {
+        let api = &place.apis.deployments;
+        let name = workload.revision.as_str();
+        let Some(existing) = place.existing.get(Kind::Deployment, name) else {
+            return self.make_deployment(place, workload, deployment).await;
+        };
+        let same = only_this(deployment, existing);
+        let mark = self.put_unless_same(api, &place.existing, &same).await?;
+        match existing.role {
+            Role::Revision | Role::Alias => Ok(mark),
+            Role::HalfMade => {
+                let found = find(api, name).await?;
+                let replicas = found.and_then(|found| found.spec?.replicas);
+                self.let_go(api, name, &mark, replicas.unwrap_or_default())
+                    .await
+            }
+        }
+    }
+
+    /// Makes a Deployment: the autoscaler's manager creates it, and lets go of all but the number of replicas once the
+    /// controller holds that.
+    async fn make_deployment(
+        &self,
+        place: &Place,
+        workload: &Workload,
+        deployment: &Deployment,
+    ) -> Result<Mark, ClusterError> {
+        let api = &place.apis.deployments;
+        let name = workload.revision.as_str();
+        let replicas = i32::try_from(workload.replicas).unwrap_or(i32::MAX);
+        let mut first = deployment.clone();
+        first.spec.get_or_insert_default().replicas = Some(replicas);
+        let made = put(api, &first, name, AUTOSCALER).await?;
+        let made = self.drift.lock().note(&made);
+        let same = only_this(deployment, &made);
+        let mark = self.put_unless_same(api, &place.existing, &same).await?;
+        self.let_go(api, name, &mark, replicas).await
+    }
+
+    /// Has the autoscaler's manager hold no more of a Deployment than this number of replicas.
+    async fn let_go(
+        &self,
+        api: &Api<Deployment>,
+        name: &str,
+        made: &Mark,
+        replicas: i32,
+    ) -> Result<Mark, ClusterError> {
+        let only = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": { "uid": made.uid },
+            "spec": { "replicas": replicas },
+        });
+        let stored = put_value(api, &only, name, AUTOSCALER).await?;
+        Ok(self.drift.lock().note(&stored))
+    }
+}
+
+/// A Deployment that replaces just this object. Where that was deleted meanwhile, nothing is made anew: it would begin with
+/// a number of replicas that nobody chose.
+fn only_this(deployment: &Deployment, existing: &Mark) -> Deployment {
+    let mut same = deployment.clone();
+    same.metadata.uid = Some(existing.uid.to_string());
+    same
+}

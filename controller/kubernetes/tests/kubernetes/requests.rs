@@ -1,0 +1,96 @@
+//! What services cost: the requests to the API server, so that they do not grow unnoticed. The limits are some more than was
+//! counted: two reconciliations may be one, or three.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use crate::world::{ANY, Running, World};
+
+/// Time without a request after which a controller rests. Its loop turns each second.
+const REST: Duration = Duration::from_secs(3);
+
+/// The requests since they were asked for last, once the controller rests.
+async fn requests(controller: &Running) -> Vec<String> {
+    let mut known = controller.calls().len();
+    loop {
+        tokio::time::sleep(REST).await;
+        let now = controller.calls().len();
+        if now == known {
+            return controller.take_calls();
+        }
+        known = now;
+    }
+}
+
+fn at_most(limit: usize, requests: &[String], what: &str) {
+    let count = requests.len();
+    assert!(
+        count <= limit,
+        "{what}: {count} requests, not {limit}: {requests:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_service_a_restart_and_a_change_cost_few_requests() {
+    let world = World::new("requests").await;
+    let first = world.controller(ANY).await;
+    requests(&first).await;
+    world.serve("asleep", "", json!({"minReplicas": 0})).await;
+    at_most(24, &requests(&first).await, "a service that sleeps");
+    world.serve("digits", "", json!({})).await;
+    world.until_rolled_out("digits", 1).await;
+    at_most(22, &requests(&first).await, "a service");
+    let made = world.made().await;
+    first.kill().await;
+    let next = world.controller(ANY).await;
+    // The list of what is stored.
+    at_most(1, &requests(&next).await, "a restart");
+    assert_eq!(world.made().await, made);
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
+    let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    deployments
+        .patch_scale("digits-predictor-00001", &PatchParams::default(), &two)
+        .await
+        .unwrap();
+    at_most(2, &requests(&next).await, "a status");
+    world
+        .serve("digits", "", json!({"labels": {"team": "a"}}))
+        .await;
+    world.until_rolled_out("digits", 2).await;
+    at_most(26, &requests(&next).await, "a rollout");
+}
+
+/// What was edited while no controller ran is put back by the next, which writes that and no more.
+#[tokio::test]
+async fn a_restart_writes_what_somebody_edited_meanwhile_and_nothing_else() {
+    let world = World::new("requests-edited").await;
+    let first = world.controller(ANY).await;
+    for name in ["kept", "edited"] {
+        world.serve(name, "", json!({})).await;
+        world.until_rolled_out(name, 1).await;
+    }
+    requests(&first).await;
+    let made = world.made().await;
+    first.kill().await;
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
+    let edit = json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "kserve-container", "image": "example/other:2"}]}}}});
+    deployments
+        .patch(
+            "edited-predictor-00001",
+            &PatchParams::default(),
+            &Patch::Strategic(edit),
+        )
+        .await
+        .unwrap();
+    let next = world.controller(ANY).await;
+    let calls = requests(&next).await;
+    let is_write = |call: &&String| !call.starts_with("GET ") && !call.ends_with("/status");
+    let writes: Vec<_> = calls.iter().filter(is_write).collect();
+    let path = "/apis/apps/v1/namespaces/requests-edited/deployments/edited-predictor-00001";
+    assert_eq!(writes, [&format!("PATCH {path}")]);
+    assert_eq!(world.made().await, made);
+}
