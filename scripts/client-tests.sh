@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the client tests against the model server alone and behind the gateway, side by side.
+# Runs the client tests against the model server alone and behind the gateway, side by side; then the scenarios of `weir up`.
 #
 #     scripts/client-tests.sh [PYTEST ARGUMENT...]     # what `make test-platform` ends with
 #
@@ -22,4 +22,6 @@ gateway=$!
 failed=0
 wait $alone || failed=1
 wait $gateway || failed=1
+# What the one-node cluster is tested with, too.
+[ $# -gt 0 ] || .venv/bin/python -B tests/scenarios/local.py | sed -u "s/^/local   | /" || failed=1
 exit $failed

@@ -5,16 +5,14 @@ And what load does. To be run as root in the cluster's network, after weir-up.sh
 """
 
 import concurrent.futures
-import contextlib
 import json
 import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 from weir import (
-    DIGITS, INFER, ROOT, Failure, Readiness, Traffic, condition, expect, is_ready, kubectl, left, pods, post, run, step, wait_until,
+    DIGITS, INFER, ROOT, condition, expect, kill, kubectl, left, pods, post, ready_pods, run, step, unharmed, wait_until,
 )
 
 # Time for which the API server is away.
@@ -31,40 +29,7 @@ parameters { key: "service_time_ms" value { string_value: "200" } }
 ONE = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [1]}]}).encode()
 SENDERS = 48
 CLAIM = ROOT / "target/cluster/state/volumes/weir-examples"
-
-
-def processes(*words):
-    """Processes of the cluster whose command line has these words."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            line = (folder / "cmdline").read_bytes().decode().split("\0") if folder.name.isdigit() else []
-            in_cluster = line and os.readlink(folder / "ns/pid") != os.readlink("/proc/self/ns/pid")
-            if in_cluster and all(any(word in part for part in line) for word in words):
-                found.append(int(folder.name))
-    return found
-
-
-def kill(*words, by=signal.SIGKILL):
-    found = processes(*words)
-    if not found:
-        raise Failure(f"no process of {words}")
-    os.kill(found[0], by)
-    return found[0]
-
-
-def ready_pods(name="digits"):
-    return sum(is_ready(pod) for pod in pods(name))
-
-
-@contextlib.contextmanager
-def unharmed(name):
-    """Requests all the while, of which none may fail, and a service that is ready all the while."""
-    with step(name), Traffic(f"{DIGITS}{INFER}") as traffic, Readiness("digits") as readiness:
-        yield
-    expect("failed requests", [], traffic.failures[:5])
-    expect("what Ready was", [], [said for said in readiness.seen if not said.startswith("True")])
-    print(f"           {sum(traffic.revisions.values())} requests, none failed")
+DIGITS_INFER = f"{DIGITS}{INFER}"
 
 
 def two_pods_of_digits():
@@ -75,7 +40,7 @@ def two_pods_of_digits():
 
 
 def a_model_server_is_killed():
-    with unharmed("kill -9 of a model server, until it is ready again"):
+    with unharmed("kill -9 of a model server, until it is ready again", "digits", DIGITS_INFER):
         time.sleep(1)
         kill("weir-runtime", "--model-name=digits")
         wait_until("one pod less", 20, lambda: ready_pods() == 1)
@@ -83,21 +48,21 @@ def a_model_server_is_killed():
 
 
 def the_controller_is_killed():
-    with unharmed("kill -9 of the controller; it follows a change afterwards"):
+    with unharmed("kill -9 of the controller; it follows a change afterwards", "digits", DIGITS_INFER):
         kill("/opt/weir/bin/weir", "controller")
         kubectl("scale", "inferenceservice/digits", "--replicas", "1")
         wait_until("one pod", 120, lambda: len(pods("digits")) == 1)
 
 
 def the_autoscaler_is_killed():
-    with unharmed("kill -9 of the autoscaler; it follows a change afterwards"):
+    with unharmed("kill -9 of the autoscaler; it follows a change afterwards", "digits", DIGITS_INFER):
         kill("/opt/weir/bin/weir", "autoscaler")
         kubectl("scale", "inferenceservice/digits", "--replicas", "2")
         wait_until("two pods", 120, lambda: ready_pods() == 2)
 
 
 def the_api_server_is_away():
-    with unharmed(f"an API server that does not answer for {AWAY} s"):
+    with unharmed(f"an API server that does not answer for {AWAY} s", "digits", DIGITS_INFER):
         server = kill("kube-apiserver", by=signal.SIGSTOP)
         try:
             time.sleep(AWAY)

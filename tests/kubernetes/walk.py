@@ -7,92 +7,75 @@ of each step, and with requests all the while, none of which may fail. To be run
 import functools
 import http.server
 import json
+import subprocess
 import threading
-
-import numpy as np
-import tritonclient.grpc as triton
+import time
+from decimal import Decimal
 
 from weir import (
-    DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Failure, Readiness, Traffic, condition, digit, expect, gateways, is_ready, kubectl, left,
-    patch, pods, post, restarts, run, service, step, wait_until,
+    DIGITS, DOMAIN, GATEWAY, INFER, ROOT, SEVEN, Traffic, condition, expect, kubectl, left, pods, post, ready_pods, restart_gateways,
+    restarts, run, service, step, unharmed, wait_until,
 )
+import scenarios  # noqa: E402 - found by way of weir
 
-IMAGE = ROOT / "examples/digits/inputs/digit-7-a.npy"
 MODEL = ROOT / "examples/digits/weir-examples/digits/1"
 # Of the node, where pods reach what this process serves.
 NODE = "100.64.0.10"
 
 
-def apply_and_ask():
-    with step("kubectl apply -f examples/digits, until Ready"):
-        kubectl("apply", "-f", str(ROOT / "examples/digits"))
-        kubectl("wait", "--for", "condition=Ready", "inferenceservice/digits", "--timeout", "60s")
+class Cluster:
+    """The one-node cluster as a bed: replicas are pods."""
+
+    def apply(self, body):
+        kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def delete(self):
+        kubectl("delete", "inferenceservice", "digits", "--timeout", "60s")
+
+    def is_ready(self):
+        return condition("digits") == "True"
+
+    def http(self):
+        return {
+            "by its name": (DIGITS, {}),
+            "by its address": (service("{.status.address.url}"), {}),
+            "by its predictor's address": (service("{.status.components.predictor.address.url}"), {}),
+            "by its host": (f"http://{GATEWAY}", {"Host": f"digits-default.{DOMAIN}"}),
+            "by its path": (f"http://{GATEWAY}/serving/default/digits", {}),
+        }
+
+    def grpc(self):
+        return {
+            "by its name": ("digits.default:8081", None),
+            "by its predictor's address": ("digits-predictor.default.svc.cluster.local:80", None),
+        }
+
+    def replicas(self):
+        return len(kubectl("get", "pods", "-l", "serving.kserve.io/inferenceservice=digits", "-o", "name").split())
+
+    def left(self):
+        return left()
+
+
+BED = Cluster()
+KIND = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService"}
+
+
+def kubectl_shows_it():
     expect("the URL", f"http://digits-default.{DOMAIN}", service("{.status.url}"))
     expect("the generation", service("{.metadata.generation}"), service("{.status.observedGeneration}"))
     print(kubectl("get", "inferenceservice", "digits"))
-    addresses = {
-        "by its name": (f"{DIGITS}{INFER}", {}),
-        "by its address": (service("{.status.address.url}") + INFER, {}),
-        "by its predictor's address": (service("{.status.components.predictor.address.url}") + INFER, {}),
-        "by its host": (f"http://{GATEWAY}{INFER}", {"Host": f"digits-default.{DOMAIN}"}),
-        "by its path": (f"http://{GATEWAY}/serving/default/digits{INFER}", {}),
-    }
-    for name, (url, headers) in addresses.items():
-        with step(f"a request {name}"):
-            expect("the digit", SEVEN, digit(post(url, headers=headers)[1]))
 
 
-def ask_by_grpc():
-    for address in ("digits.default:8081", "digits-predictor.default.svc.cluster.local:80"):
-        with step(f"tritonclient over gRPC at {address}"):
-            client = triton.InferenceServerClient(address)
-            image = triton.InferInput("image", [1, 1, 8, 8], "FP32")
-            image.set_data_from_numpy(np.load(IMAGE).astype(np.float32).reshape(1, 1, 8, 8))
-            expect("the digit", SEVEN, int(client.infer("digits", [image]).as_numpy("digit")[0, 0]))
-            client.close()
-
-
-def roll_out():
+def pods_and_gateways_come_and_go():
     url = f"{DIGITS}{INFER}"
-    with Traffic(url) as traffic, Readiness("digits") as readiness:
-        with step("a canary of 20 %, until it takes traffic"):
-            canary = {"canaryTrafficPercent": 20, "model": {"env": [{"name": "OMP_NUM_THREADS", "value": "1"}]}}
-            patch("digits", {"spec": {"predictor": canary}})
-            wait_until("the canary answers", 60, lambda: "digits-predictor-00002" in traffic.revisions)
-        with step("2000 requests"):
-            share = sum(post(url)[0] == "digits-predictor-00002" for _ in range(2000)) / 20
-        if not 17 <= share <= 23:
-            raise Failure(f"the canary took {share} % of 2000 requests")
-        with step("promotion, until the canary takes all"):
-            patch("digits", {"spec": {"predictor": {"canaryTrafficPercent": None}}})
-            wait_until("only the new one answers", 60, lambda: all(post(url)[0] == "digits-predictor-00002" for _ in range(50)))
-        with step("kubectl delete pod, until another has taken its place"):
-            kubectl("scale", "inferenceservice/digits", "--replicas", "2")
-            wait_until("two pods", 60, lambda: sum(is_ready(pod) for pod in pods("digits") if "-00002-" in pod) == 2)
-            kubectl("delete", "pod", next(pod for pod in pods("digits") if "-00002-" in pod), "--wait=false")
-            wait_until("two pods again", 60, lambda: sum(is_ready(pod) for pod in pods("digits") if "-00002-" in pod) == 2)
-        with step("a rolling restart of the gateways, until the former have ended"):
-            former = gateways()
-            kubectl("rollout", "restart", "deployment/weir-gateway", "-n", "weir-system")
-            wait_until("no former gateway", 120, lambda: not gateways() & former)
-    expect("failed requests", [], traffic.failures[:5])
-    expect("what Ready was", [], [said for said in readiness.seen if not said.startswith("True")])
-    print(f"           {sum(traffic.revisions.values())} requests from the side, none failed")
-
-
-def sleep_and_wake():
-    """A service anew: one that was rolled out keeps its former revision for ten minutes."""
-    kubectl("apply", "-f", str(ROOT / "examples/digits"))
-    kubectl("annotate", "inferenceservice", "digits", "autoscaling.knative.dev/scale-to-zero-pod-retention-period=3s")
-    kubectl("wait", "--for", "condition=Ready", "inferenceservice/digits", "--timeout", "60s")
-    expect("the digit", SEVEN, digit(post(f"{DIGITS}{INFER}")[1]))
-    with step("no requests, until no pod is left"):
-        wait_until("zero pods", 180, lambda: not pods("digits"))
-    expect("Ready at zero", "True", condition("digits"))
-    wait_until("no pod ends any more", 60, lambda: not kubectl("get", "pods", "-l", "serving.kserve.io/inferenceservice=digits", "-o", "name"))
-    with step("a request to none"):
-        expect("the digit", SEVEN, digit(post(f"{DIGITS}{INFER}")[1]))
-    print_wake_up()
+    with unharmed("kubectl delete pod, until another has taken its place", "digits", url):
+        kubectl("scale", "inferenceservice/digits", "--replicas", "2")
+        wait_until("two pods", 60, lambda: ready_pods("digits", "-00002-") == 2)
+        kubectl("delete", "pod", next(pod for pod in pods("digits") if "-00002-" in pod), "--wait=false")
+        wait_until("two pods again", 60, lambda: ready_pods("digits", "-00002-") == 2)
+    with unharmed("a rolling restart of the gateways, until the former have ended", "digits", url):
+        restart_gateways()
 
 
 def print_wake_up():
@@ -103,10 +86,78 @@ def print_wake_up():
     print("           " + ", ".join(f"{name} {at[11:19]}" for name, at in times.items()))
 
 
-def leave():
-    with step("kubectl delete, until nothing is left"):
-        kubectl("delete", "inferenceservice", "digits", "--timeout", "60s")
-        wait_until("all is gone", 60, lambda: not left())
+def set_metrics_apis(switch):
+    """With a chart's upgrade, as a user does it."""
+    apis = ",".join(f"metricsApi.{api}={switch}" for api in ("custom", "external"))
+    chart = ["helm", "upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", "--set", apis, "--wait"]
+    done = subprocess.run(chart, capture_output=True, text=True)
+    expect("helm upgrade", 0, done.returncode and done.stderr)
+
+
+def values(path):
+    return [Decimal(item["value"].replace("m", "e-3")) for item in json.loads(kubectl("get", "--raw", f"/apis/{path}"))["items"]]
+
+
+def autoscalers_read_its_load():
+    """Through the API server and the chart's Service, as a HorizontalPodAutoscaler does; and one that does."""
+    with step("helm upgrade with the metrics APIs, until they are available"):
+        set_metrics_apis("true")
+        for api in ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
+            kubectl("wait", "--for", "condition=Available", f"apiservice/{api}", "--timeout", "60s")
+    label = "serving.kserve.io%2Finferenceservice%3Ddigits"
+    external = f"external.metrics.k8s.io/v1beta1/namespaces/default/weir_requests_per_second?labelSelector={label}"
+    custom = "custom.metrics.k8s.io/v1beta2/namespaces/default"
+    metric = "nv_inference_pending_request_count"
+    with step("requests, until the external metric tells of them"), Traffic(f"{DIGITS}{INFER}"):
+        wait_until("its requests", 60, lambda: [value > 1 for value in values(external)] == [True])
+        kubectl("apply", "-f", "-", stdin=json.dumps(AUTOSCALER))
+    expect("what waits for the service", [0], values(f"{custom}/inferenceservices.serving.kserve.io/digits/{metric}"))
+    expect("what waits for each pod", {0}, set(values(f"{custom}/pods/*/{metric}?labelSelector={label}")))
+    with step("a HorizontalPodAutoscaler, until it has read its metric"):
+        kubectl("wait", "--for", "condition=ScalingActive", "hpa/digits", "--timeout", "60s")
+    kubectl("delete", "hpa", "digits")
+    set_metrics_apis("false")
+
+
+AUTOSCALER = {
+    "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "digits", "namespace": "default"},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "digits"},
+        "minReplicas": 1, "maxReplicas": 2,
+        "metrics": [{"type": "External", "external": {
+            "metric": {
+                "name": "weir_requests_per_second",
+                "selector": {"matchLabels": {"serving.kserve.io/inferenceservice": "digits"}},
+            },
+            "target": {"type": "AverageValue", "averageValue": "1000"},
+        }}],
+    },
+}
+
+
+def a_host_is_the_older_services():
+    """Of two namespaces, whose names make the same host; without pods, as both are stopped."""
+    name = lambda namespace, name: ("-n", namespace, f"inferenceservice/{name}")  # noqa: E731
+    older, newer = name("one-two", "host"), name("two", "host-one")
+    for namespace, service_name in (("one-two", "host"), ("two", "host-one")):
+        kubectl("create", "namespace", namespace)
+        metadata = {"name": service_name, "annotations": {"serving.kserve.io/stop": "true"}}
+        predictor = {"containers": [{"name": "kserve-container", "image": "example.com/none:1"}]}
+        body = {**KIND, "metadata": metadata, "spec": {"predictor": predictor}}
+        kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+        # Ages are told by the second.
+        time.sleep(1.1)
+    with step("a host that an older service of another namespace has, until the younger says so"):
+        kubectl("wait", *newer, "--for", "condition=HostConflict", "--timeout", "60s")
+    told = '{.status.conditions[?(@.type=="HostConflict")].message}'
+    expect("the host", True, "host host-one-two.example.com belongs to one-two/host" in kubectl("get", *newer, "-o", f"jsonpath={told}"))
+    expect("the older one's conflict", "", kubectl("get", *older, "-o", f"jsonpath={told}"))
+    with step("deletion of the older one, until the younger has the host"):
+        kubectl("delete", *older, "--timeout", "60s")
+        wait_until("no conflict", 60, lambda: not kubectl("get", *newer, "-o", f"jsonpath={told}"))
+    expect("its URL", "http://host-one-two.example.com", kubectl("get", *newer, "-o", "jsonpath={.status.url}"))
+    for namespace in ("one-two", "two"):
+        kubectl("delete", "namespace", namespace, "--timeout", "60s")
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
@@ -123,10 +174,7 @@ def fetch_in_a_restricted_namespace():
         "modelFormat": {"name": "pytorch"}, "protocolVersion": "v2", "storageUri": f"http://{NODE}:{files.server_port}/model.pt",
         "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
     }
-    body = {
-        "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "fetched"},
-        "spec": {"predictor": {"model": model}},
-    }
+    body = {**KIND, "metadata": {"name": "fetched"}, "spec": {"predictor": {"model": model}}}
     kubectl("create", "namespace", "strict")
     kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
     with step("a model over HTTP, in a namespace that takes restricted pods only"):
@@ -143,6 +191,10 @@ def no_pod_was_restarted():
 
 
 if __name__ == "__main__":
+    it_becomes_ready, *its_life, it_sleeps_and_wakes, it_is_deleted = scenarios.on(BED, *scenarios.ALL)
+    *its_life, first_end = its_life
     run("walk", (
-        apply_and_ask, ask_by_grpc, roll_out, leave, sleep_and_wake, leave, fetch_in_a_restricted_namespace, no_pod_was_restarted,
+        it_becomes_ready, kubectl_shows_it, *its_life, pods_and_gateways_come_and_go, autoscalers_read_its_load,
+        first_end, it_sleeps_and_wakes, print_wake_up, it_is_deleted, fetch_in_a_restricted_namespace,
+        a_host_is_the_older_services, no_pod_was_restarted,
     ))

@@ -1,27 +1,22 @@
-"""What the scripts beside it do and see on the one-node cluster: kubectl, requests, and what becomes of them."""
+"""What the scripts beside it do and see on the one-node cluster: kubectl, and what becomes of pods and processes."""
 
 import contextlib
+import functools
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
-import time
-import urllib.error
-import urllib.request
-from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))
+import asking  # noqa: E402 - found by the line above
+from asking import INFER, INPUT, ROOT, SEVEN, Failure, Traffic, digit, expect, post, step, wait_until  # noqa: E402, F401
+
 GATEWAY = "weir-gateway.weir-system.svc.cluster.local"
 DOMAIN = "example.com"
 DIGITS = "http://digits.default"
-INPUT = (ROOT / "examples/digits/inputs/digit-7-a.json").read_bytes()
-SEVEN = 7
-INFER = "/v2/models/digits/infer"
-
-
-class Failure(Exception):
-    """What a user would have seen instead of what was promised."""
 
 
 def kubectl(*arguments, stdin=None):
@@ -29,72 +24,6 @@ def kubectl(*arguments, stdin=None):
     if done.returncode:
         raise Failure(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout.strip()
-
-
-def expect(what, expected, found):
-    if found != expected:
-        raise Failure(f"{what}: expected {expected!r}, found {found!r}")
-
-
-def wait_until(what, seconds, check):
-    """Waits until `check` returns something true, and returns it."""
-    until = time.monotonic() + seconds
-    while True:
-        if found := check():
-            return found
-        if time.monotonic() > until:
-            raise Failure(f"{what}: not within {seconds} s")
-        time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def step(name):
-    begun = time.monotonic()
-    yield
-    print(f"{time.monotonic() - begun:7.2f} s  {name}", flush=True)
-
-
-def post(url, body=INPUT, headers={}, timeout=60):
-    """The answer's revision and its JSON."""
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})
-    try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            return answer.headers["weir-revision"], json.load(answer)
-    except urllib.error.HTTPError as error:
-        raise Failure(f"{url}: {error.code} {error.read().decode()}") from error
-    except OSError as error:
-        raise Failure(f"{url}: {error}") from error
-
-
-def digit(answer):
-    return next(output for output in answer["outputs"] if output["name"] == "digit")["data"][0]
-
-
-class Traffic:
-    """Requests one after the other from the side, from `start` to `stop`: who answered, and what failed."""
-
-    def __init__(self, url):
-        self.url, self.revisions, self.failures = url, Counter(), []
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-
-    def run(self):
-        while not self.ended.is_set():
-            try:
-                revision, answer = post(self.url)
-                self.revisions[revision] += 1
-                expect("the digit", SEVEN, digit(answer))
-            except (Failure, ValueError) as error:
-                self.failures.append(str(error))
-            time.sleep(0.01)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
 
 
 class Readiness:
@@ -126,6 +55,16 @@ class Readiness:
         while self.thread.is_alive():
             self.watch.terminate()
             self.thread.join(timeout=1)
+
+
+@contextlib.contextmanager
+def unharmed(name, service, *requests, **more):
+    """Requests all the while, of which none may fail, and a service that is ready all the while."""
+    with step(name), Traffic(*requests, **more) as traffic, Readiness(service) as readiness:
+        yield traffic
+    expect("failed requests", [], traffic.failures[:5])
+    expect("what Ready was", [], [said for said in readiness.seen if not said.startswith("True")])
+    print(f"           {sum(traffic.revisions.values())} requests, none failed", flush=True)
 
 
 def service(path, name="digits"):
@@ -165,9 +104,41 @@ def is_ready(pod):
     return subprocess.run(["kubectl", "get", "pod", pod, "-o", f"jsonpath={ready}"], capture_output=True, text=True).stdout == "True"
 
 
-def left():
+def ready_pods(name="digits", part=""):
+    """How many of the service's pods are ready, of those with this in their names."""
+    return sum(is_ready(pod) for pod in pods(name) if part in pod)
+
+
+def left(service="digits"):
     kinds = "deployments,replicasets,pods,services,endpointslices,controllerrevisions,configmaps,secrets"
-    return [name for name in kubectl("get", kinds, "-o", "name").split() if "digits" in name]
+    return [name for name in kubectl("get", kinds, "-o", "name").split() if service in name]
+
+
+def restart_gateways():
+    """A rolling restart, until the former gateways have ended."""
+    former = gateways()
+    kubectl("rollout", "restart", "deployment/weir-gateway", "-n", "weir-system")
+    wait_until("no former gateway", 120, lambda: not gateways() & former)
+
+
+def processes(*words):
+    """Processes of the cluster whose command line has these words."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (folder / "cmdline").read_bytes().decode().split("\0") if folder.name.isdigit() else []
+            in_cluster = line and os.readlink(folder / "ns/pid") != os.readlink("/proc/self/ns/pid")
+            if in_cluster and all(any(word in part for part in line) for word in words):
+                found.append(int(folder.name))
+    return found
+
+
+def kill(*words, by=signal.SIGKILL):
+    found = processes(*words)
+    if not found:
+        raise Failure(f"no process of {words}")
+    os.kill(found[0], by)
+    return found[0]
 
 
 def explanation():
@@ -180,16 +151,6 @@ def explanation():
 
 
 def run(name, parts):
-    """Runs the parts one after the other, or those that the command line names. The first that fails ends it, with all that helps
-    to see why."""
-    named = sys.argv[1:]
-    parts = [part for part in parts if not named or part.__name__ in named]
-    begun = time.monotonic()
-    try:
-        kubectl("delete", "inferenceservice", "--all", "--timeout", "60s")
-        for part in parts:
-            part()
-    except Failure as failure:
-        print(explanation(), file=sys.stderr)
-        sys.exit(f"{name}: {failure}")
-    print(f"{time.monotonic() - begun:7.2f} s  in all")
+    """Runs the parts on the cluster, from which all services are deleted before."""
+    prepare = functools.partial(kubectl, "delete", "inferenceservice", "--all", "--timeout", "60s")
+    asking.run(name, parts, prepare, explanation)
