@@ -1,5 +1,6 @@
 //! The control law: how many replicas, and why.
 
+mod behavior;
 mod keep;
 mod reason;
 mod terms;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use reason::Reason;
+pub use reason::{HeldBy, Reason};
 pub use terms::Terms;
 
 use weir_cluster::{RevisionName, ScalingPolicy};
@@ -54,12 +55,14 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
     memory.observe(policy, sample);
     memory.note_activity(sample);
     let terms = Terms::new(policy, &memory, sample);
-    let (replicas, reason) = match sample.coverage {
+    let choice = match sample.coverage {
         Coverage::None => (sample.replicas.desired, Reason::Blind),
         Coverage::Partial | Coverage::Complete => choose(policy, &mut memory, sample, &terms),
     };
+    let (replicas, reason) = behavior::limit(policy, &mut memory, sample, choice);
     let (replicas, reason) = bound(policy, replicas, reason);
     memory.levels.decided(replicas);
+    memory.changes.decided(replicas, sample.at);
     memory.note_enough(policy, sample, terms.need);
     let decision = Decision {
         replicas,

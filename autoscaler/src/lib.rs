@@ -19,7 +19,7 @@ mod run;
 mod sample;
 mod simulate;
 
-pub use decide::{Decision, Decisions, Reason, Terms, decide};
+pub use decide::{Decision, Decisions, HeldBy, Reason, Terms, decide};
 pub use memory::Memory;
 pub use run::{Autoscaler, LEASE};
 pub use sample::{Coverage, Load, Replicas, Sample};

@@ -1,6 +1,7 @@
 //! State of a revision between two decisions.
 
 mod arrivals;
+mod changes;
 mod curve;
 mod gaps;
 mod growth;
@@ -13,6 +14,7 @@ mod rhythm;
 use std::time::Duration;
 
 pub(crate) use arrivals::Arrivals;
+pub(crate) use changes::Changes;
 pub(crate) use curve::Curve;
 pub(crate) use growth::Growth;
 pub(crate) use headroom::{Headroom, Settled};
@@ -44,6 +46,7 @@ pub struct Memory {
     pub(crate) price: Price,
     pub(crate) headroom: Headroom,
     pub(crate) lateness: Lateness,
+    pub(crate) changes: Changes,
 }
 
 impl Memory {

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_autoscaler::{Coverage, Service, World, law, simulate};
-use weir_cluster::ScalingPolicy;
-use world::{Op, Revision, op, ops, policy};
+use weir_cluster::{
+    MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules,
+};
+use world::{Op, Revision, behavior, op, ops, policy};
 
 /// Times thirteen laws: some seconds of one core each.
 const CASES: u32 = 8000;
@@ -142,6 +144,56 @@ proptest! {
         }
         let parts = parts.step(&second).terms.rate;
         prop_assert!((whole - parts).abs() < 1e-6, "{} for {}", whole, parts);
+    }
+
+    #[test]
+    fn a_behavior_only_holds_changes_back(policy in policy(), behavior in behavior(), ops in ops(), last in op()) {
+        let mut held = Revision::new(ScalingPolicy { behavior, ..policy.clone() });
+        held.play(&ops);
+        let mut free = held.clone();
+        free.policy = policy;
+        let desired = held.desired;
+        let (held, free) = (held.step(&last).replicas, free.step(&last).replicas);
+        prop_assert!((desired.min(free)..=desired.max(free)).contains(&held), "{} from {} to {}", held, desired, free);
+    }
+
+    #[test]
+    fn a_behavior_that_allows_everything_changes_nothing(policy in policy(), ops in ops()) {
+        let all = ScalingRules {
+            window: Duration::ZERO,
+            policies: vec![RatePolicy { most: MostChange::Pods(u32::MAX), period: Duration::from_secs(1) }],
+            select: PolicySelect::Max,
+            tolerance: 0.0,
+        };
+        let mut free = Revision::new(policy.clone());
+        let behavior = ScalingBehavior { up: Some(all.clone()), down: Some(all) };
+        let mut held = Revision::new(ScalingPolicy { behavior, ..policy });
+        for op in &ops {
+            prop_assert_eq!(held.step(op), free.step(op));
+        }
+    }
+
+    #[test]
+    fn rates_of_a_behavior_hold(policy in policy(), ops in ops(), most in 1..5_u32, seconds in 1..60_u64) {
+        let period = Duration::from_secs(seconds);
+        let rules = ScalingRules {
+            policies: vec![RatePolicy { most: MostChange::Pods(most), period }],
+            ..ScalingRules::default_up()
+        };
+        let behavior = ScalingBehavior { up: Some(rules.clone()), down: Some(rules) };
+        let mut revision = Revision::new(ScalingPolicy { behavior, ..policy });
+        let mut past = vec![(Duration::ZERO, revision.desired)];
+        for op in &ops {
+            let before = revision.desired;
+            let after = revision.step(op).replicas;
+            let start = past.iter().rev().find(|(at, _)| revision.at - *at >= period).unwrap_or(&past[0]).1;
+            past.push((revision.at, after));
+            if before > 0 && after > before {
+                prop_assert!(after <= start + most, "{} after {}", after, start);
+            } else if after < before {
+                prop_assert!(after + most >= start, "{} after {}", after, start);
+            }
+        }
     }
 
     #[test]

@@ -45,7 +45,10 @@ pub use route::{
     Batching, Conflict, ControlRoutes, Destination, Mirror, Route, Routes, Split, Tagged, Target,
 };
 pub use scale::Scale;
-pub use scaling::{Economy, ScaleTarget, ScalingPolicy};
+pub use scaling::{
+    Economy, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy,
+    ScalingRules,
+};
 pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions,
     Snapshot,

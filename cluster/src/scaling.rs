@@ -1,7 +1,11 @@
 //! Bounds and targets of a revision's replicas.
 
+mod behavior;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+pub use behavior::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
 
 /// Bounds and targets of one revision's replicas. Whoever plans the revision writes them, and the autoscaler reads
 /// them in the snapshot.
@@ -29,6 +33,8 @@ pub struct ScalingPolicy {
     pub window: Duration,
     /// Replicas to start with when a request comes at zero.
     pub activation: NonZeroU32,
+    /// How fast replicas may be added and removed.
+    pub behavior: ScalingBehavior,
 }
 
 /// A cap on the load assumed per replica.
@@ -88,6 +94,7 @@ impl Default for ScalingPolicy {
             scale_down_delay: Duration::ZERO,
             window: Self::WINDOW,
             activation: NonZeroU32::MIN,
+            behavior: ScalingBehavior::default(),
         }
     }
 }

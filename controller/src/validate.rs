@@ -1,6 +1,7 @@
 //! Validation of a service: every choice of its manifest, or every error in it.
 
 mod annotations;
+mod behavior;
 mod canary;
 mod component;
 mod error_list;

@@ -29,6 +29,7 @@ pub use defaults::with_defaults;
 pub use definitions::{DEFINITIONS, Definition};
 pub use diagnostic::{Diagnostic, Position, Problem};
 pub use inference_service::{InferenceService, InferenceServiceSpec, InferenceServiceStatus};
+pub use quantity::quantity_value;
 pub use read::{Manifest, Object, read};
 pub use serving_runtime::{
     ClusterServingRuntime, ClusterServingRuntimeSpec, ServingRuntime, ServingRuntimeSpec,

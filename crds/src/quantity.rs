@@ -14,6 +14,33 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     is_decimal(number) && (SUFFIXES.contains(&suffix) || is_exponent(suffix))
 }
 
+/// The value of a quantity; `None` for what is none.
+#[must_use]
+pub fn quantity_value(text: &str) -> Option<f64> {
+    if !is_quantity(text) {
+        return None;
+    }
+    let suffix = text.rfind(|c: char| c.is_ascii_digit() || c == '.')? + 1;
+    let (number, suffix) = text.split_at(suffix);
+    // What ends in a digit may have an exponent, which floating-point numbers have too.
+    Some(number.parse::<f64>().ok()? * scale(suffix)?)
+}
+
+fn scale(suffix: &str) -> Option<f64> {
+    let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let at = |suffixes: &[&str]| suffixes.iter().position(|s| *s == suffix);
+    let power = |base: f64, exponent: usize, of_one: i32| {
+        let exponent = i32::try_from(exponent).ok()?;
+        Some(base.powi(exponent - of_one))
+    };
+    match (at(&decimal), at(&binary)) {
+        (Some(exponent), _) => power(1000.0, exponent, 3),
+        (None, Some(exponent)) => power(1024.0, exponent, -1),
+        (None, None) => None,
+    }
+}
+
 fn is_decimal(number: &str) -> bool {
     number.contains(|c: char| c.is_ascii_digit()) && number.matches('.').count() <= 1
 }
@@ -27,7 +54,7 @@ fn is_exponent(suffix: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_quantity;
+    use super::{is_quantity, quantity_value};
 
     #[test]
     fn knows_quantities() {
@@ -39,5 +66,23 @@ mod tests {
         for bad in ["", "Gi", "4GB", "1 Gi", "two", "1.2.3", "1e", "--1", "4gi"] {
             assert!(!is_quantity(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn knows_what_they_are() {
+        let values = [
+            ("0.05", 0.05),
+            ("50m", 0.05),
+            ("5e-2", 0.05),
+            ("1", 1.0),
+            ("-2k", -2000.0),
+            ("1.5Ki", 1536.0),
+            (".5", 0.5),
+        ];
+        for (text, value) in values {
+            let read = quantity_value(text).unwrap();
+            assert!((read - value).abs() < 1e-9, "{text} is {read}");
+        }
+        assert_eq!((quantity_value("4GB"), quantity_value("")), (None, None));
     }
 }

@@ -280,11 +280,5 @@ impl Found {
             };
             self.add(format!("{path}.metrics[{i}]"), Ignored, reason);
         }
-        self.given(
-            &scaling.behavior,
-            &format!("{path}.behavior"),
-            Ignored,
-            QUEUE_DELAY,
-        );
     }
 }

@@ -58,6 +58,20 @@ pub enum Reason {
     HalfBlind,
     /// All gateways are silent, so nothing is changed.
     Blind,
+    /// More are needed, and the policy's behavior holds the rise back.
+    RiseHeld {
+        /// Replicas that are needed.
+        wanted: u32,
+        /// The rule that holds it back.
+        held_by: HeldBy,
+    },
+    /// Fewer would do, and the policy's behavior holds the fall back.
+    FallHeld {
+        /// Replicas that would do.
+        wanted: u32,
+        /// The rule that holds it back.
+        held_by: HeldBy,
+    },
     /// The policy wants so many at least.
     Least,
     /// The policy allows no more.
@@ -67,9 +81,22 @@ pub enum Reason {
     },
 }
 
+/// The rule of a policy's behavior that holds a change back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// The direction is disabled.
+    Disabled,
+    /// The change is too small.
+    Tolerance,
+    /// It was not wanted for this long.
+    Window(Duration),
+    /// As much as may has changed in this period.
+    Policies,
+}
+
 impl Reason {
     /// Every value of [`Self::label`].
-    pub const LABELS: [&'static str; 12] = [
+    pub const LABELS: [&'static str; 14] = [
         "Load",
         "Unmeasured",
         "Woken",
@@ -80,6 +107,8 @@ impl Reason {
         "Late",
         "HalfBlind",
         "Blind",
+        "RiseHeld",
+        "FallHeld",
         "Least",
         "Most",
     ];
@@ -98,6 +127,8 @@ impl Reason {
             Self::Late { .. } => "Late",
             Self::HalfBlind => "HalfBlind",
             Self::Blind => "Blind",
+            Self::RiseHeld { .. } => "RiseHeld",
+            Self::FallHeld { .. } => "FallHeld",
             Self::Least => "Least",
             Self::Most { .. } => "Most",
         }
@@ -150,8 +181,32 @@ impl fmt::Display for Reason {
             ),
             Self::HalfBlind => f.write_str("some gateway is silent, so none is stopped"),
             Self::Blind => f.write_str("no gateway reports, so nothing is changed"),
+            Self::RiseHeld { wanted, held_by } => {
+                let verb = if wanted == 1 { "is" } else { "are" };
+                write!(f, "{wanted} {verb} needed, but ")?;
+                held_by.explain("autoScaling.behavior.scaleUp", "more", f)
+            }
+            Self::FallHeld { wanted, held_by } => {
+                write!(f, "{wanted} would do, but ")?;
+                held_by.explain("autoScaling.behavior.scaleDown", "fewer", f)
+            }
             Self::Least => f.write_str("there must not be fewer"),
             Self::Most { needed } => write!(f, "no more are allowed; {needed} are needed"),
+        }
+    }
+}
+
+impl HeldBy {
+    fn explain(self, rules: &str, change: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled => write!(f, "{rules} is Disabled"),
+            Self::Tolerance => write!(f, "that is within the tolerance of {rules}"),
+            Self::Window(window) => write!(
+                f,
+                "{rules} waits until that holds for {} s",
+                window.as_secs()
+            ),
+            Self::Policies => write!(f, "{rules} allows no {change} in this period"),
         }
     }
 }

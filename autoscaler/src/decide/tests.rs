@@ -299,6 +299,7 @@ fn work_that_waits_for_starts_is_not_answered_twice() {
 #[test]
 fn every_reason_has_a_word_of_its_own() {
     let (waiting, needed, time) = (1, 1, Duration::ZERO);
+    let (wanted, held_by) = (1, HeldBy::Policies);
     let all = [
         Reason::Load {
             rate: 1.0,
@@ -317,6 +318,8 @@ fn every_reason_has_a_word_of_its_own() {
         Reason::Late { waited: time },
         Reason::HalfBlind,
         Reason::Blind,
+        Reason::RiseHeld { wanted, held_by },
+        Reason::FallHeld { wanted, held_by },
         Reason::Least,
         Reason::Most { needed },
     ];

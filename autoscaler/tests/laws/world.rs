@@ -6,7 +6,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use weir_autoscaler::{Coverage, Decision, Load, Memory, Replicas, Sample, decide};
 use weir_cluster::{Activity, Histogram};
-use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
+use weir_cluster::{
+    Economy, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy,
+    ScalingRules,
+};
 
 /// The next sample of a revision.
 #[derive(Clone, Copy, Debug)]
@@ -190,4 +193,29 @@ prop_compose! {
             ..ScalingPolicy::default()
         }
     }
+}
+
+prop_compose! {
+    fn rules()(
+        window in 0..120_u64,
+        policies in prop::collection::vec((1..200_u32, prop::bool::ANY, 1..120_u64), 1..3),
+        select in prop_oneof![4 => Just(PolicySelect::Max), 4 => Just(PolicySelect::Min), 1 => Just(PolicySelect::Disabled)],
+        tolerance in prop_oneof![Just(0.0), 0.0..1.0],
+    ) -> ScalingRules {
+        let policy = |(value, is_share, seconds): (u32, bool, u64)| RatePolicy {
+            most: if is_share { MostChange::Percent(value) } else { MostChange::Pods(value) },
+            period: Duration::from_secs(seconds),
+        };
+        ScalingRules {
+            window: Duration::from_secs(window),
+            policies: policies.into_iter().map(policy).collect(),
+            select,
+            tolerance,
+        }
+    }
+}
+
+pub(crate) fn behavior() -> impl Strategy<Value = ScalingBehavior> {
+    let each = || prop::option::of(rules());
+    (each(), each()).prop_map(|(up, down)| ScalingBehavior { up, down })
 }

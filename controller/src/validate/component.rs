@@ -7,8 +7,8 @@ use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
 use weir_crds::MIN_REPLICAS;
 use weir_crds::inference_service::{Component, ScaleMetric};
 
-use super::Context;
 use super::error_list::ErrorList;
+use super::{Context, behavior};
 use crate::annotations::{self, Reader};
 use crate::duration;
 use crate::scaling::{ScaledBy, Scaling};
@@ -83,12 +83,18 @@ pub(super) fn concurrency(component: &Component) -> Option<NonZeroU32> {
 /// Reads the bounds of a component. Its fields win over annotations, its own annotations over the service's.
 pub(super) fn scaling(
     context: &Context<'_>,
+    path: &str,
     component: &Component,
     errors: &mut ErrorList,
 ) -> Scaling {
     let mut reader = reader(context, component);
+    let written = component.auto_scaling.as_ref();
+    let written = written.and_then(|scaling| scaling.behavior.as_ref());
     let scaling = Scaling {
-        policy: policy(&mut reader, component),
+        policy: ScalingPolicy {
+            behavior: behavior::read(path, written, errors),
+            ..policy(&mut reader, component)
+        },
         by: scaled_by(&mut reader),
         initial: either(&mut reader, "initial-scale", "initialScale", 0).unwrap_or(0),
     };
@@ -175,6 +181,7 @@ fn policy(reader: &mut Reader<'_>, component: &Component) -> ScalingPolicy {
         activation: activation
             .and_then(NonZeroU32::new)
             .unwrap_or(default.activation),
+        ..default
     }
 }
 

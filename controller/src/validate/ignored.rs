@@ -4,7 +4,8 @@ use weir_crds::{Effect, InferenceService, unsupported};
 
 use super::error_list::ErrorList;
 use crate::annotations::{
-    HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, OF_COMPONENTS, PREFIX, WEIR_ANNOTATIONS,
+    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, OF_COMPONENTS, PREFIX,
+    WEIR_ANNOTATIONS,
 };
 use crate::field_error::IgnoredField;
 
@@ -29,8 +30,21 @@ pub(super) fn ignored_fields(
             reason: "without scaleMetric, replicas are scaled by queue delay".to_owned(),
         });
     }
+    ignored_fields.extend(behavior(written));
     annotations(written, errors, &mut ignored_fields);
     ignored_fields
+}
+
+/// Bounds on the changes of Weir's law, where another sets the replicas.
+fn behavior(written: &InferenceService) -> Option<IgnoredField> {
+    let component = &written.spec.predictor.component;
+    component.auto_scaling.as_ref()?.behavior.as_ref()?;
+    let mut maps = [&component.annotations, &written.metadata.annotations].into_iter();
+    let class = maps.find_map(|map| map.as_ref()?.get(AUTOSCALER_CLASS))?;
+    matches!(class.trim(), "none" | "external").then(|| IgnoredField {
+        field: "spec.predictor.autoScaling.behavior".to_owned(),
+        reason: format!("another autoscaler sets the replicas ({AUTOSCALER_CLASS}: {class})"),
+    })
 }
 
 /// Fields with annotations about scaling: the service's and the component's.

@@ -44,7 +44,7 @@ pub(super) fn read(
     errors: &mut ErrorList,
 ) -> Option<Variant> {
     component::check(path, &predictor.component, errors);
-    let scaling = component::scaling(context, &predictor.component, errors);
+    let scaling = component::scaling(context, path, &predictor.component, errors);
     let variant = variant(context, path, predictor, errors)?;
     Some(Variant { scaling, ..variant })
 }

@@ -3,7 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_cluster::{Economy, Host, ScaleTarget, ScalingPolicy};
+use weir_cluster::{
+    Economy, Host, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior,
+    ScalingPolicy, ScalingRules,
+};
 use weir_crds::inference_service::FailureReason;
 
 use super::*;
@@ -271,6 +274,7 @@ fn knatives_annotations_become_a_policy() {
         scale_down_delay: Duration::from_secs(900),
         window: Duration::from_secs(40),
         activation: NonZeroU32::new(3).unwrap(),
+        ..ScalingPolicy::default()
     };
     assert_eq!(validated.predictor.scaling.policy, expected);
 }
@@ -460,4 +464,97 @@ fn the_longest_time_of_a_batch_reaches_the_runtime() {
         );
         assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn a_behavior_has_the_defaults_of_kubernetes_where_it_is_written() {
+    let read = |behavior: &str| {
+        let spec = model(
+            "digits",
+            &[&format!("autoScaling: {{behavior: {behavior}}}")],
+        );
+        let validated = validated(&[], &spec);
+        assert_eq!(validated.ignored_fields, []);
+        validated.predictor.scaling.policy.behavior
+    };
+    assert_eq!(read("{}"), ScalingBehavior::default());
+    let down = Some(ScalingRules {
+        window: Duration::from_secs(60),
+        ..ScalingRules::default_down()
+    });
+    let up = None;
+    assert_eq!(
+        read("{scaleDown: {stabilizationWindowSeconds: 60}}"),
+        ScalingBehavior { up, down }
+    );
+    let up = Some(ScalingRules {
+        policies: vec![RatePolicy {
+            most: MostChange::Percent(50),
+            period: Duration::from_secs(1800),
+        }],
+        select: PolicySelect::Min,
+        tolerance: 0.05,
+        ..ScalingRules::default_up()
+    });
+    let down = None;
+    assert_eq!(
+        read(
+            "{scaleUp: {tolerance: 50m, selectPolicy: Min, policies: [{type: Percent, value: 50, periodSeconds: 1800}]}}"
+        ),
+        ScalingBehavior { up, down }
+    );
+}
+
+#[test]
+fn a_behavior_that_kubernetes_refuses_is_refused_with_what_to_write() {
+    let refused = |behavior: &str, expected: &str| {
+        let spec = model(
+            "digits",
+            &[&format!("autoScaling: {{behavior: {behavior}}}")],
+        );
+        finds(
+            &[],
+            &spec,
+            &format!("spec.predictor.autoScaling.behavior.{expected}"),
+        );
+    };
+    refused(
+        "{scaleUp: {stabilizationWindowSeconds: 3601}}",
+        "scaleUp.stabilizationWindowSeconds: 3601 is not from 0 to 3600: write seconds, such as 300",
+    );
+    refused(
+        "{scaleDown: {stabilizationWindowSeconds: -1}}",
+        "scaleDown.stabilizationWindowSeconds: -1 is not from 0 to 3600: write seconds, such as 300",
+    );
+    refused(
+        "{scaleDown: {selectPolicy: Most}}",
+        "scaleDown.selectPolicy: `Most` is not known: write Max, Min or Disabled",
+    );
+    refused(
+        "{scaleDown: {policies: []}}",
+        "scaleDown.policies: there must be a policy: write one, or leave the field out for the default",
+    );
+    refused(
+        "{scaleUp: {policies: [{type: Pods, value: 1, periodSeconds: 15}, {type: Pod, value: 0, periodSeconds: 1801}]}}",
+        "scaleUp.policies[1].periodSeconds: 1801 is not from 1 to 1800: write seconds, such as 60\n\
+         spec.predictor.autoScaling.behavior.scaleUp.policies[1].value: 0 is not above 0: write a number such as 4\n\
+         spec.predictor.autoScaling.behavior.scaleUp.policies[1].type: `Pod` is not known: write Pods or Percent",
+    );
+    refused(
+        "{scaleUp: {tolerance: -0.1}}",
+        "scaleUp.tolerance: `-0.1` is not a share from 0: write such as \"0.05\" for 5 %",
+    );
+}
+
+#[test]
+fn a_behavior_without_effect_is_listed() {
+    let down = "autoScaling: {behavior: {scaleDown: {stabilizationWindowSeconds: 60}}}";
+    let validated = validated(
+        &[("serving.kserve.io/autoscalerClass", "none")],
+        &model("digits", &[down]),
+    );
+    assert_eq!(
+        validated.ignored_fields[0].field,
+        "spec.predictor.autoScaling.behavior"
+    );
 }

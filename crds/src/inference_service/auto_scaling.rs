@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::pod;
 
-/// Metrics and behaviour in HPA and KEDA terms. Accepted for compatibility and ignored: replicas are scaled by
-/// queue delay.
+/// Metrics and behaviour in HPA and KEDA terms. Metrics are accepted for compatibility and ignored: replicas are scaled
+/// by queue delay. `behavior` bounds how fast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoScaling {
     /// Metrics to scale on; the one that asks for the most replicas wins. Ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
-    /// Limits on the rate of scaling, a HorizontalPodAutoscalerBehavior of `autoscaling/v2`. Ignored.
+    /// Limits on the rate of scaling, a HorizontalPodAutoscalerBehavior of `autoscaling/v2`. A direction that is not
+    /// written is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::object::<HorizontalPodAutoscalerBehavior>")]
     pub behavior: Option<HorizontalPodAutoscalerBehavior>,

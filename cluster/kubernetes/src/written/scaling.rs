@@ -1,10 +1,14 @@
 //! Written form of a scaling policy.
 
+mod behavior;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_cluster::{Economy, ScaleTarget, ScalingPolicy};
+
+use self::behavior::WrittenBehavior;
 
 /// The written form of a scaling policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +24,8 @@ pub(crate) struct WrittenScaling {
     scale_down_delay: Duration,
     window: Duration,
     activation: NonZeroU32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    behavior: Option<WrittenBehavior>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +64,7 @@ impl WrittenScaling {
             scale_down_delay: policy.scale_down_delay,
             window: policy.window,
             activation: policy.activation,
+            behavior: WrittenBehavior::of(&policy.behavior),
         }
     }
 
@@ -81,6 +88,11 @@ impl WrittenScaling {
             scale_down_delay: self.scale_down_delay,
             window: self.window,
             activation: self.activation,
+            behavior: self
+                .behavior
+                .as_ref()
+                .map(WrittenBehavior::behavior)
+                .unwrap_or_default(),
         }
     }
 }

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{
-    Batching, Destination, Economy, Host, Mirror, Route, ScaleTarget, ScalingPolicy, ServiceName,
-    Split, Tag, Tagged, Target, Workload,
+    Batching, Destination, Economy, Host, Mirror, PolicySelect, Route, ScaleTarget,
+    ScalingBehavior, ScalingPolicy, ScalingRules, ServiceName, Split, Tag, Tagged, Target,
+    Workload,
 };
 
 use super::*;
@@ -73,6 +74,14 @@ fn a_policy_is_read_as_it_was() {
         economy: Economy::Latency,
         target: Some(ScaleTarget::Rps(2.5)),
         retention: Some(Duration::from_secs(90)),
+        behavior: ScalingBehavior {
+            up: None,
+            down: Some(ScalingRules {
+                select: PolicySelect::Min,
+                tolerance: 0.05,
+                ..ScalingRules::default_up()
+            }),
+        },
         ..ScalingPolicy::default()
     };
     let workload = Workload {

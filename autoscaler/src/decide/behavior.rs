@@ -1,0 +1,167 @@
+//! Bounds on how fast the number changes, with the meaning that a HorizontalPodAutoscaler's `behavior` has.
+
+#[cfg(test)]
+mod tests;
+
+use weir_cluster::{MostChange, PolicySelect, ScalingPolicy, ScalingRules};
+
+use super::Reason;
+use super::reason::HeldBy;
+use crate::memory::Changes;
+use crate::{Coverage, Memory, Sample};
+
+/// Holds the choice back where the policy's behavior does not let the number change so far. Bounds come first, as
+/// with a HorizontalPodAutoscaler: a number outside of them goes to the nearest at once.
+pub(super) fn limit(
+    policy: &ScalingPolicy,
+    memory: &mut Memory,
+    sample: &Sample,
+    choice: (u32, Reason),
+) -> (u32, Reason) {
+    if policy.behavior.is_unbounded() {
+        memory.changes = Changes::default();
+        return choice;
+    }
+    let current = sample.replicas.desired;
+    memory.changes.observe(&policy.behavior, current, sample.at);
+    if sample.coverage == Coverage::None {
+        return choice;
+    }
+    let bounded = policy.bound(current);
+    if bounded > current {
+        return (bounded, Reason::Least);
+    } else if bounded < current {
+        let needed = choice.0;
+        return (bounded, Reason::Most { needed });
+    }
+    let step = Step {
+        policy,
+        current,
+        sample,
+    };
+    step.limit(&mut memory.changes, choice)
+}
+
+/// One decision on a number within its bounds.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    policy: &'a ScalingPolicy,
+    current: u32,
+    sample: &'a Sample,
+}
+
+impl Step<'_> {
+    fn limit(self, changes: &mut Changes, choice: (u32, Reason)) -> (u32, Reason) {
+        let behavior = &self.policy.behavior;
+        let (wanted, reason) = choice;
+        let tolerated = self.rules(wanted).is_some_and(|rules| {
+            let change = f64::from(wanted.abs_diff(self.current));
+            change <= rules.tolerance * f64::from(self.current)
+        });
+        let noted = if tolerated { self.current } else { wanted };
+        changes.want(behavior, noted, self.sample.at);
+        let Some(rules) = self.rules(wanted) else {
+            return choice;
+        };
+        let (allowed, held_by) = match rules.select {
+            PolicySelect::Disabled => (self.current, HeldBy::Disabled),
+            PolicySelect::Max | PolicySelect::Min if tolerated => (self.current, HeldBy::Tolerance),
+            PolicySelect::Max | PolicySelect::Min => self.allowed(rules, changes, wanted),
+        };
+        if self.policy.bound(allowed) == self.policy.bound(wanted) {
+            return (wanted, reason);
+        }
+        let wanted = self.policy.bound(wanted);
+        (allowed, self.reason(wanted, held_by))
+    }
+
+    /// The rules of the direction in which the number would change.
+    fn rules(&self, wanted: u32) -> Option<&ScalingRules> {
+        let behavior = &self.policy.behavior;
+        match wanted.cmp(&self.current) {
+            std::cmp::Ordering::Less => behavior.down.as_ref(),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => behavior.up.as_ref(),
+        }
+    }
+
+    /// The number that window and policies allow, and which of them allows less.
+    fn allowed(&self, rules: &ScalingRules, changes: &Changes, wanted: u32) -> (u32, HeldBy) {
+        let current = i64::from(self.current);
+        let wanted = i64::from(wanted);
+        let (stable, furthest) = if wanted > current {
+            let least = changes.least_wanted().unwrap_or(wanted);
+            (least, self.furthest(rules, changes, added, i64::max))
+        } else {
+            let most = changes.most_wanted().unwrap_or(wanted);
+            (most, self.furthest(rules, changes, removed, i64::min))
+        };
+        let (low, high) = (current.min(wanted), current.max(wanted));
+        let stable = self.wake(stable.clamp(low, high), wanted);
+        let furthest = self.wake(furthest.clamp(low, high), wanted);
+        let (allowed, held_by) = if furthest.abs_diff(current) < stable.abs_diff(current) {
+            (furthest, HeldBy::Policies)
+        } else {
+            (stable, HeldBy::Window(rules.window))
+        };
+        (u32::try_from(allowed).unwrap_or(0), held_by)
+    }
+
+    /// Raises the number at zero: a request there waits for no window and no period.
+    fn wake(&self, allowed: i64, wanted: i64) -> i64 {
+        match self.current {
+            0 => allowed.max(wanted.min(self.policy.activation.get().into())),
+            _ => allowed,
+        }
+    }
+
+    /// The furthest number that the policies allow; `further` is the one of two that is further away.
+    fn furthest(
+        &self,
+        rules: &ScalingRules,
+        changes: &Changes,
+        moved: fn(i64, MostChange) -> i64,
+        further: fn(i64, i64) -> i64,
+    ) -> i64 {
+        let allowed = rules.policies.iter().map(|policy| {
+            let start = changes.at_start(policy, self.current, self.sample.at);
+            moved(start, policy.most)
+        });
+        let furthest = match rules.select {
+            PolicySelect::Max => allowed.reduce(further),
+            PolicySelect::Min | PolicySelect::Disabled => {
+                allowed.reduce(|a, b| if further(a, b) == a { b } else { a })
+            }
+        };
+        furthest.unwrap_or(i64::from(self.current))
+    }
+
+    fn reason(&self, wanted: u32, held_by: HeldBy) -> Reason {
+        if wanted > self.current {
+            Reason::RiseHeld { wanted, held_by }
+        } else {
+            Reason::FallHeld { wanted, held_by }
+        }
+    }
+}
+
+/// The most replicas after one period. Percentages are rounded as Kubernetes does, in floating point and up, so that one
+/// replica can become two.
+fn added(start: i64, most: MostChange) -> i64 {
+    match most {
+        MostChange::Pods(pods) => start + i64::from(pods),
+        MostChange::Percent(percent) => {
+            (start as f64 * (1.0 + f64::from(percent) / 100.0)).ceil() as i64
+        }
+    }
+}
+
+/// The fewest replicas after one period. Percentages are rounded as Kubernetes does, in floating point and down.
+fn removed(start: i64, most: MostChange) -> i64 {
+    match most {
+        MostChange::Pods(pods) => start - i64::from(pods),
+        MostChange::Percent(percent) => {
+            (start as f64 * (1.0 - f64::from(percent) / 100.0)).trunc() as i64
+        }
+    }
+}
