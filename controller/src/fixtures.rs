@@ -37,6 +37,7 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
         name: ServiceName::new("default", "digits").unwrap(),
         object,
         spans: Some(manifest.spans),
+        spec: None,
         claims: Some("/here".into()),
     }
 }

@@ -138,6 +138,18 @@ impl History {
             || canaries.any(|(canary, of)| differs(&canary.revision, &of.variant))
     }
 
+    /// Has the records share the manifest's templates where these are equal: after a restart each was read for itself, and
+    /// there are thousands.
+    pub(crate) fn share_templates(&mut self, validated: &Validated) {
+        let canaries = validated.canaries.iter().map(|canary| &canary.variant);
+        for variant in canaries.chain([&validated.predictor]) {
+            let records = self.records.iter_mut();
+            records
+                .filter(|record| record.template == variant.template)
+                .for_each(|record| record.template = variant.template.clone());
+        }
+    }
+
     /// Finds the record of a revision.
     #[must_use]
     pub fn record(&self, revision: &RevisionName) -> Option<&RevisionRecord> {

@@ -16,6 +16,7 @@ mod tracing;
 mod validated;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_cluster::ServiceName;
 use weir_crds::{InferenceService, with_defaults};
@@ -49,8 +50,9 @@ pub fn validate(
     platform: &Platform,
 ) -> Result<Validated, ValidationErrors> {
     let mut errors = ErrorList::default();
-    let ignored_fields = ignored::ignored_fields(&declared.object, &mut errors);
-    let object = with_defaults(InferenceService::clone(&declared.object));
+    let written = declared.whole();
+    let ignored_fields = ignored::ignored_fields(&written, &mut errors);
+    let object = with_defaults(Arc::unwrap_or_clone(written));
     let context = Context {
         service: &declared.name,
         object: &object,

@@ -168,6 +168,7 @@ mod tests {
             name: ServiceName::new(namespace, "digits").unwrap(),
             object: Arc::new(object),
             spans: None,
+            spec: None,
             claims: folder.map(Path::to_owned),
         }
     }

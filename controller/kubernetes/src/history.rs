@@ -1,6 +1,6 @@
 //! Histories of services: a ControllerRevision for each revision, and the rollout's state in one more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,8 +20,9 @@ pub(crate) struct Histories {
 /// The part of a history that the API server has.
 #[derive(Clone, Default)]
 struct Stored {
-    revisions: BTreeSet<RevisionName>,
-    written: Option<WrittenHistory>,
+    revisions: Vec<RevisionName>,
+    /// The rest of it, as JSON.
+    written: Option<Arc<str>>,
 }
 
 impl Histories {
@@ -60,7 +61,7 @@ impl Histories {
                 .values()
                 .map(|stored| stored.revision.clone())
                 .collect(),
-            written: written.clone(),
+            written: written.as_ref().map(text),
         };
         self.stored.lock().insert(service.clone(), stored);
         let records: Vec<_> = revisions.into_values().map(record).collect();
@@ -82,23 +83,21 @@ impl Histories {
         for record in &history.records {
             if !stored.revisions.contains(&record.revision) {
                 self.cluster.put_revision(&revision(record)).await?;
-                next.revisions.insert(record.revision.clone());
+                next.revisions.push(record.revision.clone());
             }
         }
-        let written = WrittenHistory::of(history);
+        let written = text(&WrittenHistory::of(history));
         if stored.written.as_ref() != Some(&written) {
-            // Numbers, texts and lists always fit JSON.
-            let text = serde_json::to_string(&written).unwrap_or_default();
             match &stored.written {
-                Some(_) => self.cluster.change_rollout(service, &text).await?,
-                None => self.cluster.put_rollout(service, &text).await?,
+                Some(_) => self.cluster.change_rollout(service, &written).await?,
+                None => self.cluster.put_rollout(service, &written).await?,
             }
             next.written = Some(written);
         }
         for gone in &stored.revisions {
             if history.record(gone).is_none() {
                 self.cluster.remove_revision(gone).await?;
-                next.revisions.remove(gone);
+                next.revisions.retain(|revision| revision != gone);
             }
         }
         self.stored.lock().insert(service.clone(), next);
@@ -110,6 +109,11 @@ impl Histories {
         self.stored.lock().remove(service);
         self.prepared.lock().remove(service);
     }
+}
+
+/// The written form. Numbers, texts and lists always fit JSON.
+fn text(written: &WrittenHistory) -> Arc<str> {
+    serde_json::to_string(written).unwrap_or_default().into()
 }
 
 fn read(service: &ServiceName, text: &str) -> Option<WrittenHistory> {

@@ -1,5 +1,6 @@
 //! One InferenceService of the API server, read by the rules that hold for files. Pure.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -8,7 +9,9 @@ use serde_json::json;
 use weir_cluster::ServiceName;
 use weir_controller::{FieldError, Service, ValidationErrors};
 use weir_crds::inference_service::FailureReason;
-use weir_crds::{Diagnostic, InferenceService, InferenceServiceStatus, Object};
+use weir_crds::{
+    Diagnostic, InferenceService, InferenceServiceSpec, InferenceServiceStatus, Object,
+};
 
 /// An InferenceService as it was seen last.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,18 +20,10 @@ pub(crate) struct SeenService {
     pub(crate) service: Arc<Service>,
     /// Reasons that the object is not readable now.
     pub(crate) errors: Option<Arc<ValidationErrors>>,
-    /// The status published last.
-    pub(crate) status: Arc<InferenceServiceStatus>,
-    /// Version of all that a user writes.
-    written: Written,
-}
-
-/// Version of all that a user writes: equal ones need not be read again.
-#[derive(Clone, Debug, PartialEq)]
-struct Written {
-    uid: Option<String>,
-    generation: Option<i64>,
-    metadata: ObjectMeta,
+    /// The status published last, as JSON: it is read only where a service is new to the controller.
+    pub(crate) status: Arc<str>,
+    /// Digest of the metadata that a user writes, with uid and generation: equal ones need not be read again.
+    written: u64,
 }
 
 impl SeenService {
@@ -38,21 +33,30 @@ impl SeenService {
         if object.metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let status = Arc::new(status(object));
-        let written = Written::of(&object.metadata);
+        let status = object.data.get("status");
+        let status = status.map(ToString::to_string).unwrap_or_default().into();
+        let written = written(&object.metadata);
         if let Some(before) = before.filter(|before| before.written == written) {
             return Some(Self {
                 status,
                 ..before.clone()
             });
         }
-        let (object, errors) = match service(object) {
-            Ok(read) => (read, None),
-            Err(errors) => (last_good(object, before), Some(Arc::new(errors))),
+        let (spec, errors) = match service(object) {
+            Ok(_) => (
+                object.data.get("spec").map(|spec| spec.to_string().into()),
+                None,
+            ),
+            Err(errors) => (last_good(before), Some(Arc::new(errors))),
         };
         let service = Service {
             name,
-            object,
+            object: Arc::new(InferenceService {
+                metadata: users(&object.metadata),
+                spec: InferenceServiceSpec::default(),
+                status: None,
+            }),
+            spec,
             spans: None,
             claims: None,
         };
@@ -65,14 +69,10 @@ impl SeenService {
     }
 }
 
-impl Written {
-    fn of(metadata: &ObjectMeta) -> Self {
-        Self {
-            uid: metadata.uid.clone(),
-            generation: metadata.generation,
-            metadata: users(metadata),
-        }
-    }
+fn written(metadata: &ObjectMeta) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    json!(users(metadata)).to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The metadata without what changes with each write.
@@ -117,22 +117,14 @@ fn invalid(found: &[Diagnostic]) -> ValidationErrors {
     }
 }
 
-/// The object as it was last readable, under its metadata of now.
-fn last_good(object: &DynamicObject, before: Option<&SeenService>) -> Arc<InferenceService> {
-    let spec = before.map(|before| before.service.object.spec.clone());
-    Arc::new(InferenceService {
-        metadata: users(&object.metadata),
-        spec: spec.unwrap_or_default(),
-        status: None,
-    })
+/// The spec as it was last readable.
+fn last_good(before: Option<&SeenService>) -> Option<Arc<str>> {
+    before.and_then(|before| before.service.spec.clone())
 }
 
-/// The published status; one that cannot be read is written anew.
-fn status(object: &DynamicObject) -> InferenceServiceStatus {
-    let status = object.data.get("status").cloned();
-    status
-        .and_then(|status| serde_json::from_value(status).ok())
-        .unwrap_or_default()
+/// The published status, from its JSON; one that cannot be read is written anew.
+pub(crate) fn status(text: &str) -> InferenceServiceStatus {
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -173,7 +165,8 @@ mod tests {
         later.data["status"]["url"] = "http://other".into();
         let second = SeenService::read(&later, Some(&first)).unwrap();
         assert!(Arc::ptr_eq(&first.service, &second.service));
-        assert_eq!(second.status.url.as_deref(), Some("http://other"));
+        let url = status(&second.status).url;
+        assert_eq!(url.as_deref(), Some("http://other"));
     }
 
     #[test]
@@ -186,7 +179,7 @@ mod tests {
             errors.contains("spec.predictor.model.resuorces: unknown field"),
             "{errors}"
         );
-        assert_eq!(read.service.object.spec, good.service.object.spec);
+        assert_eq!(read.service.spec, good.service.spec);
         assert_eq!(read.service.object.metadata.generation, Some(2));
     }
 

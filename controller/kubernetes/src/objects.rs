@@ -8,7 +8,6 @@ use kube::runtime::watcher::Event;
 use weir_cluster::ServiceName;
 use weir_cluster_kubernetes::{Edit, Seen};
 use weir_controller::{Declaration, DeclaredService, Platform, Runtimes};
-use weir_crds::InferenceServiceStatus;
 
 use crate::object::SeenService;
 use crate::runtime::{Kind, SeenRuntime};
@@ -22,8 +21,8 @@ pub(crate) enum Change {
     Runtime(Kind, Event<DynamicObject>),
 }
 
-/// The statuses of all services, as the API server has them.
-pub(crate) type Statuses = BTreeMap<ServiceName, Arc<InferenceServiceStatus>>;
+/// The statuses of all services, as the API server has them, as JSON.
+pub(crate) type Statuses = BTreeMap<ServiceName, Arc<str>>;
 
 /// The objects that the watches have shown.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub(crate) struct Objects {
     runtimes: Seen<SeenRuntime>,
     cluster_runtimes: Seen<SeenRuntime>,
     /// Statuses that changed since they were published last; unset: the service is gone.
-    unpublished: BTreeMap<ServiceName, Option<Arc<InferenceServiceStatus>>>,
+    unpublished: BTreeMap<ServiceName, Option<Arc<str>>>,
     /// True when the last declaration is no longer what is declared. Most events are of statuses.
     is_outdated: bool,
     /// The last declaration, in which each service was validated as it was last readable.

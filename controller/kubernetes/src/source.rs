@@ -18,6 +18,7 @@ use weir_crds::{InferenceService, InferenceServiceStatus};
 
 use crate::events;
 use crate::history::Histories;
+use crate::object;
 use crate::objects::{Objects, Statuses};
 use crate::watching::{self, Published};
 
@@ -103,9 +104,10 @@ impl Source for KubernetesSource {
 
     async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
         let status = self.statuses.lock().get(service).cloned();
+        let status = status.map(|text| object::status(&text));
         Ok(Stored {
             history: self.histories.load(service).await?,
-            status: status.unwrap_or_default(),
+            status: Arc::new(status.unwrap_or_default()),
         })
     }
 

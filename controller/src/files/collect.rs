@@ -74,6 +74,7 @@ impl Collected {
             name: name.clone(),
             object: object.clone(),
             spans: Some(spans.clone()),
+            spec: None,
             claims: file.parent().map(absolute),
         };
         self.services.insert(name, service);

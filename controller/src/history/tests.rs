@@ -205,3 +205,31 @@ fn annotations_that_shape_pods_are_part_of_the_manifest_and_others_are_not() {
         assert_eq!(with.predictor.manifest != plain, is_part, "{annotation}");
     }
 }
+
+#[test]
+fn a_template_that_was_read_for_itself_is_shared_where_it_is_equal() {
+    let (a, b) = (
+        validated(&[], &model("a", &[])),
+        validated(&[], &model("b", &[])),
+    );
+    let mut read = after(&after(&History::default(), &a), &b);
+    for record in &mut read.records {
+        record.template = Arc::new((*record.template).clone());
+    }
+    let before = read.clone();
+    read.share_templates(&b);
+    assert_eq!(read, before);
+    let shared = read
+        .records
+        .iter()
+        .map(|record| Arc::ptr_eq(&record.template, &b.predictor.template));
+    let newest = read
+        .records
+        .iter()
+        .map(|record| record.template == b.predictor.template);
+    assert!(shared.eq(newest));
+    assert!(Arc::ptr_eq(
+        &read.records[1].template,
+        &b.predictor.template
+    ));
+}

@@ -1,18 +1,25 @@
 //! Storing a service's history where the next controller finds it.
 
+use std::sync::Arc;
+
 use weir_cluster::ServiceName;
 
 use super::deadline::in_time;
 use super::state::ServiceState;
+use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
 use crate::source::Source;
 
 /// Loads the state of a service that is new to this controller.
 pub(super) async fn load(
     source: &dyn Source,
-    service: &ServiceName,
+    declared: &DeclaredService,
 ) -> Result<ServiceState, ControllerError> {
-    let stored = in_time("loading the history", source.load(service)).await?;
+    let service = &declared.service.name;
+    let mut stored = in_time("loading the history", source.load(service)).await?;
+    if let (Some(history), Some(validated)) = (&mut stored.history, declared.validated()) {
+        Arc::make_mut(history).share_templates(validated);
+    }
     Ok(ServiceState {
         history: stored.history.clone().unwrap_or_default(),
         stored: stored.history,

@@ -81,7 +81,7 @@ impl Access {
         let name = &declared.service.name;
         let mut state = match state {
             Some(state) => state,
-            None => match store::load(&*self.source, name).await {
+            None => match store::load(&*self.source, declared).await {
                 Ok(loaded) => Box::new(loaded),
                 Err(error) => return (None, Err(error)),
             },

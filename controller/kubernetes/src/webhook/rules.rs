@@ -70,6 +70,7 @@ impl Rules {
             name,
             object,
             spans: None,
+            spec: None,
             claims: None,
         };
         let declaration = self.declaration.borrow().clone();

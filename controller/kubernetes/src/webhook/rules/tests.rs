@@ -67,6 +67,7 @@ fn declaration() -> Declaration {
         name: ServiceName::new("b-c", "a").unwrap(),
         object: object::service(&older).unwrap(),
         spans: None,
+        spec: None,
         claims: None,
     });
     let services = BTreeMap::from([(service.name.clone(), service)]);
