@@ -134,7 +134,7 @@ impl Kubernetes {
         place: &Place,
         workload: &Workload,
         (kept, stored): (KeptRevision, Option<ControllerRevision>),
-    ) -> Result<writes::Made, ClusterError> {
+    ) -> Result<writes::RevisionMarks, ClusterError> {
         let owner = place.owner.reference();
         let pod = self.keep(kept, stored.as_ref(), owner.as_ref()).await?;
         let objects = RevisionObjects::of(workload, pod, owner.as_ref())?;
@@ -142,7 +142,7 @@ impl Kubernetes {
             self.put_unless_same(&place.apis.services, &place.existing, &objects.service),
             self.put_deployment(place, workload, &objects.deployment),
         )?;
-        Ok(writes::Made {
+        Ok(writes::RevisionMarks {
             name: workload.revision.as_str().into(),
             service,
             deployment,

@@ -25,9 +25,9 @@ pub(crate) trait Made: Resource<DynamicType = ()> + Serialize {
 /// Kind of an object that `apply` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A revision's pods.
+    /// The Deployment of a revision's pods.
     Deployment,
-    /// A revision's addresses, or a service's alias.
+    /// The Service of a revision's addresses, or a service's alias.
     Service,
 }
 

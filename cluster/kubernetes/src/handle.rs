@@ -11,8 +11,8 @@ use weir_cluster::{ClusterError, Directory, Gateway, ServiceName, Snapshot};
 use crate::Options;
 use crate::drift::{Drift, WrittenObjects};
 use crate::kept_revisions::KeptRevisions;
+use crate::known_services::KnownServices;
 use crate::observed::{Change, Observed};
-use crate::owner::KnownServices;
 use crate::watching::{self, Published};
 
 /// Writes that wait to be compared with what the watches show; more wait in their writers.

@@ -12,12 +12,6 @@ const VERSION: &str = "v1beta1";
 const KIND: &str = "InferenceService";
 const PLURAL: &str = "inferenceservices";
 
-/// The InferenceServices that somebody watches, so that they need not be asked for.
-pub trait KnownServices: Send + Sync {
-    /// The metadata of a service's InferenceService; none when there is none of its name.
-    fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta>;
-}
-
 /// The InferenceService of a service, if there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owner(Option<ObjectMeta>);

@@ -37,9 +37,9 @@ pub struct KubernetesSource {
 }
 
 /// The InferenceServices that are declared.
-struct Declared(watch::Receiver<Arc<Declaration>>);
+struct DeclaredServices(watch::Receiver<Arc<Declaration>>);
 
-impl KnownServices for Declared {
+impl KnownServices for DeclaredServices {
     fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta> {
         let declaration = self.0.borrow();
         let declared = declaration.services.get(service)?;
@@ -70,7 +70,7 @@ impl KubernetesSource {
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = declaration.changed().await;
         synced.map_err(|ended| unavailable(ended.into()))?;
-        cluster.know_services(Arc::new(Declared(declaration.clone())));
+        cluster.know_services(Arc::new(DeclaredServices(declaration.clone())));
         let reporter = Reporter {
             controller: CONTROLLER.to_owned(),
             instance: Some(process.to_owned()),

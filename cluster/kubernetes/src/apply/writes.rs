@@ -10,18 +10,18 @@ use weir_cluster::{ClusterError, Workload};
 use super::Place;
 use crate::Kubernetes;
 use crate::api::{applied_form, find, put, put_value};
-use crate::drift::{Existing, Kind, Made as Object, Mark, Role, WrittenObjects};
+use crate::drift::{Existing, Kind, Made, Mark, Role, WrittenObjects};
 use crate::held::wanted;
 use crate::objects::{AUTOSCALER, CONTROLLER};
 
 /// The objects of a revision as the API server has them.
-pub(super) struct Made {
+pub(super) struct RevisionMarks {
     pub(super) name: Box<str>,
     pub(super) service: Mark,
     pub(super) deployment: Mark,
 }
 
-impl Made {
+impl RevisionMarks {
     pub(super) fn add_to(&self, written: &mut WrittenObjects) {
         written.add(Kind::Service, &self.name, &self.service);
         written.add(Kind::Deployment, &self.name, &self.deployment);
@@ -37,7 +37,7 @@ impl Kubernetes {
         object: &K,
     ) -> Result<Mark, ClusterError>
     where
-        K: Object + Clone + std::fmt::Debug + DeserializeOwned,
+        K: Made + Clone + std::fmt::Debug + DeserializeOwned,
     {
         let name = object.name_any();
         let value = applied_form(object, &name)?;
