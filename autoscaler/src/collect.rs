@@ -1,6 +1,7 @@
 //! From reports and snapshots to samples. Time is an argument.
 
 mod baselines;
+mod gateway_clock;
 mod report_cache;
 mod starts;
 

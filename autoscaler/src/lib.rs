@@ -6,8 +6,8 @@
 //!   reports  (watch) ─┘
 //! ```
 //!
-//! [`decide`] is a function of values: the loop ([`Autoscaler`]) and the discrete-event world
-//! ([`simulate`]) run the same one. The number of replicas follows the requests that come and what a
+//! [`decide`] is a function of values: the loop ([`Autoscaler`]) and the world of `weir-simulation` run the
+//! same one. The number of replicas follows the requests that come and what a
 //! replica was measured to do; the queue's delay is what must hold, and what corrects the rest.
 
 mod collect;
@@ -17,10 +17,8 @@ mod memory;
 mod metrics;
 mod run;
 mod sample;
-mod simulate;
 
 pub use decide::{Decision, Decisions, HeldBy, Reason, Terms, decide};
 pub use memory::Memory;
 pub use run::{Autoscaler, LEASE};
 pub use sample::{Coverage, Load, Replicas, Sample};
-pub use simulate::{Frame, Run, Served, Service, World, law, poisson, simulate};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::watch;
 use weir_cluster::{RevisionName, ScalingPolicy, Snapshot};
@@ -29,6 +30,33 @@ pub(crate) fn register(
         decisions,
         snapshots,
     }));
+}
+
+/// Times from the arrival of the request that wakes a revision to the decision to wake it.
+#[derive(Clone, Debug)]
+pub(crate) struct WakeTimes(Histogram);
+
+/// Bounds in seconds: a decision takes some milliseconds, and the next regular one comes within a second.
+const WAKE_BOUNDS: [f64; 11] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0,
+];
+
+impl Default for WakeTimes {
+    fn default() -> Self {
+        Self(Histogram::new(WAKE_BOUNDS))
+    }
+}
+
+impl WakeTimes {
+    pub(crate) fn add(&self, took: Duration) {
+        self.0.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let help =
+            "Time from the arrival of a request at zero replicas to the decision to start one";
+        registry.register_with_unit("weir_autoscaler_wake", help, Unit::Seconds, self.0.clone());
+    }
 }
 
 /// One revision with its last decision.

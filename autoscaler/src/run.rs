@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use weir_cluster::{ClusterError, Directory, HeldLease, Lease, Reports, Scale};
 
 use self::leader::Leader;
-use crate::{Decisions, metrics};
+use crate::Decisions;
+use crate::metrics::{self, WakeTimes};
 
 /// The lease under which one process decides.
 pub const LEASE: &str = "weir-autoscaler";
@@ -33,6 +34,7 @@ pub struct Autoscaler {
     scale: Arc<dyn Scale>,
     lease: Arc<dyn Lease>,
     decisions: watch::Sender<Arc<Decisions>>,
+    wake_times: WakeTimes,
 }
 
 impl Autoscaler {
@@ -50,6 +52,7 @@ impl Autoscaler {
             scale,
             lease,
             decisions: watch::Sender::default(),
+            wake_times: WakeTimes::default(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Autoscaler {
     /// Registers its metrics: of the revisions in [`Self::decisions`].
     pub fn register(&self, registry: &mut Registry) {
         metrics::register(self.decisions(), self.directory.watch(), registry);
+        self.wake_times.register(registry);
     }
 
     /// Runs until it is stopped: waits for the lease, leads until it is lost, and waits again.

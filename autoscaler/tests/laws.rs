@@ -6,7 +6,7 @@ mod world;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_autoscaler::{Coverage, Service, World, law, simulate};
+use weir_autoscaler::Coverage;
 use weir_cluster::{
     MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingPolicy, ScalingRules,
 };
@@ -249,41 +249,5 @@ proptest! {
             let all = [terms.rate, terms.credits, terms.base, terms.backlog, terms.drain];
             prop_assert!(all.iter().all(|term| term.is_finite() && *term >= 0.0), "{:?}", terms);
         }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Requests that come evenly end in one number of replicas. Where the count of a window stands at a
-    /// boundary it may be one more at times, but not more often than a replica is kept.
-    #[test]
-    fn a_steady_load_settles(
-        per_second in 1..60_u32,
-        service_ms in 20..300_u64,
-        credits in 1..9_u32,
-        cold_start in 0..30_u64,
-        batched in any::<bool>(),
-    ) {
-        let time = Duration::from_millis(service_ms);
-        let service = if batched { Service::Batched { fixed: time, each: time / 4 } } else { Service::Each(time) };
-        let world = World {
-            service,
-            credits,
-            cold_start: Duration::from_secs(cold_start),
-            replicas: 1,
-            period: Duration::from_secs(1),
-        };
-        let gap = Duration::from_secs(1) / per_second;
-        let until = Duration::from_secs(1200);
-        let arrivals: Vec<_> = (1..1200 * per_second).map(|i| gap * i).collect();
-        let run = simulate(&world, &arrivals, until, &mut law(ScalingPolicy::default()));
-        let settled = run.frames.iter().filter(|frame| frame.at >= until / 2);
-        let counts: Vec<_> = settled.map(|frame| frame.decision.replicas).collect();
-        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-        let changes = counts.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        prop_assert!(most - least <= 1 && changes <= 20, "{} to {}, {} changes", least, most, changes);
-        let late = run.served.iter().filter(|s| s.arrived >= until / 2 && s.waited > Duration::from_secs(1));
-        prop_assert_eq!(late.count(), 0, "late with {} to {}", least, most);
     }
 }

@@ -85,7 +85,7 @@ impl Platform {
         began.elapsed()
     }
 
-    /// Its metrics, without their names' common beginning and the labels of the only revision.
+    /// Its metrics of revisions, without their names' common beginning and the labels of the only revision.
     fn metrics(&self) -> Vec<String> {
         let mut page = String::new();
         text::encode_registry(&mut page, &self.registry).unwrap();
@@ -93,7 +93,23 @@ impl Platform {
             .lines()
             .filter_map(|line| line.strip_prefix("weir_autoscaler_"));
         let labels = "namespace=\"default\",service=\"digits\",revision=\"digits-predictor-00001\"";
+        let samples = samples.filter(|sample| !sample.starts_with("wake_"));
         samples.map(|sample| sample.replace(labels, "")).collect()
+    }
+
+    /// How many wake-ups were decided, and the seconds from the arrivals of their requests, all together.
+    fn wake_ups(&self) -> (f64, f64) {
+        let mut page = String::new();
+        text::encode_registry(&mut page, &self.registry).unwrap();
+        let value = |name: &str| {
+            let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
+            lines.find_map(|value| value.trim().parse().ok()).unwrap()
+        };
+        let name = "weir_autoscaler_wake_seconds";
+        (
+            value(&format!("{name}_count")),
+            value(&format!("{name}_sum")),
+        )
     }
 
     async fn end(self) {
@@ -176,9 +192,16 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
     reporter.activity.arrivals += 1;
     reporter.activity.woken += 1;
     reporter.activity.queued = 1;
+    reporter.activity.oldest_us = 7000;
     reporter.publish();
     let took = platform.until_desired(&revision, 1).await;
     assert!(took < Duration::from_millis(10), "{took:?}");
+    // By the gateway's own clock the report is 300 ms old, and the request had waited for 7 ms then.
+    let (count, seconds) = platform.wake_ups();
+    assert!(
+        count == 1.0 && (0.306..0.308).contains(&seconds),
+        "{seconds}"
+    );
     let decision = platform.decisions.borrow_and_update()[&revision].clone();
     assert_eq!(
         decision.to_string(),

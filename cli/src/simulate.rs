@@ -1,5 +1,6 @@
 //! `weir simulate`: how many GPUs requests would have taken, and how long they would have waited.
 
+mod cold_start;
 mod json;
 mod measured;
 mod money;

@@ -51,7 +51,10 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
 }
 
 /// Fetches the status, and returns it with its JSON.
-async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), CliError> {
+///
+/// # Errors
+/// [`CliError::NotUp`] when no `weir up` answers.
+pub(crate) async fn fetch(state_dir: &Path) -> Result<(StatusTable, String), CliError> {
     let file = AdminFile::read(state_dir)?;
     let url = format!("http://{}/status", file.admin);
     let response = Client::new(&url, None, TIMEOUT)?.get(&url).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_cluster::{Activity, Gateway, LatestReports, Report, RevisionName};
 
+use super::gateway_clock::GatewayClock;
 use crate::Coverage;
 
 /// The latest report of each gateway, and when it came.
@@ -18,6 +19,7 @@ pub(crate) struct ReportCache {
 struct CachedReport {
     report: Arc<Report>,
     at: Duration,
+    clock: GatewayClock,
 }
 
 impl ReportCache {
@@ -26,9 +28,17 @@ impl ReportCache {
         self.latest.retain(|name, _| reports.contains_key(name));
         for (name, report) in reports {
             let old = self.latest.get(name);
-            if old.is_none_or(|cached| cached.report != *report) {
+            if old.is_none_or(|cached| !cached.is(report)) {
+                let clock = match old {
+                    Some(cached) => cached.clock.observe(report, now),
+                    None => GatewayClock::new(report, now),
+                };
                 let report = report.clone();
-                let cached = CachedReport { report, at: now };
+                let cached = CachedReport {
+                    report,
+                    at: now,
+                    clock,
+                };
                 self.latest.insert(name.clone(), cached);
             }
         }
@@ -60,15 +70,39 @@ impl ReportCache {
 
     /// Whether a request is queued for this revision at some gateway.
     pub(crate) fn has_queued(&self, revision: &RevisionName, now: Duration) -> bool {
-        let is_queued = |activity: &Arc<Activity>| activity.queued > 0;
         self.fresh(now)
-            .any(|(_, report)| report.revisions.get(revision).is_some_and(is_queued))
+            .any(|(_, report)| queued(report, revision).is_some())
     }
+
+    /// When the request came that has been queued longest for this revision, by our clock.
+    pub(crate) fn first_queued(&self, revision: &RevisionName) -> Option<Duration> {
+        let came = self.latest.values().filter_map(|cached| {
+            let activity = queued(&cached.report, revision)?;
+            let waited = Duration::from_micros(activity.oldest_us);
+            Some(cached.clock.made(&cached.report).saturating_sub(waited))
+        });
+        came.min()
+    }
+}
+
+impl CachedReport {
+    /// Whether it is this report. Most are shared, and comparing thousands of revisions each time would take long.
+    fn is(&self, report: &Arc<Report>) -> bool {
+        Arc::ptr_eq(&self.report, report) || self.report == *report
+    }
+}
+
+/// The revision's activity in a report, if requests are queued.
+fn queued<'a>(report: &'a Report, revision: &RevisionName) -> Option<&'a Activity> {
+    let activity = report.revisions.get(revision)?;
+    (activity.queued > 0).then_some(activity)
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
+
+    use weir_cluster::ServiceName;
 
     use super::*;
 
@@ -109,5 +143,31 @@ mod tests {
         reports.insert("b".into(), report(2));
         cache.update(&reports, at(11));
         assert_eq!(cache.coverage(&up[1..], at(11)), Coverage::Complete);
+    }
+
+    #[test]
+    fn a_request_that_is_queued_came_as_long_ago_as_it_and_its_report_waited() {
+        let service = ServiceName::new("default", "digits").unwrap();
+        let revision = service.revision(1).unwrap();
+        let queued = |second: u64, oldest_us| {
+            let activity = Activity {
+                queued: u32::from(oldest_us > 0),
+                oldest_us,
+                ..Activity::default()
+            };
+            Arc::new(Report {
+                age_us: second * 1_000_000,
+                revisions: [(revision.clone(), Arc::new(activity))].into(),
+                ..Report::default()
+            })
+        };
+        let mut cache = ReportCache::default();
+        cache.update(&[("a".into(), queued(50, 0))].into(), at(3));
+        assert_eq!(cache.first_queued(&revision), None);
+        // Made at 4 s by our clock, when the request had waited 10 ms.
+        let came = at(4) - Duration::from_millis(10);
+        cache.update(&[("a".into(), queued(51, 10_000))].into(), at(5));
+        let found = cache.first_queued(&revision).unwrap();
+        assert!(found.abs_diff(came) < Duration::from_millis(1), "{found:?}");
     }
 }

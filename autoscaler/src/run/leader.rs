@@ -8,10 +8,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_cluster::{LatestReports, Revision, RevisionName, ScalingPolicy, ServiceName, Snapshot};
 
-use super::scale_requests::{ScaleOutcome, ScaleRequests};
+use super::scale_requests::{ScaleOutcome, ScaleRequests, Urgency};
 use super::{Autoscaler, PERIOD};
 use crate::collect::{Baselines, ReportCache, StartTimes, StartTracker};
-use crate::{Decisions, Memory, Sample, decide};
+use crate::metrics::WakeTimes;
+use crate::{Decision, Decisions, Memory, Sample, decide};
 
 /// State of the process that leads. The next leader learns anew.
 pub(super) struct Leader<'a> {
@@ -26,6 +27,7 @@ pub(super) struct Leader<'a> {
     observed: Arc<Snapshot>,
     decisions: Decisions,
     scale_requests: ScaleRequests,
+    wake_times: &'a WakeTimes,
 }
 
 /// State of one revision between decisions.
@@ -59,6 +61,7 @@ impl<'a> Leader<'a> {
             observed: Arc::default(),
             decisions: Decisions::new(),
             scale_requests: ScaleRequests::new(autoscaler.scale.clone()),
+            wake_times: &autoscaler.wake_times,
         }
     }
 
@@ -184,11 +187,30 @@ impl<'a> Leader<'a> {
         let memory = std::mem::take(&mut tracked.memory);
         let (memory, decision) = decide(policy, memory, &sample);
         tracked.memory = memory;
-        if decision.replicas != revision.desired && !self.scale_requests.has(name) {
-            tracing::info!(revision = %name, from = revision.desired, to = %decision, "scaling");
-            self.scale_requests.begin(name.clone(), decision.replicas);
+        let is_news = decision.replicas != revision.desired;
+        if is_news && !self.scale_requests.has(name, decision.replicas) {
+            self.ask(revision, &decision);
         }
         self.decisions.insert(name.clone(), Arc::new(decision));
+    }
+
+    /// Asks the cluster for what was decided.
+    fn ask(&mut self, revision: &Revision, decision: &Decision) {
+        let name = &revision.name;
+        tracing::info!(revision = %name, from = revision.desired, to = %decision, "scaling");
+        let waits = match revision.desired {
+            0 => self.report_cache.first_queued(name),
+            _ => None,
+        };
+        let urgency = match waits {
+            Some(_) => Urgency::WakeUp,
+            None => Urgency::Change,
+        };
+        if let Some(came) = waits {
+            let took = self.began.elapsed().saturating_sub(came);
+            self.wake_times.add(took);
+        }
+        self.scale_requests.ask(name, decision.replicas, urgency);
     }
 
     fn sample(

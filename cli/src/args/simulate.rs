@@ -114,9 +114,14 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) economy: Option<EconomyArg>,
 
-    /// How long a replica takes to start on a node that is there.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
-    pub(crate) cold_start: Duration,
+    /// How long a replica takes to start on a node that is there [default: with --url what `weir up` on this machine
+    /// has measured, else 60s].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) cold_start: Option<Duration>,
+
+    /// State directory of the `weir up` that serves --url [default: ~/.local/state/weir].
+    #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
 
     /// What decides on the number of replicas; several are compared.
     #[arg(

@@ -56,8 +56,13 @@ async fn json(client: &Client, url: &str) -> Result<Value, CliError> {
     serde_json::from_slice(response.body()).map_err(|_| reason("its answer is not JSON".to_owned()))
 }
 
-/// The model's largest batch; one that does not batch has 0.
+/// Requests in the largest batch that the server makes of them: of a model that does not batch it makes none, and
+/// `max_batch_size` bounds only what one request may hold.
 fn max_batch(config: &Value) -> u32 {
+    let is_set = |field| config.get(field).is_some_and(|value| !value.is_null());
+    if !is_set("dynamic_batching") && !is_set("sequence_batching") {
+        return 1;
+    }
     let most = config.get("max_batch_size").and_then(Value::as_u64);
     most.map_or(1, |most| u32::try_from(most).unwrap_or(u32::MAX))
         .max(1)
@@ -139,6 +144,15 @@ mod tests {
             panic!("no line");
         };
         assert_eq!((fixed.as_millis(), each.as_millis(), most), (400, 100, 8));
+    }
+
+    #[test]
+    fn only_a_model_that_batches_has_batches_of_requests() {
+        let batching = json!({"max_batch_size": 8, "dynamic_batching": {}});
+        assert_eq!(max_batch(&batching), 8);
+        assert_eq!(max_batch(&json!({"max_batch_size": 8})), 1);
+        let none = json!({"max_batch_size": 0, "dynamic_batching": {}});
+        assert_eq!(max_batch(&none), 1);
     }
 
     #[test]

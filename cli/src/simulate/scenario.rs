@@ -8,6 +8,7 @@ use weir_cluster::ScalingPolicy;
 use weir_controller::{ScaledBy, Validated};
 use weir_simulation::{Machines, Service, SpotGpus, Starts, Workload, World};
 
+use super::cold_start::cold_start;
 use super::measured;
 use crate::args::SimulateArgs;
 use crate::error::CliError;
@@ -43,7 +44,7 @@ impl Scenario {
         Ok(Self {
             arrivals,
             until,
-            world: world(args, service, &scaling),
+            world: world(args, service, cold_start(args).await?, &scaling),
             scaling,
             targets,
         })
@@ -128,13 +129,18 @@ fn scaling(args: &SimulateArgs, declared: Option<&Validated>) -> ScalingPolicy {
     scaling
 }
 
-fn world(args: &SimulateArgs, service: Service, scaling: &ScalingPolicy) -> World {
-    let mut world = World::new(service, args.cold_start);
+fn world(
+    args: &SimulateArgs,
+    service: Service,
+    cold_start: Duration,
+    scaling: &ScalingPolicy,
+) -> World {
+    let mut world = World::new(service, cold_start);
     let most = scaling.max.unwrap_or(World::MOST);
     world.least = scaling.min;
     world.most = most.max(scaling.min);
     world.starts = Starts {
-        time: args.cold_start,
+        time: cold_start,
         failing: args.failing_starts,
         endless: args.endless_starts,
     };

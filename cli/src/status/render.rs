@@ -162,6 +162,7 @@ mod tests {
             restarts: 0,
             failure: None,
             scaled: None,
+            cold_start_ms: None,
         }
     }
 

@@ -65,6 +65,7 @@ impl StatusSources {
     fn revision(&self, revision: &Revision, route: Option<&Route>) -> RevisionRow {
         let activity = activity(&self.reports.borrow(), &revision.name);
         let decisions = self.decisions.borrow().clone();
+        let decision = decisions.get(&revision.name);
         let failure = revision.failure.as_ref();
         RevisionRow {
             name: revision.name.as_str().to_owned(),
@@ -80,7 +81,8 @@ impl StatusSources {
             queue_delay_p99_ms: milliseconds(&activity.queue_delay, 0.99),
             restarts: notes::restarts(revision),
             failure: failure.map(|f| format!("{}: {}", f.reason.label(), f.message)),
-            scaled: decisions.get(&revision.name).map(ToString::to_string),
+            scaled: decision.map(ToString::to_string),
+            cold_start_ms: decision.map(|decision| decision.terms.cold_start.as_secs_f64() * 1e3),
         }
     }
 }

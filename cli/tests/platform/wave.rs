@@ -41,6 +41,12 @@ fn a_square_wave_is_followed_from_zero_and_back() {
         wave(&fixture);
         fixture.wait_for_revision("asleep again", 1, is_asleep);
     }
+    let wake = |what: &str| fixture.metric(&format!("weir_autoscaler_wake_seconds_{what}"));
+    // One for each wave; a machine that stands still for a while may see one more. The decision takes some
+    // milliseconds: what is bounded here is that it does not wait for the next regular one.
+    assert!(wake("count") >= f64::from(WAVES));
+    let mean = wake("sum") / wake("count");
+    assert!(mean < 0.5, "{mean} s to a decision");
 }
 
 fn is_asleep(revision: &Value) -> bool {

@@ -1,0 +1,275 @@
+//! The law in a simulated world: is the target kept, does it return to zero, does it hold still.
+#![allow(clippy::unwrap_used, reason = "a test says where it failed")]
+
+use std::ops::Range;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_autoscaler::{Decision, Memory, decide};
+use weir_cluster::ScalingPolicy;
+use weir_simulation::{Frame, Observed, Policy, Run, Service, Shape, Wave, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One request at a time, 100 ms each: ten per second.
+fn world() -> World {
+    let service = Service::Each {
+        time: Duration::from_millis(100),
+        most: 1,
+    };
+    World::new(service, 5 * SECOND)
+}
+
+fn policy() -> ScalingPolicy {
+    ScalingPolicy {
+        min: 0,
+        retention: Some(30 * SECOND),
+        ..ScalingPolicy::default()
+    }
+}
+
+/// The law, and what it decided.
+struct Law {
+    policy: ScalingPolicy,
+    memory: Memory,
+    decisions: Vec<Decision>,
+}
+
+impl Policy for Law {
+    fn decide(&mut self, observed: &Observed) -> u32 {
+        let memory = std::mem::take(&mut self.memory);
+        let (memory, decision) = decide(&self.policy, memory, &observed.sample);
+        self.memory = memory;
+        let replicas = decision.replicas;
+        self.decisions.push(decision);
+        replicas
+    }
+}
+
+/// A run, and the decision of each of its frames.
+struct Record {
+    run: Run,
+    decisions: Vec<Decision>,
+}
+
+fn run(world: &World, arrivals: &[Duration], seconds: u32) -> Record {
+    run_by(policy(), world, arrivals, seconds)
+}
+
+fn run_by(policy: ScalingPolicy, world: &World, arrivals: &[Duration], seconds: u32) -> Record {
+    let mut law = Law {
+        policy,
+        memory: Memory::default(),
+        decisions: Vec::new(),
+    };
+    let run = world.run(arrivals, seconds * SECOND, &mut law);
+    Record {
+        run,
+        decisions: law.decisions,
+    }
+}
+
+/// Independent requests at this rate (per second) within these seconds.
+fn poisson(rate: f64, seconds: Range<u32>, seed: u64) -> Vec<Duration> {
+    let from = seconds.start * SECOND;
+    let steady = Wave {
+        shape: Shape::Square,
+        low: rate,
+        high: rate,
+        period: SECOND,
+    };
+    let arrivals = steady.arrivals(seconds.end * SECOND - from, seed);
+    arrivals.into_iter().map(|at| from + at).collect()
+}
+
+impl Record {
+    fn frames(&self, from: u32, until: u32) -> impl Iterator<Item = &Frame> {
+        let frames = self.run.frames.iter();
+        frames.filter(move |frame| (from * SECOND..until * SECOND).contains(&frame.at))
+    }
+
+    /// Replicas asked for within these seconds, decision by decision.
+    fn counts(&self, from: u32, until: u32) -> Vec<u32> {
+        self.frames(from, until)
+            .map(|frame| frame.desired)
+            .collect()
+    }
+
+    /// The share of the requests that came within these seconds and waited no longer than a second.
+    fn kept(&self, from: u32, until: u32) -> f64 {
+        let waits = self.run.waits.iter();
+        let within = waits.filter(|w| (from * SECOND..until * SECOND).contains(&w.arrived));
+        let requests: Vec<_> = within.collect();
+        let in_time = requests.iter().filter(|wait| wait.waited <= SECOND);
+        assert!(!requests.is_empty());
+        in_time.count() as f64 / requests.len() as f64
+    }
+
+    /// How often the number of replicas turned from growing to falling or back within these seconds.
+    fn turns(&self, from: u32, until: u32) -> usize {
+        let counts = self.counts(from, until);
+        let steps = counts.windows(2).map(|pair| pair[1].cmp(&pair[0]));
+        let steps: Vec<_> = steps.filter(|step| step.is_ne()).collect();
+        steps.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    }
+
+    fn most(&self) -> u32 {
+        let counts = self.run.frames.iter().map(|frame| frame.desired);
+        counts.max().unwrap_or_default()
+    }
+
+    /// Replicas asked for at this second.
+    fn desired_at(&self, second: u32) -> u32 {
+        let mut frames = self.run.frames.iter();
+        let frame = frames.rfind(|frame| frame.at <= second * SECOND);
+        frame.map_or(0, |frame| frame.desired)
+    }
+
+    fn ends_at_zero(&self) -> bool {
+        let last = self.run.frames.last();
+        last.is_some_and(|frame| frame.desired == 0 && frame.ready == 0)
+    }
+
+    /// The changes of a run, for a failing test.
+    fn story(&self) -> String {
+        let mut last = u32::MAX;
+        let mut lines = String::new();
+        for (frame, decision) in self.run.frames.iter().zip(&self.decisions) {
+            if frame.desired != last {
+                last = frame.desired;
+                lines += &format!("{:>8.1?} queued {}: {decision}\n", frame.at, frame.queued);
+            }
+        }
+        lines
+    }
+}
+
+#[test]
+fn a_square_wave_goes_from_zero_and_back_each_time() {
+    let waves = [0, 300, 600];
+    let wave = |start: u32| poisson(50.0, start..start + 180, 1);
+    let arrivals: Vec<_> = waves.into_iter().flat_map(wave).collect();
+    let run = run(&world(), &arrivals, 900);
+    assert_eq!(run.run.waits.len(), arrivals.len());
+    for start in waves {
+        // Two starts, one after the other: the first to serve at all, the others for the load.
+        let share = run.kept(start + 30, start + 180);
+        assert!(share >= 0.99, "{share}\n{}", run.story());
+        assert_eq!(run.desired_at(start + 299), 0, "{}", run.story());
+    }
+    assert!(run.ends_at_zero());
+    assert!(run.turns(0, 900) <= 2 * waves.len(), "{}", run.story());
+    assert!(run.most() <= 20, "{}", run.story());
+}
+
+#[test]
+fn irregular_arrivals_are_served_in_time_by_a_steady_number() {
+    let arrivals = poisson(40.0, 0..900, 2);
+    let run = run(&world(), &arrivals, 900);
+    let share = run.kept(60, 900);
+    assert!(share >= 0.99, "{share}\n{}", run.story());
+    let counts = run.counts(300, 900);
+    assert!(
+        counts.iter().all(|count| (5..=8).contains(count)),
+        "{}",
+        run.story()
+    );
+    let starts = run.run.starts;
+    assert!(starts <= 20, "{starts} starts\n{}", run.story());
+}
+
+#[test]
+fn five_hundred_at_zero_are_one_wake_up() {
+    let arrivals = vec![10 * SECOND; 500];
+    let run = run(&world(), &arrivals, 300);
+    let frames = &run.run.frames;
+    let woken = frames.iter().position(|f| f.desired > 0).unwrap();
+    assert_eq!((frames[woken].at, frames[woken].desired), (10 * SECOND, 1));
+    assert_eq!(run.decisions[woken].reason.label(), "Woken");
+    assert_eq!((run.run.waits.len(), run.run.waiting.len()), (500, 0));
+    assert!(run.ends_at_zero(), "{}", run.story());
+    assert!(run.turns(0, 300) <= 1, "{}", run.story());
+    // One replica would take 50 s for them.
+    let slowest = run.run.waits.iter().map(|wait| wait.waited).max().unwrap();
+    assert!(slowest < 20 * SECOND, "{slowest:?}\n{}", run.story());
+    assert!(run.most() <= 20, "{}", run.story());
+}
+
+#[test]
+fn a_long_start_is_not_answered_by_many_replicas() {
+    // Two requests per second need one replica, however many wait until it is up.
+    let world = World::new(world().service, 120 * SECOND);
+    let arrivals = poisson(2.0, 0..600, 3);
+    let run = run(&world, &arrivals, 600);
+    assert!(run.most() <= 3, "{}", run.story());
+    assert!(run.kept(300, 600) >= 0.99, "{}", run.story());
+}
+
+#[test]
+fn replicas_that_batch_are_counted_on_for_full_batches() {
+    // 80 + 8 × 10 ms for eight: 50 per second, 11 per second one by one.
+    let service = Service::Batched {
+        fixed: Duration::from_millis(80),
+        each: Duration::from_millis(10),
+        most: 8,
+    };
+    let arrivals = poisson(200.0, 0..600, 4);
+    let run = run(&World::new(service, 5 * SECOND), &arrivals, 900);
+    assert!(run.kept(60, 600) >= 0.99, "{}", run.story());
+    let counts = run.counts(300, 600);
+    assert!(
+        counts.iter().all(|count| (4..=7).contains(count)),
+        "{}",
+        run.story()
+    );
+    assert!(run.ends_at_zero());
+}
+
+#[test]
+fn a_step_is_followed_at_once_and_left_slowly() {
+    let mut arrivals = poisson(5.0, 0..120, 5);
+    arrivals.extend(poisson(60.0, 120..240, 6));
+    arrivals.extend(poisson(5.0, 240..600, 7));
+    let run = run(&world(), &arrivals, 600);
+    assert!(run.desired_at(128) >= 7, "{}", run.story());
+    assert!(run.desired_at(290) >= 7, "{}", run.story());
+    assert!(run.desired_at(599) <= 2, "{}", run.story());
+    assert!(run.kept(150, 240) >= 0.99, "{}", run.story());
+    // Up, and down once. Before and after, five per second are at times one replica's load and at
+    // times a little more than that.
+    assert!(run.turns(115, 360) <= 1, "{}", run.story());
+    assert!(run.run.starts <= 20, "{}", run.story());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Requests that come evenly end in one number of replicas. Where the count of a window stands at a
+    /// boundary it may be one more at times, but not more often than a replica is kept.
+    #[test]
+    fn a_steady_load_settles(
+        per_second in 1..60_u32,
+        service_ms in 20..300_u64,
+        most in 1..9_u32,
+        cold_start in 0..30_u32,
+        batched in any::<bool>(),
+    ) {
+        let time = Duration::from_millis(service_ms);
+        let service = if batched {
+            Service::Batched { fixed: time, each: time / 4, most }
+        } else {
+            Service::Each { time, most }
+        };
+        let world = World { replicas: 1, ..World::new(service, cold_start * SECOND) };
+        let gap = SECOND / per_second;
+        let arrivals: Vec<_> = (1..1200 * per_second).map(|i| gap * i).collect();
+        let run = run_by(ScalingPolicy::default(), &world, &arrivals, 1200);
+        let counts = run.counts(600, 1201);
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        let changes = counts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        prop_assert!(most - least <= 1 && changes <= 20, "{} to {}, {} changes", least, most, changes);
+        let waits = run.run.waits.iter();
+        let late = waits.filter(|wait| wait.arrived >= 600 * SECOND && wait.waited > SECOND);
+        prop_assert_eq!(late.count(), 0, "late with {} to {}", least, most);
+    }
+}
