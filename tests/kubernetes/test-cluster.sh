@@ -64,7 +64,9 @@ weir() {
     $exec .venv/bin/python tests/kubernetes/walk.py
     $exec .venv/bin/python tests/kubernetes/sdk.py
     $exec .venv/bin/python tests/kubernetes/faults.py
-    passed=$((passed + 3))
+    tests/kubernetes/foreign/load.sh
+    $exec .venv/bin/python tests/kubernetes/foreign.py
+    passed=$((passed + 4))
 }
 
 if [ "$(uname -s)" != Linux ] || [ "$(id -u)" != 0 ]; then

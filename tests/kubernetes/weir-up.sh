@@ -6,29 +6,12 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/kubernetes/bed/cluster.sh
 . "$here/bed/cluster.sh"
+# shellcheck source=tests/kubernetes/images.sh
+. "$here/images.sh"
 images=$root/target/images
 namespace=weir-system
 
 in_cluster() { "$cluster/exec" "$@" </dev/null; }
-
-# In all namespaces of the cluster: where its containerd listens.
-inside() {
-    local pid
-    read -r pid _ <"$anchor"
-    nsenter --net="/proc/$pid/ns/net" --mount="/proc/$pid/ns/mnt" --pid="/proc/$pid/ns/pid_for_children" -- \
-        env -i PATH="$tools/bin:$PATH" "$@" </dev/null
-}
-
-digest() { tar -xOf "$images/$1.tar" index.json | grep -o 'sha256:[0-9a-f]*' | head -n 1; } # digest IMAGE: of its manifest
-
-containers() { inside ctr --address /run/containerd.sock --namespace k8s.io "$@" 2>>"$cluster/state/log/import.log"; }
-
-import() { # import IMAGE: into the cluster's containerd, unless it is there
-    local snapshotter
-    containers images ls | grep -qF "$(digest "$1")" && return
-    snapshotter=$(sed -n 's/.*snapshotter = "\(.*\)"/\1/p' "$cluster/state/containerd.toml")
-    containers images import --snapshotter "$snapshotter" "$images/$1.tar" >/dev/null
-}
 
 # The folder is one of the node; what a user puts there later stays.
 claim() {
@@ -43,7 +26,7 @@ claim() {
 install() {
     local component settings=()
     for component in gateway controller autoscaler; do
-        settings+=(--set-string "$component.podAnnotations.weir\\.dev/image=$(digest weir)")
+        settings+=(--set-string "$component.podAnnotations.weir\\.dev/image=$(digest "$images/weir.tar")")
     done
     in_cluster kubectl apply -f "$here/namespace.yaml" >/dev/null
     in_cluster kubectl apply --server-side -f "$root/charts/weir/crds" >/dev/null
@@ -64,7 +47,7 @@ tools=$("$here/bed/build.sh" helm)
 one_at_a_time
 for image in weir weir-runtime; do
     [ -f "$images/$image.tar" ] || make -C "$root" image PROFILE="${PROFILE:-release}"
-    import $image
+    import "$images/$image.tar"
 done
 claim
 install

@@ -16,6 +16,9 @@ use crate::runtimes::{Runtime, Scope, ServerType};
 /// Variable of a custom container that names the model to mount, as in KServe.
 const STORAGE_URI: &str = "STORAGE_URI";
 
+/// Variable of a custom container that names the protocol which it speaks, as in KServe.
+const PROTOCOL: &str = "PROTOCOL";
+
 /// Variables that a container must not set, as they change which code the runtime loads.
 const BLOCKED: [&str; 1] = ["PYTHONPATH"];
 
@@ -169,7 +172,21 @@ fn of_containers(
     let wanted = wanted.map(|uri| with_digest(uri, digest.as_deref(), errors));
     let written = manifest::identity(context, predictor);
     let parts = (template, wanted.as_deref());
-    checked(context, path, parts, (None, written), errors)
+    let variant = checked(context, path, parts, (None, written), errors)?;
+    Some(Variant {
+        ready_call: serving.and_then(ready_call_of_container),
+        ..variant
+    })
+}
+
+/// The way in which a container of a service's own is found ready, by the variable with which it says its protocol.
+fn ready_call_of_container(container: &Container) -> Option<ReadyCall> {
+    let variables = container.env.iter().flatten();
+    let mut variables = variables.filter(|variable| variable.name == PROTOCOL);
+    match variables.next_back()?.value.as_deref()? {
+        "v2" | "grpc-v2" => Some(ReadyCall::V2),
+        _ => None,
+    }
 }
 
 /// A pod whose servers know where traces go, if anywhere.

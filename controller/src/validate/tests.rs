@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_cluster::{
-    Economy, Host, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior,
+    Economy, Host, MostChange, PolicySelect, RatePolicy, ReadyCall, ScaleTarget, ScalingBehavior,
     ScalingPolicy, ScalingRules,
 };
 use weir_crds::inference_service::FailureReason;
@@ -557,4 +557,17 @@ fn a_behavior_without_effect_is_listed() {
         validated.ignored_fields[0].field,
         "spec.predictor.autoScaling.behavior"
     );
+}
+
+#[test]
+fn a_container_of_the_services_own_says_its_protocol_by_a_variable() {
+    let of = |variable: &str| {
+        let container = format!("{{name: kserve-container, image: x, env: [{variable}]}}");
+        let spec = format!("  predictor: {{containers: [{container}]}}\n");
+        validated(&[], &spec).predictor.ready_call
+    };
+    assert_eq!(of(""), None);
+    assert_eq!(of("{name: PROTOCOL, value: v1}"), None);
+    assert_eq!(of("{name: PROTOCOL, value: v2}"), Some(ReadyCall::V2));
+    assert_eq!(of("{name: PROTOCOL, value: grpc-v2}"), Some(ReadyCall::V2));
 }
