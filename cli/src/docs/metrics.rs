@@ -11,8 +11,9 @@ use weir_cluster::{
 };
 use weir_controller::files::Files;
 use weir_controller::{Controller, Platform};
+use weir_controller_kubernetes::WebhookMetrics;
 use weir_gateway::{Gateway, Options, Scope};
-use weir_ops::registry;
+use weir_ops::registry::{self, Registry};
 use weir_runtime::internals::{
     self as runtime, GpuSample, ModelSample, Pool, Reason, Refusal, Sources, Statistics,
 };
@@ -38,6 +39,16 @@ Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Val
 "
     .replace("REASONS", &quoted(ScaleReason::LABELS));
     page.push_str(&table(&weir_metrics().await));
+    page.push_str(
+        "
+## `weir controller`
+
+`/metrics` on port 9090 (`--admin-port`): the metrics of the controller above, those of its process, and with `--webhook-port` those of the webhook
+of this process. Values of `outcome`: `allowed`, `refused`, and `error` where there was no verdict and the object passed unasked.
+
+",
+    );
+    page.push_str(&table(&webhook_metrics()));
     page.push_str(
         &"
 ## `weir-runtime`
@@ -78,6 +89,13 @@ async fn weir_metrics() -> String {
     let text = registry::text(&registry).unwrap();
     scaling.await.unwrap();
     text
+}
+
+/// Every metric of the webhook, printed as `/metrics` prints it.
+fn webhook_metrics() -> String {
+    let mut registry = Registry::default();
+    WebhookMetrics::default().register(&mut registry);
+    registry::text(&registry).unwrap()
 }
 
 /// Applies a service with one revision, which mirrors it.

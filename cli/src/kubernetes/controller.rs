@@ -45,12 +45,13 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
         )
     });
     let controller = controller(source, connected);
+    let mut metrics = registry::with_process_metrics();
+    controller.register(&mut metrics);
     if let Some((listener, webhook)) = webhook {
+        webhook.metrics().register(&mut metrics);
         let answering = webhook.serve(listener, controller.leadership(), process.stop.clone());
         process.tasks.spawn(answering);
     }
-    let mut metrics = registry::with_process_metrics();
-    controller.register(&mut metrics);
     process.serve(process.admin(metrics, process.until_drained())?);
     process.tasks.spawn(controller.run(process.stop.clone()));
     process.drain.begun().cancelled().await;

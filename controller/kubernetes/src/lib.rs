@@ -18,4 +18,4 @@ mod watching;
 mod webhook;
 
 pub use source::KubernetesSource;
-pub use webhook::{Webhook, webhook_certificates};
+pub use webhook::{Webhook, WebhookMetrics, webhook_certificates};

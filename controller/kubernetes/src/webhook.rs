@@ -8,6 +8,7 @@
 //!
 //! The API server asks it only while it answers: what passes unasked is told by the service's conditions.
 
+mod metrics;
 mod port;
 mod request;
 mod response;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use weir_cluster_tls_port::{Callers, CertificateOptions, Resolver, Rotation, TlsPort};
 use weir_controller::{Declaration, Leadership, Platform};
 
+pub use metrics::WebhookMetrics;
 use rules::Rules;
 
 /// Name of the webhook's Service, Secret and ValidatingWebhookConfiguration, as the chart has them.
@@ -35,6 +37,7 @@ pub struct Webhook {
     client: Client,
     rules: Rules,
     options: CertificateOptions,
+    metrics: WebhookMetrics,
 }
 
 /// The settings of the chart's webhook, for Weir's namespace.
@@ -56,7 +59,14 @@ impl Webhook {
             client,
             rules: Rules::new(declaration, platform),
             options,
+            metrics: WebhookMetrics::default(),
         }
+    }
+
+    /// Its metrics.
+    #[must_use]
+    pub fn metrics(&self) -> WebhookMetrics {
+        self.metrics.clone()
     }
 
     /// Answers on this port until `stop`. The process that leads keeps certificates valid, and API servers told of them.
@@ -76,7 +86,7 @@ impl Webhook {
             callers: Callers::Anybody,
             limits: port::LIMITS,
         };
-        let answering = port.serve(port::router(self.rules), stop);
+        let answering = port.serve(port::router(self.rules, self.metrics), stop);
         tokio::select! {
             () = answering => {}
             () = rotating => {}

@@ -111,7 +111,7 @@ fn by_readiness(
     services: ReadyCounts,
 ) -> Result<(), fmt::Error> {
     let name = "weir_controller_services";
-    let help = "ReadyCounts, by their condition Ready.";
+    let help = "Services, by their condition Ready.";
     let kind = ConstGauge::new(0_u64).metric_type();
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     for (ready, count) in [

@@ -19,7 +19,9 @@ use tokio::sync::Semaphore;
 use weir_ops::byte_budget::ByteBudget;
 use weir_ops::socket::{ConnectionLimits, Pace};
 
+use super::metrics::{Outcome, WebhookMetrics};
 use super::rules::Rules;
+use super::verdict::Verdict;
 use super::{request, response};
 
 /// Path of reviews, as the chart has it.
@@ -60,14 +62,19 @@ struct Reviews {
     rules: Arc<Rules>,
     bodies: ByteBudget,
     places: Arc<Semaphore>,
+    metrics: WebhookMetrics,
 }
 
+/// What a review comes to: its outcome and its JSON, or a status and a line that says why there is none.
+type Reviewed = Result<(Outcome, Value), (StatusCode, String)>;
+
 /// The route of reviews.
-pub(super) fn router(rules: Rules) -> Router {
+pub(super) fn router(rules: Rules, metrics: WebhookMetrics) -> Router {
     let reviews = Reviews {
         rules: Arc::new(rules),
         bodies: ByteBudget::new(MAX_BODIES),
         places: Arc::new(Semaphore::new(AT_ONCE)),
+        metrics,
     };
     let answer = async move |request: Request| reviews.answer(request).await;
     Router::new().route(PATH, post(answer))
@@ -75,23 +82,19 @@ pub(super) fn router(rules: Rules) -> Router {
 
 impl Reviews {
     async fn answer(self, request: Request) -> Response {
-        match tokio::time::timeout(ANSWER_WITHIN, self.review(request.into_body())).await {
-            Ok(Ok(review)) => {
+        let mut recording = self.metrics.begin();
+        let reviewing = tokio::time::timeout(ANSWER_WITHIN, self.review(request.into_body()));
+        match reviewing.await.unwrap_or_else(|_| Err(busy())) {
+            Ok((outcome, review)) => {
+                recording.note(outcome);
                 let json = [(header::CONTENT_TYPE, "application/json")];
                 (json, review.to_string()).into_response()
             }
-            Ok(Err((status, message))) => (status, message).into_response(),
-            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "too busy: ask again\n").into_response(),
+            Err((status, message)) => (status, message).into_response(),
         }
     }
 
-    async fn review(self, body: Body) -> Result<Value, (StatusCode, String)> {
-        let busy = |_| {
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too busy: ask again\n".to_owned(),
-            )
-        };
+    async fn review(self, body: Body) -> Reviewed {
         let permit = self.bodies.permit();
         let mut bytes = Vec::new();
         let mut body = body;
@@ -104,7 +107,7 @@ impl Reviews {
                 let message = format!("a review has at most {MAX_BODY} bytes\n");
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
             }
-            permit.grow(data.len()).map_err(busy)?;
+            permit.grow(data.len()).map_err(|_| busy())?;
             bytes.extend_from_slice(data);
         }
         let place = self.places.clone().acquire_owned().await;
@@ -115,7 +118,7 @@ impl Reviews {
             check_values(&bytes)?;
             let request = request::read(&bytes)?;
             let verdict = rules.verdict(&request);
-            Ok(response::review(&request, &verdict))
+            Ok((outcome(&verdict), response::review(&request, &verdict)))
         });
         match reading.await {
             Ok(read) => read.map_err(|message: String| (StatusCode::BAD_REQUEST, message + "\n")),
@@ -125,6 +128,19 @@ impl Reviews {
                 Err((StatusCode::INTERNAL_SERVER_ERROR, message))
             }
         }
+    }
+}
+
+fn busy() -> (StatusCode, String) {
+    let message = "too busy: ask again\n".to_owned();
+    (StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
+fn outcome(verdict: &Verdict) -> Outcome {
+    if verdict.errors.is_empty() {
+        Outcome::Allowed
+    } else {
+        Outcome::Refused
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
+use prometheus_client::registry::Registry;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -30,6 +31,7 @@ const NOW: u64 = 1_700_000_000;
 struct TestPort {
     address: SocketAddr,
     authority: String,
+    metrics: WebhookMetrics,
     _declaration: watch::Sender<Arc<Declaration>>,
     _stop: DropGuard,
 }
@@ -57,10 +59,12 @@ impl TestPort {
             callers: Callers::Anybody,
             limits: LIMITS,
         };
-        tokio::spawn(port.serve(router(rules), stop.clone()));
+        let metrics = WebhookMetrics::default();
+        tokio::spawn(port.serve(router(rules, metrics.clone()), stop.clone()));
         Self {
             address,
             authority: pair.authority,
+            metrics,
             _declaration: declaration,
             _stop: stop.drop_guard(),
         }
@@ -94,6 +98,28 @@ impl TestPort {
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+impl TestPort {
+    /// Requests that were allowed, refused, and had no verdict, as the metrics tell them.
+    fn counted(&self) -> [u64; 3] {
+        let mut registry = Registry::default();
+        self.metrics.register(&mut registry);
+        let text = weir_ops::registry::text(&registry).unwrap();
+        let value = |name: String| {
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            line.unwrap().trim().parse().unwrap()
+        };
+        let outcomes = ["allowed", "refused", "error"];
+        let counts = outcomes.map(|outcome| {
+            value(format!(
+                "weir_webhook_requests_total{{outcome=\"{outcome}\"}}"
+            ))
+        });
+        let timed = value("weir_webhook_duration_seconds_count".to_owned());
+        assert_eq!(counts.iter().sum::<u64>(), timed);
+        counts
     }
 }
 
@@ -132,6 +158,7 @@ async fn reviews_are_answered_and_all_else_is_refused() {
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(message.contains("no AdmissionReview"), "{message}");
     }
+    assert_eq!(port.counted(), [1, 1, 5]);
     let (status, _) = port.ask(Method::GET, PATH, Vec::new()).await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
     let (status, _) = port.ask(Method::POST, "/other", good()).await;
