@@ -10,7 +10,9 @@ mod traffic;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use weir_cluster::{Applied, Conflict, Gateway, LatestReports, Revision, RevisionName, Snapshot};
+use weir_cluster::{
+    Applied, Conflict, Gateway, Host, LatestReports, Revision, RevisionName, Snapshot,
+};
 use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::Address;
 
@@ -108,7 +110,7 @@ fn selector(inputs: &StatusInputs<'_>) -> String {
 /// Fills in URLs, runtime and components.
 fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: &StatusInputs<'_>) {
     let outside = validated.exposure.external_host.as_ref();
-    status.url = outside.map(|host| format!("http://{host}"));
+    status.url = outside.and_then(|host| inputs.url(host));
     let service = &validated.service;
     let (name, namespace) = (service.name(), service.namespace());
     status.address = Some(Address {
@@ -156,6 +158,12 @@ enum RevisionState {
 }
 
 impl StatusInputs<'_> {
+    /// The URL of a host of this service; none where the host leads to another.
+    fn url(&self, host: &Host) -> Option<String> {
+        let is_taken = self.conflicts.iter().any(|conflict| conflict.host == *host);
+        (!is_taken).then(|| format!("http://{host}"))
+    }
+
     fn revision(&self, name: &RevisionName) -> Option<&Revision> {
         self.snapshot.revision(name).map(|revision| &**revision)
     }

@@ -273,9 +273,19 @@ fn kept(inputs: &StatusInputs<'_>) -> String {
 fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let conflicts = inputs.conflicts.iter();
     let conflicting: Vec<_> = conflicts
-        .map(|conflict| format!("host {} belongs to {}", conflict.host, conflict.holder))
+        .map(|conflict| {
+            let (host, holder) = (&conflict.host, &conflict.holder);
+            format!("host {host} belongs to {holder}, which is older")
+        })
         .collect();
-    (!conflicting.is_empty()).then(|| assess(True, HOST_CONFLICT, conflicting.join(", ")))
+    let cure = "rename this service or its canary; without the older one it gets the host";
+    (!conflicting.is_empty()).then(|| {
+        assess(
+            True,
+            HOST_CONFLICT,
+            format!("{}: {cure}", conflicting.join(", ")),
+        )
+    })
 }
 
 /// Fields of the manifest without effect, and fields of its pod without effect on this platform.

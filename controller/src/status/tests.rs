@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Address, Conflict, Failure, FailureReason, Gateway, Ledger, Phase, Replica, Report, Revision,
+    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, Phase, Replica,
+    Report, Revision, Route, Routes, ServiceName,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -334,4 +335,31 @@ fn a_runtime_that_is_not_followed_is_told() {
         revision.failure = Some(Failure::new(FailureReason::Exited, "it ends"));
     });
     assert_eq!(told(&world.status()), waiting);
+}
+
+#[test]
+fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
+    let mut world = World::new(&model("a", &[]));
+    let alone = world.status();
+    let taken = Host::parse("digits-default.example.com").unwrap();
+    assert_eq!(alone.url, Some(format!("http://{taken}")));
+    // Of another namespace; without ages the names decide.
+    let older = ServiceName::new("a", "other").unwrap();
+    let mut route = Route::new(older, Destination::Nowhere("".into()));
+    route.hosts = vec![taken];
+    let mut routes = world.snapshot.routes.as_slice().to_vec();
+    routes.push(Arc::new(route));
+    world.snapshot.routes = Arc::new(Routes::new(9, routes));
+    let status = world.status();
+    let conflict = status.condition("HostConflict").unwrap();
+    let expected = "host digits-default.example.com belongs to a/other, which is older: \
+        rename this service or its canary; without the older one it gets the host";
+    assert_eq!(conflict.message.as_deref(), Some(expected));
+    assert_eq!(status.url, None);
+    assert_eq!(status.address, alone.address);
+    let components = (
+        &status.components["predictor"],
+        &alone.components["predictor"],
+    );
+    assert_eq!(components.0.url, components.1.url);
 }
