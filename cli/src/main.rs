@@ -28,6 +28,7 @@ mod simulate;
 mod state;
 mod status;
 mod status_table;
+mod tls;
 mod up;
 
 use std::process::ExitCode;

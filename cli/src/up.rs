@@ -9,7 +9,6 @@ mod progress;
 mod runtime;
 mod service_names;
 mod status;
-mod tls;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{Report, Snapshot};
@@ -13,6 +13,7 @@ use weir_cluster::{Report, Snapshot};
 use crate::clock::{now, seconds_since_1970, until};
 use crate::context::Context;
 use crate::options::Options;
+use crate::port::Port;
 use crate::proxy::Proxy;
 use crate::state::State;
 use crate::{describe, metrics, report, server};
@@ -115,10 +116,13 @@ impl Gateway {
         self.reports.send_replace(Arc::new(self.current_report()));
     }
 
-    /// Serves requests until `stop`; then accepts no new connections, and returns when all accepted
+    /// Serves requests of its ports until `stop`; then accepts no new connections, and returns when all accepted
     /// requests are answered. Idle connections are closed within seconds, and mirrored requests dropped.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        server::serve(Arc::clone(&self.proxy), listener, stop).await;
+    pub async fn serve(self: Arc<Self>, ports: Vec<Port>, stop: CancellationToken) {
+        let serving = ports
+            .into_iter()
+            .map(|port| server::serve(Arc::clone(&self.proxy), port, stop.clone()));
+        join_all(serving).await;
         self.proxy.drain().await;
     }
 

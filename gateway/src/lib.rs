@@ -1,4 +1,4 @@
-//! The data plane: one port that takes every request of every service and brings it to a replica.
+//! The data plane: takes every request of every service and brings it to a replica.
 //!
 //! ```text
 //!   HTTP/1.1 ─┐                                                          ┌─► replica (HTTP/1.1, pooled)
@@ -24,6 +24,7 @@ mod gateway;
 mod headers;
 mod metrics;
 mod options;
+mod port;
 mod probe_services;
 mod protocol;
 mod proxy;
@@ -36,3 +37,4 @@ mod upstream;
 
 pub use gateway::Gateway;
 pub use options::{Options, Scope};
+pub use port::{Encryption, Port};

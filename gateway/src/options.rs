@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_rustls::rustls::ServerConfig;
 use weir_cluster::ServiceName;
 use weir_ops::known_hosts::KnownHosts;
 use weir_ops::socket::{ConnectionLimits, Pace};
@@ -36,13 +35,10 @@ pub struct Options {
     pub all_buffers: usize,
     /// The most bytes of bodies that wait for one revision.
     pub queue_bytes: usize,
-    /// Hosts that the port answers to beside those of services.
+    /// Hosts that the ports answer to beside those of services.
     pub hosts: KnownHosts,
-    /// Limits on the port's connections, and on the waits for their clients.
+    /// Limits on each port's connections, and on the waits for their clients.
     pub connections: ConnectionLimits,
-    /// How the port encrypts; without it, it is plain. It should offer `h2` and `http/1.1`. Gateways ask each
-    /// other in plain: this is for one that is alone.
-    pub tls: Option<Arc<ServerConfig>>,
     /// The longest time for a TLS handshake.
     pub handshake_timeout: Duration,
 }
@@ -71,7 +67,6 @@ impl Options {
                 stall: Duration::from_secs(30),
                 pace: Pace::default(),
             },
-            tls: None,
             handshake_timeout: Duration::from_secs(10),
         }
     }

@@ -1,4 +1,4 @@
-//! The serving port: HTTP/1.1, HTTP/2 and gRPC on one listener, distinguished by their first bytes; plain or TLS.
+//! A port for requests: HTTP/1.1, HTTP/2 and gRPC on one listener, distinguished by their first bytes; plain or TLS.
 //!
 //! ```text
 //!   accept ─► TLS handshake ─► sniff ─┬─► HTTP/2 ───► close
@@ -27,23 +27,24 @@ use std::sync::Arc;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::{HttpService, service_fn};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::socket::{Acceptor, Counted, Stream, StreamExecutor, Traffic};
 
 use crate::body::DownstreamBody;
+use crate::port::{Encryption, Port};
 use crate::proxy::Proxy;
 use settings::ServerSettings;
 
 /// Serves the port until `stop`, then drains its connections.
-pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, stop: CancellationToken) {
+pub(crate) async fn serve(proxy: Arc<Proxy>, port: Port, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let limits = proxy.context.options.connections;
-    let acceptor = Acceptor::new(listener, limits, stop.clone());
+    let acceptor = Acceptor::new(port.listener, limits, stop.clone());
     let settings = Arc::new(ServerSettings {
         streams: StreamExecutor::new(connections.clone(), &limits),
         header_timeout: limits.idle,
+        encryption: port.encryption,
         stop,
     });
     // Boxed: a task's size includes every copy that a move leaves.
@@ -58,8 +59,9 @@ pub(crate) async fn serve(proxy: Arc<Proxy>, listener: TcpListener, stop: Cancel
 async fn serve_connection(proxy: Arc<Proxy>, stream: Box<Stream>, settings: Arc<ServerSettings>) {
     let (traffic, peer) = (stream.traffic(), stream.peer());
     let service = service(Arc::clone(&proxy), Arc::clone(&traffic), peer);
-    let Some(config) = &proxy.context.options.tls else {
-        return connection::serve(stream, service, &traffic, &settings).await;
+    let config = match &settings.encryption {
+        Encryption::Plain => return connection::serve(stream, service, &traffic, &settings).await,
+        Encryption::Tls(config) => config,
     };
     let timeout = proxy.context.options.handshake_timeout;
     // Boxed, so that the future of plain connections has no room for TLS.

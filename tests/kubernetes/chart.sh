@@ -31,6 +31,7 @@ lint() {
     refused repository weir.image.repository=weir:latest
     refused domain domain=Example.com
     refused gatway gatway.replicas=2
+    refused secret gateway.tls.secret=tls
     refused pullPolicy runtime.image.pullPolicy=Sometimes
     refused external gateway.external.type=ClusterIP
     refused timeoutSeconds webhook.timeoutSeconds=60
@@ -38,6 +39,9 @@ lint() {
     check "a tag" 3 "$(render --set weir.image.tag=abc | grep -c 'image: "weir:abc"')"
     check "no admin port outside" 0 "$(render --set gateway.external.type=LoadBalancer |
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -c admin)"
+    check "no port over TLS unasked" 0 "$(render | grep -cE 'tls|8443')"
+    check "what is open outside with a certificate" https "$(render --set gateway.external.type=NodePort,gateway.tls.secretName=tls |
+        sed -n '/name: weir-gateway-external/,/^---/p' | grep -o '"name":"[a-z]*"' | cut -d'"' -f4 | paste -sd ' ')"
     check "without classes and runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
     check "no metrics API unasked" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"

@@ -7,9 +7,12 @@ of each step, and with requests all the while, none of which may fail. To be run
 import functools
 import http.server
 import json
+import ssl
 import subprocess
+import tempfile
 import threading
 import time
+import urllib.request
 from decimal import Decimal
 
 from weir import (
@@ -86,12 +89,15 @@ def print_wake_up():
     print("           " + ", ".join(f"{name} {at[11:19]}" for name, at in times.items()))
 
 
-def set_metrics_apis(switch):
-    """With a chart's upgrade, as a user does it."""
-    apis = ",".join(f"metricsApi.{api}={switch}" for api in ("custom", "external"))
-    chart = ["helm", "upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", "--set", apis, "--wait"]
+def upgrade(settings):
+    """Sets values of the chart, as a user does it."""
+    chart = ["helm", "upgrade", "weir", str(ROOT / "charts/weir"), "-n", "weir-system", "--reuse-values", "--set", settings, "--wait"]
     done = subprocess.run(chart, capture_output=True, text=True)
     expect("helm upgrade", 0, done.returncode and done.stderr)
+
+
+def set_metrics_apis(switch):
+    upgrade(",".join(f"metricsApi.{api}={switch}" for api in ("custom", "external")))
 
 
 def values(path):
@@ -133,6 +139,28 @@ AUTOSCALER = {
         }}],
     },
 }
+
+
+def gateways_hand_over_behind_tls():
+    """One replica takes one request at once: the gateway that owns its queue gets what others receive."""
+    BED.apply(scenarios.digits(containerConcurrency=1, maxReplicas=1, minReplicas=1))
+    wait_until("Ready", 90, BED.is_ready)
+    with tempfile.TemporaryDirectory() as folder, step("helm upgrade with a certificate, until the gateways serve TLS"):
+        pair = [f"{folder}/tls.key", f"{folder}/tls.crt"]
+        names = f"subjectAltName=DNS:{GATEWAY}"
+        made = "openssl req -x509 -nodes -newkey rsa:2048 -subj /CN=weir".split() + ["-addext", names, "-keyout", pair[0], "-out", pair[1]]
+        subprocess.run(made, check=True, capture_output=True)
+        kubectl("create", "secret", "tls", "tls", "-n", "weir-system", "--key", pair[0], "--cert", pair[1])
+        trusted = ssl.create_default_context(cafile=pair[1])
+        upgrade("gateway.tls.secretName=tls")
+    urllib.request.install_opener(urllib.request.build_opener(urllib.request.HTTPSHandler(context=trusted)))
+    url = f"https://{GATEWAY}/serving/default/digits{INFER}"
+    with unharmed("requests over TLS to both gateways, and without", "digits", url, clients=4), Traffic(f"{DIGITS}{INFER}") as plain:
+        time.sleep(5)
+    expect("failed requests without TLS", [], plain.failures[:5])
+    upgrade("gateway.tls.secretName=")
+    kubectl("delete", "secret", "tls", "-n", "weir-system")
+    BED.delete()
 
 
 def a_host_is_the_older_services():
@@ -196,5 +224,5 @@ if __name__ == "__main__":
     run("walk", (
         it_becomes_ready, kubectl_shows_it, *its_life, pods_and_gateways_come_and_go, autoscalers_read_its_load,
         first_end, it_sleeps_and_wakes, print_wake_up, it_is_deleted, fetch_in_a_restricted_namespace,
-        a_host_is_the_older_services, no_pod_was_restarted,
+        a_host_is_the_older_services, gateways_hand_over_behind_tls, no_pod_was_restarted,
     ))

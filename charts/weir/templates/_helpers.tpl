@@ -94,6 +94,12 @@ spec:
           livenessProbe: {httpGet: {path: /health, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 3, initialDelaySeconds: 10}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "weir.restricted" $root | nindent 12 }}
+          {{- if .secret }}
+          volumeMounts: [{name: tls, mountPath: /etc/weir/tls, readOnly: true}]
+          {{- end }}
+      {{- with .secret }}
+      volumes: [{name: tls, secret: {secretName: {{ . }}}}]
+      {{- end }}
 {{- end }}
 
 {{/* A component's Service within the cluster: include "weir.service" (dict "root" $ "name" "gateway" "ports" (list …)) */}}

@@ -1,6 +1,7 @@
 //! The flags of Weir's processes on Kubernetes.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use super::LimitArgs;
 
@@ -29,6 +30,19 @@ pub(crate) struct GatewayArgs {
     /// Port for requests, HTTP and gRPC; 0 takes a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
+
+    /// Certificate chain for --tls-port, in PEM. Read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// With --tls-cert, another port for requests, which speaks TLS only; 0 takes a free one. Pods of the cluster
+    /// and the other gateways keep using --port.
+    #[arg(long, value_name = "PORT", default_value_t = 8443)]
+    pub(crate) tls_port: u16,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_cluster::Directory;
 use weir_cluster_kubernetes::WatchScope;
-use weir_gateway::{Gateway, Options, Scope};
+use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 use weir_ops::admin::{Health, HealthCheck};
 use weir_ops::registry;
 
@@ -16,6 +16,7 @@ use crate::args::GatewayArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ports;
+use crate::tls::Tls;
 
 /// Time for which it takes requests after SIGTERM: load balancers, other gateways and kube-proxy hear within it that it
 /// ends.
@@ -30,8 +31,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// # Errors
 /// [`CliError`] when it cannot start.
 pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
-    let address = SocketAddr::new(args.process.address, args.port);
-    let (listener, _) = ports::bind("--port", address)?;
+    let (ports, tls) = bind(&args)?;
     let process = Process::start(&args.process, DRAIN_DELAY)?;
     let options = weir_cluster_kubernetes::Options {
         scope: WatchScope::Gateway,
@@ -50,7 +50,14 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     process.tasks.spawn(report);
     serve_admin(&process, &gateway)?;
     let closed = process.drain.closed().clone();
-    let serving = gateway.serve(listener, closed);
+    if let Some(tls) = tls {
+        let following = tls.pair.follow();
+        let stop = process.stop.clone();
+        process
+            .tasks
+            .spawn(async move { stop.run_until_cancelled(following).await });
+    }
+    let serving = gateway.serve(ports, closed);
     let answered = process.drain.serve(ANSWER_TIMEOUT, serving).await;
     if let Err(error) = &answered {
         tracing::error!("{error}: stopping without answering them");
@@ -61,6 +68,23 @@ pub(crate) async fn run(args: GatewayArgs) -> Result<Exit, CliError> {
     } else {
         Exit::Failed
     })
+}
+
+/// Its ports: the plain one, and one over TLS where there is a certificate.
+fn bind(args: &GatewayArgs) -> Result<(Vec<Port>, Option<Tls>), CliError> {
+    let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+    let listen = |flag, port| {
+        let address = SocketAddr::new(args.process.address, port);
+        ports::bind(flag, address).map(|(listener, _)| listener)
+    };
+    let mut ports = vec![Port::plain(listen("--port", args.port)?)];
+    if let Some(tls) = &tls {
+        ports.push(Port {
+            listener: listen("--tls-port", args.tls_port)?,
+            encryption: Encryption::Tls(Arc::clone(&tls.config)),
+        });
+    }
+    Ok((ports, tls))
 }
 
 fn serve_admin(process: &Process, gateway: &Arc<Gateway>) -> Result<(), CliError> {

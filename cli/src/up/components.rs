@@ -12,7 +12,7 @@ use weir_cluster::{Directory, Membership, Report, Reports, ServiceName};
 use weir_cluster_local::Local;
 use weir_controller::files::Files;
 use weir_controller::{Controller, Source};
-use weir_gateway::{Gateway, Options, Scope};
+use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 use weir_ops::admin::{Admin, Health, HealthCheck, Page};
 use weir_ops::drain::Drain;
 use weir_ops::known_hosts::KnownHosts;
@@ -94,7 +94,14 @@ impl Components {
     pub(super) async fn serve(self, ports: Ports, drain: Drain) -> Exit {
         let admin = self.admin(ports.admin, ports.admin_hosts, &drain);
         self.tasks.spawn(admin.serve(self.stop.clone()));
-        let serving = self.gateway.serve(ports.serving, drain.closed().clone());
+        let port = Port {
+            listener: ports.serving,
+            encryption: match ports.tls {
+                Some(tls) => Encryption::Tls(tls.config),
+                None => Encryption::Plain,
+            },
+        };
+        let serving = self.gateway.serve(vec![port], drain.closed().clone());
         let answered = drain.serve(ANSWER_TIMEOUT, serving).await;
         if let Err(error) = &answered {
             tracing::error!("{error}: stopping without answering them");
@@ -174,7 +181,6 @@ fn gateway(
     options.hosts = ports.serving_hosts.clone();
     ports.limits.apply(&mut options);
     if let Some(tls) = &ports.tls {
-        options.tls = Some(Arc::clone(&tls.config));
         tasks.spawn(until(stop, Arc::clone(&tls.pair).follow()));
     }
     let gateway = Gateway::new(options);

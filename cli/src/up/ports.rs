@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use weir_ops::known_hosts::KnownHosts;
 
-use super::tls::Tls;
 use crate::args::{LimitArgs, UpArgs};
 use crate::error::CliError;
 use crate::ports::bind;
+use crate::tls::Tls;
 
 /// The two ports, bound and not yet served.
 pub(super) struct Ports {
@@ -31,7 +31,7 @@ impl Ports {
     /// # Errors
     /// [`CliError::PortTaken`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
-        let tls = Tls::read(args)?;
+        let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
         let (admin, admin_at) = bind(
             "--admin-port",

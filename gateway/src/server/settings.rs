@@ -5,11 +5,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use weir_ops::socket::{Lifetime, StreamExecutor};
 
+use crate::port::Encryption;
+
 /// Settings and shutdown signal that all connections of the port share.
 pub(super) struct ServerSettings {
     pub(super) streams: StreamExecutor,
     /// Longest time for a request's head, idle time before it included.
     pub(super) header_timeout: Duration,
+    pub(super) encryption: Encryption,
     /// Cancelled when the port shuts down.
     pub(super) stop: CancellationToken,
 }

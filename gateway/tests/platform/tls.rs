@@ -1,6 +1,7 @@
 //! The port behind TLS.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use weir_gateway::{Options, Scope};
 
-use crate::client::{post, read};
+use crate::client::{once, post, read};
 use crate::replica::{Manner, TestReplica};
 use crate::world::{HOST, TEST_TIMEOUT, World};
 
@@ -25,39 +26,67 @@ use crate::world::{HOST, TEST_TIMEOUT, World};
 struct Encrypted {
     world: World,
     certificate: CertificateDer<'static>,
-    _replica: TestReplica,
+    replica: TestReplica,
+}
+
+/// A new certificate of localhost, and the ports' use of it.
+fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = made.cert.der().clone();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth();
+    let mut config = config
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    (certificate, Arc::new(config))
 }
 
 impl Encrypted {
     async fn new(manner: Manner, change: impl FnOnce(&mut Options)) -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let certificate = made.cert.der().clone();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth();
-        let mut config = config
-            .with_single_cert(vec![certificate.clone()], key)
-            .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let (certificate, config) = certificate();
         let mut options = Options::new("gateway", Scope::Local);
-        options.tls = Some(Arc::new(config));
         change(&mut options);
         let mut world = World::new(0).await;
-        world.add(options).await;
+        world.add_with(options, Some(config)).await;
         let replica = TestReplica::start(manner).await;
         world.serve(&[100], |_| {}).await;
         world.put(1, "a", replica.address).await;
         Self {
             world,
             certificate,
-            _replica: replica,
+            replica,
+        }
+    }
+
+    /// Two gateways before a replica that takes one request at once: one of them owns its queue.
+    async fn pair() -> Self {
+        let (certificate, config) = certificate();
+        let mut world = World::new(0).await;
+        for name in ["gateway-0", "gateway-1"] {
+            let options = Options::new(name, Scope::Local);
+            world.add_with(options, Some(config.clone())).await;
+        }
+        let replica = TestReplica::start(Manner::Work(Duration::from_millis(1))).await;
+        world.serve_limited(&[100], Some(1), |_| {}).await;
+        world.put(1, "a", replica.address).await;
+        Self {
+            world,
+            certificate,
+            replica,
         }
     }
 
     /// A connection of a client that speaks this protocol.
     async fn connect(&self, protocol: &str) -> TlsStream<TcpStream> {
+        self.connect_to(0, protocol).await
+    }
+
+    /// The same at this gateway.
+    async fn connect_to(&self, gateway: usize, protocol: &str) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -65,7 +94,8 @@ impl Encrypted {
             .unwrap();
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let stream = TcpStream::connect(self.world.address()).await.unwrap();
+        let address = self.world.gateways[gateway].encrypted.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
         let name = "localhost".try_into().unwrap();
         let connector = TlsConnector::from(Arc::new(config));
         let stream = connector.connect(name, stream).await.unwrap();
@@ -75,7 +105,8 @@ impl Encrypted {
     }
 
     async fn plain(&self) -> TcpStream {
-        TcpStream::connect(self.world.address()).await.unwrap()
+        let address = self.world.gateways[0].encrypted.unwrap();
+        TcpStream::connect(address).await.unwrap()
     }
 }
 
@@ -159,4 +190,58 @@ async fn who_speaks_plain_is_closed() {
     // Closed, or reset for what nobody read.
     let _ = tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap();
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+/// Requests one after the other over one connection to this gateway; returns how many were answered with what they said.
+async fn send(encrypted: Arc<Encrypted>, gateway: usize, requests: usize) -> usize {
+    let io = TokioIo::new(encrypted.connect_to(gateway, "http/1.1").await);
+    let (mut sender, connection) = http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    for number in 0..requests {
+        let said = format!("{gateway} {number}");
+        let answer = sender.send_request(post(HOST, "/", said.clone())).await;
+        let answer = read(answer.unwrap()).await.unwrap();
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*said));
+    }
+    requests
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_hand_over_what_arrives_over_tls() {
+    let encrypted = Arc::new(Encrypted::pair().await);
+    let sending = (0..8).map(|client| tokio::spawn(send(Arc::clone(&encrypted), client % 2, 50)));
+    let mut answered = 0;
+    for sending in sending.collect::<Vec<_>>() {
+        answered += sending.await.unwrap();
+    }
+    assert_eq!((answered, encrypted.replica.requests()), (400, 400));
+    assert_eq!(encrypted.replica.seen.most.load(Ordering::SeqCst), 1);
+}
+
+/// What ends TLS before the gateways speaks plain to them, and says by headers what its client did.
+#[tokio::test]
+async fn who_ends_tls_before_a_gateway_is_heard_by_the_replica_over_a_hand_over_too() {
+    let encrypted = Encrypted::pair().await;
+    let forwarded = [
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-for", "203.0.113.9, 10.0.0.1"),
+        ("x-forwarded-host", "digits-default.example.com"),
+        ("forwarded", "for=203.0.113.9;proto=https"),
+    ];
+    for gateway in &encrypted.world.gateways {
+        let mut request = post(HOST, "/", "hi");
+        for (name, value) in forwarded {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let answer = once(gateway.address, request).await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "hi"));
+    }
+    let heads = encrypted.replica.seen.heads.lock();
+    assert_eq!(heads.len(), 2);
+    for head in &*heads {
+        for (name, value) in forwarded {
+            assert_eq!(head.headers[name], value);
+        }
+        assert_eq!(head.headers["host"], HOST);
+    }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
     Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, Readiness, Replica,
     RevisionName, Route, ServiceName, Split, Target, Workload,
 };
-use weir_gateway::{Gateway, Options, Scope};
+use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
 
 use crate::replica::{Manner, TestReplica};
 
@@ -30,6 +31,8 @@ pub(crate) struct World {
 pub(crate) struct Running {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) address: SocketAddr,
+    /// Its port over TLS.
+    pub(crate) encrypted: Option<SocketAddr>,
     pub(crate) stop: CancellationToken,
     pub(crate) serving: Option<JoinHandle<()>>,
     tasks: Vec<JoinHandle<()>>,
@@ -82,9 +85,24 @@ impl World {
     }
 
     pub(crate) async fn add(&mut self, options: Options) {
+        self.add_with(options, None).await;
+    }
+
+    /// Adds a gateway that may have a port over TLS, too.
+    pub(crate) async fn add_with(&mut self, options: Options, tls: Option<Arc<ServerConfig>>) {
         let name = options.name.clone();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let (plain, address) = listener().await;
+        let mut ports = vec![Port::plain(plain)];
+        let mut encrypted = None;
+        if let Some(config) = tls {
+            let (listener, address) = listener().await;
+            let encryption = Encryption::Tls(config);
+            ports.push(Port {
+                listener,
+                encryption,
+            });
+            encrypted = Some(address);
+        }
         let gateway = Gateway::new(options);
         let stop = CancellationToken::new();
         let snapshots = weir_cluster::Directory::watch(&self.fake);
@@ -92,7 +110,7 @@ impl World {
             tokio::spawn(Arc::clone(&gateway).follow(snapshots, CancellationToken::new())),
             tokio::spawn(Arc::clone(&gateway).report(CancellationToken::new())),
         ];
-        let serving = tokio::spawn(Arc::clone(&gateway).serve(listener, stop.clone()));
+        let serving = tokio::spawn(Arc::clone(&gateway).serve(ports, stop.clone()));
         let membership = self.fake.gateways().join(weir_cluster::Gateway {
             name,
             serving: address.into(),
@@ -101,6 +119,7 @@ impl World {
         self.gateways.push(Running {
             gateway,
             address,
+            encrypted,
             stop,
             serving: Some(serving),
             tasks,
@@ -196,6 +215,12 @@ impl World {
         let last = reports.borrow().revisions.get(&name).cloned();
         assert!(seen, "{last:?}");
     }
+}
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
 }
 
 pub(crate) fn service() -> ServiceName {

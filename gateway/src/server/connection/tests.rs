@@ -36,6 +36,7 @@ const LARGE: usize = 64 << 20;
 
 fn settings(stop: &CancellationToken) -> ServerSettings {
     ServerSettings {
+        encryption: crate::port::Encryption::Plain,
         streams: StreamExecutor::new(TaskTracker::new(), &LIMITS),
         header_timeout: HEADER_TIMEOUT,
         stop: stop.clone(),

@@ -1,4 +1,4 @@
-//! The certificate of the port for requests: read at the start, and again when its files change.
+//! The certificate of a port for requests: read at the start, and again when its files change.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 
-use crate::args::UpArgs;
 use crate::error::CliError;
 use crate::pem::{certificates, private_key};
 
@@ -24,7 +23,7 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A certificate and its private key, from two files.
 #[derive(Debug)]
-pub(super) struct KeyPair {
+pub(crate) struct KeyPair {
     certificate: PathBuf,
     key: PathBuf,
     /// State of the files when they were first read.
@@ -35,10 +34,10 @@ pub(super) struct KeyPair {
 /// Modification time, size and inode of both files; `None` for a file that does not exist.
 type Fingerprint = [Option<(i64, i64, u64, u64)>; 2];
 
-/// Encryption of the port for requests.
-pub(super) struct Tls {
-    pub(super) pair: Arc<KeyPair>,
-    pub(super) config: Arc<ServerConfig>,
+/// Encryption of a port for requests.
+pub(crate) struct Tls {
+    pub(crate) pair: Arc<KeyPair>,
+    pub(crate) config: Arc<ServerConfig>,
 }
 
 impl Tls {
@@ -46,8 +45,11 @@ impl Tls {
     ///
     /// # Errors
     /// As [`KeyPair::read`].
-    pub(super) fn read(args: &UpArgs) -> Result<Option<Self>, CliError> {
-        let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+    pub(crate) fn read(
+        certificate: Option<&Path>,
+        key: Option<&Path>,
+    ) -> Result<Option<Self>, CliError> {
+        let (Some(certificate), Some(key)) = (certificate, key) else {
             return Ok(None);
         };
         let pair = KeyPair::read(certificate, key)?;
@@ -90,13 +92,13 @@ impl KeyPair {
     }
 
     /// Path of the certificate's file.
-    pub(super) fn certificate(&self) -> &Path {
+    pub(crate) fn certificate(&self) -> &Path {
         &self.certificate
     }
 
     /// Reads the files again whenever they change. New connections use the new certificate; while it is not valid,
     /// they use the last valid one.
-    pub(super) async fn follow(self: Arc<Self>) {
+    pub(crate) async fn follow(self: Arc<Self>) {
         let mut seen = self.at_start;
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
