@@ -18,7 +18,7 @@ pub struct Port {
 /// The way in which a port's connections are encrypted.
 #[derive(Clone, Debug)]
 pub enum Encryption {
-    /// Not at all.
+    /// They are not encrypted.
     Plain,
     /// By TLS, and nothing else is taken. It should offer `h2` and `http/1.1`.
     Tls(Arc<ServerConfig>),

@@ -63,7 +63,7 @@ impl Webhook {
         }
     }
 
-    /// Its metrics.
+    /// The metrics of what it answers.
     #[must_use]
     pub fn metrics(&self) -> WebhookMetrics {
         self.metrics.clone()

@@ -62,7 +62,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Registers them.
+    /// Registers both metrics with a process' registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "weir_webhook_requests",
@@ -96,7 +96,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Notes the verdict.
+    /// Notes what the verdict was.
     pub(super) fn note(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
