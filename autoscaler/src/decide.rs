@@ -18,7 +18,7 @@ pub use terms::Terms;
 use weir_cluster::{RevisionName, ScalingPolicy};
 
 use self::keep::Keep;
-use crate::{Coverage, Memory, Sample};
+use crate::{Coverage, Memory, Sample, Unplaced};
 
 /// How many replicas, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub struct Decision {
     pub reason: Reason,
     /// The numbers behind it.
     pub terms: Terms,
+    /// Replicas that were asked for before and do not come.
+    pub unplaced: Option<Unplaced>,
 }
 
 /// The last decision on each revision. Clones share the decisions: the whole is published each second.
@@ -37,13 +39,20 @@ pub type Decisions = BTreeMap<RevisionName, Arc<Decision>>;
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            replicas, reason, ..
+            replicas,
+            reason,
+            unplaced,
+            ..
         } = self;
         let noun = match replicas {
             1 => "replica",
             _ => "replicas",
         };
-        write!(f, "{replicas} {noun}: {reason}")
+        write!(f, "{replicas} {noun}: {reason}")?;
+        match unplaced {
+            Some(unplaced) => write!(f, "; {unplaced}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -68,6 +77,7 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
         replicas,
         reason,
         terms,
+        unplaced: None,
     };
     (memory, decision)
 }

@@ -17,8 +17,10 @@ mod memory;
 mod metrics;
 mod run;
 mod sample;
+mod unplaced;
 
 pub use decide::{Decision, Decisions, HeldBy, Reason, Terms, decide};
 pub use memory::Memory;
 pub use run::{Autoscaler, LEASE};
 pub use sample::{Coverage, Load, Replicas, Sample};
+pub use unplaced::Unplaced;

@@ -88,7 +88,7 @@ impl Collector for AutoscalerMetrics {
 }
 
 fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
-    let gauges: [(&str, &str, fn(&Row<'_>) -> i64); 2] = [
+    let gauges: [(&str, &str, fn(&Row<'_>) -> i64); 3] = [
         (
             "weir_autoscaler_desired_replicas",
             "Replicas that the last decision asks for.",
@@ -98,6 +98,16 @@ fn replicas(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(),
             "weir_autoscaler_ready_replicas",
             "Replicas that take requests.",
             |row| i64::try_from(row.ready).unwrap_or(i64::MAX),
+        ),
+        (
+            "weir_autoscaler_unplaced_replicas",
+            "Replicas that were asked for and do not come: no node takes them, or a quota refuses them.",
+            |row| {
+                row.decision
+                    .unplaced
+                    .as_ref()
+                    .map_or(0, |it| it.replicas.into())
+            },
         ),
     ];
     for (name, help, value) in gauges {

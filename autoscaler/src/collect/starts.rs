@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster::{Phase, Revision};
+use weir_cluster::{Phase, Replica, Revision};
 
 use crate::Replicas;
 
@@ -14,8 +14,8 @@ use crate::Replicas;
 pub(crate) struct StartTracker {
     /// By replica name; unset before the first observation.
     states: Option<BTreeMap<Arc<str>, StartState>>,
-    /// Since when fewer replicas exist than are desired: those that do not exist yet start too.
-    missing_since: Option<Duration>,
+    /// Since when each of the replicas that are desired and do not exist yet is missing, longest first: they start too.
+    missing_since: Vec<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,17 +44,18 @@ const KEPT: usize = 32;
 impl StartTracker {
     /// Takes in the revision's state at this moment.
     pub(crate) fn observe(&mut self, revision: &Revision, times: &mut StartTimes, now: Duration) {
-        let begins = match self.states {
-            None => StartState::BeganBefore(now),
-            Some(_) => StartState::Began(now),
-        };
+        let is_first = self.states.is_none();
         let before = self.states.take().unwrap_or_default();
         let mut states = BTreeMap::new();
         for replica in &revision.replicas {
             let old = before.get(&replica.name).copied();
             let old = old.unwrap_or(StartState::NotStarting);
             let state = match replica.phase {
-                Phase::Pending | Phase::Starting => old.or(begins),
+                Phase::Pending | Phase::Starting if old != StartState::NotStarting => old,
+                Phase::Pending | Phase::Starting if is_first => StartState::BeganBefore(now),
+                Phase::Pending | Phase::Starting => {
+                    StartState::Began(self.asked(replica, &before, now))
+                }
                 Phase::Ready => {
                     times.add(old, now);
                     StartState::NotStarting
@@ -64,10 +65,21 @@ impl StartTracker {
             states.insert(replica.name.clone(), state);
         }
         self.states = Some(states);
-        self.missing_since = match missing(revision) {
-            0 => None,
-            _ => self.missing_since.or(Some(now)),
-        };
+        self.missing_since.resize(missing(revision), now);
+    }
+
+    /// When a replica that starts was asked for. What did not exist before takes the place of the one that is missing
+    /// for the shortest time, as a quota may keep others out for hours.
+    fn asked(
+        &mut self,
+        replica: &Replica,
+        before: &BTreeMap<Arc<str>, StartState>,
+        now: Duration,
+    ) -> Duration {
+        if before.contains_key(&replica.name) {
+            return now;
+        }
+        self.missing_since.pop().unwrap_or(now)
     }
 
     /// The replicas of the revision, which was observed just now.
@@ -77,8 +89,8 @@ impl StartTracker {
         times: &StartTimes,
         now: Duration,
     ) -> Replicas {
-        let missing_for = now.saturating_sub(self.missing_since.unwrap_or(now));
-        let mut starting = vec![missing_for; missing(revision)];
+        let missing = self.missing_since.iter();
+        let mut starting: Vec<_> = missing.map(|since| now.saturating_sub(*since)).collect();
         let states = self.states.iter().flat_map(BTreeMap::values);
         starting.extend(states.filter_map(|state| state.age(now)));
         let longest = starting.iter().max().copied().unwrap_or_default();
@@ -93,14 +105,6 @@ impl StartTracker {
 }
 
 impl StartState {
-    /// This state if it is one of starting, else `new`.
-    fn or(self, new: Self) -> Self {
-        match self {
-            Self::Began(_) | Self::BeganBefore(_) => self,
-            Self::NotStarting => new,
-        }
-    }
-
     /// How long it has been starting, as far as is known.
     fn age(self, now: Duration) -> Option<Duration> {
         match self {
@@ -142,7 +146,7 @@ impl StartTimes {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::PodTemplateSpec;
-    use weir_cluster::{Endpoints, Replica, ServiceName, Workload};
+    use weir_cluster::{Endpoints, ServiceName, Workload};
 
     use super::*;
 
@@ -220,6 +224,27 @@ mod tests {
         assert!(world.look(2, &[("a", Phase::BackOff)]).starting.is_empty());
         let again = world.look(4, &[("a", Phase::Starting)]);
         assert_eq!(again.starting, [seconds(0)]);
+    }
+
+    #[test]
+    fn a_start_that_a_quota_held_up_took_as_long_as_that() {
+        let mut tracker = StartTracker::default();
+        let mut times = StartTimes::default();
+        let mut look = |second, desired, pods: &[(&str, Phase)]| {
+            let mut revision = revision(pods);
+            revision.desired = desired;
+            tracker.observe(&revision, &mut times, seconds(second));
+            tracker.replicas(&revision, &times, seconds(second))
+        };
+        look(0, 1, &[("a", Phase::Ready)]);
+        look(10, 2, &[("a", Phase::Ready)]);
+        // Another that ends and is made again waited for nothing.
+        look(50, 2, &[]);
+        look(51, 2, &[("c", Phase::Starting)]);
+        assert_eq!(look(55, 2, &[("c", Phase::Ready)]).cold_start, seconds(5));
+        let both = |phase| [("c", Phase::Ready), ("b", phase)];
+        assert_eq!(look(90, 2, &both(Phase::Starting)).starting, [seconds(80)]);
+        assert_eq!(look(95, 2, &both(Phase::Ready)).cold_start, seconds(85));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::scale_requests::{ScaleOutcome, ScaleRequests, Urgency};
 use super::{Autoscaler, PERIOD};
 use crate::collect::{Baselines, ReportCache, StartTimes, StartTracker};
 use crate::metrics::WakeTimes;
-use crate::{Decision, Decisions, Memory, Sample, decide};
+use crate::{Decision, Decisions, Memory, Sample, Unplaced, decide};
 
 /// State of the process that leads. The next leader learns anew.
 pub(super) struct Leader<'a> {
@@ -185,7 +185,8 @@ impl<'a> Leader<'a> {
             return;
         };
         let memory = std::mem::take(&mut tracked.memory);
-        let (memory, decision) = decide(policy, memory, &sample);
+        let (memory, mut decision) = decide(policy, memory, &sample);
+        decision.unplaced = Unplaced::of(revision);
         tracked.memory = memory;
         let is_news = decision.replicas != revision.desired;
         if is_news && !self.scale_requests.has(name, decision.replicas) {

@@ -322,6 +322,7 @@ impl Observed {
                 .map(|scaling| Arc::new(scaling.policy())),
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),
+            unplaced: unplaced(&replicas, unmade.as_ref()),
             failure: failure(&replicas, unmade, before),
             replicas,
         })
@@ -364,6 +365,14 @@ fn failure(
     let now = replicas.iter().find_map(|replica| replica.failure.clone());
     let former = || before.and_then(|before| before.failure.clone());
     now.or(unmade).or_else(|| former().filter(replica::lasts))
+}
+
+/// Why replicas that were asked for do not come, whatever the others do.
+fn unplaced(replicas: &[Replica], unmade: Option<&Failure>) -> Option<Failure> {
+    let pending = replicas.iter().filter(|r| r.phase == Phase::Pending);
+    let mut failures = pending.filter_map(|replica| replica.failure.as_ref());
+    let unplaced = failures.find(|failure| failure.reason == FailureReason::NotStarted);
+    unmade.or(unplaced).cloned()
 }
 
 impl Written {

@@ -27,6 +27,9 @@ pub struct Revision {
     pub replicas: Vec<Replica>,
     /// Last cause of its not being ready. Cleared when a replica becomes ready.
     pub failure: Option<Failure>,
+    /// Cause of replicas that were asked for not coming, whatever the others do: no node takes them, or a quota
+    /// refuses them.
+    pub unplaced: Option<Failure>,
 }
 
 impl Revision {
@@ -43,6 +46,7 @@ impl Revision {
             ignored_fields: Vec::new(),
             replicas: Vec::new(),
             failure: None,
+            unplaced: None,
         }
     }
 

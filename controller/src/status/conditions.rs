@@ -15,6 +15,8 @@ use ConditionStatus::{False, True, Unknown};
 const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 /// Condition that a host belongs to an older service.
 const HOST_CONFLICT: &str = "HostConflict";
+/// Condition that replicas which were asked for do not come, while others serve.
+const REPLICAS_UNPLACED: &str = "ReplicasUnplaced";
 /// Condition that the manifest has fields without effect.
 const FIELDS_IGNORED: &str = "FieldsIgnored";
 
@@ -47,6 +49,9 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
         .extend(rollout(inputs).map(|assessment| (ROLLOUT_COMPLETE, assessment, Some("Info"))));
     conditions
         .extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
+    conditions.extend(
+        unplaced(inputs).map(|assessment| (REPLICAS_UNPLACED, assessment, Some("Warning"))),
+    );
     conditions.extend(ignored(inputs).map(|assessment| (FIELDS_IGNORED, assessment, Some("Info"))));
     let each = conditions.into_iter();
     each.map(|(kind, assessment, severity)| condition(inputs, kind, assessment, severity))
@@ -289,6 +294,20 @@ fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
 }
 
 /// Fields of the manifest without effect, and fields of its pod without effect on this platform.
+/// Replicas that do not come although others serve. Where none serves, the predictor's condition says why.
+fn unplaced(inputs: &StatusInputs<'_>) -> Option<Assessment> {
+    let revisions = inputs.snapshot.revisions_of(&inputs.declared.name);
+    let each = revisions.filter_map(|revision| {
+        let cause = &revision.unplaced.as_ref()?.message;
+        let (name, desired) = (revision.name.as_str(), revision.desired);
+        let ready = revision.ready().count();
+        let serves = 0 < ready && ready < desired as usize;
+        serves.then(|| format!("{name} has {ready} of {desired} replicas: {cause}"))
+    });
+    let messages: Vec<_> = each.collect();
+    (!messages.is_empty()).then(|| assess(True, REPLICAS_UNPLACED, messages.join("; ")))
+}
+
 fn ignored(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let validated = inputs.validation.ok()?;
     let ignored_fields = validated.ignored_fields.iter();

@@ -363,3 +363,26 @@ fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
     );
     assert_eq!(components.0.url, components.1.url);
 }
+
+#[test]
+fn replicas_without_a_place_are_told_while_others_serve() {
+    let mut world = World::new(&model("a", &[]));
+    world.gateway(world.applied.routes);
+    world.revision(|revision| {
+        revision.desired = 3;
+        revision.replicas.push(replica());
+        let cause = "no node takes it: add a node";
+        revision.unplaced = Some(Failure::new(FailureReason::NotStarted, cause));
+    });
+    let status = world.status();
+    let told = found(&status, "ReplicasUnplaced");
+    assert_eq!(
+        (told.status, told.message.as_deref()),
+        (
+            ConditionStatus::True,
+            Some("digits-predictor-00001 has 1 of 3 replicas: no node takes it: add a node")
+        )
+    );
+    world.revision(|revision| revision.unplaced = None);
+    assert!(world.status().condition("ReplicasUnplaced").is_none());
+}

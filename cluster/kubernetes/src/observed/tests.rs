@@ -334,7 +334,10 @@ fn pods_that_cannot_be_made_are_told_with_what_to_do() {
     .unwrap();
     let mut observed = observed();
     observed.take(Change::Deployment(Event::Apply(refused)));
-    assert_eq!(first(&mut observed).failure, None, "one is ready");
+    let serving = first(&mut observed);
+    assert_eq!(serving.failure, None, "one is ready");
+    let unplaced = serving.unplaced.clone().unwrap();
+    assert!(unplaced.message.contains("raise the quota"));
     observed.take(Change::Pod(Event::Delete(pod("a"))));
     let failure = first(&mut observed).failure.clone().unwrap();
     assert!(failure.message.starts_with("its pods cannot be made: "));

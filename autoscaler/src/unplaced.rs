@@ -1,0 +1,100 @@
+//! Replicas that were asked for and do not come.
+
+use std::fmt;
+use std::sync::Arc;
+
+use weir_cluster::{FailureReason, Phase, Replica, Revision};
+
+/// Replicas that were asked for and do not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    /// Number of them; at least one.
+    pub replicas: u32,
+    /// Why they do not come, and what to do.
+    pub cause: Arc<str>,
+}
+
+impl Unplaced {
+    /// Those of a revision, if it is known why they do not come.
+    pub(crate) fn of(revision: &Revision) -> Option<Self> {
+        let cause = revision.unplaced.as_ref()?.message.clone();
+        let coming = revision.replicas.iter();
+        let coming = coming.filter(|r| r.phase.is_counted() && !is_unplaced(r));
+        let coming = u32::try_from(coming.count()).unwrap_or(u32::MAX);
+        let replicas = revision.desired.saturating_sub(coming);
+        (replicas > 0).then_some(Self { replicas, cause })
+    }
+}
+
+fn is_unplaced(replica: &Replica) -> bool {
+    let failure = replica.failure.as_ref();
+    replica.phase == Phase::Pending
+        && failure.is_some_and(|failure| failure.reason == FailureReason::NotStarted)
+}
+
+impl fmt::Display for Unplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { replicas, cause } = self;
+        let verb = if *replicas == 1 { "has" } else { "have" };
+        write!(f, "{replicas} of them {verb} no place: {cause}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PodTemplateSpec;
+    use weir_cluster::{Endpoints, Failure, ServiceName, Workload};
+
+    use super::*;
+
+    /// A revision of which so many are wanted, with replicas that are ready or that no node takes.
+    fn revision(desired: u32, ready: usize, pending: usize, cause: Option<&str>) -> Revision {
+        let service = ServiceName::new("default", "digits").unwrap();
+        let workload = Workload {
+            ready_call: None,
+            revision: service.revision(1).unwrap(),
+            template: Arc::new(PodTemplateSpec::default()),
+            storage: Vec::new(),
+            replicas: 0,
+            concurrency: None,
+            scaling: None,
+        };
+        let failure = cause.map(|cause| Failure::new(FailureReason::NotStarted, cause));
+        let replica = |index: usize| {
+            let is_ready = index < ready;
+            Replica {
+                name: index.to_string().into(),
+                phase: if is_ready {
+                    Phase::Ready
+                } else {
+                    Phase::Pending
+                },
+                endpoints: Endpoints::default(),
+                restarts: 0,
+                failure: failure.clone().filter(|_| !is_ready),
+            }
+        };
+        let mut revision = Revision::new(&workload, desired);
+        revision.replicas = (0..ready + pending).map(replica).collect();
+        revision.unplaced = failure;
+        revision
+    }
+
+    #[test]
+    fn those_without_a_node_and_those_that_are_not_made_count() {
+        let full = Some("no node takes it: add a node");
+        let told = Unplaced::of(&revision(4, 1, 2, full)).unwrap();
+        assert_eq!(
+            told.to_string(),
+            "3 of them have no place: no node takes it: add a node"
+        );
+        let one = Unplaced::of(&revision(2, 1, 0, Some("raise the quota"))).unwrap();
+        assert_eq!(one.to_string(), "1 of them has no place: raise the quota");
+    }
+
+    #[test]
+    fn what_comes_or_is_not_wanted_has_a_place() {
+        assert_eq!(Unplaced::of(&revision(3, 1, 2, None)), None);
+        assert_eq!(Unplaced::of(&revision(1, 1, 0, Some("old"))), None);
+    }
+}
