@@ -83,7 +83,7 @@ struct Unpublished {
 /// What is written in a Service.
 #[derive(Clone, Debug, PartialEq)]
 enum Written {
-    Revision(RevisionName, WrittenRevision),
+    Revision(RevisionName, Box<WrittenRevision>),
     Route(Arc<Route>),
 }
 
