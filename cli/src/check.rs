@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_controller::Declaration;
+use weir_controller::{Declaration, UrlScheme};
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
@@ -21,6 +21,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     let what = Served {
         files: &args.files,
         domain: &args.domain,
+        scheme: UrlScheme::Http,
         runtime: args.runtime.as_deref(),
     };
     let prepared = prepare(&what, Path::new(NO_STATE))?;

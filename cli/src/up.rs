@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use weir_cluster::ServiceName;
 use weir_cluster_local::{Gpu, Inspection, Local, Options};
 use weir_controller::files::Files;
-use weir_controller::{Declaration, Platform, Source};
+use weir_controller::{Declaration, Platform, Source, UrlScheme};
 use weir_ops::drain::{Drain, Signals};
 use weir_ops::telemetry::{self, Levels, Settings};
 
@@ -46,6 +46,10 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
     let what = Served {
         files: &args.files,
         domain: &args.domain,
+        scheme: match &args.tls_cert {
+            Some(_) => UrlScheme::Https,
+            None => UrlScheme::Http,
+        },
         runtime: args.runtime.as_deref(),
     };
     let Prepared {
@@ -81,6 +85,7 @@ pub(crate) async fn run(args: UpArgs) -> Result<Exit, CliError> {
 pub(crate) struct Served<'a> {
     pub(crate) files: &'a [PathBuf],
     pub(crate) domain: &'a str,
+    pub(crate) scheme: UrlScheme,
     pub(crate) runtime: Option<&'a Path>,
 }
 
@@ -100,6 +105,7 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, CliError> {
     let platform = Platform {
         domain: what.domain.to_owned(),
+        scheme: what.scheme,
         routes_model_names: true,
     };
     let files = open_files(what.files, platform)?;
@@ -122,6 +128,7 @@ pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, C
 pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> {
     let platform = Platform {
         domain: "example.com".to_owned(),
+        scheme: UrlScheme::Http,
         routes_model_names: true,
     };
     Ok(open_files(files, platform)?.watch().borrow().clone())

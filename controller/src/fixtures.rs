@@ -5,11 +5,12 @@ use weir_crds::{Object, read};
 
 use crate::runtimes::Runtimes;
 use crate::service::Service;
-use crate::validate::{Platform, Validated, validate};
+use crate::validate::{Platform, UrlScheme, Validated, validate};
 
 pub(crate) fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
+        scheme: UrlScheme::Http,
         routes_model_names: true,
     }
 }

@@ -52,5 +52,6 @@ pub use service::{DEFAULT_NAMESPACE, Service};
 pub use source::{Source, Stored};
 pub use status::{Refusal, StatusInputs, status};
 pub use validate::{
-    AutoUpdate, CanaryVariant, Exposure, Platform, Validated, Variant, validate, validate_runtime,
+    AutoUpdate, CanaryVariant, Exposure, Platform, UrlScheme, Validated, Variant, validate,
+    validate_runtime,
 };

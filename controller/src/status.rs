@@ -21,7 +21,7 @@ use crate::history::History;
 use crate::plan::Plan;
 use crate::runtimes::Scope;
 use crate::service::Service;
-use crate::validate::Validated;
+use crate::validate::{UrlScheme, Validated};
 
 /// KServe's name of the deployment mode that Weir has.
 const MODE: &str = "Standard";
@@ -110,7 +110,7 @@ fn selector(inputs: &StatusInputs<'_>) -> String {
 /// Fills in URLs, runtime and components.
 fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: &StatusInputs<'_>) {
     let outside = validated.exposure.external_host.as_ref();
-    status.url = outside.and_then(|host| inputs.url(host));
+    status.url = outside.and_then(|host| inputs.url(validated.exposure.scheme, host));
     let service = &validated.service;
     let (name, namespace) = (service.name(), service.namespace());
     status.address = Some(Address {
@@ -159,9 +159,9 @@ enum RevisionState {
 
 impl StatusInputs<'_> {
     /// The URL of a host of this service; none where the host leads to another.
-    fn url(&self, host: &Host) -> Option<String> {
+    fn url(&self, scheme: UrlScheme, host: &Host) -> Option<String> {
         let is_taken = self.conflicts.iter().any(|conflict| conflict.host == *host);
-        (!is_taken).then(|| format!("http://{host}"))
+        (!is_taken).then(|| format!("{scheme}://{host}"))
     }
 
     fn revision(&self, name: &RevisionName) -> Option<&Revision> {

@@ -13,6 +13,7 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 mod tracing;
+mod url_scheme;
 mod validated;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use error_list::ErrorList;
 pub(crate) use annotations::LATEST;
 pub(crate) use canary::PREVIOUS;
 pub use runtime::validate_runtime;
+pub use url_scheme::UrlScheme;
 pub use validated::{AutoUpdate, CanaryVariant, Exposure, Validated, Variant};
 
 /// Settings of the platform that hold for every service.
@@ -36,6 +38,8 @@ pub use validated::{AutoUpdate, CanaryVariant, Exposure, Validated, Variant};
 pub struct Platform {
     /// Domain of the hosts for external callers, such as `example.com`.
     pub domain: String,
+    /// Scheme of the URLs for external callers.
+    pub scheme: UrlScheme,
     /// True when the V2 name of a model leads to its service, as on one machine.
     pub routes_model_names: bool,
 }

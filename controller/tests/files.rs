@@ -39,6 +39,7 @@ spec:
 fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
+        scheme: weir_controller::UrlScheme::Http,
         routes_model_names: true,
     }
 }

@@ -50,6 +50,7 @@ impl World {
         let file = folder.path().join("service.yaml");
         let platform = Platform {
             domain: "example.com".to_owned(),
+            scheme: weir_controller::UrlScheme::Http,
             routes_model_names: true,
         };
         let files = Files::open(&[folder.path().to_owned()], platform).unwrap();

@@ -42,6 +42,8 @@ lint() {
     check "no port over TLS unasked" 0 "$(render | grep -cE 'tls|8443')"
     check "what is open outside with a certificate" https "$(render --set gateway.external.type=NodePort,gateway.tls.secretName=tls |
         sed -n '/name: weir-gateway-external/,/^---/p' | grep -o '"name":"[a-z]*"' | cut -d'"' -f4 | paste -sd ' ')"
+    check "scheme of URLs with a certificate" 1 "$(render --set gateway.tls.secretName=tls | grep -c -- --url-scheme=https)"
+    check "scheme of URLs that is asked for" 0 "$(render --set gateway.tls.secretName=tls,urlScheme=http | grep -c -- --url-scheme)"
     check "without classes and runtime" 0 "$(render --set priorityClasses.create=false,runtime.create=false |
         grep -cE '^kind: (PriorityClass|ClusterServingRuntime)')"
     check "no metrics API unasked" 0 "$(render | grep -cE 'APIService|weir-metrics|metrics-api')"

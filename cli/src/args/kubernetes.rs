@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use weir_controller::UrlScheme;
+
 use super::LimitArgs;
 
 const GATEWAY: &str = "\
@@ -58,6 +60,10 @@ pub(crate) struct ControllerArgs {
     /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
     #[arg(long, default_value = "example.com")]
     pub(crate) domain: String,
+
+    /// Scheme of the URLs for callers outside, in each status: https where the gateways or a proxy before them end TLS.
+    #[arg(long, value_name = "http|https", default_value_t)]
+    pub(crate) url_scheme: UrlScheme,
 
     /// Image of this program, which fetches models in pods [default: weir, of this version].
     #[arg(long, value_name = "IMAGE", env = "WEIR_IMAGE")]

@@ -125,6 +125,7 @@ fn controller(cluster: &Arc<Fake>) -> Controller {
     let folder = tempfile::tempdir().unwrap();
     let platform = Platform {
         domain: "example.com".to_owned(),
+        scheme: weir_controller::UrlScheme::Http,
         routes_model_names: true,
     };
     let files = Files::open(&[folder.path().to_owned()], platform).unwrap();

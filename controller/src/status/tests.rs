@@ -338,6 +338,19 @@ fn a_runtime_that_is_not_followed_is_told() {
 }
 
 #[test]
+fn urls_for_outside_have_the_scheme_of_the_platform() {
+    let mut world = World::new(&model("a", &[]));
+    world.validated.exposure.scheme = UrlScheme::Https;
+    let status = world.status();
+    let url = "https://digits-default.example.com";
+    assert_eq!(status.url.as_deref(), Some(url));
+    let predictor = &status.components["predictor"];
+    assert!(predictor.url.as_ref().unwrap().starts_with("https://"));
+    let inside = status.address.unwrap().url.unwrap();
+    assert!(inside.starts_with("http://"), "{inside}");
+}
+
+#[test]
 fn a_host_of_an_older_service_is_told_and_shown_by_no_url() {
     let mut world = World::new(&model("a", &[]));
     let alone = world.status();

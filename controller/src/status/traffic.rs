@@ -21,7 +21,7 @@ pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> Com
     );
     let outer = validated.exposure.tag_domain.as_deref();
     let outer = outer.and_then(|domain| service.predictor_host(domain).ok());
-    let url = outer.and_then(|host| inputs.url(&host));
+    let url = outer.and_then(|host| inputs.url(validated.exposure.scheme, &host));
     ComponentStatus {
         latest_ready_revision: newest.filter(shown).or(stable.filter(shown)).map(name),
         latest_created_revision: newest.map(name),
@@ -53,7 +53,7 @@ fn traffic(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<Traffic> {
             latest_revision: Some(newest == Some(&share.revision)),
             percent: Some(share.percent.into()),
             tag: tag.map(|tag| tag.as_str().to_owned()),
-            url: host.and_then(|host| inputs.url(&host)),
+            url: host.and_then(|host| inputs.url(validated.exposure.scheme, &host)),
         }
     });
     each.collect()

@@ -30,6 +30,7 @@ pub(super) fn read(
     check_mirror(context, annotations.mirror.as_ref(), errors);
     Some(Exposure {
         external_host: external.first().cloned(),
+        scheme: platform.scheme,
         hosts,
         tag_domain: is_external.then(|| platform.domain.clone()),
         model: platform

@@ -10,6 +10,7 @@ use weir_cluster::{
     Workload,
 };
 
+use super::UrlScheme;
 use crate::field_error::IgnoredField;
 use crate::rollout::Strategy;
 use crate::runtimes::Scope;
@@ -89,6 +90,8 @@ pub struct CanaryVariant {
 pub struct Exposure {
     /// Main host for external callers; `None` when the service is cluster-local.
     pub external_host: Option<Host>,
+    /// Scheme of the URLs for external callers.
+    pub scheme: UrlScheme,
     /// All hosts, the external one included.
     pub hosts: Vec<Host>,
     /// Domain of the tags' hosts; `None` when the service is cluster-local.

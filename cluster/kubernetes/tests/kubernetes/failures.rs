@@ -250,3 +250,40 @@ async fn an_object_that_can_never_be_is_a_refusal() {
     );
     assert!(refused.to_string().contains("restartPolicy"), "{refused}");
 }
+
+/// Waits until one replica serves and another has no place, for a reason with all of these words.
+async fn lacks_one(case: &Case, words: &[&str]) {
+    case.apply().await.unwrap();
+    case.see(&words.join(", "), |snapshot| {
+        let revision = snapshot.revision(&case.workload.revision);
+        revision.is_some_and(|revision| {
+            let unplaced = revision.unplaced.as_ref();
+            let is_told = unplaced
+                .is_some_and(|unplaced| words.iter().all(|word| unplaced.message.contains(word)));
+            revision.ready().count() == 1 && revision.failure.is_none() && is_told
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica_that_a_quota_refuses_is_told_beside_one_that_serves() {
+    let mut case = Case::new("lacks-quota", server::template()).await;
+    let quotas: Api<ResourceQuota> = Api::namespaced(case.client.clone(), "lacks-quota");
+    let quota = json!({ "metadata": { "name": "pods" }, "spec": { "hard": { "pods": "1" } } });
+    let quota = serde_json::from_value(quota).unwrap();
+    quotas.create(&PostParams::default(), &quota).await.unwrap();
+    case.workload.replicas = 2;
+    lacks_one(&case, &["exceeded quota", "raise the quota"]).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_no_node_has_room_for_is_told_beside_one_that_serves() {
+    let itself = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
+        "topologyKey": "kubernetes.io/os",
+        "labelSelector": { "matchLabels": { "serving.kserve.io/inferenceservice": "digits" } },
+    }] } });
+    let mut case = Case::new("lacks-node", pod_with(json!({ "affinity": itself }))).await;
+    case.workload.replicas = 2;
+    lacks_one(&case, &["no node takes it"]).await;
+}

@@ -121,6 +121,7 @@ impl World {
         let cluster = Kubernetes::connect(client.clone(), options).await.unwrap();
         let platform = Platform {
             domain: "example.com".to_owned(),
+            scheme: weir_controller::UrlScheme::Http,
             routes_model_names: false,
         };
         let source = KubernetesSource::connect(client, cluster.clone(), platform, process);

@@ -51,6 +51,7 @@ impl World {
             .unwrap();
         let platform = Platform {
             domain: "example.com".to_owned(),
+            scheme: weir_controller::UrlScheme::Http,
             routes_model_names: false,
         };
         let source =

@@ -49,6 +49,7 @@ impl TestPort {
         let declaration = watch::Sender::new(Arc::<Declaration>::default());
         let platform = Platform {
             domain: "example.com".to_owned(),
+            scheme: weir_controller::UrlScheme::Http,
             routes_model_names: false,
         };
         let rules = Rules::new(declaration.subscribe(), platform);

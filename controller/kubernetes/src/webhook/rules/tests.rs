@@ -9,6 +9,7 @@ use super::*;
 fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
+        scheme: weir_controller::UrlScheme::Http,
         routes_model_names: false,
     }
 }
