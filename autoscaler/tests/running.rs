@@ -254,6 +254,7 @@ async fn metrics_tell_the_last_decision_and_its_reason() {
     let expected = [
         "desired_replicas{} 1",
         "ready_replicas{} 0",
+        "unplaced_replicas{} 0",
         "reason{,reason=\"Unmeasured\"} 1",
         "queue_delay_target_seconds{} 0.25",
         "queue_delay_seconds{} 1.5",

@@ -61,8 +61,9 @@ pub(crate) struct ControllerArgs {
     #[arg(long, default_value = "example.com")]
     pub(crate) domain: String,
 
-    /// Scheme of the URLs for callers outside, in each status: https where the gateways or a proxy before them end TLS.
-    #[arg(long, value_name = "http|https", default_value_t)]
+    /// Scheme of the URLs for callers outside, in each status: http, or https where the gateways or a proxy before
+    /// them end TLS.
+    #[arg(long, value_name = "SCHEME", default_value_t)]
     pub(crate) url_scheme: UrlScheme,
 
     /// Image of this program, which fetches models in pods [default: weir, of this version].

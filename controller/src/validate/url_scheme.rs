@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The scheme by which external callers reach the gateways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UrlScheme {
-    /// Without encryption.
+    /// Requests are not encrypted.
     #[default]
     Http,
     /// Over TLS, which the gateways or a proxy before them end.
