@@ -17,7 +17,7 @@ use weir_autoscaler::{Autoscaler, Decisions, LEASE};
 use weir_cluster::ScalingPolicy;
 use weir_cluster::{
     Activity, Apply, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase,
-    Readiness, Replica, Report, RevisionName, ServiceName, Workload,
+    Readiness, Replica, Report, RevisionName, Scale, ServiceName, Workload,
 };
 
 /// Nothing here takes longer, in virtual time.
@@ -207,6 +207,24 @@ async fn a_request_at_zero_is_answered_before_the_next_second() {
         decision.to_string(),
         "1 replica: 1 request waits and there was no replica"
     );
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_heard_of_before_the_zero_it_waits_at_is_answered_at_once() {
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
+    let revision = platform.serve(1, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(2, 1).await;
+    tokio::time::advance(Duration::from_millis(300)).await;
+    reporter.activity.arrivals += 1;
+    reporter.activity.queued = 1;
+    reporter.publish();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    platform.fake.scale(&revision, 0).await.unwrap();
+    assert_eq!(platform.desired(&revision), 0);
+    let took = platform.until_desired(&revision, 1).await;
+    assert!(took < Duration::from_millis(10), "{took:?}");
     platform.end().await;
 }
 
