@@ -9,10 +9,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export WEIR=${WEIR:-$PWD/target/debug/weir} WEIR_RUNTIME=${WEIR_RUNTIME:-$PWD/target/debug/weir-runtime}
 
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
 suite() {
     local name=$1
     shift
-    .venv/bin/python -m pytest tests/clients --quiet -p no:cacheprovider "$@" 2>&1 | sed -u "s/^/$name | /"
+    .venv/bin/python -m pytest tests/clients --quiet -p no:cacheprovider "$@" 2>&1 | tee "$logs/${name// /}" | sed -u "s/^/$name | /"
 }
 
 suite "alone  " "$@" &
@@ -24,4 +27,6 @@ wait $alone || failed=1
 wait $gateway || failed=1
 # What the one-node cluster is tested with, too.
 [ $# -gt 0 ] || .venv/bin/python -B tests/scenarios/local.py | sed -u "s/^/local   | /" || failed=1
+# Again, for those who see the end of the output only: the suites' lines are far above, and mixed.
+[ $failed = 0 ] || grep -HE '^(FAILED|ERROR) |^[0-9]+ (passed|failed)' "$logs"/* | sed "s|^$logs/||" || true
 exit $failed

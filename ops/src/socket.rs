@@ -13,6 +13,7 @@ mod stream;
 mod streams;
 mod timed_body;
 mod traffic;
+mod waiting;
 
 use std::io;
 use std::net::SocketAddr;

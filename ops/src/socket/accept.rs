@@ -3,11 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::places::PortPlaces;
+use super::places::{Place, PortPlaces};
+use super::waiting::{Room, Waiting};
 use super::{ConnectionLimits, Stream};
 use crate::open_files;
 
@@ -16,6 +17,8 @@ use crate::open_files;
 pub struct Acceptor {
     listener: TcpListener,
     places: PortPlaces,
+    /// Connections of clients that have as many as they may.
+    waiting: Room<TcpStream>,
     limits: ConnectionLimits,
     stop: CancellationToken,
 }
@@ -31,6 +34,7 @@ impl Acceptor {
         Self {
             listener,
             places: PortPlaces::new(limits.total.min(open_files::connections()), &limits),
+            waiting: Room::beside(&limits),
             limits,
             stop,
         }
@@ -66,8 +70,15 @@ impl Acceptor {
 
     async fn next(&self) -> Stream {
         loop {
-            match self.try_accept().await {
-                Ok(Some(stream)) => return stream,
+            if let Some((tcp, place)) = self.waiting.admit(&self.places) {
+                return self.stream(tcp, place);
+            }
+            let accepted = tokio::select! {
+                accepted = self.try_accept() => accepted,
+                () = self.waiting.changed(&self.places) => Ok(None),
+            };
+            match accepted {
+                Ok(Some((tcp, place))) => return self.stream(tcp, place),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -77,15 +88,20 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a connection; `None` if its client has too many, and it was closed.
-    async fn try_accept(&self) -> io::Result<Option<Stream>> {
+    /// Accepts a connection; `None` if its client has as many as it may: it waits then, or was closed.
+    async fn try_accept(&self) -> io::Result<Option<(TcpStream, Place)>> {
         let place = self.places.free().await;
         let (tcp, client) = self.listener.accept().await?;
-        let Some(place) = self.places.give(place, client.ip()) else {
+        if let Some(place) = self.places.give(place, client.ip()) {
+            return Ok(Some((tcp, place)));
+        }
+        if !self.waiting.enter(Waiting::new(tcp, client.ip())) {
             tracing::debug!(%client, "closed a connection of a client that has too many");
-            return Ok(None);
-        };
-        let stop = self.stop.clone();
-        Ok(Some(Stream::new(tcp, place, stop, &self.limits)))
+        }
+        Ok(None)
+    }
+
+    fn stream(&self, tcp: TcpStream, place: Place) -> Stream {
+        Stream::new(tcp, place, self.stop.clone(), &self.limits)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::ConnectionLimits;
 
@@ -21,6 +21,7 @@ struct Shared {
     per_client: usize,
     streams_per_client: usize,
     held: Mutex<HashMap<Client, ClientPlaces>>,
+    freed: Notify,
 }
 
 /// What one client holds.
@@ -84,6 +85,7 @@ impl PortPlaces {
             per_client: limits.per_client.max(1),
             streams_per_client: limits.streams_per_client(),
             held: Mutex::default(),
+            freed: Notify::new(),
         }))
     }
 
@@ -122,6 +124,11 @@ impl PortPlaces {
             streams,
             _place: place,
         })
+    }
+
+    /// Waits until a client has given a place back since the last wait ended.
+    pub(super) async fn freed(&self) {
+        self.0.freed.notified().await;
     }
 
     /// A place at once, if one is free and the client at that address may have it.
@@ -167,6 +174,8 @@ impl Drop for Place {
                 held.remove(&self.client);
             }
         }
+        drop(held);
+        self.places.0.freed.notify_one();
     }
 }
 

@@ -198,3 +198,55 @@ async fn a_client_that_takes_a_little_now_and_then_is_dropped() {
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     taking.abort();
 }
+
+/// A port on which a client may have one connection.
+fn narrow_port() -> (Acceptor, std::net::SocketAddr) {
+    let limits = ConnectionLimits {
+        per_client: 1,
+        ..limits(LONG)
+    };
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), PortUse::Exclusive).unwrap();
+    let address = listener.local_addr().unwrap();
+    (
+        Acceptor::new(listener, limits, CancellationToken::new()),
+        address,
+    )
+}
+
+#[tokio::test]
+async fn a_next_connection_waits_until_the_end_of_the_last_is_seen() {
+    let (acceptor, address) = narrow_port();
+    let first = TcpStream::connect(address).await.unwrap();
+    let served = acceptor.accept().await.unwrap();
+    drop(first);
+    let mut second = TcpStream::connect(address).await.unwrap();
+    let mut next = std::pin::pin!(acceptor.accept());
+    for _ in 0..100 {
+        assert!(poll_once(next.as_mut()).await.is_pending());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(served);
+    let next = tokio::time::timeout(DEADLINE, next).await.unwrap();
+    next.unwrap().write_all(b"x").await.unwrap();
+    assert_eq!(second.read_u8().await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn one_too_many_is_closed_after_a_moment_and_those_beyond_at_once() {
+    let (acceptor, address) = narrow_port();
+    let _first = TcpStream::connect(address).await.unwrap();
+    let _served = acceptor.accept().await.unwrap();
+    let mut waits = TcpStream::connect(address).await.unwrap();
+    let mut beyond = TcpStream::connect(address).await.unwrap();
+    let closed = async {
+        beyond.read_u8().await.unwrap_err();
+        let pending = poll_once(std::pin::pin!(waits.read_u8())).await.is_pending();
+        waits.read_u8().await.unwrap_err();
+        pending
+    };
+    let was_waiting = tokio::select! {
+        _ = acceptor.accept() => panic!("nobody has a place"),
+        waiting = tokio::time::timeout(DEADLINE, closed) => waiting.unwrap(),
+    };
+    assert!(was_waiting);
+}
