@@ -240,7 +240,9 @@ async fn one_too_many_is_closed_after_a_moment_and_those_beyond_at_once() {
     let mut beyond = TcpStream::connect(address).await.unwrap();
     let closed = async {
         beyond.read_u8().await.unwrap_err();
-        let pending = poll_once(std::pin::pin!(waits.read_u8())).await.is_pending();
+        let pending = poll_once(std::pin::pin!(waits.read_u8()))
+            .await
+            .is_pending();
         waits.read_u8().await.unwrap_err();
         pending
     };
