@@ -46,8 +46,8 @@ pub use route::{
 };
 pub use scale::Scale;
 pub use scaling::{
-    Economy, MostChange, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior, ScalingPolicy,
-    ScalingRules,
+    Economy, MostChange, OtherAutoscaler, PolicySelect, RatePolicy, ScaleTarget, ScalingBehavior,
+    ScalingPolicy, ScalingRules, WrittenNumber,
 };
 pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions,

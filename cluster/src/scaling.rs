@@ -1,11 +1,13 @@
 //! Bounds and targets of a revision's replicas.
 
 mod behavior;
+mod other;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use behavior::{MostChange, PolicySelect, RatePolicy, ScalingBehavior, ScalingRules};
+pub use other::{OtherAutoscaler, WrittenNumber};
 
 /// Bounds and targets of one revision's replicas. Whoever plans the revision writes them, and the autoscaler reads
 /// them in the snapshot.

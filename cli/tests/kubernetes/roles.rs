@@ -138,6 +138,7 @@ fn life(folder: &Path) -> String {
     let controller = start("controller", &["--webhook-port", "0"]);
     until_rolled_out(LAST);
     stop_and_start();
+    another_scales();
     apply(&[service(&json!({"affinity": {"nodeAfinity": {}}}))]);
     until_digits("refused", |object| condition(object, "Ready") == "False");
     until_the_webhook_is_trusted();
@@ -170,6 +171,41 @@ fn stop_and_start() {
     until_digits("stopped", |object| condition(object, "Stopped") == "True");
     annotate("serving.kserve.io/stop-");
     until_rolled_out(LAST);
+}
+
+/// An HPA asks for more than the bounds of Weir's autoscaler, which lets it and takes over again when it is gone.
+fn another_scales() {
+    let deployment = format!("digits-predictor-{LAST:05}");
+    let found = || get(TEAM, &format!("deployment/{deployment}"));
+    apply(&[json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "mine", "namespace": TEAM},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+            "minReplicas": 5, "maxReplicas": 6,
+        },
+    })
+    .to_string()]);
+    until_digits("told", |object| {
+        condition(object, "ScaledByAnother") == "True"
+    });
+    until_replicas(&deployment, 5);
+    let changes = found()["metadata"]["generation"].clone();
+    wait_until(
+        "all five are ready",
+        || found().to_string(),
+        || found()["status"]["readyReplicas"] == 5,
+    );
+    assert_eq!(
+        found()["metadata"]["generation"],
+        changes,
+        "nobody else sets them"
+    );
+    kubectl(&["delete", "hpa/mine", "-n", TEAM], "");
+    until_replicas(&deployment, 3);
+    until_digits("no longer told", |object| {
+        condition(object, "ScaledByAnother").is_null()
+    });
 }
 
 fn until_the_webhook_is_trusted() {

@@ -7,6 +7,7 @@
 //! | its replicas | the Deployment's pods; to a gateway, the endpoints of the headless Service |
 //! | a service's route | an annotation of the Service `{name}`, an alias of the gateway's |
 //! | the generation of routes | the `resourceVersion` of that Service: it grows over restarts of all parts |
+//! | an autoscaler of others | a HorizontalPodAutoscaler whose target is the service or a revision's Deployment |
 //! | the gateways | the ready endpoints of the Service `weir-gateway` |
 //! | a lease | a Lease |
 //!
@@ -31,6 +32,7 @@ mod namespace;
 mod objects;
 mod observed;
 mod options;
+mod other_autoscalers;
 mod owner;
 mod replica;
 mod revisions;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
@@ -21,6 +22,7 @@ use crate::drift::{Drift, Made};
 use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
 use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
+use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::seen::{Edit, Key, Seen, key};
 use crate::watch_scope::WatchScope;
 use crate::written::{WrittenRevision, WrittenRoute};
@@ -39,6 +41,10 @@ pub(crate) enum Change {
     Gateways(Event<EndpointSlice>),
     /// Of a revision's endpoints.
     Endpoints(Event<EndpointSlice>),
+    /// Of what may be an autoscaler of others.
+    Autoscaler(Event<HorizontalPodAutoscaler>),
+    /// Autoscalers of others cannot be watched: there may be none.
+    NoAutoscalers,
     /// Objects were written: others may differ from what was applied.
     Wrote,
 }
@@ -51,6 +57,9 @@ pub(crate) struct Observed {
     pods: Seen<(RevisionName, Replica)>,
     slices: Seen<Vec<Gateway>>,
     endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
+    autoscalers: Seen<Targeted>,
+    /// Whether the autoscalers of others cannot be watched, and so are not waited for.
+    lacks_autoscalers: bool,
     /// The replicas of each revision, by name: those of `pods`, or of `endpoints`.
     replicas: BTreeMap<RevisionName, Replicas>,
     /// Those of `endpoints` by slice: a replica may be in two while it moves.
@@ -125,7 +134,10 @@ impl Observed {
     fn is_complete(&self) -> bool {
         let of_replicas = match self.scope {
             WatchScope::Gateway => self.endpoints.is_complete(),
-            WatchScope::Control => self.deployments.is_complete() && self.pods.is_complete(),
+            WatchScope::Control => {
+                let has_autoscalers = self.autoscalers.is_complete() || self.lacks_autoscalers;
+                self.deployments.is_complete() && self.pods.is_complete() && has_autoscalers
+            }
         };
         of_replicas && self.services.is_complete() && self.slices.is_complete()
     }
@@ -138,6 +150,8 @@ impl Observed {
             Change::Pod(event) => self.take_pod(event),
             Change::Gateways(event) => self.take_slice(event),
             Change::Endpoints(event) => self.take_endpoints(event),
+            Change::Autoscaler(event) => self.take_autoscaler(event),
+            Change::NoAutoscalers => self.lacks_autoscalers = true,
             Change::Wrote => {}
         }
     }
@@ -211,6 +225,27 @@ impl Observed {
         let replicas = all.map(|replica| (replica.name.clone(), replica)).collect();
         self.replicas.insert(name.clone(), replicas);
         self.unpublished.revisions.insert(name);
+    }
+
+    /// What an autoscaler leaves to Weir's changes when it comes, goes or takes another target: seldom, unlike its status.
+    fn take_autoscaler(&mut self, event: Event<HorizontalPodAutoscaler>) {
+        let edits = self
+            .autoscalers
+            .take(event, |object, _| other_autoscalers::targeted(object));
+        let edits = edits.iter().filter(|edit| edit.before != edit.after);
+        for targeted in edits.flat_map(Edit::values) {
+            match &targeted.target {
+                AutoscalerTarget::Revision(name) => {
+                    self.unpublished.revisions.extend([name.clone()]);
+                }
+                // What no snapshot has shown yet is unpublished already.
+                AutoscalerTarget::Service(service) => {
+                    let known = self.last.revisions_of(service);
+                    let names = known.map(|revision| revision.name.clone());
+                    self.unpublished.revisions.extend(names);
+                }
+            }
+        }
     }
 
     fn take_slice(&mut self, event: Event<EndpointSlice>) {
@@ -301,6 +336,7 @@ impl Observed {
             let ends = before.filter(|_| !replicas.is_empty())?;
             return Some(Revision {
                 desired: 0,
+                scaled_by: None,
                 replicas,
                 ..ends.clone()
             });
@@ -310,16 +346,15 @@ impl Observed {
             WatchScope::Gateway => least_desired(written, &replicas),
             WatchScope::Control => scaled.map_or(0, |scaled| scaled.replicas),
         };
+        let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
         Some(Revision {
             name: name.clone(),
             identity: Identity::from_label(&written.identity),
             desired,
             concurrency: written.concurrency,
-            scaling: written
-                .scaling
-                .as_ref()
-                .map(|scaling| Arc::new(scaling.policy())),
+            scaling: written.left_by(other).map(Arc::new),
+            scaled_by: other.cloned(),
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),
             unplaced: unplaced(&replicas, unmade.as_ref()),

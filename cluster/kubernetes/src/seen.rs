@@ -57,7 +57,7 @@ impl<V: Clone> Seen<V> {
     }
 
     /// The values of all objects.
-    pub fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.values.values()
     }
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use futures_util::future;
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt, select_all};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, ListParams};
 use kube::runtime::WatchStreamExt;
@@ -117,9 +119,32 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
             events(options.watched(client), ours())
                 .map(Change::Pod)
                 .boxed(),
+            autoscalers(options.watched(client)),
         ]),
     }
     select_all(all)
+}
+
+/// The autoscalers of others. Where they cannot be watched, as without the right, it is as if there were none, and one line
+/// says so.
+fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> {
+    let events = watcher(api, Config::default()).default_backoff();
+    let changes = events.scan(false, |is_told, event| {
+        let change = match event {
+            Ok(event) => {
+                *is_told = false;
+                Change::Autoscaler(event)
+            }
+            Err(error) => {
+                if !std::mem::replace(is_told, true) {
+                    tracing::warn!(%error, "HorizontalPodAutoscalers cannot be watched: what others scale, Weir's autoscaler scales too. Give Weir's ServiceAccount this right, as its chart does");
+                }
+                Change::NoAutoscalers
+            }
+        };
+        future::ready(Some(change))
+    });
+    changes.boxed()
 }
 
 /// The events of one watch. While the API server does not answer, what was last seen stays.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{Failure, Phase, Replica};
-use crate::{Identity, ReadyCall, RevisionName, ScalingPolicy, Workload};
+use crate::{Identity, OtherAutoscaler, ReadyCall, RevisionName, ScalingPolicy, Workload};
 
 /// A revision with its replicas.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Revision {
     pub concurrency: Option<NonZeroU32>,
     /// Bounds and targets for the autoscaler; unset: it leaves the number of replicas alone.
     pub scaling: Option<Arc<ScalingPolicy>>,
+    /// Autoscaler of others that sets its replicas; `scaling` is what it leaves to Weir's.
+    pub scaled_by: Option<OtherAutoscaler>,
     /// The way in which a replica is found ready.
     pub ready_call: ReadyCall,
     /// Fields of its pod that have no effect on this platform, for a condition.
@@ -42,6 +44,7 @@ impl Revision {
             desired,
             concurrency: workload.concurrency,
             scaling: workload.scaling.clone(),
+            scaled_by: None,
             ready_call: workload.ready_call.unwrap_or(ReadyCall::V2),
             ignored_fields: Vec::new(),
             replicas: Vec::new(),

@@ -3,7 +3,7 @@
 use weir_cluster::RevisionName;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
-use super::{RevisionState, StatusInputs, route_is_live, time};
+use super::{RevisionState, StatusInputs, route_is_live, scaled_by, time};
 use crate::annotations::DISABLE_AUTO_UPDATE;
 use crate::rollout::Stage;
 use crate::turns;
@@ -17,6 +17,8 @@ const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 const HOST_CONFLICT: &str = "HostConflict";
 /// Condition that replicas which were asked for do not come, while others serve.
 const REPLICAS_UNPLACED: &str = "ReplicasUnplaced";
+/// Condition that an autoscaler of others sets replicas, of which the manifest says that Weir's does.
+const SCALED_BY_ANOTHER: &str = "ScaledByAnother";
 /// Condition that the manifest has fields without effect.
 const FIELDS_IGNORED: &str = "FieldsIgnored";
 
@@ -51,6 +53,10 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
         .extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
     conditions.extend(
         unplaced(inputs).map(|assessment| (REPLICAS_UNPLACED, assessment, Some("Warning"))),
+    );
+    conditions.extend(
+        scaled_by_another(inputs)
+            .map(|assessment| (SCALED_BY_ANOTHER, assessment, Some("Warning"))),
     );
     conditions.extend(ignored(inputs).map(|assessment| (FIELDS_IGNORED, assessment, Some("Info"))));
     let each = conditions.into_iter();
@@ -293,7 +299,6 @@ fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     })
 }
 
-/// Fields of the manifest without effect, and fields of its pod without effect on this platform.
 /// Replicas that do not come although others serve. Where none serves, the predictor's condition says why.
 fn unplaced(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let revisions = inputs.snapshot.revisions_of(&inputs.declared.name);
@@ -308,6 +313,12 @@ fn unplaced(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     (!messages.is_empty()).then(|| assess(True, REPLICAS_UNPLACED, messages.join("; ")))
 }
 
+fn scaled_by_another(inputs: &StatusInputs<'_>) -> Option<Assessment> {
+    let sentences: Vec<_> = scaled_by::undeclared(inputs).into_iter().collect();
+    (!sentences.is_empty()).then(|| assess(True, SCALED_BY_ANOTHER, sentences.join("; ")))
+}
+
+/// Fields of the manifest without effect, and fields of its pod without effect on this platform.
 fn ignored(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     let validated = inputs.validation.ok()?;
     let ignored_fields = validated.ignored_fields.iter();

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_cluster::{
-    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, Phase, Replica,
-    Report, Revision, Route, Routes, ServiceName,
+    Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler,
+    Phase, Replica, Report, Revision, Route, Routes, ServiceName, WrittenNumber,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -398,4 +398,45 @@ fn replicas_without_a_place_are_told_while_others_serve() {
     );
     world.revision(|revision| revision.unplaced = None);
     assert!(world.status().condition("ReplicasUnplaced").is_none());
+}
+
+#[test]
+fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_it() {
+    let told = |writes, desired, class: &[(&str, &str)]| {
+        let mut world = World::new(&model("a", &[]));
+        world.validated = validated(class, &model("a", &[]));
+        world.revision(|revision| {
+            revision.desired = desired;
+            let name = "HorizontalPodAutoscaler mine".into();
+            revision.scaled_by = Some(OtherAutoscaler { name, writes });
+        });
+        let status = world.status();
+        let told = status.condition("ScaledByAnother");
+        told.map(|condition| condition.message.clone().unwrap())
+    };
+    let class = |class| [("serving.kserve.io/autoscalerClass", class)];
+    let of_deployment = told(WrittenNumber::Replicas, 2, &[]);
+    assert_eq!(
+        of_deployment.as_deref(),
+        Some(
+            "HorizontalPodAutoscaler mine sets the replicas of digits-predictor-00001, and Weir's autoscaler leaves them \
+             alone: write the annotation serving.kserve.io/autoscalerClass: external if that is meant, else delete \
+             HorizontalPodAutoscaler mine"
+        )
+    );
+    assert_eq!(
+        told(WrittenNumber::Replicas, 2, &class("none")),
+        of_deployment
+    );
+    let at_zero = told(WrittenNumber::Replicas, 0, &[]).unwrap();
+    assert!(at_zero.contains("no request starts one"), "{at_zero}");
+    let of_service = told(WrittenNumber::MinReplicas, 2, &[]).unwrap();
+    assert!(of_service.contains("autoscalerClass: none"), "{of_service}");
+    for (writes, declared) in [
+        (WrittenNumber::Replicas, "external"),
+        (WrittenNumber::MinReplicas, "none"),
+        (WrittenNumber::MinReplicas, "external"),
+    ] {
+        assert_eq!(told(writes, 2, &class(declared)), None, "{declared}");
+    }
 }

@@ -96,6 +96,7 @@ fn observed() -> Observed {
         .map(Change::Service);
     let pods = list(vec![pod("a")]).into_iter().map(Change::Pod);
     let slices = list(Vec::new()).into_iter().map(Change::Gateways);
+    observed.take(Change::NoAutoscalers);
     deployments
         .chain(services)
         .chain(pods)
@@ -351,4 +352,68 @@ fn pods_that_cannot_be_made_are_told_with_what_to_do() {
         "{}",
         failure.message
     );
+}
+
+/// An autoscaler of others of this target.
+fn autoscaler(kind: &str, version: &str, name: &str) -> HorizontalPodAutoscaler {
+    let target = json!({ "apiVersion": version, "kind": kind, "name": name });
+    serde_json::from_value(json!({
+        "metadata": { "name": "mine", "namespace": "vision" },
+        "spec": { "scaleTargetRef": target, "maxReplicas": 5 },
+    }))
+    .unwrap()
+}
+
+/// A cluster whose revision runs 2 to 9 replicas.
+fn bounded() -> Observed {
+    let mut observed = observed();
+    let mut scaled = workload();
+    scaled.scaling = Some(Arc::new(ScalingPolicy {
+        min: 2,
+        max: Some(9),
+        ..ScalingPolicy::default()
+    }));
+    let pod = objects().deployment.spec.unwrap().template;
+    let objects = RevisionObjects::of(&scaled, pod, None).unwrap();
+    observed.take(Change::Service(Event::Apply(objects.service)));
+    observed
+}
+
+/// The bounds for Weir's autoscaler, if it has any, and who scales beside it.
+fn left(observed: &mut Observed) -> (Option<(u32, u32)>, Option<String>) {
+    let seen = snapshot(observed);
+    let revision = seen.revision(&workload().revision).unwrap();
+    let bounds = |policy: &Arc<ScalingPolicy>| (policy.bound(0), policy.most());
+    let other = revision.scaled_by.as_ref();
+    (
+        revision.scaling.as_ref().map(bounds),
+        other.map(|other| other.name.to_string()),
+    )
+}
+
+#[test]
+fn what_others_scale_is_left_to_them_until_they_are_gone() {
+    let mut observed = bounded();
+    let own = (Some((2, 9)), None);
+    assert_eq!(left(&mut observed), own);
+    let mine = Some("HorizontalPodAutoscaler mine".to_owned());
+    let of_pods = autoscaler("Deployment", "apps/v1", "digits-predictor-00001");
+    observed.take(Change::Autoscaler(Event::Apply(of_pods)));
+    assert_eq!(left(&mut observed), (None, mine.clone()));
+    let of_service = autoscaler("InferenceService", "serving.kserve.io/v1beta1", "digits");
+    observed.take(Change::Autoscaler(Event::Apply(of_service.clone())));
+    assert_eq!(left(&mut observed), (Some((2, 2)), mine));
+    observed.take(Change::Autoscaler(Event::Delete(of_service)));
+    assert_eq!(left(&mut observed), own);
+}
+
+#[test]
+fn autoscalers_of_others_are_waited_for_unless_they_cannot_be_watched() {
+    let mut observed = bounded();
+    observed.lacks_autoscalers = false;
+    assert_eq!(observed.snapshot(), None);
+    for event in list(Vec::new()) {
+        observed.take(Change::Autoscaler(event));
+    }
+    assert_eq!(left(&mut observed), (Some((2, 9)), None));
 }

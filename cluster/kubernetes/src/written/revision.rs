@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::{Deserialize, Serialize};
-use weir_cluster::{ReadyCall, Workload};
+use weir_cluster::{OtherAutoscaler, ReadyCall, ScalingPolicy, Workload};
 
 use super::scaling::WrittenScaling;
 use crate::entry::entry;
@@ -36,6 +36,15 @@ impl WrittenRevision {
             v2_ready: is_probed_by_v2(pod),
             concurrency: workload.concurrency,
             scaling: workload.scaling.as_deref().map(WrittenScaling::of),
+        }
+    }
+
+    /// The policy for Weir's autoscaler, as far as another leaves it something to set.
+    pub(crate) fn left_by(&self, other: Option<&OtherAutoscaler>) -> Option<ScalingPolicy> {
+        let policy = self.scaling.as_ref()?.policy();
+        match other {
+            Some(other) => other.restrict(policy),
+            None => Some(policy),
         }
     }
 

@@ -1,0 +1,52 @@
+//! Words about autoscalers of others that the service's manifest does not tell of.
+
+use std::collections::BTreeSet;
+
+use weir_cluster::{OtherAutoscaler, Revision, WrittenNumber};
+
+use super::StatusInputs;
+use crate::annotations::AUTOSCALER_CLASS;
+use crate::scaling::ScaledBy;
+
+/// One sentence for each autoscaler that sets replicas of the service although the manifest says that Weir's does.
+pub(super) fn undeclared(inputs: &StatusInputs<'_>) -> BTreeSet<String> {
+    let Ok(validated) = inputs.validation else {
+        return BTreeSet::new();
+    };
+    let declared = validated.predictor.scaling.by;
+    let revisions = inputs.snapshot.revisions_of(&inputs.declared.name);
+    let each = revisions.filter_map(|revision| {
+        let other = revision.scaled_by.as_ref()?;
+        sentence(revision, other, declared)
+    });
+    each.collect()
+}
+
+fn sentence(revision: &Revision, other: &OtherAutoscaler, declared: ScaledBy) -> Option<String> {
+    let (name, revision_name) = (&other.name, revision.name.as_str());
+    match (other.writes, declared) {
+        (_, ScaledBy::Others) | (WrittenNumber::MinReplicas, ScaledBy::MinReplicas) => None,
+        (WrittenNumber::MinReplicas, ScaledBy::Weir) => Some(format!(
+            "{name} sets minReplicas, and Weir's autoscaler keeps to that number: {}",
+            cure(name, "none")
+        )),
+        (WrittenNumber::Replicas, ScaledBy::Weir | ScaledBy::MinReplicas) => Some(format!(
+            "{name} sets the replicas of {revision_name}, and Weir's autoscaler leaves them alone{}: {}",
+            at_zero(revision),
+            cure(name, "external")
+        )),
+    }
+}
+
+fn cure(name: &str, class: &str) -> String {
+    format!("write the annotation {AUTOSCALER_CLASS}: {class} if that is meant, else delete {name}")
+}
+
+/// No request wakes what Weir's autoscaler does not scale.
+fn at_zero(revision: &Revision) -> &'static str {
+    if revision.desired == 0 {
+        ", which are none: no request starts one, `kubectl scale` does"
+    } else {
+        ""
+    }
+}
