@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -16,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Decisions, LEASE};
 use weir_cluster::ScalingPolicy;
 use weir_cluster::{
-    Activity, Apply, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership, Phase,
-    Readiness, Replica, Report, RevisionName, Scale, ServiceName, Workload,
+    Activity, Apply, ClusterError, Desired, Directory, Endpoints, Fake, Gateway, Lease, Membership,
+    Phase, Readiness, Replica, Report, RevisionName, Scale, ServiceName, Workload,
 };
 
 /// Nothing here takes longer, in virtual time.
@@ -33,8 +35,13 @@ struct Platform {
 
 impl Platform {
     async fn start(fake: Fake) -> Self {
+        let scale = Arc::new(fake.clone());
+        Self::start_with(fake, scale).await
+    }
+
+    async fn start_with(fake: Fake, scale: Arc<dyn Scale>) -> Self {
         let shared = Arc::new(fake.clone());
-        let autoscaler = Autoscaler::new(shared.clone(), shared.clone(), shared.clone(), shared);
+        let autoscaler = Autoscaler::new(shared.clone(), shared.clone(), scale, shared);
         let decisions = autoscaler.decisions();
         let mut registry = Registry::default();
         autoscaler.register(&mut registry);
@@ -50,7 +57,16 @@ impl Platform {
     }
 
     async fn serve(&self, replicas: u32, policy: Option<ScalingPolicy>) -> RevisionName {
-        let service = ServiceName::new("default", "digits").unwrap();
+        self.serve_as("digits", replicas, policy).await
+    }
+
+    async fn serve_as(
+        &self,
+        name: &str,
+        replicas: u32,
+        policy: Option<ScalingPolicy>,
+    ) -> RevisionName {
+        let service = ServiceName::new("default", name).unwrap();
         let revision = service.revision(1).unwrap();
         let workload = Workload {
             ready_call: None,
@@ -116,6 +132,52 @@ impl Platform {
         self.stop.cancel();
         let ended = tokio::time::timeout(DEADLINE, self.task).await;
         ended.unwrap().unwrap();
+    }
+}
+
+/// A cluster that answers when it is let to, or never well.
+struct Busy {
+    fake: Fake,
+    is_open: watch::Sender<bool>,
+    asked: Mutex<Vec<(RevisionName, u32)>>,
+}
+
+impl Busy {
+    fn new(fake: &Fake) -> Arc<Self> {
+        Arc::new(Self {
+            fake: fake.clone(),
+            is_open: watch::Sender::new(false),
+            asked: Mutex::default(),
+        })
+    }
+
+    /// How often so many replicas of this revision were asked for.
+    fn count(&self, revision: &RevisionName, replicas: u32) -> usize {
+        let asked = self.asked.lock();
+        let same = |(of, number): &&(_, u32)| of == revision && *number == replicas;
+        asked.iter().filter(same).count()
+    }
+}
+
+#[async_trait]
+impl Scale for Busy {
+    async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
+        self.asked.lock().push((revision.clone(), replicas));
+        let mut is_open = self.is_open.subscribe();
+        let _ = is_open.wait_for(|is_open| *is_open).await;
+        self.fake.scale(revision, replicas).await
+    }
+}
+
+/// A cluster that refuses for now.
+#[derive(Default)]
+struct Refusing(Mutex<Vec<Instant>>);
+
+#[async_trait]
+impl Scale for Refusing {
+    async fn scale(&self, revision: &RevisionName, _: u32) -> Result<(), ClusterError> {
+        self.0.lock().push(Instant::now());
+        Err(ClusterError::denied(revision, "a quota is used up"))
     }
 }
 
@@ -381,5 +443,64 @@ async fn starts_are_measured_and_not_cut_short() {
     assert_eq!(terms.cold_start.as_secs(), 40);
     reporter.report(8, 0).await;
     assert_eq!(platform.desired(&revision), 0);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_gets_a_request_before_its_end_was_asked_for_stays() {
+    let fake = Fake::new(Readiness::Immediate);
+    let busy = Busy::new(&fake);
+    let platform = Platform::start_with(fake, busy.clone()).await;
+    let mut others = Vec::new();
+    // More than are asked for at once: the last one's turn does not come before the first are answered.
+    for number in 0..40 {
+        let name = format!("s{number:02}");
+        others.push(platform.serve_as(&name, 1, Some(to_zero())).await);
+    }
+    let last = others.pop().unwrap();
+    let mut reporter = Reporter::new(&platform, &last);
+    reporter.report(7, 0).await;
+    assert_eq!((busy.count(&others[0], 0), busy.count(&last, 0)), (1, 0));
+    reporter.activity.in_flight = 1;
+    reporter.report(2, 1).await;
+    busy.is_open.send_replace(true);
+    platform.until_desired(&others[38], 0).await;
+    reporter.report(3, 1).await;
+    assert_eq!(platform.desired(&last), 1);
+    assert_eq!(busy.count(&last, 0), 0);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_that_is_refused_is_asked_for_each_second_and_not_with_each_report() {
+    let refusing = Arc::new(Refusing::default());
+    let platform = Platform::start_with(Fake::new(Readiness::Immediate), refusing.clone()).await;
+    let revision = platform.serve(0, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(2, 0).await;
+    reporter.activity.queued = 1;
+    for _ in 0..500 {
+        reporter.activity.oldest_us += 10_000;
+        reporter.publish();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let count = refusing.0.lock().len();
+    assert!((4..=6).contains(&count), "{count}");
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_is_refused_is_asked_for_less_and_less_often() {
+    let refusing = Arc::new(Refusing::default());
+    let platform = Platform::start_with(Fake::new(Readiness::Immediate), refusing.clone()).await;
+    let revision = platform.serve(1, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.report(60, 0).await;
+    let times = refusing.0.lock().clone();
+    assert!((7..=12).contains(&times.len()), "{}", times.len());
+    let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.is_sorted(), "{pauses:?}");
+    // Never so seldom that a cluster that is well again waits long.
+    assert!(pauses.last() <= Some(&Duration::from_secs(9)), "{pauses:?}");
     platform.end().await;
 }

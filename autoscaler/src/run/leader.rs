@@ -188,17 +188,17 @@ impl<'a> Leader<'a> {
         let (memory, mut decision) = decide(policy, memory, &sample);
         decision.unplaced = Unplaced::of(revision);
         tracked.memory = memory;
-        let is_news = decision.replicas != revision.desired;
-        if is_news && !self.scale_requests.has(name, decision.replicas) {
+        if decision.replicas == revision.desired {
+            self.scale_requests.withdraw(name, decision.replicas);
+        } else {
             self.ask(revision, &decision);
         }
         self.decisions.insert(name.clone(), Arc::new(decision));
     }
 
-    /// Asks the cluster for what was decided.
+    /// Asks the cluster for what was decided, unless it is asked already.
     fn ask(&mut self, revision: &Revision, decision: &Decision) {
         let name = &revision.name;
-        tracing::info!(revision = %name, from = revision.desired, to = %decision, "scaling");
         let waits = match revision.desired {
             0 => self.report_cache.first_queued(name),
             _ => None,
@@ -207,6 +207,10 @@ impl<'a> Leader<'a> {
             Some(_) => Urgency::WakeUp,
             None => Urgency::Change,
         };
+        if self.scale_requests.has(name, decision.replicas, urgency) {
+            return;
+        }
+        tracing::info!(revision = %name, from = revision.desired, to = %decision, "scaling");
         if let Some(came) = waits {
             let took = self.began.elapsed().saturating_sub(came);
             self.wake_times.add(took);

@@ -1,5 +1,7 @@
 //! Requests for replicas that wait or are under way.
 
+mod ended;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +9,16 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::Instant;
 use weir_cluster::{ClusterError, RevisionName, Scale};
 
-/// A cluster that has not noted a number by then is asked again with the next decision.
+use self::ended::{EndedRequests, Ending};
+
+/// A cluster that has not noted a number by then is asked again.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Requests at once: at some milliseconds each, hundreds of wake-ups are through in a tenth of a second, and an API
 /// server, which serves some hundred at once, keeps room for others.
 const AT_ONCE: usize = 32;
-
-/// Time that the snapshot may take to show what the cluster has noted, before it is asked for the same again.
-const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Requests for replicas that wait or are under way: at most one under way for each revision, so that an old number
 /// never overtakes a new one; a slow one holds up no other, and wake-ups go first.
@@ -28,20 +28,25 @@ pub(super) struct ScaleRequests {
     wake_ups: VecDeque<RevisionName>,
     changes: VecDeque<RevisionName>,
     /// The number for each of them.
-    waiting: BTreeMap<RevisionName, u32>,
+    waiting: BTreeMap<RevisionName, Waiting>,
     revisions: BTreeSet<RevisionName>,
     under_way: FuturesUnordered<BoxFuture<'static, ScaleOutcome>>,
-    /// What the cluster has noted and the snapshot may not show yet.
-    noted: BTreeMap<RevisionName, Noted>,
+    ended: EndedRequests,
 }
 
 /// Order of a request among others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
-    /// A request waits, and there is no replica.
-    WakeUp,
     /// There are replicas, or nobody waits for the first.
     Change,
+    /// A request waits, and there is no replica.
+    WakeUp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    replicas: u32,
+    urgency: Urgency,
 }
 
 /// How a request for replicas ended.
@@ -49,11 +54,6 @@ pub(super) struct ScaleOutcome {
     revision: RevisionName,
     replicas: u32,
     result: Result<(), ClusterError>,
-}
-
-struct Noted {
-    replicas: u32,
-    at: Instant,
 }
 
 impl ScaleRequests {
@@ -65,28 +65,54 @@ impl ScaleRequests {
             waiting: BTreeMap::new(),
             revisions: BTreeSet::new(),
             under_way: FuturesUnordered::new(),
-            noted: BTreeMap::new(),
+            ended: EndedRequests::default(),
         }
     }
 
-    /// Whether so many are asked for already, or another number is under way.
-    pub(super) fn has(&self, revision: &RevisionName, replicas: u32) -> bool {
-        let is_shown_soon = |noted: &Noted| noted.replicas == replicas && noted.is_fresh();
+    /// Whether so many are asked for already, and as urgently, or were a moment ago, or another number is under way.
+    pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
+        let is_same =
+            |waiting: &Waiting| waiting.replicas == replicas && waiting.urgency >= urgency;
         self.revisions.contains(revision)
-            || self.waiting.get(revision) == Some(&replicas)
-            || self.noted.get(revision).is_some_and(is_shown_soon)
+            || self.waiting.get(revision).is_some_and(is_same)
+            || self.ended.has(revision, replicas, urgency)
     }
 
-    /// Asks for so many replicas. Of a revision that waits, the number changes.
+    /// Asks for so many replicas. Of a revision that waits, the number changes, and it moves up if that is more urgent.
     pub(super) fn ask(&mut self, revision: &RevisionName, replicas: u32, urgency: Urgency) {
-        if self.waiting.insert(revision.clone(), replicas).is_none() {
-            let waiting = match urgency {
-                Urgency::WakeUp => &mut self.wake_ups,
-                Urgency::Change => &mut self.changes,
-            };
-            waiting.push_back(revision.clone());
+        let before = self.waiting.get(revision).map(|waiting| waiting.urgency);
+        if before < Some(urgency) {
+            self.unqueue(revision);
+            self.queue(urgency).push_back(revision.clone());
         }
+        let waiting = Waiting {
+            replicas,
+            urgency: before.map_or(urgency, |before| before.max(urgency)),
+        };
+        self.waiting.insert(revision.clone(), waiting);
         self.begin();
+    }
+
+    /// Takes in that a revision is seen to have as many replicas as it should: another number that still waits is not
+    /// asked for any more.
+    pub(super) fn withdraw(&mut self, revision: &RevisionName, replicas: u32) {
+        self.ended.shown(revision, replicas);
+        if self.waiting.remove(revision).is_some() {
+            self.unqueue(revision);
+        }
+    }
+
+    fn queue(&mut self, urgency: Urgency) -> &mut VecDeque<RevisionName> {
+        match urgency {
+            Urgency::WakeUp => &mut self.wake_ups,
+            Urgency::Change => &mut self.changes,
+        }
+    }
+
+    fn unqueue(&mut self, revision: &RevisionName) {
+        for queue in [&mut self.wake_ups, &mut self.changes] {
+            queue.retain(|queued| queued != revision);
+        }
     }
 
     /// Waits until a number is noted or refused; forever when none is asked for.
@@ -95,14 +121,11 @@ impl ScaleRequests {
             return std::future::pending().await;
         };
         self.revisions.remove(&outcome.revision);
-        self.noted.retain(|_, noted| noted.is_fresh());
-        if outcome.result.is_ok() {
-            let noted = Noted {
-                replicas: outcome.replicas,
-                at: Instant::now(),
-            };
-            self.noted.insert(outcome.revision.clone(), noted);
-        }
+        let ending = match outcome.result {
+            Ok(()) => Ending::Noted,
+            Err(_) => Ending::Failed,
+        };
+        self.ended.add(&outcome.revision, outcome.replicas, ending);
         self.begin();
         outcome
     }
@@ -114,9 +137,9 @@ impl ScaleRequests {
             let Some(revision) = next.or_else(|| self.changes.pop_front()) else {
                 return;
             };
-            if let Some(replicas) = self.waiting.remove(&revision) {
+            if let Some(waiting) = self.waiting.remove(&revision) {
                 self.revisions.insert(revision.clone());
-                let asked = ask(self.scale.clone(), revision, replicas);
+                let asked = ask(self.scale.clone(), revision, waiting.replicas);
                 self.under_way.push(Box::pin(asked));
             }
         }
@@ -138,12 +161,6 @@ async fn ask(scale: Arc<dyn Scale>, revision: RevisionName, replicas: u32) -> Sc
     }
 }
 
-impl Noted {
-    fn is_fresh(&self) -> bool {
-        self.at.elapsed() < SHOWN_WITHIN
-    }
-}
-
 impl ScaleOutcome {
     /// Logs why the number of replicas was not changed.
     pub(super) fn log(&self) {
@@ -159,7 +176,7 @@ impl ScaleOutcome {
                 | ClusterError::Name { .. }
                 | ClusterError::Denied { .. }
                 | ClusterError::Refused { .. }),
-            ) => tracing::warn!(%revision, %error, "cannot scale; retrying within a second"),
+            ) => tracing::warn!(%revision, %error, "cannot scale; retrying within seconds"),
         }
     }
 }
@@ -247,28 +264,59 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_waits_takes_the_last_number() {
+    async fn one_that_waits_takes_the_last_number_and_the_highest_urgency() {
         let mut asked = asked();
-        for number in 0..=AT_ONCE {
+        for number in 0..=AT_ONCE + 1 {
             asked.requests.ask(&revision(number), 2, Urgency::Change);
         }
-        let last = revision(AT_ONCE);
-        assert!(asked.requests.has(&last, 2) && !asked.requests.has(&last, 5));
+        let (next, last) = (revision(AT_ONCE), revision(AT_ONCE + 1));
+        assert!(asked.requests.has(&last, 2, Urgency::Change));
+        assert!(!asked.requests.has(&last, 5, Urgency::Change));
+        assert!(!asked.requests.has(&last, 2, Urgency::WakeUp));
+        asked.requests.ask(&last, 1, Urgency::WakeUp);
         asked.requests.ask(&last, 5, Urgency::Change);
-        let all = asked.note(AT_ONCE + 1).await;
-        assert_eq!(all.len(), AT_ONCE + 1);
-        assert!(all.contains(&(last, 5)), "{all:?}");
+        assert!(asked.requests.has(&last, 5, Urgency::WakeUp));
+        let all = asked.note(AT_ONCE + 2).await;
+        assert_eq!(all.len(), AT_ONCE + 2);
+        assert_eq!(all[AT_ONCE..], [(last, 5), (next, 2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_waits_and_is_not_wanted_any_more_is_never_asked_for() {
+        let mut asked = asked();
+        for number in 0..=AT_ONCE {
+            asked.requests.ask(&revision(number), 0, Urgency::Change);
+        }
+        let last = revision(AT_ONCE);
+        asked.requests.withdraw(&last, 1);
+        asked.requests.withdraw(&revision(0), 1);
+        let all = asked.note(AT_ONCE).await;
+        assert_eq!(all.len(), AT_ONCE);
+        assert!(!all.contains(&(last.clone(), 0)), "{all:?}");
+        asked.requests.ask(&last, 3, Urgency::Change);
+        assert_eq!(asked.note(1).await, [(last, 3)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_noted_is_asked_for_again_only_if_it_is_not_shown() {
+        let (change, wake) = (Urgency::Change, Urgency::WakeUp);
         let mut asked = asked();
         let one = revision(1);
-        asked.requests.ask(&one, 3, Urgency::Change);
-        assert!(asked.requests.has(&one, 3) && asked.requests.has(&one, 4));
+        asked.requests.ask(&one, 3, change);
+        assert!(asked.requests.has(&one, 3, change) && asked.requests.has(&one, 4, change));
+        // Once it was not shown in time, it gets more of it, but for a wake-up.
+        for pause in [2, 4, 8, 8] {
+            asked.note(1).await;
+            assert!(!asked.requests.has(&one, 4, change));
+            tokio::time::advance(Duration::from_millis(pause * 1000 - 100)).await;
+            assert!(asked.requests.has(&one, 3, change));
+            assert_eq!(asked.requests.has(&one, 3, wake), pause == 2);
+            tokio::time::advance(Duration::from_millis(100)).await;
+            assert!(!asked.requests.has(&one, 3, change), "{pause}");
+            asked.requests.ask(&one, 3, change);
+        }
         asked.note(1).await;
-        assert!(asked.requests.has(&one, 3) && !asked.requests.has(&one, 4));
-        tokio::time::advance(SHOWN_WITHIN).await;
-        assert!(!asked.requests.has(&one, 3));
+        asked.requests.withdraw(&one, 3);
+        assert!(!asked.requests.has(&one, 3, change));
     }
 }
