@@ -17,6 +17,11 @@ pub(crate) fn is_there_already(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
 }
 
+/// Whether the API server says that another manager holds a field that was to be applied.
+pub(crate) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == "Conflict")
+}
+
 /// An object that is not valid stays so: a refusal. What a policy, a quota or another writer does not let pass may pass
 /// later: a denial. For whatever else fails the API server is not available.
 pub(crate) fn of(subject: &(impl ToString + ?Sized), error: kube::Error) -> ClusterError {

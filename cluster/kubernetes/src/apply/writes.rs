@@ -2,17 +2,17 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use kube::api::Api;
+use kube::api::{Api, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use weir_cluster::{ClusterError, Workload};
 
 use super::Place;
-use crate::Kubernetes;
 use crate::api::{applied_form, find, put, put_value};
 use crate::drift::{Existing, Kind, Made, Mark, Role, WrittenObjects};
 use crate::held::wanted;
 use crate::objects::{AUTOSCALER, CONTROLLER};
+use crate::{Kubernetes, error};
 
 /// The objects of a revision as the API server has them.
 pub(super) struct RevisionMarks {
@@ -95,7 +95,8 @@ impl Kubernetes {
         self.let_go(api, name, &mark, replicas).await
     }
 
-    /// Has the autoscaler's manager hold no more of a Deployment than this number of replicas.
+    /// Has the autoscaler's manager hold no more of a Deployment than this number of replicas; nothing at all where
+    /// another number was set since it was made, which stays.
     async fn let_go(
         &self,
         api: &Api<Deployment>,
@@ -109,7 +110,16 @@ impl Kubernetes {
             "metadata": { "uid": made.uid },
             "spec": { "replicas": replicas },
         });
-        let stored = put_value(api, &only, name, AUTOSCALER).await?;
+        // Whoever sets a number holds it from then on, the autoscaler by another of its manager's entries.
+        let params = PatchParams::apply(AUTOSCALER);
+        let stored = match api.patch(name, &params, &Patch::Apply(&only)).await {
+            Err(error) if error::is_conflict(&error) => {
+                let mut nothing = only;
+                nothing["spec"] = json!({});
+                put_value(api, &nothing, name, AUTOSCALER).await?
+            }
+            stored => stored.map_err(|error| error::of(name, error))?,
+        };
         Ok(self.drift.lock().note(&stored))
     }
 }

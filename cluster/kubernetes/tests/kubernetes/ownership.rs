@@ -100,6 +100,26 @@ async fn the_number_of_replicas_is_never_the_controllers() {
 }
 
 #[tokio::test]
+async fn a_number_that_is_set_while_the_deployment_is_made_stays() {
+    let case = Case::new("owned-while-made").await;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let service = ServiceName::new("owned-while-made", name).unwrap();
+        let revision = service.revision(1).unwrap();
+        let workload = Workload {
+            revision: revision.clone(),
+            ..case.workload.clone()
+        };
+        let desired = Desired::new(service, vec![workload], None).unwrap();
+        let scaled = async { while case.cluster.scale(&revision, 5).await.is_err() {} };
+        let (applied, ()) = tokio::join!(case.cluster.apply(desired), scaled);
+        applied.unwrap();
+        let made = case.deployments().get(revision.as_str()).await.unwrap();
+        assert_eq!(replicas(&made), Some(5), "{name}");
+        assert_eq!(managers(&made, "template"), ["weir-controller"]);
+    }
+}
+
+#[tokio::test]
 async fn applying_the_same_writes_nothing() {
     let case = Case::new("owned-steady").await;
     let first = case.apply().await.unwrap();
