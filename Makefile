@@ -9,7 +9,7 @@ TOOLS := $(CACHE)/tools-$(firstword $(shell sha256sum scripts/tools.txt))
 export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
+.PHONY: help libtorch build image up test test-unit test-platform test-kube test-cluster cluster-up cluster-down check lint generate examples bench bench-gateway bench-controller bench-autoscaler bench-autoscaler-scale bench-hostile bench-local-wave bench-peers bench-models clients tools fuzz clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
@@ -101,6 +101,9 @@ bench-hostile: build clients ## Measure hostile clients beside good ones, an hou
 
 bench-autoscaler: prerequisites ## Compare policies of scaling on real traces, some minutes; writes benches/results/ and docs/.
 	$(CARGO) run --release --quiet -p weir-simulation --example evaluate -- --write .
+
+bench-autoscaler-scale: build clients ## Measure the autoscaler with a thousand services and three gateways, ten minutes; writes benches/results/.
+	$(BED)/with-control-plane.sh .venv/bin/python -B benches/autoscaler_scale.py
 
 bench-local-wave: build ## Scale 0 -> n -> 0 on this machine beside what `weir simulate` foretells, ten minutes; writes benches/results/.
 	$(PYTHON) -B benches/local_wave.py
