@@ -125,6 +125,7 @@ fn life(folder: &Path) -> String {
     let controller = start("controller", &["--webhook-port", "0"]);
     let gateway = start("gateway", &["--port", "0"]);
     let autoscaler = start("autoscaler", &[]);
+    another_node();
     apply(&[runtime(), service(&json!({}))]);
     until_rolled_out(1);
     // The autoscaler raises what is below the bounds, whoever is heard.
@@ -171,6 +172,20 @@ fn stop_and_start() {
     until_digits("stopped", |object| condition(object, "Stopped") == "True");
     annotate("serving.kserve.io/stop-");
     until_rolled_out(LAST);
+}
+
+/// A second node for pods without GPUs: where there is one, a scale-in has no choice.
+fn another_node() {
+    let size = json!({"cpu": "1000", "memory": "10Ti", "pods": "10000"});
+    apply(&[json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": "roles-1", "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": "roles-1", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+        },
+        "status": {"allocatable": size, "capacity": size},
+    })
+    .to_string()]);
 }
 
 /// An HPA asks for more than the bounds of Weir's autoscaler, which lets it and takes over again when it is gone.

@@ -13,6 +13,7 @@ use crate::drift::{Drift, WrittenObjects};
 use crate::kept_revisions::KeptRevisions;
 use crate::known_services::KnownServices;
 use crate::observed::{Change, Observed};
+use crate::placements::Placements;
 use crate::watching::{self, Published};
 
 /// Writes that wait to be compared with what the watches show; more wait in their writers.
@@ -25,6 +26,8 @@ pub struct Kubernetes {
     pub(crate) options: Arc<Options>,
     /// The objects of services at their newest known versions, by the watches and by the answers to writes.
     pub(crate) drift: Arc<Mutex<Drift>>,
+    /// The places of replicas, by the watches.
+    pub(crate) placements: Arc<Mutex<Placements>>,
     pub(crate) kept: KeptRevisions,
     /// The InferenceServices, where somebody watches them.
     pub(crate) services: Arc<Mutex<Option<Arc<dyn KnownServices>>>>,
@@ -49,7 +52,8 @@ impl Kubernetes {
         };
         let (writes, written) = mpsc::channel(WRITES);
         let drift = Arc::<Mutex<Drift>>::default();
-        let observed = Observed::new(options.scope, generation, drift.clone());
+        let placements = Arc::<Mutex<Placements>>::default();
+        let observed = Observed::new(options.scope, generation, drift.clone(), placements.clone());
         let run = watching::run(client.clone(), options.clone(), observed, written, to);
         let watching = AbortOnDropHandle::new(tokio::spawn(run));
         let synced = snapshots.changed().await;
@@ -61,6 +65,7 @@ impl Kubernetes {
             client,
             options: options.into(),
             drift,
+            placements,
             kept: KeptRevisions::default(),
             services: Arc::default(),
             writes,

@@ -34,6 +34,7 @@ mod observed;
 mod options;
 mod other_autoscalers;
 mod owner;
+mod placements;
 mod replica;
 mod revisions;
 mod scale;

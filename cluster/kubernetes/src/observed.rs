@@ -23,6 +23,7 @@ use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
 use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
+use crate::placements::{Placement, Placements};
 use crate::seen::{Edit, Key, Seen, key};
 use crate::watch_scope::WatchScope;
 use crate::written::{WrittenRevision, WrittenRoute};
@@ -54,7 +55,7 @@ pub(crate) enum Change {
 pub(crate) struct Observed {
     deployments: Seen<Scaled>,
     services: Seen<Written>,
-    pods: Seen<(RevisionName, Replica)>,
+    pods: Seen<(RevisionName, Replica, Option<Placement>)>,
     slices: Seen<Vec<Gateway>>,
     endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
     autoscalers: Seen<Targeted>,
@@ -68,6 +69,7 @@ pub(crate) struct Observed {
     /// The newest change of any Service of ours.
     newest: u64,
     drift: Arc<Mutex<Drift>>,
+    placements: Arc<Mutex<Placements>>,
     unpublished: Unpublished,
     last: Snapshot,
 }
@@ -98,10 +100,16 @@ enum Written {
 
 impl Observed {
     /// Nothing yet of what this scope has; routes are at least of this generation.
-    pub(crate) fn new(scope: WatchScope, generation: u64, drift: Arc<Mutex<Drift>>) -> Self {
+    pub(crate) fn new(
+        scope: WatchScope,
+        generation: u64,
+        drift: Arc<Mutex<Drift>>,
+        placements: Arc<Mutex<Placements>>,
+    ) -> Self {
         Self {
             scope,
             drift,
+            placements,
             newest: generation,
             unpublished: Unpublished {
                 has_routes: true,
@@ -178,16 +186,21 @@ impl Observed {
 
     fn take_pod(&mut self, event: Event<Pod>) {
         let edits = self.pods.take(event, |object, before| {
-            let before = before.map(|(_, replica)| replica);
-            Some((revision_of(object)?, replica::replica(object, before)))
+            let before = before.map(|(_, replica, _)| replica);
+            let replica = replica::replica(object, before);
+            let placement = Placement::of(object, &replica);
+            Some((revision_of(object)?, replica, placement))
         });
+        let mut placements = self.placements.lock();
         for Edit { before, after } in edits {
-            if let Some((name, replica)) = before {
+            if let Some((name, replica, _)) = before {
+                placements.set(&name, &replica.name, None);
                 let replicas = self.replicas.entry(name.clone()).or_default();
                 replicas.remove(&replica.name);
                 self.unpublished.revisions.insert(name);
             }
-            if let Some((name, replica)) = after {
+            if let Some((name, replica, placement)) = after {
+                placements.set(&name, &replica.name, placement);
                 let replicas = self.replicas.entry(name.clone()).or_default();
                 replicas.insert(replica.name.clone(), replica);
                 self.unpublished.revisions.insert(name);
@@ -336,6 +349,7 @@ impl Observed {
             let ends = before.filter(|_| !replicas.is_empty())?;
             return Some(Revision {
                 desired: 0,
+                scaling: None,
                 scaled_by: None,
                 replicas,
                 ..ends.clone()
@@ -346,6 +360,9 @@ impl Observed {
             WatchScope::Gateway => least_desired(written, &replicas),
             WatchScope::Control => scaled.map_or(0, |scaled| scaled.replicas),
         };
+        let is_made = self.scope == WatchScope::Gateway || scaled.is_some();
+        // Without its Deployment, as while it is made or deleted, there is nothing to scale.
+        let scalable = is_made.then_some(written);
         let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
         Some(Revision {
@@ -353,7 +370,9 @@ impl Observed {
             identity: Identity::from_label(&written.identity),
             desired,
             concurrency: written.concurrency,
-            scaling: written.left_by(other).map(Arc::new),
+            scaling: scalable
+                .and_then(|written| written.left_by(other))
+                .map(Arc::new),
             scaled_by: other.cloned(),
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),

@@ -1,32 +1,81 @@
 //! `Scale` over the scale subresource of Deployments.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 use weir_cluster::{ClusterError, RevisionName, Scale};
 
 use crate::objects::{AUTOSCALER, selector};
+use crate::placements::{COST, CostEdit};
 use crate::{Kubernetes, error};
+
+/// Longest wait until the replicas that are to end are marked: the scale-in itself is worth more than their order.
+const MARKED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Marks that are written at once, so that hundreds take a fraction of that time.
+const AT_ONCE: usize = 8;
 
 #[async_trait]
 impl Scale for Kubernetes {
     async fn scale(&self, revision: &RevisionName, replicas: u32) -> Result<(), ClusterError> {
+        self.mark_first(revision, replicas).await;
         let deployments = self.deployments(revision.service().namespace());
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        let params = PatchParams {
-            field_manager: Some(AUTOSCALER.to_owned()),
-            ..PatchParams::default()
-        };
         match deployments
-            .patch_scale(revision.as_str(), &params, &patch)
+            .patch_scale(revision.as_str(), &as_autoscaler(), &patch)
             .await
         {
             Ok(_) => Ok(()),
             Err(error) if error::is_not_found(&error) => Err(unknown(&deployments, revision).await),
             Err(error) => Err(error::of(revision, error)),
         }
+    }
+}
+
+impl Kubernetes {
+    /// Marks the replicas that are to end first, which frees nodes. Whatever becomes of it, the number is set.
+    async fn mark_first(&self, revision: &RevisionName, replicas: u32) {
+        let edits = self.placements.lock().edits(revision, replicas);
+        if edits.is_empty() {
+            return;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), revision.service().namespace());
+        let writes = stream::iter(edits).map(|edit| mark(&pods, edit));
+        let writes = writes.buffer_unordered(AT_ONCE).try_collect::<()>();
+        match tokio::time::timeout(MARKED_WITHIN, writes).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%revision, %error, "cannot say which replicas end first: any may");
+            }
+            Err(_) => {
+                tracing::warn!(%revision, "the API server is too slow to be told which replicas end first: any may")
+            }
+        }
+    }
+}
+
+async fn mark(pods: &Api<Pod>, edit: CostEdit) -> Result<(), ClusterError> {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": { COST: edit.cost } } }));
+    match pods
+        .patch_metadata(&edit.pod, &as_autoscaler(), &patch)
+        .await
+    {
+        Ok(_) => Ok(()),
+        Err(error) if error::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error::of(&edit.pod, error)),
+    }
+}
+
+fn as_autoscaler() -> PatchParams {
+    PatchParams {
+        field_manager: Some(AUTOSCALER.to_owned()),
+        ..PatchParams::default()
     }
 }
 

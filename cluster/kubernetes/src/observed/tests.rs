@@ -87,7 +87,7 @@ fn list<K>(objects: Vec<K>) -> Vec<Event<K>> {
 
 /// A cluster with one service of one ready replica.
 fn observed() -> Observed {
-    let mut observed = Observed::new(WatchScope::Control, 100, Arc::default());
+    let mut observed = Observed::new(WatchScope::Control, 100, Arc::default(), Arc::default());
     let deployments = list(vec![deployment(1)])
         .into_iter()
         .map(Change::Deployment);
@@ -111,7 +111,7 @@ fn snapshot(observed: &mut Observed) -> Snapshot {
 
 #[test]
 fn nothing_is_shown_before_all_is_known() {
-    let mut observed = Observed::new(WatchScope::Control, 0, Arc::default());
+    let mut observed = Observed::new(WatchScope::Control, 0, Arc::default(), Arc::default());
     for event in list(vec![deployment(1)]) {
         observed.take(Change::Deployment(event));
     }
@@ -247,7 +247,7 @@ fn endpoints(slice: &str, pods: &[(&str, bool)]) -> EndpointSlice {
 
 /// What a gateway sees of a service whose policy is this.
 fn seen_by_gateway(scaling: Option<ScalingPolicy>, slices: Vec<EndpointSlice>) -> Observed {
-    let mut observed = Observed::new(WatchScope::Gateway, 0, Arc::default());
+    let mut observed = Observed::new(WatchScope::Gateway, 0, Arc::default(), Arc::default());
     let mut workload = workload();
     workload.scaling = scaling.map(Arc::new);
     let pod = PodTemplateSpec::default();
@@ -416,4 +416,19 @@ fn autoscalers_of_others_are_waited_for_unless_they_cannot_be_watched() {
         observed.take(Change::Autoscaler(event));
     }
     assert_eq!(left(&mut observed), (Some((2, 9)), None));
+}
+
+#[test]
+fn what_is_deleted_is_scaled_no_more_while_its_last_pod_ends() {
+    let bounds = |observed: &mut Observed| left(observed).0;
+    let mut observed = bounded();
+    assert_eq!(bounds(&mut observed), Some((2, 9)));
+    observed.take(Change::Deployment(Event::Delete(deployment(1))));
+    assert_eq!(bounds(&mut observed), None);
+    observed.take(Change::Deployment(Event::Apply(deployment(1))));
+    assert_eq!(bounds(&mut observed), Some((2, 9)));
+    observed.take(Change::Service(Event::Delete(headless())));
+    assert_eq!(bounds(&mut observed), None);
+    observed.take(Change::Pod(Event::Delete(pod("a"))));
+    assert_eq!(snapshot(&mut observed).revisions.len(), 0);
 }

@@ -11,4 +11,5 @@ mod gateway_view;
 mod other_autoscalers;
 mod ownership;
 mod revisions;
+mod scale_in;
 mod server;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
+use kube::ResourceExt;
 
 use super::all_containers;
+use crate::entry::containers;
 
 /// Annotation of KServe that names more kinds of GPU, as a JSON list.
 const MORE_KINDS: &str = "serving.kserve.io/gpu-resource-types";
@@ -81,6 +83,12 @@ impl Gpus {
     fn is_gpu(&self, name: &str) -> bool {
         KINDS.iter().any(|kind| name.starts_with(kind)) || self.more.iter().any(|kind| kind == name)
     }
+}
+
+/// Whether a pod gets a GPU.
+pub(crate) fn has_gpu(pod: &Pod) -> bool {
+    let gpus = Gpus::of(pod.annotations());
+    containers(pod).any(|container| gpus.are_in(container))
 }
 
 /// Makes limits and requests of devices the same, as the API server wants it, where one of them is not written.

@@ -1,0 +1,150 @@
+//! Where replicas run, and which of them a scale-in is to end: those that free a node. Pure.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use weir_cluster::{Phase, Replica, RevisionName};
+
+use crate::objects::has_gpu;
+
+/// Annotation by which a ReplicaSet ends the pods of lowest cost first, of those that are ready; 0 without it.
+pub(crate) const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Value of [`COST`] that Weir writes on pods that end first. Any other is somebody else's.
+pub(crate) const FIRST: &str = "-1";
+
+/// Where a replica runs, as far as a scale-in wants to know.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Placement {
+    node: Option<Arc<str>>,
+    has_gpu: bool,
+    is_ready: bool,
+    cost: Option<Arc<str>>,
+}
+
+/// A change of one pod's [`COST`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CostEdit {
+    pub(crate) pod: Arc<str>,
+    /// The value to write; none removes it.
+    pub(crate) cost: Option<&'static str>,
+}
+
+/// The placements of all replicas that are not about to end.
+#[derive(Debug, Default)]
+pub(crate) struct Placements {
+    by_revision: BTreeMap<RevisionName, BTreeMap<Arc<str>, Placement>>,
+}
+
+impl Placement {
+    /// The placement of a pod, unless it ends anyway.
+    pub(crate) fn of(pod: &Pod, replica: &Replica) -> Option<Self> {
+        let node = pod.spec.as_ref()?.node_name.as_deref();
+        replica.phase.is_counted().then(|| Self {
+            node: node.map(Arc::from),
+            has_gpu: has_gpu(pod),
+            is_ready: replica.phase == Phase::Ready,
+            cost: pod.annotations().get(COST).map(|cost| cost.as_str().into()),
+        })
+    }
+
+    /// Whether its [`COST`] is somebody else's.
+    fn is_ordered_by_others(&self) -> bool {
+        self.cost.as_deref().is_some_and(|cost| cost != FIRST)
+    }
+}
+
+impl Placements {
+    /// Notes where a replica is; none once it is gone.
+    pub(crate) fn set(
+        &mut self,
+        revision: &RevisionName,
+        pod: &Arc<str>,
+        placement: Option<Placement>,
+    ) {
+        match placement {
+            Some(placement) => {
+                let of_revision = self.by_revision.entry(revision.clone()).or_default();
+                of_revision.insert(pod.clone(), placement);
+            }
+            None => {
+                let Some(of_revision) = self.by_revision.get_mut(revision) else {
+                    return;
+                };
+                of_revision.remove(pod);
+                if of_revision.is_empty() {
+                    self.by_revision.remove(revision);
+                }
+            }
+        }
+    }
+
+    /// What to write before a revision is scaled to so many replicas. An order that others have written stays.
+    pub(crate) fn edits(&self, revision: &RevisionName, replicas: u32) -> Vec<CostEdit> {
+        let Some(own) = self.by_revision.get(revision) else {
+            return Vec::new();
+        };
+        if replicas == 0 || own.values().any(Placement::is_ordered_by_others) {
+            return Vec::new();
+        }
+        let first = self.first(revision, own, replicas as usize);
+        let edits = own.iter().filter_map(|(pod, placement)| {
+            let cost = match (first.contains(pod), &placement.cost) {
+                (true, None) => Some(FIRST),
+                (false, Some(_)) => None,
+                (true, Some(_)) | (false, None) => return None,
+            };
+            let pod = pod.clone();
+            Some(CostEdit { pod, cost })
+        });
+        edits.collect()
+    }
+
+    /// The ready replicas that are to end. Those that are not ready end before them in any case. The nodes with the
+    /// fewest pods of others come first, among them those with the fewest of this revision: so most nodes become free.
+    fn first<'a>(
+        &self,
+        revision: &RevisionName,
+        own: &'a BTreeMap<Arc<str>, Placement>,
+        replicas: usize,
+    ) -> BTreeSet<&'a Arc<str>> {
+        let mut by_node: BTreeMap<&Arc<str>, Vec<&Arc<str>>> = BTreeMap::new();
+        let ready = own.iter().filter(|(_, placement)| placement.is_ready);
+        for (pod, placement) in ready {
+            if let Some(node) = &placement.node {
+                by_node.entry(node).or_default().push(pod);
+            }
+        }
+        let ready: usize = by_node.values().map(Vec::len).sum();
+        let ends = ready.saturating_sub(replicas);
+        if by_node.len() < 2 || ends == 0 {
+            return BTreeSet::new();
+        }
+        let others = self.others(revision, own.values().any(|placement| placement.has_gpu));
+        let mut nodes: Vec<_> = by_node.into_iter().collect();
+        nodes.sort_by_key(|(node, pods)| (others.get(node).copied().unwrap_or(0), pods.len()));
+        let pods = nodes.into_iter().flat_map(|(_, pods)| pods);
+        pods.take(ends).collect()
+    }
+
+    /// How many pods of other revisions each node has: of those with a GPU, only these, which make the node dear.
+    fn others(&self, revision: &RevisionName, only_gpus: bool) -> BTreeMap<&Arc<str>, usize> {
+        let others = self
+            .by_revision
+            .iter()
+            .filter(|(name, _)| *name != revision);
+        let others = others.flat_map(|(_, pods)| pods.values());
+        let mut count = BTreeMap::new();
+        for other in others.filter(|other| other.has_gpu || !only_gpus) {
+            if let Some(node) = &other.node {
+                *count.entry(node).or_default() += 1;
+            }
+        }
+        count
+    }
+}
