@@ -53,7 +53,7 @@ mod tests {
         let workload = Workload {
             ready_call: None,
             revision: service.revision(1).unwrap(),
-            template: Arc::new(PodTemplateSpec::default()),
+            template: PodTemplateSpec::default().into(),
             storage: Vec::new(),
             replicas: 0,
             concurrency: None,

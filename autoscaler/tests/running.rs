@@ -71,7 +71,7 @@ impl Platform {
         let workload = Workload {
             ready_call: None,
             revision: revision.clone(),
-            template: Arc::new(PodTemplateSpec::default()),
+            template: PodTemplateSpec::default().into(),
             storage: Vec::new(),
             replicas,
             concurrency: NonZeroU32::new(1),

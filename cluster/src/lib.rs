@@ -53,4 +53,4 @@ pub use snapshot::{
     Address, Endpoints, Failure, FailureReason, Gateway, Phase, Replica, Revision, Revisions,
     Snapshot,
 };
-pub use workload::{ContainerPorts, Identity, ReadyCall, Storage, Workload};
+pub use workload::{ContainerPorts, Identity, PodTemplate, ReadyCall, Storage, Workload};

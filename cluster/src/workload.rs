@@ -2,6 +2,7 @@
 
 mod identity;
 mod ports;
+mod template;
 #[cfg(test)]
 mod tests;
 
@@ -9,10 +10,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-
 pub use identity::Identity;
 pub use ports::ContainerPorts;
+pub use template::PodTemplate;
 
 use crate::{RevisionName, ScalingPolicy};
 
@@ -22,7 +22,7 @@ pub struct Workload {
     /// Name of the revision.
     pub revision: RevisionName,
     /// The pod of each replica.
-    pub template: Arc<PodTemplateSpec>,
+    pub template: PodTemplate,
     /// The models to put into the pod before it starts.
     pub storage: Vec<Storage>,
     /// The way in which a replica is found ready, as far as it is declared; no part of the identity.
@@ -69,13 +69,5 @@ impl Workload {
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity::of(&self.template, &self.storage)
-    }
-
-    /// The container that serves: the one named [`Self::CONTAINER`], else the first.
-    #[must_use]
-    pub fn container(&self) -> Option<&Container> {
-        let containers = &self.template.spec.as_ref()?.containers;
-        let named = containers.iter().find(|c| c.name == Self::CONTAINER);
-        named.or(containers.first())
     }
 }

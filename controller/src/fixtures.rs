@@ -4,7 +4,7 @@ use weir_cluster::ServiceName;
 use weir_crds::{Object, read};
 
 use crate::runtimes::Runtimes;
-use crate::service::Service;
+use crate::service::{KeptObject, Service};
 use crate::validate::{Platform, UrlScheme, Validated, validate};
 
 pub(crate) fn platform() -> Platform {
@@ -36,9 +36,8 @@ pub(crate) fn service(annotations: &[(&str, &str)], spec: &str) -> Service {
     };
     Service {
         name: ServiceName::new("default", "digits").unwrap(),
-        object,
+        object: KeptObject::Value(object),
         spans: Some(manifest.spans),
-        spec: None,
         claims: Some("/here".into()),
     }
 }

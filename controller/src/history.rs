@@ -6,10 +6,8 @@ mod tests;
 mod written;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::{Identity, ReadyCall, RevisionName, Snapshot, Storage, Tag};
+use weir_cluster::{Identity, PodTemplate, ReadyCall, RevisionName, Snapshot, Storage, Tag};
 
 use crate::rollout::{Evidence, Rollout, Sample};
 use crate::validate::{Validated, Variant};
@@ -45,7 +43,7 @@ pub struct RevisionRecord {
     /// Name of the revision.
     pub revision: RevisionName,
     /// Template of the revision's pods.
-    pub template: Arc<PodTemplateSpec>,
+    pub template: PodTemplate,
     /// Models mounted into the pods.
     pub storage: Vec<Storage>,
     /// Hash of template and storage.

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weir_cluster::ServiceName;
-use weir_crds::{InferenceService, Object, Spans};
+use weir_crds::{InferenceService, InferenceServiceSpec, Object, Spans};
 
 /// Namespace of objects whose manifest names none; kubectl's default.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -14,36 +15,90 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 pub struct Service {
     /// Namespace and name of the service.
     pub name: ServiceName,
-    /// The object as written, without defaults; only its metadata where `spec` is set.
-    pub object: Arc<InferenceService>,
-    /// The object's spec as JSON, where thousands are kept: as values they need ten times the memory.
-    pub spec: Option<Arc<str>>,
+    /// The object as written, without defaults.
+    pub object: KeptObject,
     /// Positions of the object's fields in its file; `None` outside files.
     pub spans: Option<Spans>,
     /// Directory that stands for PersistentVolumeClaims outside Kubernetes: `pvc://NAME/path` is `NAME/path` below it.
     pub claims: Option<PathBuf>,
 }
 
-impl Service {
-    /// The object as written, with its spec.
-    pub(crate) fn whole(&self) -> Arc<InferenceService> {
-        let read = self.spec.as_deref().and_then(|spec| self.read(spec));
-        read.unwrap_or_else(|| self.object.clone())
-    }
+/// An InferenceService as written, and as it is kept. Clones share it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeptObject {
+    /// The object.
+    Value(Arc<InferenceService>),
+    /// Metadata of the object and its spec as JSON, where thousands are kept: as values they need ten times the memory.
+    Text {
+        /// Metadata of the object.
+        metadata: Arc<ObjectMeta>,
+        /// The spec, which was readable; unset before it ever was.
+        spec: Option<Arc<str>>,
+    },
+}
 
-    /// Reads the spec again, as it was read when it was declared. Its text is JSON, which YAML contains.
-    fn read(&self, spec: &str) -> Option<Arc<InferenceService>> {
-        let metadata = serde_json::to_string(&self.object.metadata).ok()?;
-        let text = format!(
-            r#"{{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","metadata":{metadata},"spec":{spec}}}"#
-        );
-        let read = weir_crds::read("", &text).ok()?.into_iter().next()?;
-        match read.object {
-            Object::InferenceService(object) => Some(object),
-            Object::ServingRuntime(_) | Object::ClusterServingRuntime(_) | Object::Other { .. } => {
-                None
+impl KeptObject {
+    /// The object, read again where it is kept as text: as it was read when it was declared.
+    pub(crate) fn read(&self) -> Arc<InferenceService> {
+        match self {
+            Self::Value(object) => object.clone(),
+            Self::Text { metadata, spec } => {
+                let read = spec.as_deref().and_then(|spec| read(metadata, spec));
+                read.unwrap_or_else(|| {
+                    Arc::new(InferenceService {
+                        metadata: ObjectMeta::clone(metadata),
+                        spec: InferenceServiceSpec::default(),
+                        status: None,
+                    })
+                })
             }
         }
+    }
+
+    /// Metadata of the object.
+    #[must_use]
+    pub fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Value(object) => &object.metadata,
+            Self::Text { metadata, .. } => metadata,
+        }
+    }
+
+    /// Metadata to change.
+    pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Value(object) => &mut Arc::make_mut(object).metadata,
+            Self::Text { metadata, .. } => Arc::make_mut(metadata),
+        }
+    }
+
+    /// Whether both are the same value in memory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),
+            (Self::Value(_) | Self::Text { .. }, _) => false,
+        }
+    }
+}
+
+/// Reads an object from its metadata and its spec. A spec as JSON is YAML, too.
+fn read(metadata: &ObjectMeta, spec: &str) -> Option<Arc<InferenceService>> {
+    let metadata = serde_json::to_string(metadata).ok()?;
+    let text = format!(
+        r#"{{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","metadata":{metadata},"spec":{spec}}}"#
+    );
+    let read = weir_crds::read("", &text).ok()?.into_iter().next()?;
+    match read.object {
+        Object::InferenceService(object) => Some(object),
+        Object::ServingRuntime(_) | Object::ClusterServingRuntime(_) | Object::Other { .. } => None,
+    }
+}
+
+impl Service {
+    /// Metadata of the object.
+    #[must_use]
+    pub fn metadata(&self) -> &ObjectMeta {
+        self.object.metadata()
     }
 
     /// Formats a message about a field as `FILE:LINE:COLUMN: FIELD: MESSAGE`, without the position where it is

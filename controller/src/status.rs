@@ -84,7 +84,7 @@ impl Refusal {
 #[must_use]
 pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
     let mut status = InferenceServiceStatus {
-        observed_generation: inputs.declared.object.metadata.generation,
+        observed_generation: inputs.declared.metadata().generation,
         conditions: conditions::conditions(inputs),
         annotations: inputs.before.annotations.clone(),
         label_selector: Some(selector(inputs)),
@@ -101,7 +101,7 @@ pub fn status(inputs: &StatusInputs<'_>) -> InferenceServiceStatus {
 
 /// The selector of the service's pods, of all revisions. Their label is KServe's.
 fn selector(inputs: &StatusInputs<'_>) -> String {
-    let name = inputs.declared.object.metadata.name.as_deref();
+    let name = inputs.declared.metadata().name.as_deref();
     format!(
         "serving.kserve.io/inferenceservice={}",
         name.unwrap_or_default()

@@ -54,7 +54,7 @@ pub fn validate(
     platform: &Platform,
 ) -> Result<Validated, ValidationErrors> {
     let mut errors = ErrorList::default();
-    let written = declared.whole();
+    let written = declared.object.read();
     let ignored_fields = ignored::ignored_fields(&written, &mut errors);
     let object = with_defaults(Arc::unwrap_or_clone(written));
     let context = Context {

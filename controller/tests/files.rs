@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use weir_cluster::ServiceName;
 use weir_controller::files::Files;
-use weir_controller::{ControllerError, Declaration, Platform, Service, Source};
+use weir_controller::{ControllerError, Declaration, KeptObject, Platform, Service, Source};
 
 /// Deadline for noticing an edit, far more than it takes.
 const SOON: Duration = Duration::from_secs(60);
@@ -57,7 +57,10 @@ async fn until(
 }
 
 fn path(service: &Service) -> &str {
-    let model = service.object.spec.predictor.model.as_ref().unwrap();
+    let KeptObject::Value(object) = &service.object else {
+        panic!("files are kept as objects")
+    };
+    let model = object.spec.predictor.model.as_ref().unwrap();
     model.framework.storage_uri.as_deref().unwrap()
 }
 
@@ -92,7 +95,7 @@ async fn a_directory_declares_the_services_of_its_manifests() {
     );
     let a = &declaration.services[&named("a")].service;
     assert_eq!(a.claims.as_deref(), Some(folder.path()));
-    assert_eq!(a.object.metadata.generation, Some(1));
+    assert_eq!(a.metadata().generation, Some(1));
 }
 
 #[tokio::test]
@@ -109,11 +112,7 @@ async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     })
     .await;
     assert_eq!(
-        edited.services[&named("a")]
-            .service
-            .object
-            .metadata
-            .generation,
+        edited.services[&named("a")].service.metadata().generation,
         Some(2)
     );
     assert!(Arc::ptr_eq(&edited.services[&named("b")].service, &first));

@@ -62,7 +62,7 @@ fn revision(service: &str) -> RevisionName {
 fn running(revision: RevisionName) -> Revision {
     let workload = Workload {
         revision,
-        template: Arc::new(PodTemplateSpec::default()),
+        template: PodTemplateSpec::default().into(),
         storage: Vec::new(),
         replicas: 1,
         concurrency: None,

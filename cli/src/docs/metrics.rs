@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use weir_autoscaler::{Autoscaler, Reason as ScaleReason};
 use weir_cluster::{
-    Apply, Desired, Destination, Directory, Fake, Mirror, Readiness, Route, ServiceName, Workload,
+    Apply, Desired, Destination, Directory, Fake, Mirror, PodTemplate, Readiness, Route,
+    ServiceName, Workload,
 };
 use weir_controller::files::Files;
 use weir_controller::{Controller, Platform};
@@ -105,7 +106,7 @@ async fn serve(cluster: &Fake) {
     let workload = Workload {
         ready_call: None,
         revision: revision.clone(),
-        template: Arc::default(),
+        template: PodTemplate::default(),
         storage: Vec::new(),
         replicas: 1,
         concurrency: None,

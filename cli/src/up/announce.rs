@@ -147,6 +147,8 @@ fn quoted(file: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_controller::KeptObject;
+
     use super::*;
 
     fn plain_port(number: u16) -> Port {
@@ -166,9 +168,8 @@ mod tests {
         let object = serde_json::from_value(object).unwrap();
         Service {
             name: ServiceName::new(namespace, "digits").unwrap(),
-            object: Arc::new(object),
+            object: KeptObject::Value(Arc::new(object)),
             spans: None,
-            spec: None,
             claims: folder.map(Path::to_owned),
         }
     }

@@ -142,7 +142,7 @@ impl Stage {
 
 #[cfg(test)]
 mod tests {
-    use weir_cluster::{Endpoints, Failure, FailureReason, Replica, Workload};
+    use weir_cluster::{Endpoints, Failure, FailureReason, PodTemplate, Replica, Workload};
 
     use super::*;
 
@@ -155,7 +155,7 @@ mod tests {
         let workload = Workload {
             ready_call: None,
             revision: name(),
-            template: Arc::default(),
+            template: PodTemplate::default(),
             storage: Vec::new(),
             replicas: wanted,
             concurrency: None,

@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
-use weir_cluster::Workload;
+use k8s_openapi::api::core::v1::Container;
+use weir_cluster::PodTemplate;
 use weir_cluster_local::is_program;
 use weir_controller::{Declaration, DeclaredService, Validated};
 
@@ -58,13 +58,7 @@ fn needed_by(declaration: &Declaration) -> Option<String> {
 fn runs_it(valid: &Validated) -> bool {
     let canaries = valid.canaries.iter().map(|canary| &canary.variant);
     let mut all = std::iter::once(&valid.predictor).chain(canaries);
-    all.any(|variant| container(&variant.template).is_some_and(is_ours))
-}
-
-fn container(template: &PodTemplateSpec) -> Option<&Container> {
-    let containers = &template.spec.as_ref()?.containers;
-    let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
-    named.or(containers.first())
+    all.any(|variant| PodTemplate::container(&variant.template.read()).is_some_and(is_ours))
 }
 
 fn is_ours(container: &Container) -> bool {

@@ -1,6 +1,5 @@
 //! Endpoints of a revision's Service, as replicas: all that a gateway sees of them.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,8 +8,53 @@ use weir_cluster::{Address, Endpoints, Phase, Replica};
 
 use crate::objects::{GRPC, HTTP};
 
-/// The replicas of a revision by name.
-pub(crate) type Replicas = BTreeMap<Arc<str>, Replica>;
+/// The replicas of a revision, sorted by name. Most have one or none: a list needs the least memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replicas(Vec<Replica>);
+
+impl Replicas {
+    /// The replica of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Replica> {
+        self.place(name).ok().map(|place| &self.0[place])
+    }
+
+    /// Puts a replica, in the place of one of its name.
+    pub(crate) fn insert(&mut self, replica: Replica) {
+        match self.place(&replica.name) {
+            Ok(place) => self.0[place] = replica,
+            Err(place) => self.0.insert(place, replica),
+        }
+    }
+
+    /// Removes the replica of this name.
+    pub(crate) fn remove(&mut self, name: &str) {
+        if let Ok(place) = self.place(name) {
+            self.0.remove(place);
+        }
+    }
+
+    /// True without replicas.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The replicas in order.
+    pub(crate) fn to_vec(&self) -> Vec<Replica> {
+        self.0.clone()
+    }
+
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|replica| (*replica.name).cmp(name))
+    }
+}
+
+impl FromIterator<Replica> for Replicas {
+    fn from_iter<I: IntoIterator<Item = Replica>>(all: I) -> Self {
+        let mut replicas = Self::default();
+        all.into_iter().for_each(|replica| replicas.insert(replica));
+        replicas
+    }
+}
 
 /// The replicas in one slice of a revision's Service; `before` are those that are known, in whichever slice.
 pub(crate) fn replicas(slice: &EndpointSlice, before: &Replicas) -> Vec<Replica> {
@@ -85,8 +129,7 @@ mod tests {
     }
 
     fn seen(conditions: &Value, before: Option<&Replica>) -> Replica {
-        let before = before.map(|before| (before.name.clone(), before.clone()));
-        let mut replicas = replicas(&slice(conditions), &before.into_iter().collect());
+        let mut replicas = replicas(&slice(conditions), &before.cloned().into_iter().collect());
         assert_eq!(replicas.len(), 1, "what is no pod is no replica");
         replicas.remove(0)
     }
@@ -114,5 +157,30 @@ mod tests {
         assert_eq!(unready.phase, Phase::Unready);
         assert_eq!(seen(&starting, Some(&unready)).phase, Phase::Unready);
         assert_eq!(seen(&ending, Some(&ready)).phase, Phase::Terminating);
+    }
+
+    #[test]
+    fn replicas_are_sorted_and_one_of_each_name() {
+        let named = |name: &str, restarts| Replica {
+            name: name.into(),
+            restarts,
+            ..seen(&json!({}), None)
+        };
+        let all = [named("b", 0), named("a", 0), named("b", 1)];
+        let mut replicas: Replicas = all.into_iter().collect();
+        let is = |replicas: &Replicas| {
+            replicas
+                .to_vec()
+                .into_iter()
+                .map(|r| (r.name, r.restarts))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(is(&replicas), [("a".into(), 0), ("b".into(), 1)]);
+        assert_eq!(replicas.get("b").map(|b| b.restarts), Some(1));
+        replicas.remove("c");
+        replicas.remove("a");
+        assert_eq!(is(&replicas), [("b".into(), 1)]);
+        replicas.remove("b");
+        assert!(replicas.is_empty());
     }
 }

@@ -202,7 +202,7 @@ impl Observed {
             if let Some((name, replica, placement)) = after {
                 placements.set(&name, &replica.name, placement);
                 let replicas = self.replicas.entry(name.clone()).or_default();
-                replicas.insert(replica.name.clone(), replica);
+                replicas.insert(replica);
                 self.unpublished.revisions.insert(name);
             }
         }
@@ -210,7 +210,7 @@ impl Observed {
 
     fn take_endpoints(&mut self, event: Event<EndpointSlice>) {
         let known = std::mem::take(&mut self.replicas);
-        let none = Replicas::new();
+        let none = Replicas::default();
         let edits = self.endpoints.take(event, |slice, _| {
             let name = revision_of(slice)?;
             let before = known.get(&name).unwrap_or(&none);
@@ -235,7 +235,7 @@ impl Observed {
     fn gather(&mut self, name: RevisionName) {
         let slices = self.in_slices.get(&name).into_iter().flatten();
         let all = slices.flat_map(|(_, replicas)| replicas.iter().cloned());
-        let replicas = all.map(|replica| (replica.name.clone(), replica)).collect();
+        let replicas = all.collect();
         self.replicas.insert(name.clone(), replicas);
         self.unpublished.revisions.insert(name);
     }
@@ -340,11 +340,7 @@ impl Observed {
             name.as_str().to_owned(),
         );
         let replicas = self.replicas.get(name);
-        let replicas: Vec<_> = replicas
-            .into_iter()
-            .flat_map(BTreeMap::values)
-            .cloned()
-            .collect();
+        let replicas = replicas.map(Replicas::to_vec).unwrap_or_default();
         let Some(Written::Revision(_, written)) = self.services.get(&key) else {
             let ends = before.filter(|_| !replicas.is_empty())?;
             return Some(Revision {

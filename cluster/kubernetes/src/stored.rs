@@ -1,9 +1,6 @@
 //! A revision as it is stored.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_cluster::{Identity, ReadyCall, RevisionName, Storage, Workload};
+use weir_cluster::{Identity, PodTemplate, ReadyCall, RevisionName, Storage, Workload};
 
 /// A revision as people asked for it. It is stored when it is made, and never changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +10,7 @@ pub struct StoredRevision {
     /// Hash of what shapes its pods.
     pub identity: Identity,
     /// The pod of each replica, as people wrote it.
-    pub template: Arc<PodTemplateSpec>,
+    pub template: PodTemplate,
     /// Models to put into the pod before it starts.
     pub storage: Vec<Storage>,
     /// The way in which its pods are found ready, as far as it is declared. It is kept in the pod only.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use weir_cluster::{ClusterError, ContainerPorts, ReadyCall, Workload};
+use weir_cluster::{ClusterError, ContainerPorts, PodTemplate, ReadyCall, Workload};
 use weir_fetch::Limits;
 
 use self::command::Program;
@@ -86,8 +86,9 @@ impl LaunchSpec {
     pub(crate) fn of(workload: &Workload, options: &Options) -> Result<Self, ClusterError> {
         let revision = &workload.revision;
         let refused = |reason: String| ClusterError::refused(revision, reason);
-        let pod = workload.template.spec.as_ref();
-        let Some((pod, container)) = pod.zip(workload.container()) else {
+        let template = workload.template.read();
+        let pod = template.spec.as_ref();
+        let Some((pod, container)) = pod.zip(PodTemplate::container(&template)) else {
             return Err(refused("the pod has no container".to_owned()));
         };
         pod::check(pod, container).map_err(refused)?;

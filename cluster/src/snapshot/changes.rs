@@ -76,7 +76,7 @@ mod tests {
             let workload = Workload {
                 ready_call: None,
                 revision: service.revision(number).unwrap(),
-                template: Arc::default(),
+                template: crate::PodTemplate::default(),
                 storage: Vec::new(),
                 replicas: 0,
                 concurrency: None,

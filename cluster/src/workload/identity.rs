@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::Storage;
+use super::{PodTemplate, Storage};
 
 /// A hash of what shapes a revision's pods: the template and the storage. 16 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,9 +23,9 @@ impl Identity {
         Self(label.into())
     }
 
-    pub(super) fn of(template: &PodTemplateSpec, storage: &[Storage]) -> Self {
+    pub(super) fn of(template: &PodTemplate, storage: &[Storage]) -> Self {
         let places: Vec<_> = storage.iter().map(|s| (&*s.uri, &*s.mount_path)).collect();
-        Self::of_value(json!({ "template": template, "storage": places }))
+        Self::of_value(json!({ "template": template.read(), "storage": places }))
     }
 
     /// The hash of a value, whatever the order of its fields.

@@ -1,4 +1,4 @@
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,7 +15,7 @@ fn workload(containers: Vec<Container>) -> Workload {
     Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
-        template: Arc::new(PodTemplateSpec {
+        template: PodTemplate::from(PodTemplateSpec {
             metadata: None,
             spec: Some(PodSpec {
                 containers,
@@ -105,13 +105,17 @@ fn identity_never_changes_its_value() {
     assert_eq!(kept.identity().as_str(), "c307994a5b3c3dca");
 }
 
+fn serving(workload: &Workload) -> Option<Container> {
+    PodTemplate::container(&workload.template.read()).cloned()
+}
+
 #[test]
 fn the_named_container_serves() {
     let mut first = container(json!({}));
     first.name = "transformer-container".to_owned();
     let pod = workload(vec![first.clone(), container(json!({ "image": "b" }))]);
-    assert_eq!(pod.container().unwrap().image.as_deref(), Some("b"));
+    assert_eq!(serving(&pod).unwrap().image.as_deref(), Some("b"));
     let pod = workload(vec![first.clone()]);
-    assert_eq!(pod.container(), Some(&first));
-    assert_eq!(workload(vec![]).container(), None);
+    assert_eq!(serving(&pod), Some(first));
+    assert_eq!(serving(&workload(vec![])), None);
 }

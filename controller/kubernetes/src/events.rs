@@ -12,7 +12,7 @@ const ACTION: &str = "Reconcile";
 
 /// The object that an event is about.
 pub(crate) fn reference(service: &Service) -> ObjectReference {
-    let metadata = &service.object.metadata;
+    let metadata = service.metadata();
     ObjectReference {
         api_version: Some("serving.kserve.io/v1beta1".to_owned()),
         kind: Some("InferenceService".to_owned()),

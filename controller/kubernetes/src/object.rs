@@ -7,11 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::json;
 use weir_cluster::ServiceName;
-use weir_controller::{FieldError, Service, ValidationErrors};
+use weir_controller::{FieldError, KeptObject, Service, ValidationErrors};
 use weir_crds::inference_service::FailureReason;
-use weir_crds::{
-    Diagnostic, InferenceService, InferenceServiceSpec, InferenceServiceStatus, Object,
-};
+use weir_crds::{Diagnostic, InferenceService, InferenceServiceStatus, Object};
 
 /// An InferenceService as it was seen last.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +49,10 @@ impl SeenService {
         };
         let service = Service {
             name,
-            object: Arc::new(InferenceService {
-                metadata: users(&object.metadata),
-                spec: InferenceServiceSpec::default(),
-                status: None,
-            }),
-            spec,
+            object: KeptObject::Text {
+                metadata: Arc::new(users(&object.metadata)),
+                spec,
+            },
             spans: None,
             claims: None,
         };
@@ -119,7 +115,10 @@ fn invalid(found: &[Diagnostic]) -> ValidationErrors {
 
 /// The spec as it was last readable.
 fn last_good(before: Option<&SeenService>) -> Option<Arc<str>> {
-    before.and_then(|before| before.service.spec.clone())
+    match &before?.service.object {
+        KeptObject::Text { spec, .. } => spec.clone(),
+        KeptObject::Value(_) => None,
+    }
 }
 
 /// The published status, from its JSON; one that cannot be read is written anew.
@@ -174,13 +173,13 @@ mod tests {
         let good = SeenService::read(&object(1, predictor("")), None).unwrap();
         let bad = object(2, predictor(r#", "resuorces": {}"#));
         let read = SeenService::read(&bad, Some(&good)).unwrap();
-        let errors = read.errors.unwrap().to_string();
+        let errors = read.errors.as_ref().unwrap().to_string();
         assert!(
             errors.contains("spec.predictor.model.resuorces: unknown field"),
             "{errors}"
         );
-        assert_eq!(read.service.spec, good.service.spec);
-        assert_eq!(read.service.object.metadata.generation, Some(2));
+        assert_eq!(last_good(Some(&read)), last_good(Some(&good)));
+        assert_eq!(read.service.metadata().generation, Some(2));
     }
 
     #[test]

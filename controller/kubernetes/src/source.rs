@@ -43,7 +43,7 @@ impl KnownServices for DeclaredServices {
     fn metadata(&self, service: &ServiceName) -> Option<ObjectMeta> {
         let declaration = self.0.borrow();
         let declared = declaration.services.get(service)?;
-        Some(declared.service.object.metadata.clone())
+        Some(declared.service.metadata().clone())
     }
 }
 

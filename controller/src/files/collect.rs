@@ -10,7 +10,7 @@ use weir_crds::{InferenceService, Manifest, Object, ServingRuntimeSpec, Spans};
 
 use super::manifest_file::ManifestFile;
 use crate::runtimes::{Runtime, Runtimes, Scope, ServerType};
-use crate::service::{DEFAULT_NAMESPACE, Service};
+use crate::service::{DEFAULT_NAMESPACE, KeptObject, Service};
 use crate::validate::validate_runtime;
 
 /// The field that two objects of one kind must not share.
@@ -72,9 +72,8 @@ impl Collected {
         }
         let service = Service {
             name: name.clone(),
-            object: object.clone(),
+            object: KeptObject::Value(object.clone()),
             spans: Some(spans.clone()),
-            spec: None,
             claims: file.parent().map(absolute),
         };
         self.services.insert(name, service);

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use weir_cluster::ServiceName;
-use weir_crds::InferenceService;
 
-use crate::service::Service;
+use crate::service::{KeptObject, Service};
 
 /// The services declared last, with their generations.
 #[derive(Debug, Default)]
@@ -35,7 +34,7 @@ impl Generations {
 }
 
 fn first(mut service: Service, now: u64) -> Arc<Service> {
-    let metadata = &mut Arc::make_mut(&mut service.object).metadata;
+    let metadata = service.object.metadata_mut();
     metadata.generation = Some(1);
     let created = i64::try_from(now)
         .ok()
@@ -45,7 +44,7 @@ fn first(mut service: Service, now: u64) -> Arc<Service> {
 }
 
 fn after(mut service: Service, before: &Arc<Service>) -> Arc<Service> {
-    if !Arc::ptr_eq(&service.object, &before.object) {
+    if !service.object.is(&before.object) {
         follow(&mut service.object, &before.object);
     }
     if service == **before {
@@ -56,10 +55,10 @@ fn after(mut service: Service, before: &Arc<Service>) -> Arc<Service> {
 }
 
 /// Gives an object that was read again the generation that follows `before`.
-fn follow(object: &mut Arc<InferenceService>, before: &Arc<InferenceService>) {
-    let old = &before.metadata;
-    let is_changed = object.spec != before.spec;
-    let metadata = &mut Arc::make_mut(object).metadata;
+fn follow(object: &mut KeptObject, before: &KeptObject) {
+    let old = before.metadata();
+    let is_changed = object.read().spec != before.read().spec;
+    let metadata = object.metadata_mut();
     metadata
         .creation_timestamp
         .clone_from(&old.creation_timestamp);

@@ -178,7 +178,7 @@ fn share_objects(
             && let Ok(name) = collect::service_name(&object.metadata)
             && let Some(service) = services.get(&name)
         {
-            *object = service.object.clone();
+            *object = service.object.read();
         }
     }
     valid

@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weir_cluster::{Identity, RevisionName, ServiceName};
+use weir_cluster::{Identity, PodTemplate, RevisionName, ServiceName};
 
 use super::stored_rollout::StoredRollout;
 use crate::history::{History, LoadState, RevisionRecord};
@@ -145,7 +145,7 @@ impl RevisionNumbers {
 fn by_hash(revision: RevisionName, identity: Identity) -> RevisionRecord {
     RevisionRecord {
         revision,
-        template: Arc::default(),
+        template: PodTemplate::default(),
         storage: Vec::new(),
         identity,
         manifest: None,
@@ -160,6 +160,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use weir_cluster::Storage;
+
+    use k8s_openapi::api::core::v1::PodTemplateSpec;
 
     use super::*;
     use crate::rollout::{Candidate, PreviousRevision, Rollout, Stage};
@@ -209,7 +211,8 @@ mod tests {
         };
         let template = serde_json::json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
         for record in &mut history.records {
-            record.template = Arc::new(serde_json::from_value(template.clone()).unwrap());
+            let template: PodTemplateSpec = serde_json::from_value(template.clone()).unwrap();
+            record.template = template.into();
             record.storage = vec![Storage {
                 uri: format!("pvc://m/{}", record.revision.number()).into(),
                 mount_path: Storage::MOUNT_PATH.into(),

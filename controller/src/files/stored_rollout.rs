@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::{Deserialize, Serialize};
@@ -69,7 +68,7 @@ impl StoredPod {
             claims: storage.claims.clone(),
         };
         Self {
-            template: PodTemplateSpec::clone(&record.template),
+            template: record.template.read(),
             storage: record.storage.iter().map(storage).collect(),
             desired_replicas: record.desired_replicas,
         }
@@ -81,7 +80,7 @@ impl StoredPod {
             mount_path: stored.mount_path.into(),
             claims: stored.claims,
         };
-        record.template = Arc::new(self.template);
+        record.template = self.template.into();
         record.storage = self.storage.into_iter().map(storage).collect();
         record.desired_replicas = self.desired_replicas;
     }

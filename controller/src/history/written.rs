@@ -189,9 +189,10 @@ impl WrittenStage {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use proptest::prelude::*;
+
+    use weir_cluster::PodTemplate;
 
     use super::*;
 
@@ -202,7 +203,7 @@ mod tests {
     fn records(loaded: &[bool]) -> Vec<RevisionRecord> {
         let record = |(i, loaded): (usize, &bool)| RevisionRecord {
             revision: service().revision(i as u32 + 1).unwrap(),
-            template: Arc::default(),
+            template: PodTemplate::default(),
             storage: Vec::new(),
             identity: Identity::from_label(&i.to_string()),
             ready_call: None,

@@ -1,5 +1,4 @@
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -342,7 +341,7 @@ fn a_service_has_external_hosts_unless_it_is_cluster_local() {
         "networking.kserve.io/visibility".to_owned(),
         "cluster-local".to_owned(),
     );
-    Arc::make_mut(&mut service.object).metadata.labels = Some([label].into());
+    service.object.metadata_mut().labels = Some([label].into());
     let closed = validate(&service, &Runtimes::default(), &platform()).unwrap();
     assert_eq!(
         (closed.exposure.external_host, closed.exposure.hosts.len()),
@@ -367,7 +366,7 @@ fn a_canary_is_merged_over_the_predictor() {
     assert_eq!(&*canary.variant.storage[0].uri, "pvc://models/blue");
     let policy = &canary.variant.scaling.policy;
     assert_eq!((policy.min, policy.max), (1, Some(9)));
-    let labels = |variant: &Variant| variant.template.metadata.clone().and_then(|m| m.labels);
+    let labels = |variant: &Variant| variant.template.read().metadata.and_then(|m| m.labels);
     assert_eq!(labels(&canary.variant), labels(&validated.predictor));
     assert_eq!(canary.variant.runtime, validated.predictor.runtime);
 }
@@ -435,7 +434,7 @@ proptest! {
     #[test]
     fn every_annotation_is_read_or_refused(name in prop::sample::select(&crate::annotations::WEIR_ANNOTATIONS[..]), value in "[ -~]{0,12}") {
         let mut service = service(&[], &model("digits", &[]));
-        Arc::make_mut(&mut service.object).metadata.annotations = Some([(name.to_owned(), value)].into());
+        service.object.metadata_mut().annotations = Some([(name.to_owned(), value)].into());
         if let Err(errors) = validate(&service, &Runtimes::default(), &platform()) {
             prop_assert!(errors.list.iter().all(|error| error.field.contains(name)));
         }
@@ -446,7 +445,7 @@ proptest! {
 fn the_longest_time_of_a_batch_reaches_the_runtime() {
     let variable = |service: &[(&str, &str)], fields: &[&str]| {
         let validated = validated(service, &model("digits", fields));
-        let pod = validated.predictor.template.spec.clone().unwrap();
+        let pod = validated.predictor.template.read().spec.unwrap();
         let env = pod.containers[0].env.clone().unwrap_or_default();
         let mut env = env.into_iter();
         let set = env.find(|variable| variable.name == "WEIR_MAX_BATCH_SECONDS");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_cluster::{
-    Batching, ClusterError, ControlRoutes, Host, Identity, ReadyCall, ServiceName, Storage, Tag,
-    Workload,
+    Batching, ClusterError, ControlRoutes, Host, Identity, PodTemplate, ReadyCall, ServiceName,
+    Storage, Tag, Workload,
 };
 
 use super::UrlScheme;
@@ -59,7 +59,7 @@ pub enum AutoUpdate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     /// Template of the pods.
-    pub template: Arc<PodTemplateSpec>,
+    pub template: PodTemplate,
     /// Models mounted into the pods.
     pub storage: Vec<Storage>,
     /// Hash of template and storage.
@@ -127,7 +127,7 @@ impl Variant {
         let workload = Workload {
             ready_call: None,
             revision: service.revision(1)?,
-            template: Arc::new(template),
+            template: template.into(),
             storage,
             replicas: 0,
             concurrency: None,

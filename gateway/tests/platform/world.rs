@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use weir_cluster::{
-    Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, Readiness, Replica,
+    Activity, Apply, Desired, Destination, Endpoints, Fake, Phase, PodTemplate, Readiness, Replica,
     RevisionName, Route, ServiceName, Split, Target, Workload,
 };
 use weir_gateway::{Encryption, Gateway, Options, Port, Scope};
@@ -147,7 +147,7 @@ impl World {
         let workloads = numbers.clone().map(|number| Workload {
             ready_call: None,
             revision: revision(number),
-            template: Arc::default(),
+            template: PodTemplate::default(),
             storage: Vec::new(),
             replicas: 0,
             concurrency: concurrency.and_then(NonZeroU32::new),

@@ -137,7 +137,7 @@ fn revision() -> RevisionName {
 fn snapshot() -> Snapshot {
     let workload = Workload {
         revision: revision(),
-        template: Arc::new(PodTemplateSpec::default()),
+        template: PodTemplateSpec::default().into(),
         storage: Vec::new(),
         replicas: 3,
         concurrency: None,

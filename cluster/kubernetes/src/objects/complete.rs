@@ -43,7 +43,7 @@ pub(crate) fn complete(
     options: &Options,
     place: &Place,
 ) -> Result<PodTemplateSpec, ClusterError> {
-    let mut template = (*stored.template).clone();
+    let mut template = stored.template.read();
     let service = stored.revision.service();
     let metadata = template.metadata.get_or_insert_default();
     inference_service::label(metadata, service);

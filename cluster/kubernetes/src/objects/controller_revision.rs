@@ -1,7 +1,6 @@
 //! The ControllerRevision of a revision, and the one that keeps the state of a service's rollout.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -61,7 +60,7 @@ pub(crate) fn controller_revision(
     });
     let data = serde_json::to_value(RevisionData {
         identity: stored.identity.to_string(),
-        template: (*stored.template).clone(),
+        template: stored.template.read(),
         storage: places.collect(),
         pod: kept.pod.clone(),
     });
@@ -97,7 +96,7 @@ pub(crate) fn kept(
             ready_call: None,
             revision: RevisionName::parse(&namespace, &object.name_any())?,
             identity: Identity::from_label(&data.identity),
-            template: Arc::new(data.template),
+            template: data.template.into(),
             storage: places.collect(),
         },
         pod: data.pod,
@@ -144,7 +143,7 @@ mod tests {
             ready_call: None,
             revision: RevisionName::parse("vision", "digits-predictor-00003").unwrap(),
             identity: Identity::from_label("0123456789abcdef"),
-            template: Arc::new(template),
+            template: template.into(),
             storage: vec![Storage {
                 uri: "pvc://models/digits".into(),
                 mount_path: "/mnt/models".into(),

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::json;
 use weir_cluster::{Destination, Split, Storage};
@@ -27,7 +25,7 @@ fn workload(storage: &[(&str, &str)]) -> Workload {
             .unwrap()
             .revision(3)
             .unwrap(),
-        template: Arc::new(template),
+        template: template.into(),
         storage: storage.iter().map(place).collect(),
         replicas: 2,
         concurrency: None,
@@ -97,12 +95,13 @@ fn the_headless_service_names_the_ports_of_the_container_that_gets_the_requests(
         [("http", http), ("grpc", grpc)].map(|(n, p)| (n.to_owned(), IntOrString::Int(p)))
     };
     assert_eq!(ports(&workload), named(8080, 8080));
-    let template = Arc::make_mut(&mut workload.template);
+    let mut template = workload.template.read();
     let containers = &mut template.spec.as_mut().unwrap().containers;
     containers[1].args = Some(vec![
         "--http-port=8000".to_owned(),
         "--grpc-port=8001".to_owned(),
     ]);
+    workload.template = template.into();
     assert_eq!(ports(&workload), named(8000, 8001));
 }
 

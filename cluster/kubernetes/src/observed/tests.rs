@@ -24,7 +24,7 @@ fn workload() -> Workload {
     Workload {
         ready_call: None,
         revision: service().revision(1).unwrap(),
-        template: Arc::new(template),
+        template: template.into(),
         storage: Vec::new(),
         replicas: 1,
         concurrency: NonZeroU32::new(4),

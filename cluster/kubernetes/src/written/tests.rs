@@ -87,13 +87,14 @@ fn a_policy_is_read_as_it_was() {
     let workload = Workload {
         ready_call: None,
         revision: service().revision(1).unwrap(),
-        template: Arc::default(),
+        template: weir_cluster::PodTemplate::default(),
         storage: Vec::new(),
         replicas: 1,
         concurrency: NonZeroU32::new(4),
         scaling: Some(Arc::new(policy.clone())),
     };
-    let text = serde_json::to_string(&WrittenRevision::of(&workload, &workload.template)).unwrap();
+    let text =
+        serde_json::to_string(&WrittenRevision::of(&workload, &workload.template.read())).unwrap();
     let written: WrittenRevision = serde_json::from_str(&text).unwrap();
     assert_eq!(written.concurrency, NonZeroU32::new(4));
     assert_eq!(written.identity, workload.identity().as_str());

@@ -1,7 +1,5 @@
 //! Why a revision does not run, as the API server, its controllers and its scheduler say it, and what to do.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec, ResourceQuota};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -31,7 +29,7 @@ impl Case {
             workload: Workload {
                 ready_call: None,
                 revision: service.revision(1).unwrap(),
-                template: Arc::new(template),
+                template: template.into(),
                 storage: Vec::new(),
                 replicas: 1,
                 concurrency: None,

@@ -139,7 +139,7 @@ async fn a_revision_that_may_sleep_and_has_no_endpoints_is_at_zero() {
     let workload = Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
-        template: Arc::new(server::template()),
+        template: server::template().into(),
         storage: Vec::new(),
         replicas: 0,
         concurrency: None,

@@ -23,7 +23,7 @@ async fn apply(cluster: &Kubernetes, namespace: &str) -> Workload {
     let workload = Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
-        template: Arc::new(server::template()),
+        template: server::template().into(),
         storage: Vec::new(),
         replicas: 1,
         concurrency: None,

@@ -1,7 +1,5 @@
 //! Which object, and which field of it, is whose.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -32,7 +30,7 @@ impl Case {
             workload: Workload {
                 ready_call: None,
                 revision: service.revision(1).unwrap(),
-                template: Arc::new(server::template()),
+                template: server::template().into(),
                 storage: Vec::new(),
                 replicas: 2,
                 concurrency: None,

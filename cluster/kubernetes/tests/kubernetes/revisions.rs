@@ -1,7 +1,5 @@
 //! What outlives the controller: ControllerRevisions, and whose they are.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
@@ -36,7 +34,7 @@ impl Case {
         Workload {
             ready_call: None,
             revision: self.service.revision(number).unwrap(),
-            template: Arc::new(server::template()),
+            template: server::template().into(),
             storage: Vec::new(),
             replicas: 0,
             concurrency: None,
@@ -63,7 +61,7 @@ impl Case {
         let mut workload = self.workload(number);
         let mut template = server::template();
         template.spec.as_mut().unwrap().containers[0].image = Some("example/other".to_owned());
-        workload.template = Arc::new(template);
+        workload.template = template.into();
         StoredRevision::of(&workload)
     }
 

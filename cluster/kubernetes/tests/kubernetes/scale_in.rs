@@ -1,6 +1,5 @@
 //! Which pods the real ReplicaSet controller ends when a revision is scaled in.
 
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
 use kube::Client;
@@ -66,7 +65,7 @@ async fn the_pod_ends_whose_end_frees_a_node() {
     let workload = Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
-        template: Arc::new(template()),
+        template: template().into(),
         storage: Vec::new(),
         replicas: 3,
         concurrency: None,

@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use proptest::prelude::*;
@@ -16,7 +15,7 @@ fn workload(pod: Value) -> Workload {
     Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
-        template: Arc::new(template),
+        template: template.into(),
         storage: vec![Storage {
             uri: "pvc://weir-examples/digits".into(),
             mount_path: Storage::MOUNT_PATH.into(),

@@ -1,7 +1,5 @@
 //! Pods for the tests.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
 use weir_cluster::{Desired, Destination, RevisionName, Route, ServiceName, Split, Workload};
@@ -54,7 +52,7 @@ pub(crate) fn workload(name: &str, template: PodTemplateSpec, replicas: u32) -> 
     Workload {
         ready_call: None,
         revision: revision(name),
-        template: Arc::new(template),
+        template: template.into(),
         storage: Vec::new(),
         replicas,
         concurrency: None,

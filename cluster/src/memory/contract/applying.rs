@@ -78,11 +78,11 @@ pub async fn a_changed_revision_is_refused_and_nothing_moves(world: &dyn World) 
     apply(world, vec![first.clone()]).await;
     ready(world, &first.revision, 1).await;
     let mut changed = workload(world, &service, 1, 1);
-    let mut template: PodTemplateSpec = (*changed.template).clone();
+    let mut template: PodTemplateSpec = changed.template.read();
     let labels = template.metadata.get_or_insert_default();
     let labels = labels.labels.get_or_insert_default();
     labels.insert("changed".to_owned(), "yes".to_owned());
-    changed.template = Arc::new(template);
+    changed.template = template.into();
     let desired = done(Desired::new(service.clone(), vec![changed], None));
     let refused = world.apply().apply(desired).await;
     assert!(

@@ -62,7 +62,7 @@ pub(super) fn workload(
     Workload {
         ready_call: None,
         revision: revision(service, number),
-        template: Arc::new(world.template()),
+        template: world.template().into(),
         storage: Vec::new(),
         replicas,
         concurrency: None,

@@ -8,7 +8,7 @@ fn workload() -> Workload {
     Workload {
         ready_call: None,
         revision: service.revision(1).unwrap(),
-        template: Arc::new(PodTemplateSpec::default()),
+        template: PodTemplateSpec::default().into(),
         storage: Vec::new(),
         replicas: 1,
         concurrency: None,

@@ -30,7 +30,7 @@ fn workload(service: &ServiceName, number: u32, replicas: u32) -> Workload {
     Workload {
         ready_call: None,
         revision: service.revision(number).unwrap(),
-        template: Arc::new(PodTemplateSpec::default()),
+        template: PodTemplateSpec::default().into(),
         storage: Vec::new(),
         replicas,
         concurrency: None,

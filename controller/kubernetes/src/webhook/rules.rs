@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use tokio::sync::watch;
 use weir_cluster::ServiceName;
 use weir_controller::{
-    Declaration, FieldError, Platform, Service, Validated, validate, validate_runtime,
+    Declaration, FieldError, KeptObject, Platform, Service, Validated, validate, validate_runtime,
 };
 
 use super::request::{Checked, Request, Written};
@@ -68,9 +68,8 @@ impl Rules {
         };
         let service = Service {
             name,
-            object,
+            object: KeptObject::Value(object),
             spans: None,
-            spec: None,
             claims: None,
         };
         let declaration = self.declaration.borrow().clone();

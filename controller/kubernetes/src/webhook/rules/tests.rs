@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weir_controller::{Runtime, Runtimes, Scope};
+use weir_controller::{KeptObject, Runtime, Runtimes, Scope};
 
 use super::super::request;
 use super::*;
@@ -66,9 +66,8 @@ fn declaration() -> Declaration {
     let older: DynamicObject = serde_json::from_value(older).unwrap();
     let service = Arc::new(Service {
         name: ServiceName::new("b-c", "a").unwrap(),
-        object: object::service(&older).unwrap(),
+        object: KeptObject::Value(object::service(&older).unwrap()),
         spans: None,
-        spec: None,
         claims: None,
     });
     let services = BTreeMap::from([(service.name.clone(), service)]);
