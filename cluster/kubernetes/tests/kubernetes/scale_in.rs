@@ -1,6 +1,5 @@
 //! Which pods the real ReplicaSet controller ends when a revision is scaled in.
 
-
 use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
