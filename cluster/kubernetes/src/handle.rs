@@ -12,7 +12,7 @@ use crate::Options;
 use crate::drift::{Drift, WrittenObjects};
 use crate::kept_revisions::KeptRevisions;
 use crate::known_services::KnownServices;
-use crate::observed::{Change, Observed};
+use crate::observed::{Change, NotedReplicas, Observed};
 use crate::placements::Placements;
 use crate::watching::{self, Published};
 
@@ -91,6 +91,12 @@ impl Kubernetes {
         self.drift.lock().wrote(service, objects);
         // Without a watch nobody is to be told.
         let _ = self.writes.send(Change::Wrote).await;
+    }
+
+    /// Shows a number of replicas that the API server has noted.
+    pub(crate) async fn noted(&self, replicas: NotedReplicas) {
+        // Without a watch nobody is to be told.
+        let _ = self.writes.send(Change::Scaled(replicas)).await;
     }
 
     /// The gateways that take requests, and every change: those whose reports are to be followed.

@@ -48,6 +48,19 @@ pub(crate) enum Change {
     NoAutoscalers,
     /// Objects were written: others may differ from what was applied.
     Wrote,
+    /// Of a revision's replicas, as the API server has answered.
+    Scaled(NotedReplicas),
+}
+
+/// A number of replicas that the API server has noted. The watches of a busy one show it seconds later.
+#[derive(Clone, Debug)]
+pub(crate) struct NotedReplicas {
+    /// The revision.
+    pub(crate) revision: RevisionName,
+    /// Its number of replicas.
+    pub(crate) replicas: u32,
+    /// Version of the Deployment that has it.
+    pub(crate) version: u64,
 }
 
 /// What the watches have shown.
@@ -79,6 +92,8 @@ pub(crate) struct Observed {
 struct Scaled {
     revision: RevisionName,
     replicas: u32,
+    /// Version of the Deployment that said so last.
+    version: u64,
     /// Why it cannot make pods.
     failure: Option<Failure>,
 }
@@ -161,15 +176,28 @@ impl Observed {
             Change::Autoscaler(event) => self.take_autoscaler(event),
             Change::NoAutoscalers => self.lacks_autoscalers = true,
             Change::Wrote => {}
+            Change::Scaled(noted) => self.take_noted(noted),
         }
     }
 
     fn take_deployment(&mut self, event: Event<Deployment>) {
         self.see(&event);
-        let edits = self.deployments.take(event, |object, _| scaled(object));
+        let edits = self.deployments.take(event, scaled);
         let names = edits.iter().flat_map(Edit::values);
         let names = names.map(|scaled| scaled.revision.clone());
         self.unpublished.revisions.extend(names);
+    }
+
+    /// Takes in a number that was noted, unless a watch has shown a later one.
+    fn take_noted(&mut self, noted: NotedReplicas) {
+        let Some(scaled) = self.deployments.get_mut(&key_of(&noted.revision)) else {
+            return;
+        };
+        if scaled.version < noted.version {
+            scaled.replicas = noted.replicas;
+            scaled.version = noted.version;
+            self.unpublished.revisions.insert(noted.revision);
+        }
     }
 
     /// Notes what others may have changed. Who does not apply has nothing to compare that with.
@@ -335,10 +363,7 @@ impl Observed {
 
     /// A revision, as its objects show it. One without a Service ends, and is seen until its last pod has.
     fn revision(&self, name: &RevisionName, before: Option<&Revision>) -> Option<Revision> {
-        let key = (
-            name.service().namespace().to_owned(),
-            name.as_str().to_owned(),
-        );
+        let key = key_of(name);
         let replicas = self.replicas.get(name);
         let replicas = replicas.map(Replicas::to_vec).unwrap_or_default();
         let Some(Written::Revision(_, written)) = self.services.get(&key) else {
@@ -387,15 +412,32 @@ fn least_desired(written: &WrittenRevision, replicas: &[Replica]) -> u32 {
     least.max(u32::try_from(counted).unwrap_or(u32::MAX))
 }
 
-fn scaled(object: &Deployment) -> Option<Scaled> {
+/// The key of a revision's Service and Deployment.
+fn key_of(revision: &RevisionName) -> Key {
+    let namespace = revision.service().namespace();
+    (namespace.to_owned(), revision.as_str().to_owned())
+}
+
+/// What a Deployment says, but for a number that is older than one that is known.
+fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
     let replicas = object.spec.as_ref()?.replicas.unwrap_or(1);
+    let seen = (
+        generation(object),
+        u32::try_from(replicas).unwrap_or_default(),
+    );
+    let known = before.map(|before| (before.version, before.replicas));
+    let (version, replicas) = match known {
+        Some(known) if known.0 > seen.0 => known,
+        Some(_) | None => seen,
+    };
     let conditions = object.status.iter().flat_map(|status| &status.conditions);
     let mut conditions = conditions.flatten();
     let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
     let message = unmade.and_then(|condition| condition.message.as_deref());
     Some(Scaled {
         revision: revision_of(object)?,
-        replicas: u32::try_from(replicas).unwrap_or_default(),
+        replicas,
+        version,
         failure: message.map(|message| {
             let message = format!("its pods cannot be made: {}", error::advice(message));
             Failure::new(FailureReason::NotStarted, message)

@@ -11,7 +11,9 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 use weir_cluster::{ClusterError, RevisionName, Scale};
 
+use crate::generation::generation;
 use crate::objects::{AUTOSCALER, selector};
+use crate::observed::NotedReplicas;
 use crate::placements::{COST, CostEdit};
 use crate::{Kubernetes, error};
 
@@ -31,7 +33,15 @@ impl Scale for Kubernetes {
             .patch_scale(revision.as_str(), &as_autoscaler(), &patch)
             .await
         {
-            Ok(_) => Ok(()),
+            Ok(scale) => {
+                let noted = NotedReplicas {
+                    revision: revision.clone(),
+                    replicas,
+                    version: generation(&scale),
+                };
+                self.noted(noted).await;
+                Ok(())
+            }
             Err(error) if error::is_not_found(&error) => Err(unknown(&deployments, revision).await),
             Err(error) => Err(error::of(revision, error)),
         }

@@ -56,6 +56,11 @@ impl<V: Clone> Seen<V> {
         self.values.get(key)
     }
 
+    /// The value of one object, to be changed by what is known from elsewhere.
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut V> {
+        self.values.get_mut(key)
+    }
+
     /// The values of all objects.
     pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.values.values()

@@ -118,6 +118,65 @@ fn nothing_is_shown_before_all_is_known() {
     assert_eq!(observed.snapshot(), None);
 }
 
+fn scaled_at(version: u64, replicas: i32) -> Change {
+    let mut deployment = deployment(replicas);
+    deployment.metadata.resource_version = Some(version.to_string());
+    Change::Deployment(Event::Apply(deployment))
+}
+
+fn noted_at(version: u64, replicas: u32) -> Change {
+    Change::Scaled(NotedReplicas {
+        revision: workload().revision,
+        replicas,
+        version,
+    })
+}
+
+#[test]
+fn a_number_that_was_noted_is_shown_before_a_watch_does() {
+    let mut observed = observed();
+    let mut after = |change| {
+        observed.take(change);
+        let seen = snapshot(&mut observed);
+        seen.revision(&workload().revision).unwrap().desired
+    };
+    assert_eq!(after(scaled_at(101, 1)), 1);
+    assert_eq!(after(noted_at(105, 0)), 0);
+    // Of a change before that, and of one that was shown already.
+    assert_eq!(after(scaled_at(103, 1)), 0);
+    assert_eq!(after(noted_at(102, 7)), 0);
+    assert_eq!(after(scaled_at(105, 0)), 0);
+    // Somebody else sets another; an answer that comes late does not count.
+    assert_eq!(after(scaled_at(106, 3)), 3);
+    assert_eq!(after(noted_at(105, 0)), 3);
+    let mut gone = deployment(0);
+    gone.metadata.resource_version = Some("110".to_owned());
+    assert_eq!(after(Change::Deployment(Event::Delete(gone))), 0);
+    assert_eq!(after(noted_at(120, 5)), 0);
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_newest_number_is_shown_in_whatever_order_answers_and_watches_tell(
+        numbers in proptest::collection::vec((0..9_u32, proptest::bool::ANY, 0..1000_u32), 1..12),
+    ) {
+        let mut all: Vec<_> = (101_u64..).zip(numbers).collect();
+        let newest = all.last().unwrap().1.0;
+        all.sort_by_key(|(_, (_, _, order))| *order);
+        let mut observed = observed();
+        for (version, (replicas, by_watch, _)) in all {
+            let change = if by_watch {
+                scaled_at(version, i32::try_from(replicas).unwrap())
+            } else {
+                noted_at(version, replicas)
+            };
+            observed.take(change);
+        }
+        let seen = snapshot(&mut observed);
+        proptest::prop_assert_eq!(seen.revision(&workload().revision).unwrap().desired, newest);
+    }
+}
+
 #[test]
 fn a_revision_is_what_its_objects_say() {
     let seen = snapshot(&mut observed());
