@@ -291,6 +291,7 @@ def measure(args, program, apps, custom, core, discovery, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(ROOT / "target/release/weir"))
+    parser.add_argument("--commit", default=output("git", "rev-parse", "--short", "HEAD"), help="what the program was built of")
     parser.add_argument("--services", type=int, default=1000)
     parser.add_argument("--loaded", type=int, default=200, help="services that have load all the while")
     parser.add_argument("--one-by-one", type=int, default=100, help="services that are woken one after the other")
@@ -310,7 +311,7 @@ def main():
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="weir-scale-") as folder:
         result = measure(args, args.program, apps, custom, core, discovery, Path(folder))
-    record = {"machine": machine(), "program": Path(args.program).parent.name, "commit": output("git", "rev-parse", "--short", "HEAD"),
+    record = {"machine": machine(), "program": Path(args.program).parent.name, "commit": args.commit,
               "date": time.strftime("%Y-%m-%d"), "load_average_before": load, "load_average_after": os.getloadavg()[0],
               "reports": "sent by this script over the gateways' own wire", "result": result}
     Path(args.out).write_text(written(record))
