@@ -26,7 +26,7 @@ pub struct Service {
 /// An InferenceService as written, and as it is kept. Clones share it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeptObject {
-    /// The object.
+    /// The object as a value.
     Value(Arc<InferenceService>),
     /// Metadata of the object and its spec as JSON, where thousands are kept: as values they need ten times the memory.
     Text {
@@ -64,7 +64,7 @@ impl KeptObject {
         }
     }
 
-    /// Metadata to change.
+    /// Metadata of the object, to change.
     pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
         match self {
             Self::Value(object) => &mut Arc::make_mut(object).metadata,

@@ -33,7 +33,7 @@ impl Replicas {
         }
     }
 
-    /// True without replicas.
+    /// True if it has no replicas.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::places::{Place, PortPlaces};
-use super::waiting::{Room, Waiting};
+use super::waiting::{Overflow, Waiting};
 use super::{ConnectionLimits, Stream};
 use crate::open_files;
 
@@ -18,7 +18,7 @@ pub struct Acceptor {
     listener: TcpListener,
     places: PortPlaces,
     /// Connections of clients that have as many as they may.
-    waiting: Room<TcpStream>,
+    waiting: Overflow<TcpStream>,
     limits: ConnectionLimits,
     stop: CancellationToken,
 }
@@ -34,7 +34,7 @@ impl Acceptor {
         Self {
             listener,
             places: PortPlaces::new(limits.total.min(open_files::connections()), &limits),
-            waiting: Room::beside(&limits),
+            waiting: Overflow::beside(&limits),
             limits,
             stop,
         }

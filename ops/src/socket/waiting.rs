@@ -29,7 +29,7 @@ pub(super) struct Waiting<S> {
 
 /// A port's connections that wait for places.
 #[derive(Debug)]
-pub(super) struct Room<S> {
+pub(super) struct Overflow<S> {
     waiting: Mutex<Vec<Waiting<S>>>,
     most: usize,
 }
@@ -45,7 +45,7 @@ impl<S> Waiting<S> {
     }
 }
 
-impl<S> Room<S> {
+impl<S> Overflow<S> {
     /// Room for half of what one client may have, as many as it may close and open again at once.
     pub(super) fn beside(limits: &ConnectionLimits) -> Self {
         Self {
