@@ -18,7 +18,7 @@ pub use terms::Terms;
 use weir_cluster::{RevisionName, ScalingPolicy};
 
 use self::keep::Keep;
-use crate::{Coverage, Memory, Sample, Unplaced};
+use crate::{Account, Coverage, Memory, Sample, Unplaced};
 
 /// How many replicas, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub struct Decision {
     pub terms: Terms,
     /// Replicas that were asked for before and do not come.
     pub unplaced: Option<Unplaced>,
+    /// What the revision has cost and served up to now.
+    pub account: Account,
 }
 
 /// The last decision on each revision. Clones share the decisions: the whole is published each second.
@@ -78,6 +80,7 @@ pub fn decide(policy: &ScalingPolicy, memory: Memory, sample: &Sample) -> (Memor
         reason,
         terms,
         unplaced: None,
+        account: Account::default(),
     };
     (memory, decision)
 }

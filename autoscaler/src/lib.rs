@@ -10,6 +10,7 @@
 //! same one. The number of replicas follows the requests that come and what a
 //! replica was measured to do; the queue's delay is what must hold, and what corrects the rest.
 
+mod account;
 mod collect;
 mod decide;
 mod economy;
@@ -19,6 +20,7 @@ mod run;
 mod sample;
 mod unplaced;
 
+pub use account::Account;
 pub use decide::{Decision, Decisions, HeldBy, Reason, Terms, decide};
 pub use memory::Memory;
 pub use run::{Autoscaler, LEASE};

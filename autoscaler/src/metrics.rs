@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::watch;
 use weir_cluster::{RevisionName, ScalingPolicy, Snapshot};
 
-use crate::{Decision, Decisions};
+use crate::{Account, Decision, Decisions};
 
 /// The metrics' sources, read when they are scraped.
 #[derive(Debug)]
@@ -30,6 +32,13 @@ pub(crate) fn register(
         decisions,
         snapshots,
     }));
+}
+
+pub(crate) fn register_price(price: f64, registry: &mut Registry) {
+    let help = "Price of a GPU for an hour, as --gpu-price says";
+    let gauge: Gauge<f64, AtomicU64> = Gauge::default();
+    gauge.set(price);
+    registry.register("weir_autoscaler_gpu_price", help, gauge);
 }
 
 /// Times from the arrival of the request that wakes a revision to the decision to wake it.
@@ -83,7 +92,9 @@ impl Collector for AutoscalerMetrics {
         let rows: Vec<Row<'_>> = rows.collect();
         replicas(&mut encoder, &rows)?;
         reasons(&mut encoder, &rows)?;
-        delays(&mut encoder, &rows)
+        delays(&mut encoder, &rows)?;
+        requests(&mut encoder, &rows)?;
+        gpu_time(&mut encoder, &rows)
     }
 }
 
@@ -154,6 +165,64 @@ fn delays(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), f
         for row in rows {
             let gauge = ConstGauge::new(value(row).as_secs_f64());
             gauge.encode(family.encode_family(&labels(row.name))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn requests(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
+    let counters: [(&str, &str, fn(&Account) -> u64); 2] = [
+        (
+            "weir_autoscaler_requests",
+            "Requests that reached a replica or were refused, since this process leads.",
+            |account| account.requests,
+        ),
+        (
+            "weir_autoscaler_requests_in_time",
+            "Those of them that waited no longer than the policy's delay: attainment is their share.",
+            |account| account.in_time,
+        ),
+    ];
+    for (name, help, value) in counters {
+        let kind = ConstCounter::new(0_u64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for row in rows {
+            let counter = ConstCounter::new(value(&row.decision.account));
+            counter.encode(family.encode_family(&labels(row.name))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn gpu_time(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> Result<(), fmt::Error> {
+    let counters: [(&str, &str, fn(&Account) -> f64); 4] = [
+        (
+            "weir_autoscaler_replica_seconds",
+            "Time of all ready replicas together, since this process leads.",
+            |account| account.ready_time.as_secs_f64(),
+        ),
+        (
+            "weir_autoscaler_idle_replica_seconds",
+            "The part of it without a request, at the least: as if each request had a replica of its own.",
+            |account| account.idle_time.as_secs_f64(),
+        ),
+        (
+            "weir_autoscaler_gpu_seconds",
+            "Time of the GPUs of ready replicas, since this process leads; a part of a GPU counts as one.",
+            Account::gpu_seconds,
+        ),
+        (
+            "weir_autoscaler_idle_gpu_seconds",
+            "The part of it without a request, at the least.",
+            Account::idle_gpu_seconds,
+        ),
+    ];
+    for (name, help, value) in counters {
+        let kind = ConstCounter::new(0.0).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for row in rows {
+            let counter = ConstCounter::new(value(&row.decision.account));
+            counter.encode(family.encode_family(&labels(row.name))?)?;
         }
     }
     Ok(())

@@ -69,6 +69,11 @@ impl Autoscaler {
         self.wake_times.register(registry);
     }
 
+    /// Registers the price of a GPU for an hour, by which the metrics of GPU time are money.
+    pub fn register_price(price: f64, registry: &mut Registry) {
+        metrics::register_price(price, registry);
+    }
+
     /// Runs until it is stopped: waits for the lease, leads until it is lost, and waits again.
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {

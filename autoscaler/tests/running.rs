@@ -338,8 +338,37 @@ async fn metrics_tell_the_last_decision_and_its_reason() {
         "reason{,reason=\"Unmeasured\"} 1",
         "queue_delay_target_seconds{} 0.25",
         "queue_delay_seconds{} 1.5",
+        "requests_total{} 1",
+        "requests_in_time_total{} 1",
+        "replica_seconds_total{} 0.0",
+        "idle_replica_seconds_total{} 0.0",
+        "gpu_seconds_total{} 0.0",
+        "idle_gpu_seconds_total{} 0.0",
     ];
     assert_eq!(platform.metrics(), expected);
+    platform.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_what_was_in_time_and_what_was_idle() {
+    let platform = Platform::start(Fake::new(Readiness::Immediate)).await;
+    let revision = platform.serve(3, Some(to_zero())).await;
+    let mut reporter = Reporter::new(&platform, &revision);
+    reporter.activity.in_flight = 1;
+    reporter.report(2, 0).await;
+    for wait in [100, 200, 1500] {
+        let delays = &mut reporter.activity.queue_delay;
+        delays.record(Duration::from_millis(wait));
+    }
+    reporter.activity.refused = 1;
+    reporter.report(2, 0).await;
+    let metrics = platform.metrics();
+    for sample in ["requests_total{} 4", "requests_in_time_total{} 2"] {
+        assert!(metrics.iter().any(|found| found == sample), "{metrics:#?}");
+    }
+    let account = platform.decisions.borrow()[&revision].account.clone();
+    let (ready, idle) = (account.ready_time, account.idle_time);
+    assert!(idle > Duration::ZERO && idle < ready, "{account:?}");
     platform.end().await;
 }
 

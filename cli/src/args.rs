@@ -6,6 +6,7 @@ mod infer;
 mod kubernetes;
 mod limits;
 mod logs;
+mod price;
 mod range;
 mod simulate;
 mod status;

@@ -66,4 +66,10 @@ pub(crate) struct RevisionRow {
     /// Time that nine of ten starts of a replica take at most, in milliseconds, as the autoscaler takes it.
     #[serde(default)]
     pub(crate) cold_start_ms: Option<f64>,
+    /// Share of its requests that waited no longer than the policy's delay, since the autoscaler leads.
+    #[serde(default)]
+    pub(crate) attainment: Option<f64>,
+    /// Share of its replicas' time without a request, at the least.
+    #[serde(default)]
+    pub(crate) idleness: Option<f64>,
 }

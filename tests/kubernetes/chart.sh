@@ -50,6 +50,9 @@ lint() {
     check "one metrics API" "v1beta2.custom.metrics.k8s.io" "$(render --set metricsApi.custom=true | sed -n '/kind: APIService/,/^---/p' |
         sed -n 's/^  name: //p')"
     check "rights on it alone" 1 "$(render --set metricsApi.custom=true | grep apiservices | grep -vc external)"
+    refused gpuPrice gpuPrice=dear
+    check "a price" 1 "$(render --set gpuPrice=2.5 | grep -c -- --gpu-price=2.5)"
+    check "no price unasked" 0 "$(render | grep -c -- --gpu-price)"
     check "without a webhook" 0 "$(render --set webhook.enabled=false | grep -c webhook)"
     check "arguments for one namespace" 3 "$(render --set watchNamespace=team | grep -c -- --watch-namespace=team)"
 }

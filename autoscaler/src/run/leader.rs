@@ -12,7 +12,7 @@ use super::scale_requests::{ScaleOutcome, ScaleRequests, Urgency};
 use super::{Autoscaler, PERIOD};
 use crate::collect::{Baselines, ReportCache, StartTimes, StartTracker};
 use crate::metrics::WakeTimes;
-use crate::{Decision, Decisions, Memory, Sample, Unplaced, decide};
+use crate::{Account, Decision, Decisions, Memory, Sample, Unplaced, decide};
 
 /// State of the process that leads. The next leader learns anew.
 pub(super) struct Leader<'a> {
@@ -36,6 +36,7 @@ struct Tracked {
     memory: Memory,
     baselines: Baselines,
     starts: StartTracker,
+    account: Account,
 }
 
 /// An event that the loop waits for.
@@ -188,6 +189,8 @@ impl<'a> Leader<'a> {
         let (memory, mut decision) = decide(policy, memory, &sample);
         decision.unplaced = Unplaced::of(revision);
         tracked.memory = memory;
+        tracked.account.add(policy, &sample, revision.gpus);
+        decision.account = tracked.account.clone();
         if decision.replicas == revision.desired {
             self.scale_requests.withdraw(name, decision.replicas);
         } else {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use weir_controller::UrlScheme;
 
 use super::LimitArgs;
+use super::price::price;
 
 const GATEWAY: &str = "\
 It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. It is ready once it knows
@@ -94,6 +95,10 @@ pub(crate) struct AutoscalerArgs {
     /// Port of the metrics APIs, which the API server calls over TLS; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     pub(crate) metrics_port: u16,
+
+    /// Price of a GPU for an hour, in any currency, for the metrics: with it they say what is spent.
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    pub(crate) gpu_price: Option<f64>,
 
     #[command(flatten)]
     pub(crate) process: ProcessArgs,

@@ -9,6 +9,8 @@ use weir_cluster::Economy;
 use weir_controller::parse_duration;
 use weir_simulation::{Contender, Shape, Wave};
 
+use super::price::price;
+
 const EXAMPLES: &str = "\
 Examples:
   What a day of your requests would cost and how long they would wait, for three targets:
@@ -317,12 +319,6 @@ fn percentile(text: &str) -> Result<f64, String> {
     let fits = (0.5..1.0).contains(&share);
     fits.then_some(share)
         .ok_or_else(|| format!("{text:?} is not between 50 and 99.99: write 99"))
-}
-
-fn price(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok();
-    let number = number.filter(|number| (0.0..=1e6).contains(number));
-    number.ok_or_else(|| format!("{text:?} is not a price: write 2.50"))
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ In Prometheus' text format 0.0.4. Generated from the output of the programs. Met
 ## `weir up`
 
 `/metrics` on port 9090 (`--admin-port`): the gateway's metrics of each revision, the autoscaler's decisions, the controller, and the process
-that runs them.
+that runs them. `weir autoscaler` has the same of the autoscaler, and with `--gpu-price` the gauge `weir_autoscaler_gpu_price`: multiplied with
+`weir_autoscaler_gpu_seconds_total / 3600` it is what was spent.
 
 Values of `outcome`: see [mirrored requests](services.md#mirrored-requests). Values of `reason`: REASONS.
 `weir status --json` has each reason as a sentence with its numbers.

@@ -47,6 +47,9 @@ pub(crate) async fn run(args: AutoscalerArgs) -> Result<Exit, CliError> {
     let autoscaler = Autoscaler::new(cluster.clone(), reports, cluster.clone(), cluster);
     let mut metrics = registry::with_process_metrics();
     autoscaler.register(&mut metrics);
+    if let Some(price) = args.gpu_price {
+        Autoscaler::register_price(price, &mut metrics);
+    }
     let admin = process.admin(metrics, process.until_drained())?;
     process.serve(
         admin

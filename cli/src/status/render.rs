@@ -16,7 +16,15 @@ const HEADINGS: [&str; 8] = [
 ];
 
 /// Columns that [`Width::Wide`] adds.
-const WIDE_HEADINGS: [&str; 5] = ["IN FLIGHT", "REQUESTS", "FAILED", "RESTARTS", "SCALED"];
+const WIDE_HEADINGS: [&str; 7] = [
+    "IN FLIGHT",
+    "REQUESTS",
+    "FAILED",
+    "RESTARTS",
+    "IN TIME",
+    "IDLE",
+    "SCALED",
+];
 
 /// Columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +83,22 @@ fn rows_of(service: &ServiceRow, width: Width) -> Vec<Vec<String>> {
     rows
 }
 
-fn wide_cells(revision: &RevisionRow) -> [String; 5] {
+fn wide_cells(revision: &RevisionRow) -> [String; 7] {
     [
         revision.in_flight.to_string(),
         revision.arrivals.to_string(),
         revision.failed.to_string(),
         revision.restarts.to_string(),
+        percent(revision.attainment),
+        percent(revision.idleness),
         revision.scaled.clone().unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+/// Rounded down, so that what is not all never looks so.
+fn percent(share: Option<f64>) -> String {
+    let tenths = share.map(|share| (share * 1000.0).floor() / 10.0);
+    tenths.map_or("-".to_owned(), |percent| format!("{percent:.1} %"))
 }
 
 fn cells(revision: &RevisionRow) -> [String; 5] {
@@ -163,6 +179,8 @@ mod tests {
             failure: None,
             scaled: None,
             cold_start_ms: None,
+            attainment: None,
+            idleness: None,
         }
     }
 
@@ -214,6 +232,7 @@ mod tests {
         let mut noted = service(vec![revision("digits-predictor-00001")]);
         noted.notes = vec!["no effect: spec.predictor.logger".to_owned()];
         noted.revisions[0].restarts = 7;
+        noted.revisions[0].attainment = Some(0.99999);
         noted.revisions[0].scaled = Some("one replica: idle".to_owned());
         let mut empty = service(Vec::new());
         empty.name = "empty".to_owned();
@@ -228,11 +247,13 @@ mod tests {
         let wide = super::text(&status, Width::Wide);
         let lines: Vec<&str> = wide.lines().collect();
         assert!(
-            lines[0].ends_with("IN FLIGHT  REQUESTS  FAILED  RESTARTS  SCALED"),
+            lines[0].ends_with("IN FLIGHT  REQUESTS  FAILED  RESTARTS  IN TIME  IDLE  SCALED"),
             "{wide}"
         );
         assert!(
-            lines[1].ends_with("0          10        0       7         one replica: idle"),
+            lines[1].ends_with(
+                "0          10        0       7         99.9 %   -     one replica: idle"
+            ),
             "{wide}"
         );
     }

@@ -21,7 +21,7 @@ use weir_cluster::{
 use crate::drift::{Drift, Made};
 use crate::endpoints::{self, Replicas};
 use crate::generation::generation;
-use crate::objects::{ROUTE, WORKLOAD, revision_of, service_of};
+use crate::objects::{ROUTE, WORKLOAD, gpus, revision_of, service_of};
 use crate::other_autoscalers::{self, AutoscalerTarget, Targeted};
 use crate::placements::{Placement, Placements};
 use crate::seen::{Edit, Key, Seen, key};
@@ -94,6 +94,8 @@ struct Scaled {
     replicas: u32,
     /// Version of the Deployment that said so last.
     version: u64,
+    /// GPUs of each pod.
+    gpus: u32,
     /// Why it cannot make pods.
     failure: Option<Failure>,
 }
@@ -395,6 +397,7 @@ impl Observed {
                 .and_then(|written| written.left_by(other))
                 .map(Arc::new),
             scaled_by: other.cloned(),
+            gpus: scaled.map_or(0, |scaled| scaled.gpus),
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),
             unplaced: unplaced(&replicas, unmade.as_ref()),
@@ -420,7 +423,8 @@ fn key_of(revision: &RevisionName) -> Key {
 
 /// What a Deployment says, but for a number that is older than one that is known.
 fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
-    let replicas = object.spec.as_ref()?.replicas.unwrap_or(1);
+    let spec = object.spec.as_ref()?;
+    let replicas = spec.replicas.unwrap_or(1);
     let seen = (
         generation(object),
         u32::try_from(replicas).unwrap_or_default(),
@@ -438,6 +442,7 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
         revision: revision_of(object)?,
         replicas,
         version,
+        gpus: gpus(&spec.template),
         failure: message.map(|message| {
             let message = format!("its pods cannot be made: {}", error::advice(message));
             Failure::new(FailureReason::NotStarted, message)

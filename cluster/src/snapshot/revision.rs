@@ -21,6 +21,8 @@ pub struct Revision {
     pub scaling: Option<Arc<ScalingPolicy>>,
     /// Autoscaler of others that sets its replicas; `scaling` is what it leaves to Weir's.
     pub scaled_by: Option<OtherAutoscaler>,
+    /// GPUs of each replica, parts of one included; 0 where the platform does not count them.
+    pub gpus: u32,
     /// The way in which a replica is found ready.
     pub ready_call: ReadyCall,
     /// Fields of its pod that have no effect on this platform, for a condition.
@@ -45,6 +47,7 @@ impl Revision {
             concurrency: workload.concurrency,
             scaling: workload.scaling.clone(),
             scaled_by: None,
+            gpus: 0,
             ready_call: workload.ready_call.unwrap_or(ReadyCall::V2),
             ignored_fields: Vec::new(),
             replicas: Vec::new(),

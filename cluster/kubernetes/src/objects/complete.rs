@@ -22,7 +22,7 @@ use weir_cluster::ClusterError;
 use super::labels;
 use crate::Options;
 use crate::stored::StoredRevision;
-pub(crate) use device::has_gpu;
+pub(crate) use device::{gpus, has_gpu};
 pub(crate) use pod_security::Enforced;
 
 /// Where a revision's pods run, as far as that shapes them.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec, ResourceRequirements};
 use kube::ResourceExt;
 
 use super::all_containers;
@@ -70,6 +70,15 @@ impl Gpus {
         keys
     }
 
+    /// How many of each kind a container gets.
+    fn counts(&self, container: &Container) -> impl Iterator<Item = u32> {
+        let resources = container.resources.as_ref();
+        let limits = resources.and_then(|resources| resources.limits.as_ref());
+        let limits = limits.into_iter().flatten();
+        let gpus = limits.filter(|(name, _)| self.is_gpu(name));
+        gpus.filter_map(|(_, count)| count.0.parse().ok())
+    }
+
     fn names<'a>(&'a self, container: &'a Container) -> impl Iterator<Item = &'a str> {
         let limits = container
             .resources
@@ -83,6 +92,23 @@ impl Gpus {
     fn is_gpu(&self, name: &str) -> bool {
         KINDS.iter().any(|kind| name.starts_with(kind)) || self.more.iter().any(|kind| kind == name)
     }
+}
+
+/// The number of GPUs that a pod gets, parts of one included; a claim counts as one.
+pub(crate) fn gpus(template: &PodTemplateSpec) -> u32 {
+    let none = BTreeMap::new();
+    let annotations = template
+        .metadata
+        .as_ref()
+        .and_then(|m| m.annotations.as_ref());
+    let kinds = Gpus::of(annotations.unwrap_or(&none));
+    let Some(pod) = &template.spec else {
+        return 0;
+    };
+    let asked = pod.containers.iter().flat_map(|c| kinds.counts(c));
+    let claims = pod.resource_claims.as_ref().map_or(0, Vec::len);
+    let claims = u32::try_from(claims).unwrap_or(u32::MAX);
+    asked.fold(claims, u32::saturating_add)
 }
 
 /// Whether a pod gets a GPU.
@@ -136,6 +162,29 @@ mod tests {
         .unwrap();
         limit(&mut pod);
         pod
+    }
+
+    #[test]
+    fn gpus_of_all_containers_and_claims_count() {
+        let limits =
+            |limits: serde_json::Value| json!({ "name": "a", "resources": { "limits": limits } });
+        let template = |annotations: serde_json::Value| {
+            serde_json::from_value(json!({
+                "metadata": { "annotations": annotations },
+                "spec": {
+                    "containers": [
+                        limits(json!({ "nvidia.com/gpu": "2", "cpu": "8" })),
+                        limits(json!({ "nvidia.com/mig-1g.10gb": "1", "example.com/accelerator": "4" })),
+                    ],
+                    "resourceClaims": [{ "name": "one" }],
+                },
+            }))
+            .unwrap()
+        };
+        assert_eq!(gpus(&template(json!({}))), 4);
+        let more = json!({ MORE_KINDS: "[\"example.com/accelerator\"]" });
+        assert_eq!(gpus(&template(more)), 8);
+        assert_eq!(gpus(&PodTemplateSpec::default()), 0);
     }
 
     fn none() -> Gpus {
