@@ -55,9 +55,9 @@ pub(crate) enum Change {
 /// A number of replicas that the API server has noted. The watches of a busy one show it seconds later.
 #[derive(Clone, Debug)]
 pub(crate) struct NotedReplicas {
-    /// The revision.
+    /// Revision whose number it is.
     pub(crate) revision: RevisionName,
-    /// Its number of replicas.
+    /// Replicas that it should have.
     pub(crate) replicas: u32,
     /// Version of the Deployment that has it.
     pub(crate) version: u64,

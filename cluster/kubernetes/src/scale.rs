@@ -64,7 +64,7 @@ impl Kubernetes {
                 tracing::warn!(%revision, %error, "cannot say which replicas end first: any may");
             }
             Err(_) => {
-                tracing::warn!(%revision, "the API server is too slow to be told which replicas end first: any may")
+                tracing::warn!(%revision, "the API server is too slow to be told which replicas end first: any may");
             }
         }
     }
