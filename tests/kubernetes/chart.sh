@@ -91,6 +91,39 @@ may_by_name() { # may_by_name COMPONENT VERB KIND/NAME: in Weir's namespace
     kubectl auth can-i "$2" "$3" --as "system:serviceaccount:$namespace:weir-$1" -n $namespace 2>/dev/null || true
 }
 
+marked() { # marked JSON: what a patch of a pod by the autoscaler is answered
+    curl -sS --unix-socket "$socket" -X PATCH -H "Impersonate-User: system:serviceaccount:$namespace:weir-autoscaler" \
+        -H 'Content-Type: application/merge-patch+json' -o /dev/null -w '%{http_code}' -d "$1" \
+        http://localhost/api/v1/namespaces/default/pods/marked
+}
+
+# The right to patch pods is one to mark them, and no more.
+pods_are_only_marked() {
+    local proxy socket folder cost=controller.kubernetes.io/pod-deletion-cost waited=0
+    kubectl run marked --image=example/server --annotations=team=vision >/dev/null
+    folder=$(mktemp -d)
+    socket=$folder/socket
+    kubectl proxy --unix-socket="$socket" >/dev/null &
+    proxy=$!
+    until [ -S "$socket" ]; do sleep 0.1; done
+    # A new policy holds some moments later.
+    until [ "$(marked '{"metadata": {"labels": {"run": "other"}}}')" = 422 ] || [ $((waited += 1)) -gt 60 ]; do
+        kubectl label pod marked run=marked --overwrite >/dev/null
+        sleep 0.5
+    done
+    check "autoscaler marks a pod" 200 "$(marked "{\"metadata\": {\"annotations\": {\"$cost\": \"-1\"}}}")"
+    check "autoscaler unmarks it" 200 "$(marked "{\"metadata\": {\"annotations\": {\"$cost\": null}}}")"
+    check "autoscaler changes no image" 422 "$(marked '{"spec": {"containers": [{"name": "marked", "image": "example/other"}]}}')"
+    check "autoscaler adds no other annotation" 422 "$(marked '{"metadata": {"annotations": {"other": "x"}}}')"
+    check "autoscaler changes no other annotation" 422 "$(marked '{"metadata": {"annotations": {"team": "x"}}}')"
+    check "autoscaler removes no other annotation" 422 "$(marked '{"metadata": {"annotations": {"team": null}}}')"
+    check "autoscaler adds no label" 422 "$(marked '{"metadata": {"labels": {"other": "x"}}}')"
+    check "autoscaler adds no finalizer" 422 "$(marked '{"metadata": {"finalizers": ["example.com/x"]}}')"
+    kill $proxy
+    rm -rf "$folder"
+    kubectl delete pod marked --now >/dev/null
+}
+
 # Rights where the services are, and nowhere else; what is the cluster's is read by name or not at all.
 roles_of_one_namespace() {
     kubectl create namespace team >/dev/null
@@ -113,7 +146,8 @@ roles_of_one_namespace() {
 
 left() { # What a chart leaves, but the definitions, which hold people's services.
     kubectl get all,sa,role,rolebinding,pdb,secret -n $namespace -o name | grep weir || true
-    kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime,validatingwebhookconfiguration -o name | grep weir || true
+    kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime,validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding \
+        -o name | grep weir || true
 }
 
 install() {
@@ -129,6 +163,7 @@ install() {
         "$(kubectl get pod -n $namespace -o 'jsonpath={.items[*].spec.priority}')"
     check "the disruptions that a gateway allows" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
     roles_are_least
+    pods_are_only_marked
     # What the leading controller writes: an upgrade leaves it, even one that changes the webhook.
     kubectl patch validatingwebhookconfiguration weir-webhook --type json \
         -p '[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]' >/dev/null
