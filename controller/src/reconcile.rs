@@ -8,6 +8,7 @@ mod apply;
 mod deadline;
 mod evidence;
 mod inputs;
+mod kept_status;
 mod leader;
 mod metrics;
 mod observed;

@@ -135,7 +135,7 @@ impl<'a> Leader<'a> {
     }
 
     fn record(&mut self) {
-        let counts = ReadyCounts::of(self.queue.statuses());
+        let counts = ReadyCounts::of(self.queue.readiness());
         let errors = std::mem::take(&mut self.errors);
         let metrics = &self.controller.metrics;
         metrics.record(counts, errors, self.queue.loop_state());

@@ -12,8 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weir_crds::InferenceServiceStatus;
-use weir_crds::inference_service::{Condition, ConditionStatus};
+use weir_crds::inference_service::ConditionStatus;
 
 use crate::declaration::Declaration;
 
@@ -50,11 +49,11 @@ pub(super) enum LoopState {
 }
 
 impl ReadyCounts {
-    /// Counts the services with these statuses.
-    pub(super) fn of<'a>(statuses: impl Iterator<Item = &'a InferenceServiceStatus>) -> Self {
+    /// Counts services of this readiness.
+    pub(super) fn of(readiness: impl Iterator<Item = Option<ConditionStatus>>) -> Self {
         let mut services = Self::default();
-        for status in statuses {
-            let count = match status.condition(Condition::READY).map(|ready| ready.status) {
+        for ready in readiness {
+            let count = match ready {
                 Some(ConditionStatus::True) => &mut services.ready,
                 Some(ConditionStatus::False) => &mut services.unready,
                 Some(ConditionStatus::Unknown) | None => &mut services.unknown,
@@ -152,19 +151,6 @@ mod tests {
 
     use super::*;
 
-    fn status(ready: ConditionStatus) -> InferenceServiceStatus {
-        let mut status = InferenceServiceStatus::default();
-        status.conditions.push(Condition {
-            kind: Condition::READY.to_owned(),
-            status: ready,
-            reason: None,
-            message: None,
-            severity: None,
-            last_transition_time: None,
-        });
-        status
-    }
-
     fn samples(registry: &Registry) -> Vec<String> {
         let mut page = String::new();
         text::encode_registry(&mut page, registry).unwrap();
@@ -184,14 +170,22 @@ mod tests {
         let metrics = ReconcileMetrics::new(declared);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
-        let statuses = [
-            status(ConditionStatus::True),
-            status(ConditionStatus::True),
-            status(ConditionStatus::False),
-            InferenceServiceStatus::default(),
+        let readiness = [
+            Some(ConditionStatus::True),
+            Some(ConditionStatus::True),
+            Some(ConditionStatus::False),
+            None,
         ];
-        metrics.record(ReadyCounts::of(statuses.iter()), 2, LoopState::Failing);
-        metrics.record(ReadyCounts::of(statuses.iter()), 1, LoopState::Failing);
+        metrics.record(
+            ReadyCounts::of(readiness.into_iter()),
+            2,
+            LoopState::Failing,
+        );
+        metrics.record(
+            ReadyCounts::of(readiness.into_iter()),
+            1,
+            LoopState::Failing,
+        );
         let samples = samples(&registry);
         let (age, rest) = samples.split_last().unwrap();
         let expected = [

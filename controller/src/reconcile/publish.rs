@@ -7,6 +7,7 @@ use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::deadline::in_time;
+use super::kept_status::KeptStatus;
 use super::observed::Observed;
 use super::state::ServiceState;
 use crate::declaration::DeclaredService;
@@ -23,16 +24,17 @@ pub(super) async fn status(
     declared: &DeclaredService,
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let next = computed(&inputs(observed, declared, state));
-    if next == *state.status {
+    let before = state.status.read();
+    let next = computed(&inputs(observed, declared, state, &before));
+    if next == before {
         return Ok(());
     }
-    let event = readiness(&state.status, &next);
+    let event = readiness(&before, &next);
     let next = Arc::new(next);
     let service = &declared.service.name;
     let published = source.publish_status(service, next.clone());
     in_time("publishing the status", published).await?;
-    state.status = next;
+    state.status = KeptStatus::from(&*next);
     match event {
         Some(event) => {
             let published = source.publish_event(service, event);
@@ -46,6 +48,7 @@ fn inputs<'a>(
     observed: &'a Observed,
     declared: &'a DeclaredService,
     state: &'a ServiceState,
+    before: &'a InferenceServiceStatus,
 ) -> StatusInputs<'a> {
     let validation = declared.validation.as_ref();
     StatusInputs {
@@ -57,7 +60,7 @@ fn inputs<'a>(
         snapshot: &observed.snapshot,
         reports: &observed.reports,
         conflicts: observed.conflicts_of(&declared.service.name),
-        before: &state.status,
+        before,
         now: observed.now,
     }
 }

@@ -1,11 +1,10 @@
 //! The services by name: each waits, or one task has it. A slow or failing one holds up no other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::ServiceName;
-use weir_crds::InferenceServiceStatus;
+use weir_crds::inference_service::ConditionStatus;
 
 use super::inputs::Inputs;
 use super::metrics::LoopState;
@@ -29,7 +28,8 @@ struct Entry {
     failed_with: Option<DeclaredService>,
     /// End of the last attempt, in seconds since 1970.
     ended: u64,
-    status: Arc<InferenceServiceStatus>,
+    /// Status of its condition `Ready`, as published last.
+    ready: Option<ConditionStatus>,
     /// Part in the rolling of a changed runtime.
     part: Part,
     /// Time of its last turn to follow one, in seconds since 1970.
@@ -147,7 +147,7 @@ impl Queue {
         entry.ended = now;
         entry.place = match outcome.state {
             Some(state) => {
-                entry.status = state.status.clone();
+                entry.ready = state.status.ready();
                 entry.part = state.part;
                 Place::Here(state)
             }
@@ -174,9 +174,9 @@ impl Queue {
         }
     }
 
-    /// The statuses published last.
-    pub(super) fn statuses(&self) -> impl Iterator<Item = &InferenceServiceStatus> {
-        self.0.values().map(|entry| &*entry.status)
+    /// The readiness of each service, as published last.
+    pub(super) fn readiness(&self) -> impl Iterator<Item = Option<ConditionStatus>> {
+        self.0.values().map(|entry| entry.ready)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use weir_cluster::{Applied, Desired};
-use weir_crds::InferenceServiceStatus;
 
 use super::evidence::Window;
 use super::inputs::Inputs;
+use super::kept_status::KeptStatus;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::status::Refusal;
@@ -29,7 +29,7 @@ pub(super) struct ServiceState {
     /// True when equal inputs would change nothing, at any time.
     pub(super) is_settled: bool,
     /// The status published last.
-    pub(super) status: Arc<InferenceServiceStatus>,
+    pub(super) status: KeptStatus,
 }
 
 impl ServiceState {

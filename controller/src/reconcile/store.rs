@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_cluster::ServiceName;
 
 use super::deadline::in_time;
+use super::kept_status::KeptStatus;
 use super::state::ServiceState;
 use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
@@ -23,7 +24,7 @@ pub(super) async fn load(
     Ok(ServiceState {
         history: stored.history.clone().unwrap_or_default(),
         stored: stored.history,
-        status: stored.status,
+        status: KeptStatus::from(&*stored.status),
         ..ServiceState::default()
     })
 }
