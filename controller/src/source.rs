@@ -1,5 +1,6 @@
 //! Where services are declared, and where their status goes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -61,6 +62,11 @@ pub trait Source: Send + Sync {
         service: &ServiceName,
         status: Arc<InferenceServiceStatus>,
     ) -> Result<(), ControllerError>;
+
+    /// The services whose status somebody else changed since it was written: it is written again.
+    fn overwritten(&self) -> Arc<BTreeSet<ServiceName>> {
+        Arc::default()
+    }
 
     /// Records an event of a service.
     ///

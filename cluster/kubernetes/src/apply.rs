@@ -18,9 +18,13 @@ use weir_cluster::{Applied, Apply, ClusterError, Desired, ServiceName, Workload}
 
 use crate::Kubernetes;
 use crate::api::{find, of_service, put, remove};
-use crate::drift::{Existing, Kind, WrittenObjects};
+use crate::claim::{Claim, claim};
+use crate::drift::{Existing, Kind, Mark, WrittenObjects};
 use crate::generation::generation;
-use crate::objects::{CONTROLLER, KeptRevision, RevisionObjects, alias, aliases, check_owner};
+use crate::objects::{
+    CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner,
+    service_of,
+};
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
 
@@ -138,8 +142,9 @@ impl Kubernetes {
         let owner = place.owner.reference();
         let pod = self.keep(kept, stored.as_ref(), owner.as_ref()).await?;
         let objects = RevisionObjects::of(workload, pod, owner.as_ref())?;
+        let of = (workload.revision.service(), &place.existing);
         let (service, deployment) = tokio::try_join!(
-            self.put_unless_same(&place.apis.services, &place.existing, &objects.service),
+            self.put_unless_same(&place.apis.services, of, &objects.service),
             self.put_deployment(place, workload, &objects.deployment),
         )?;
         Ok(writes::RevisionMarks {
@@ -171,7 +176,7 @@ impl Kubernetes {
         }
         let puts = aliases
             .iter()
-            .map(|alias| self.put_unless_same(&place.apis.services, &place.existing, alias));
+            .map(|alias| self.put_alias(place, service, alias));
         let marks = try_join_all(puts).await?;
         let mut applied = ANY;
         for (alias, mark) in aliases.iter().zip(marks) {
@@ -182,23 +187,47 @@ impl Kubernetes {
         Ok(applied)
     }
 
+    /// Writes an alias, unless its name is left to another service.
+    async fn put_alias(
+        &self,
+        place: &Place,
+        service: &ServiceName,
+        alias: &Service,
+    ) -> Result<Mark, ClusterError> {
+        let (existing, name) = (&place.existing, alias.name_any());
+        match claim(service, &name, existing)? {
+            Claim::Left(others) => Ok(others),
+            Claim::Own => {
+                let services = &place.apis.services;
+                self.put_unless_same(services, (service, existing), alias)
+                    .await
+            }
+        }
+    }
+
     /// Takes a service's route away. First it is emptied, for the generation of that is known; then it goes.
     async fn unroute(
         &self,
         services: &Api<Service>,
         service: &ServiceName,
     ) -> Result<Applied, ClusterError> {
-        let name = service.name();
-        let Some(existing) = find(services, name).await? else {
-            return Ok(ANY);
+        let [predictor, name] = alias_names(service);
+        let is_own = async |name: &str| -> Result<bool, ClusterError> {
+            let found = find(services, name).await?;
+            Ok(found.is_some_and(|found| {
+                let owner = service_of(&found);
+                check_owner(&found, service).is_ok() && owner.is_none_or(|owner| owner == *service)
+            }))
         };
-        if check_owner(&existing, service).is_err() {
+        if !is_own(&name).await? {
             return Ok(ANY);
         }
-        let empty = alias(name.to_owned(), service, &self.options);
-        let stored = put(services, &empty, name, CONTROLLER).await?;
-        remove(services, name).await?;
-        remove(services, &format!("{name}-predictor")).await?;
+        let empty = alias(name.clone(), service, &self.options);
+        let stored = put(services, &empty, &name, CONTROLLER).await?;
+        remove(services, &name).await?;
+        if is_own(&predictor).await? {
+            remove(services, &predictor).await?;
+        }
         Ok(Applied {
             routes: generation(&stored),
         })

@@ -14,7 +14,7 @@ use weir_cluster::ServiceName;
 
 use crate::generation::generation;
 use crate::held::held;
-use crate::objects::{AUTOSCALER, CONTROLLER, revision_of, service_of};
+use crate::objects::{AUTOSCALER, CONTROLLER, may_be_of, revision_of, service_of};
 
 /// An object that `apply` makes of a service.
 pub(crate) trait Made: Resource<DynamicType = ()> + Serialize {
@@ -52,7 +52,7 @@ pub(crate) struct Mark {
     pub(crate) uid: Box<str>,
 }
 
-/// What an object is to its service.
+/// What an object is to a service that has it, or wants its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It leads to the service, whatever its revisions.
@@ -62,6 +62,10 @@ pub(crate) enum Role {
     /// It is of a revision, and whoever made it was interrupted: the autoscaler still holds more than the number of
     /// replicas.
     HalfMade,
+    /// It leads to another service.
+    OthersAlias,
+    /// It is of another service's revision.
+    OthersRevision,
 }
 
 /// The objects of a service that are there, by kind and name.
@@ -71,6 +75,9 @@ pub(crate) struct Existing(Objects<Mark>);
 /// The objects of a service that `apply` wrote last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WrittenObjects(Objects<Written>);
+
+/// What counts as held of another service's object, whatever is in it: a service that makes room for it is told when it goes.
+const OTHERS: u64 = 0;
 
 /// Some objects by kind and name: few, so that a list needs the least memory.
 type Objects<T> = Vec<(Kind, Box<str>, T)>;
@@ -115,11 +122,16 @@ enum Writing {
 }
 
 impl Mark {
-    fn of<K: Made>(object: &K) -> Self {
+    fn of<K: Made>(object: &K, service: &ServiceName) -> Self {
+        let role = role(object, service);
+        let held = match role {
+            Role::Alias | Role::Revision | Role::HalfMade => held(object, CONTROLLER),
+            Role::OthersAlias | Role::OthersRevision => OTHERS,
+        };
         Self {
             version: generation(object),
-            held: held(object, CONTROLLER),
-            role: role(object),
+            held,
+            role,
             uid: object.uid().unwrap_or_default().into(),
         }
     }
@@ -162,32 +174,31 @@ impl Drift {
 
     /// Takes in an object as it is now, as a watch shows it.
     pub(crate) fn see<K: Made>(&mut self, object: &K) {
-        let Some(service) = service_of(object) else {
-            return;
-        };
-        self.take(&service, object);
-        self.judge(&service);
+        for service in self.concerned(object) {
+            self.meet(&service, object);
+            self.judge(&service);
+        }
     }
 
     /// Takes in an object as the API server has answered; returns its mark. What follows is judged when all is written.
-    pub(crate) fn note<K: Made>(&mut self, object: &K) -> Mark {
-        match service_of(object) {
-            Some(service) => self.take(&service, object),
-            None => Mark::of(object),
+    pub(crate) fn note<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
+        for other in self.concerned(object) {
+            if other != *service {
+                self.meet(&other, object);
+                self.judge(&other);
+            }
         }
+        self.meet(service, object)
     }
 
     /// Takes in that an object is gone; `object` is how it was last.
     pub(crate) fn miss<K: Made>(&mut self, object: &K) {
-        let Some(service) = service_of(object) else {
-            return;
-        };
-        let gone = Seen::Gone(generation(object));
-        self.services
-            .entry(service.clone())
-            .or_default()
-            .see(K::KIND, &object.name_any(), gone);
-        self.judge(&service);
+        for service in self.concerned(object) {
+            let gone = Seen::Gone(generation(object));
+            let known = self.services.entry(service.clone()).or_default();
+            known.see(K::KIND, &object.name_any(), gone);
+            self.judge(&service);
+        }
     }
 
     /// The services that are not as they were applied.
@@ -212,8 +223,15 @@ impl Drift {
         Existing(there.collect())
     }
 
-    fn take<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
-        let mark = Mark::of(object);
+    /// The services to which an object matters: the one that its label names, and those known that make one of its name.
+    /// A label can be removed, and two services can want the same name.
+    fn concerned<K: Made>(&self, object: &K) -> BTreeSet<ServiceName> {
+        let named = may_be_of(object).filter(|service| self.services.contains_key(service));
+        named.chain(service_of(object)).collect()
+    }
+
+    fn meet<K: Made>(&mut self, service: &ServiceName, object: &K) -> Mark {
+        let mark = Mark::of(object, service);
         let known = self.services.entry(service.clone()).or_default();
         known.see(K::KIND, &object.name_any(), Seen::There(mark.clone()));
         mark
@@ -296,9 +314,13 @@ fn put<T>(objects: &mut Objects<T>, kind: Kind, name: &str, object: T) {
     objects.push((kind, name.into(), object));
 }
 
-fn role<K: Made>(object: &K) -> Role {
-    if revision_of(object).is_none() {
-        return Role::Alias;
+fn role<K: Made>(object: &K, service: &ServiceName) -> Role {
+    let is_others = service_of(object).is_some_and(|owner| owner != *service);
+    match revision_of(object) {
+        None if is_others => return Role::OthersAlias,
+        None => return Role::Alias,
+        Some(_) if is_others => return Role::OthersRevision,
+        Some(_) => {}
     }
     let mut entries = object.managed_fields().iter();
     let is_half_made = entries.any(|entry| {
@@ -345,7 +367,7 @@ mod tests {
         let service = ServiceName::new("team", "digits").unwrap();
         let mut drift = Drift::default();
         drift.see(&object(3, "other"));
-        let mark = Mark::of(&object(5, "ours"));
+        let mark = Mark::of(&object(5, "ours"), &service);
         drift.wrote(&service, Some(written(&mark)));
         (drift, service)
     }
@@ -359,7 +381,7 @@ mod tests {
         assert!(drift.services().is_empty(), "what others add is theirs");
         drift.see(&object(7, "changed"));
         assert!(drift.services().contains(&service));
-        let again = drift.note(&object(8, "ours"));
+        let again = drift.note(&service, &object(8, "ours"));
         drift.wrote(&service, Some(written(&again)));
         assert!(drift.services().is_empty(), "it was put back");
     }
@@ -388,21 +410,61 @@ mod tests {
             ServiceName::new("team", "digits").unwrap(),
         );
         drift.begin(&service);
-        let mark = drift.note(&object(5, "ours"));
+        let mark = drift.note(&service, &object(5, "ours"));
         drift.miss(&object(6, "ours"));
         drift.wrote(&service, Some(written(&mark)));
         assert!(drift.services().contains(&service));
     }
 
     #[test]
+    fn an_object_whose_label_is_removed_is_told() {
+        let (mut drift, service) = drift();
+        let mut stripped = object(7, "ours");
+        stripped.metadata.labels = None;
+        drift.see(&stripped);
+        assert!(drift.services().contains(&service));
+    }
+
+    #[test]
+    fn a_service_that_makes_room_for_another_is_told_when_that_goes() {
+        let mut drift = Drift::default();
+        let service = ServiceName::new("team", "digits").unwrap();
+        let alias = |version, of: &str| {
+            let mut alias = object(version, "ours");
+            alias.metadata.name = Some("digits-predictor".to_owned());
+            let label = "serving.kserve.io/inferenceservice".to_owned();
+            alias.metadata.labels = Some([(label, of.to_owned())].into());
+            alias
+        };
+        let wrote = |mark: &Mark| {
+            let mut written = WrittenObjects::default();
+            written.add(Kind::Service, "digits-predictor", mark);
+            written
+        };
+        let own = drift.note(&service, &alias(5, "digits"));
+        assert_eq!(own.role, Role::Alias);
+        drift.wrote(&service, Some(wrote(&own)));
+        drift.see(&alias(6, "digits-predictor"));
+        assert!(drift.services().contains(&service), "it was taken over");
+        let others = drift.existing(&service);
+        let others = others.get(Kind::Service, "digits-predictor").unwrap();
+        assert_eq!(others.role, Role::OthersAlias);
+        drift.wrote(&service, Some(wrote(others)));
+        drift.see(&alias(7, "digits-predictor"));
+        assert!(drift.services().is_empty(), "what others change of theirs is theirs");
+        drift.miss(&alias(8, "digits-predictor"));
+        assert!(drift.services().contains(&service), "its name is free");
+    }
+
+    #[test]
     fn an_answer_and_a_watch_come_in_any_order() {
         let (mut drift, service) = drift();
-        let newest = drift.note(&object(8, "ours"));
+        let newest = drift.note(&service, &object(8, "ours"));
         drift.see(&object(7, "older"));
         let existing = drift.existing(&service);
         assert_eq!(existing.get(Kind::Service, "digits"), Some(&newest));
         drift.miss(&object(9, "ours"));
-        drift.note(&object(8, "ours"));
+        drift.note(&service, &object(8, "ours"));
         assert!(
             drift
                 .existing(&service)

@@ -16,6 +16,7 @@
 
 mod api;
 mod apply;
+mod claim;
 mod client;
 mod drift;
 mod endpoints;

@@ -21,7 +21,9 @@ pub(crate) use controller_revision::{
 };
 use deployment::deployment;
 pub use owned::revision_of;
-pub(crate) use owned::{check_owner, selector, service_of};
+pub(crate) use owned::{
+    GROUP, OWNER_KIND, check_owner, is_inference_service, may_be_of, selector, service_of,
+};
 
 use crate::entry::entry;
 use crate::written::{WrittenRevision, WrittenRoute};
@@ -40,6 +42,9 @@ pub(crate) const WEIR: &str = "weir";
 pub(crate) const SERVICE: &str = "serving.kserve.io/inferenceservice";
 /// Label with the full name of the revision.
 pub(crate) const REVISION: &str = "weir.dev/revision";
+
+/// End of the name by which a service's predictor is reached.
+pub(crate) const PREDICTOR: &str = "-predictor";
 
 /// Annotation with what a workload has beside its pods.
 pub(crate) const WORKLOAD: &str = "weir.dev/workload";
@@ -160,7 +165,7 @@ pub(crate) fn aliases(
 /// The names of [`aliases`].
 pub(crate) fn alias_names(service: &ServiceName) -> [String; 2] {
     let own = service.name().to_owned();
-    [format!("{own}-predictor"), own]
+    [format!("{own}{PREDICTOR}"), own]
 }
 
 /// An alias of the gateway's Service.

@@ -5,11 +5,10 @@ use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use weir_cluster::{ClusterError, ServiceName};
 
+use crate::objects::{GROUP, OWNER_KIND};
 use crate::{Kubernetes, error};
 
-const GROUP: &str = "serving.kserve.io";
 const VERSION: &str = "v1beta1";
-const KIND: &str = "InferenceService";
 const PLURAL: &str = "inferenceservices";
 
 /// The InferenceService of a service, if there is one.
@@ -22,7 +21,7 @@ impl Owner {
         let metadata = self.0.as_ref()?;
         Some(OwnerReference {
             api_version: format!("{GROUP}/{VERSION}"),
-            kind: KIND.to_owned(),
+            kind: OWNER_KIND.to_owned(),
             name: metadata.name.clone()?,
             uid: metadata.uid.clone()?,
             controller: Some(true),
@@ -48,17 +47,11 @@ impl Kubernetes {
 
     async fn asked(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
         let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, OWNER_KIND), PLURAL);
         let all: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), service.namespace(), &resource);
         let found = all.get_metadata_opt(service.name()).await;
         let found = found.map_err(|e| error::of(service, e))?;
         Ok(Owner(found.map(|found| found.metadata)))
     }
-}
-
-/// Whether a reference is to an InferenceService, of whichever life and version.
-pub(crate) fn is_inference_service(reference: &OwnerReference) -> bool {
-    let group = reference.api_version.split('/').next();
-    group == Some(GROUP) && reference.kind == KIND
 }

@@ -10,10 +10,10 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::api::find;
 use crate::objects::{
-    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, kept, rollout,
-    rollout_name,
+    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, is_inference_service,
+    kept, rollout, rollout_name,
 };
-use crate::owner::{Owner, is_inference_service};
+use crate::owner::Owner;
 use crate::stored::StoredRevision;
 use crate::{Kubernetes, error};
 
@@ -42,7 +42,7 @@ impl Kubernetes {
         let Some(existing) = find(&revisions, revision.as_str()).await? else {
             return Ok(());
         };
-        check_owner(&existing, revision)?;
+        check_owner(&existing, revision.service())?;
         let only_this = DeleteParams::background().preconditions(Preconditions {
             uid: existing.uid(),
             resource_version: None,
@@ -218,7 +218,7 @@ fn same(
     existing: &ControllerRevision,
     wanted: &StoredRevision,
 ) -> Result<Option<KeptRevision>, ClusterError> {
-    check_owner(existing, &wanted.revision)?;
+    check_owner(existing, wanted.revision.service())?;
     let kept = kept(existing).map_err(|error| {
         let because =
             format!("its ControllerRevision cannot be read ({error}): delete that object");

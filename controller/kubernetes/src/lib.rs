@@ -14,6 +14,7 @@ mod object;
 mod objects;
 mod runtime;
 mod source;
+mod statuses;
 mod watching;
 mod webhook;
 

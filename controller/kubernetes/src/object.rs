@@ -9,7 +9,9 @@ use serde_json::json;
 use weir_cluster::ServiceName;
 use weir_controller::{FieldError, KeptObject, Service, ValidationErrors};
 use weir_crds::inference_service::FailureReason;
-use weir_crds::{Diagnostic, InferenceService, InferenceServiceStatus, Object};
+use weir_crds::{Diagnostic, InferenceService, Object};
+
+use crate::statuses::SeenStatus;
 
 /// An InferenceService as it was seen last.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +20,8 @@ pub(crate) struct SeenService {
     pub(crate) service: Arc<Service>,
     /// Reasons that the object is not readable now.
     pub(crate) errors: Option<Arc<ValidationErrors>>,
-    /// The status published last, as JSON: it is read only where a service is new to the controller.
-    pub(crate) status: Arc<str>,
+    /// The status as the API server has it.
+    pub(crate) status: SeenStatus,
     /// Digest of the metadata that a user writes, with uid and generation: equal ones need not be read again.
     written: u64,
 }
@@ -32,7 +34,10 @@ impl SeenService {
             return None;
         }
         let status = object.data.get("status");
-        let status = status.map(ToString::to_string).unwrap_or_default().into();
+        let status = SeenStatus {
+            version: version(&object.metadata),
+            text: status.map(ToString::to_string).unwrap_or_default().into(),
+        };
         let written = written(&object.metadata);
         if let Some(before) = before.filter(|before| before.written == written) {
             return Some(Self {
@@ -63,6 +68,12 @@ impl SeenService {
             written,
         })
     }
+}
+
+/// The version of an object; the API server's are numbers.
+pub(crate) fn version(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
+    version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn written(metadata: &ObjectMeta) -> u64 {
@@ -121,11 +132,6 @@ fn last_good(before: Option<&SeenService>) -> Option<Arc<str>> {
     }
 }
 
-/// The published status, from its JSON; one that cannot be read is written anew.
-pub(crate) fn status(text: &str) -> InferenceServiceStatus {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -164,7 +170,7 @@ mod tests {
         later.data["status"]["url"] = "http://other".into();
         let second = SeenService::read(&later, Some(&first)).unwrap();
         assert!(Arc::ptr_eq(&first.service, &second.service));
-        let url = status(&second.status).url;
+        let url = second.status.read().url;
         assert_eq!(url.as_deref(), Some("http://other"));
     }
 

@@ -11,6 +11,7 @@ use weir_controller::{Declaration, DeclaredService, Platform, Runtimes};
 
 use crate::object::SeenService;
 use crate::runtime::{Kind, SeenRuntime};
+use crate::statuses::{SeenStatus, Statuses};
 
 /// An event of one of the watches.
 #[derive(Debug)]
@@ -21,9 +22,6 @@ pub(crate) enum Change {
     Runtime(Kind, Event<DynamicObject>),
 }
 
-/// The statuses of all services, as the API server has them, as JSON.
-pub(crate) type Statuses = BTreeMap<ServiceName, Arc<str>>;
-
 /// The objects that the watches have shown.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -32,7 +30,7 @@ pub(crate) struct Objects {
     runtimes: Seen<SeenRuntime>,
     cluster_runtimes: Seen<SeenRuntime>,
     /// Statuses that changed since they were published last; unset: the service is gone.
-    unpublished: BTreeMap<ServiceName, Option<Arc<str>>>,
+    unpublished: BTreeMap<ServiceName, Option<SeenStatus>>,
     /// True when the last declaration is no longer what is declared. Most events are of statuses.
     is_outdated: bool,
     /// The last declaration, in which each service was validated as it was last readable.
@@ -96,10 +94,7 @@ impl Objects {
     /// Puts the statuses that changed among those of all services.
     pub(crate) fn publish_statuses(&mut self, statuses: &mut Statuses) {
         for (service, status) in std::mem::take(&mut self.unpublished) {
-            match status {
-                Some(status) => statuses.insert(service, status),
-                None => statuses.remove(&service),
-            };
+            statuses.see(service, status);
         }
     }
 

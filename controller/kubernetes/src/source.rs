@@ -1,5 +1,6 @@
 //! The API server as a source of services.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,7 +20,8 @@ use weir_crds::{InferenceService, InferenceServiceStatus};
 use crate::events;
 use crate::history::Histories;
 use crate::object;
-use crate::objects::{Objects, Statuses};
+use crate::objects::Objects;
+use crate::statuses::Statuses;
 use crate::watching::{self, Published};
 
 /// Field manager of statuses, and name under which Events are written.
@@ -103,11 +105,10 @@ impl Source for KubernetesSource {
     }
 
     async fn load(&self, service: &ServiceName) -> Result<Stored, ControllerError> {
-        let status = self.statuses.lock().get(service).cloned();
-        let status = status.map(|text| object::status(&text));
+        let status = self.statuses.lock().load(service);
         Ok(Stored {
             history: self.histories.load(service).await?,
-            status: Arc::new(status.unwrap_or_default()),
+            status: Arc::new(status),
         })
     }
 
@@ -134,11 +135,20 @@ impl Source for KubernetesSource {
         let services = self.services(service);
         let written = services.patch_status(service.name(), &params, &whole);
         match written.await {
-            Ok(_) => Ok(()),
+            Ok(stored) => {
+                let version = object::version(&stored.metadata);
+                let status = stored.status.unwrap_or_default();
+                self.statuses.lock().wrote(service, version, &status);
+                Ok(())
+            }
             // It was deleted in between.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(unavailable(error.into()).into()),
         }
+    }
+
+    fn overwritten(&self) -> Arc<BTreeSet<ServiceName>> {
+        self.statuses.lock().overwritten()
     }
 
     async fn publish_event(

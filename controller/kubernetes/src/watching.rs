@@ -13,8 +13,9 @@ use tokio::sync::watch;
 use weir_controller::Declaration;
 use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
 
-use crate::objects::{Change, Objects, Statuses};
+use crate::objects::{Change, Objects};
 use crate::runtime::Kind;
+use crate::statuses::Statuses;
 
 /// Events that make one declaration together when they are there at once, as at the start.
 const AT_ONCE: usize = 1024;

@@ -1,22 +1,24 @@
 //! Applying a plan to the cluster.
 
-use weir_cluster::{Applied, Apply, ClusterError, Desired, Snapshot};
+use weir_cluster::{Applied, Apply, ClusterError, Desired};
 
 use super::deadline::in_time;
+use super::observed::Observed;
 use super::state::ServiceState;
 use crate::error::ControllerError;
 use crate::plan::Plan;
 use crate::status::Refusal;
 
-/// Applies a plan unless the cluster has it, and nobody else changed what was made of it. A plan that can never run is not sent again; one that was denied for now is
-/// an error, so that it is.
+/// Applies a plan unless the cluster has it, and nobody else changed what was made of it. One that was refused is sent again
+/// after a while; one that was denied for now is an error, so that it is tried soon.
 pub(super) async fn apply(
     cluster: &dyn Apply,
     plan: Plan,
-    snapshot: &Snapshot,
+    observed: &Observed,
     state: &mut ServiceState,
 ) -> Result<(), ControllerError> {
-    let is_intact = !snapshot.drifted.contains(plan.desired.service());
+    let is_intact = !observed.snapshot.drifted.contains(plan.desired.service());
+    let is_intact = is_intact && !state.asks_again(observed.now);
     let sent = state.sent.as_ref();
     let sent = sent.filter(|(_, answer)| is_intact && is_final(answer));
     if let Some((sent, _)) = sent.filter(|(sent, _)| *sent == plan.desired) {
@@ -26,6 +28,7 @@ pub(super) async fn apply(
     }
     let desired = plan.desired.clone();
     state.plan = Some(plan);
+    state.sent_at = observed.now;
     let applied = in_time("applying the service", cluster.apply(desired.clone())).await;
     match applied {
         Ok(applied) => {

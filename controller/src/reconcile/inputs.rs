@@ -17,6 +17,7 @@ pub(super) struct Inputs {
     live: Result<(), String>,
     conflicts: Vec<Conflict>,
     is_drifted: bool,
+    is_overwritten: bool,
 }
 
 impl Inputs {
@@ -35,6 +36,8 @@ impl Inputs {
             live: route_is_live(applied, gateways, reports),
             conflicts: observed.conflicts_of(name).to_vec(),
             is_drifted: observed.snapshot.drifted.contains(name),
+            // It is written again in any case.
+            is_overwritten: false,
         }
     }
 
@@ -54,6 +57,7 @@ impl Inputs {
                 .map(Arc::as_ptr)
                 .eq(self.revisions.iter().map(Arc::as_ptr))
             && self.is_drifted == snapshot.drifted.contains(name)
+            && self.is_overwritten == observed.overwritten.contains(name)
             && self.conflicts == observed.conflicts_of(name)
             && (Arc::ptr_eq(&self.gateways, &snapshot.gateways)
                 || self.gateways == snapshot.gateways)

@@ -45,6 +45,7 @@ impl<'a> Leader<'a> {
             snapshot: controller.directory.watch(),
             reports: controller.reports.watch(),
             conflicts: ConflictCache::default(),
+            source: controller.source.clone(),
         };
         Self {
             access: Access {

@@ -1,6 +1,6 @@
 //! The state of the world when a reconciliation begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_cluster::{Conflict, LatestReports, Routes, ServiceName, Snapshot};
@@ -13,6 +13,8 @@ pub(super) struct Observed {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) reports: Arc<LatestReports>,
     pub(super) conflicts: Arc<HostConflicts>,
+    /// Services whose status somebody else changed.
+    pub(super) overwritten: Arc<BTreeSet<ServiceName>>,
     /// Current time in seconds since 1970.
     pub(super) now: u64,
 }

@@ -26,7 +26,8 @@ pub(super) async fn status(
 ) -> Result<(), ControllerError> {
     let before = state.status.read();
     let next = computed(&inputs(observed, declared, state, &before));
-    if next == before {
+    let is_overwritten = observed.overwritten.contains(&declared.service.name);
+    if next == before && !is_overwritten {
         return Ok(());
     }
     let event = readiness(&before, &next);

@@ -85,7 +85,7 @@ impl Queue {
             _ if entry.retry.is_failing() => entry.retry.is_due(now) || entry.is_edited(declared),
             Place::Stored => true,
             Place::Here(state) => {
-                let is_timed = !state.is_settled && now > entry.ended;
+                let is_timed = !state.is_settled && now > entry.ended || state.asks_again(now);
                 let seen = state.seen.as_ref();
                 is_timed || seen.is_none_or(|seen| !are_same(seen, state))
             }

@@ -12,6 +12,9 @@ use crate::plan::Plan;
 use crate::status::Refusal;
 use crate::turns::Part;
 
+/// Seconds until a refused plan is sent again: soon for who waits, and few requests where many are refused.
+const ASK_AGAIN: u64 = 20;
+
 /// The controller's state of one service.
 #[derive(Default)]
 pub(super) struct ServiceState {
@@ -22,6 +25,8 @@ pub(super) struct ServiceState {
     pub(super) plan: Option<Plan>,
     /// The last state sent to the cluster, and its answer.
     pub(super) sent: Option<(Desired, Result<Applied, Refusal>)>,
+    /// Time of that, in seconds since 1970.
+    pub(super) sent_at: u64,
     /// Part in the rolling of a changed runtime.
     pub(super) part: Part,
     /// Inputs of the last reconciliation.
@@ -37,6 +42,13 @@ impl ServiceState {
     pub(super) fn is_timed(&self, now: u64) -> bool {
         let rollout = &self.history.rollout;
         rollout.candidate.is_some() || rollout.keeps_previous(now)
+    }
+
+    /// Tells if a plan that was refused is to be sent again: nothing shows when what stood in its way is gone, such as another
+    /// owner's object of its name.
+    pub(super) fn asks_again(&self, now: u64) -> bool {
+        let is_refused = matches!(&self.sent, Some((_, Err(Refusal::Never(_)))));
+        is_refused && now >= self.sent_at.saturating_add(ASK_AGAIN)
     }
 
     /// The cluster's answer to the last plan; the error says why it refused.

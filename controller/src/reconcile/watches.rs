@@ -8,6 +8,7 @@ use weir_cluster::{LatestReports, Snapshot};
 
 use super::observed::{ConflictCache, Observed};
 use crate::declaration::Declaration;
+use crate::source::Source;
 
 /// Period of reconciliations without a change: rollout steps end with time, and failed calls are retried.
 const TICK: Duration = Duration::from_secs(1);
@@ -18,6 +19,7 @@ pub(super) struct Watches {
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
     pub(super) reports: watch::Receiver<Arc<LatestReports>>,
     pub(super) conflicts: ConflictCache,
+    pub(super) source: Arc<dyn Source>,
 }
 
 impl Watches {
@@ -29,6 +31,7 @@ impl Watches {
             conflicts: self.conflicts.conflicts(&snapshot.routes),
             snapshot,
             reports: self.reports.borrow_and_update().clone(),
+            overwritten: self.source.overwritten(),
             now,
         }
     }

@@ -116,12 +116,13 @@ impl Access {
     ) -> Result<(), ControllerError> {
         let (plan, transition) = decide(observed, validated, state, turn)?;
         if let Err(error) = store::store(&*self.source, &validated.service, state).await {
+            state.sent_at = observed.now;
             return apply::refused(plan.desired, error, state);
         }
         if let Some(transition) = transition {
             publish::transition(&*self.source, &validated.service, &transition).await?;
         }
-        apply::apply(&*self.cluster, plan, &observed.snapshot, state).await
+        apply::apply(&*self.cluster, plan, observed, state).await
     }
 
     async fn remove(&self, service: &ServiceName) -> Result<(), ControllerError> {

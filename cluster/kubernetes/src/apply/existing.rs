@@ -8,6 +8,7 @@ use weir_cluster::{ClusterError, Desired, ServiceName};
 use super::Apis;
 use crate::Kubernetes;
 use crate::api::find;
+use crate::claim::claim;
 use crate::drift::{Existing, Made};
 use crate::objects::{alias_names, check_owner};
 
@@ -27,12 +28,17 @@ impl Kubernetes {
         let revisions = || workloads.clone().map(|workload| workload.revision.as_str());
         let aliases = desired.route().map(|_| alias_names(service));
         let aliases = aliases.iter().flatten().map(String::as_str);
-        let services = revisions().chain(aliases);
+        let services = revisions().chain(aliases.clone());
         let services = services.map(|name| self.ask(&apis.services, &known, name, service));
         let deployments =
             revisions().map(|name| self.ask(&apis.deployments, &known, name, service));
         tokio::try_join!(try_join_all(services), try_join_all(deployments))?;
-        Ok(self.drift.lock().existing(service))
+        let existing = self.drift.lock().existing(service);
+        let names = revisions().chain(aliases);
+        for name in names {
+            claim(service, name, &existing)?;
+        }
+        Ok(existing)
     }
 
     /// Takes in an object that no watch shows, if it is there: a watch may be late, or it is another's.
@@ -51,7 +57,7 @@ impl Kubernetes {
         }
         if let Some(found) = find(api, name).await? {
             check_owner(&found, service)?;
-            self.drift.lock().note(&found);
+            self.drift.lock().note(service, &found);
         }
         Ok(())
     }

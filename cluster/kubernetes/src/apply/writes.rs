@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use weir_cluster::{ClusterError, Workload};
+use weir_cluster::{ClusterError, ServiceName, Workload};
 
 use super::Place;
 use crate::api::{applied_form, find, put, put_value};
@@ -33,7 +33,7 @@ impl Kubernetes {
     pub(super) async fn put_unless_same<K>(
         &self,
         api: &Api<K>,
-        existing: &Existing,
+        (service, existing): (&ServiceName, &Existing),
         object: &K,
     ) -> Result<Mark, ClusterError>
     where
@@ -47,7 +47,7 @@ impl Kubernetes {
             return Ok(same.clone());
         }
         let stored = put_value(api, &value, &name, CONTROLLER).await?;
-        Ok(self.drift.lock().note(&stored))
+        Ok(self.drift.lock().note(service, &stored))
     }
 
     /// Writes a Deployment. Its number of replicas is the autoscaler's from the first moment on.
@@ -63,13 +63,14 @@ impl Kubernetes {
             return self.make_deployment(place, workload, deployment).await;
         };
         let same = only_this(deployment, existing);
-        let mark = self.put_unless_same(api, &place.existing, &same).await?;
+        let of = (workload.revision.service(), &place.existing);
+        let mark = self.put_unless_same(api, of, &same).await?;
         match existing.role {
-            Role::Revision | Role::Alias => Ok(mark),
+            Role::Revision | Role::Alias | Role::OthersAlias | Role::OthersRevision => Ok(mark),
             Role::HalfMade => {
                 let found = find(api, name).await?;
                 let replicas = found.and_then(|found| found.spec?.replicas);
-                self.let_go(api, name, &mark, replicas.unwrap_or_default())
+                self.let_go(api, workload, &mark, replicas.unwrap_or_default())
                     .await
             }
         }
@@ -89,10 +90,12 @@ impl Kubernetes {
         let mut first = deployment.clone();
         first.spec.get_or_insert_default().replicas = Some(replicas);
         let made = put(api, &first, name, AUTOSCALER).await?;
-        let made = self.drift.lock().note(&made);
+        let service = workload.revision.service();
+        let made = self.drift.lock().note(service, &made);
         let same = only_this(deployment, &made);
-        let mark = self.put_unless_same(api, &place.existing, &same).await?;
-        self.let_go(api, name, &mark, replicas).await
+        let of = (service, &place.existing);
+        let mark = self.put_unless_same(api, of, &same).await?;
+        self.let_go(api, workload, &mark, replicas).await
     }
 
     /// Has the autoscaler's manager hold no more of a Deployment than this number of replicas; nothing at all where
@@ -100,10 +103,11 @@ impl Kubernetes {
     async fn let_go(
         &self,
         api: &Api<Deployment>,
-        name: &str,
+        workload: &Workload,
         made: &Mark,
         replicas: i32,
     ) -> Result<Mark, ClusterError> {
+        let name = workload.revision.as_str();
         let only = json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -120,7 +124,8 @@ impl Kubernetes {
             }
             stored => stored.map_err(|error| error::of(name, error))?,
         };
-        Ok(self.drift.lock().note(&stored))
+        let service = workload.revision.service();
+        Ok(self.drift.lock().note(service, &stored))
     }
 }
 

@@ -1,9 +1,15 @@
 //! Whose an object is.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
-use super::{MANAGED_BY, REVISION, SERVICE, WEIR};
+use super::{MANAGED_BY, PREDICTOR, REVISION, SERVICE, WEIR};
+
+/// API group of InferenceServices.
+pub(crate) const GROUP: &str = "serving.kserve.io";
+/// Kind of the objects that own those of services.
+pub(crate) const OWNER_KIND: &str = "InferenceService";
 
 /// The selector of all objects of a service.
 pub(crate) fn selector(service: &ServiceName) -> String {
@@ -23,15 +29,34 @@ pub(crate) fn service_of(object: &impl Resource) -> Option<ServiceName> {
     ServiceName::new(&object.namespace()?, name).ok()
 }
 
-/// Refuses to write over an object of another owner.
+/// The services of which an object may be by its name, whatever its labels say.
+pub(crate) fn may_be_of(object: &impl Resource) -> impl Iterator<Item = ServiceName> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let of_revision = RevisionName::parse(&namespace, &name).ok();
+    let of_revision = of_revision.map(|revision| revision.service().clone());
+    let alias = ServiceName::new(&namespace, &name).ok();
+    let predictor = name.strip_suffix(PREDICTOR);
+    let predictor = predictor.and_then(|name| ServiceName::new(&namespace, name).ok());
+    of_revision.into_iter().chain(alias).chain(predictor)
+}
+
+/// Refuses to write over an object of another owner. One without Weir's label is Weir's where the service's own object
+/// controls it: somebody has removed the label.
 ///
 /// # Errors
 /// [`ClusterError::Refused`].
 pub(crate) fn check_owner<K: Resource<DynamicType = ()>>(
     existing: &K,
-    subject: &impl ToString,
+    service: &ServiceName,
 ) -> Result<(), ClusterError> {
-    if existing.labels().get(MANAGED_BY).map(String::as_str) == Some(WEIR) {
+    let is_labelled = existing.labels().get(MANAGED_BY).map(String::as_str) == Some(WEIR);
+    let mut owners = existing.owner_references().iter();
+    let is_controlled = owners.any(|owner| {
+        owner.controller == Some(true)
+            && is_inference_service(owner)
+            && owner.name == service.name()
+    });
+    if is_labelled || is_controlled {
         return Ok(());
     }
     let because = format!(
@@ -39,5 +64,11 @@ pub(crate) fn check_owner<K: Resource<DynamicType = ()>>(
         K::kind(&()),
         existing.name_any()
     );
-    Err(ClusterError::refused(subject.to_string(), because))
+    Err(ClusterError::refused(service, because))
+}
+
+/// Tells a reference to an InferenceService, of whichever life and version.
+pub(crate) fn is_inference_service(reference: &OwnerReference) -> bool {
+    let group = reference.api_version.split('/').next();
+    group == Some(GROUP) && reference.kind == OWNER_KIND
 }

@@ -137,7 +137,7 @@ fn the_services_own_alias_comes_last_and_keeps_the_route() {
 fn what_is_not_ours_is_told_by_kind_and_name() {
     let mut theirs = Service::default();
     theirs.metadata.name = Some("digits".to_owned());
-    let refused = check_owner(&theirs, &"vision/digits")
+    let refused = check_owner(&theirs, &ServiceName::new("vision", "digits").unwrap())
         .unwrap_err()
         .to_string();
     assert_eq!(

@@ -35,6 +35,17 @@ async fn what_was_changed_or_deleted_is_put_back_and_the_rest_is_left_alone() {
     let route = json!({"metadata": {"annotations": {"weir.dev/route": null}}});
     edit(&services, "digits", route).await;
     until_as(&world, &before, "a removed annotation").await;
+    let label = "serving.kserve.io/inferenceservice";
+    let labels = json!({"metadata": {"labels": {label: null}}});
+    edit(&deployments, REVISION, labels).await;
+    until_as(&world, &before, "a removed label").await;
+    let all = json!({"metadata": {"labels": {label: null, "weir.dev/revision": null, "app.kubernetes.io/managed-by": "Helm"}}});
+    for name in [REVISION, "digits"] {
+        edit(&services, name, all.clone()).await;
+        until_as(&world, &before, "a Service's labels").await;
+    }
+    edit(&deployments, REVISION, all).await;
+    until_as(&world, &before, "all labels").await;
     deployments
         .delete(REVISION, &DeleteParams::background())
         .await
@@ -46,6 +57,29 @@ async fn what_was_changed_or_deleted_is_put_back_and_the_rest_is_left_alone() {
             .await
             .unwrap();
         until_as(&world, &before, "a deleted Service").await;
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_somebody_else_writes_is_written_again() {
+    let world = World::new("drift-status").await;
+    let _controller = world.controller(ANY).await;
+    world.serve("digits", "", json!({})).await;
+    world.until_rolled_out("digits", 1).await;
+    let services = world.services();
+    let params = PatchParams::default();
+    let other = json!({"status": {"url": "http://elsewhere", "conditions": [
+        {"type": "PredictorReady", "status": "False"}]}});
+    for change in [other, json!({"status": null})] {
+        let change = Patch::Merge(change);
+        let written = services.patch_status("digits", &params, &change).await;
+        written.unwrap();
+        world
+            .until("digits", "as it was", |object| {
+                object["status"]["url"] == "http://digits-drift-status.example.com"
+            })
+            .await;
+        world.until_rolled_out("digits", 1).await;
     }
 }
 

@@ -12,6 +12,7 @@ mod golden;
 mod kills;
 mod leaders;
 mod lifecycle;
+mod names;
 mod requests;
 mod restarts;
 mod runtime_change;

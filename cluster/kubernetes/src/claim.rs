@@ -1,0 +1,44 @@
+//! Two services that make an object of the same name: whose it is. Pure.
+
+use weir_cluster::{ClusterError, RevisionName, ServiceName};
+
+use crate::drift::{Existing, Kind, Mark, Role};
+
+/// Right of a service to the Service of a name that it wants.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Claim {
+    /// The object is its own, or becomes so.
+    Own,
+    /// The object is another service's, and leads to the gateway as this one's would: it is left to that.
+    Left(Mark),
+}
+
+/// The right of a service to the Service of this name. A service's own name goes before what another makes of its own, for
+/// the route is kept there.
+///
+/// # Errors
+/// [`ClusterError::Refused`] when neither can do without it.
+pub(crate) fn claim(
+    service: &ServiceName,
+    name: &str,
+    existing: &Existing,
+) -> Result<Claim, ClusterError> {
+    let Some(there) = existing.get(Kind::Service, name) else {
+        return Ok(Claim::Own);
+    };
+    let revision = RevisionName::parse(service.namespace(), name).ok();
+    let is_own_revision = revision.as_ref().is_some_and(|r| r.service() == service);
+    match there.role {
+        Role::Alias | Role::Revision | Role::HalfMade => Ok(Claim::Own),
+        Role::OthersAlias if name == service.name() => Ok(Claim::Own),
+        Role::OthersAlias if !is_own_revision => Ok(Claim::Left(there.clone())),
+        Role::OthersAlias | Role::OthersRevision => {
+            let other = revision.filter(|_| !is_own_revision);
+            let other = other.map_or(name.to_owned(), |r| r.service().name().to_owned());
+            let because = format!(
+                "the Service {name:?} is that of the InferenceService {other:?}: rename one of them"
+            );
+            Err(ClusterError::refused(service, because))
+        }
+    }
+}
