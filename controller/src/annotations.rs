@@ -41,6 +41,8 @@ pub(crate) const CONTROL_ROUTES: &str = "weir.dev/control-routes";
 pub(crate) const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
 /// `true` stops the service and keeps its objects.
 pub(crate) const STOP: &str = "serving.kserve.io/stop";
+/// `false` lets a server write into its model's files.
+pub(crate) const READ_ONLY: &str = "storage.kserve.io/readonly";
 /// `true` keeps what serves as it is while its runtime changes.
 pub(crate) const DISABLE_AUTO_UPDATE: &str = "serving.kserve.io/disable-auto-update";
 /// Labels that make a service cluster-local.
@@ -189,6 +191,12 @@ pub(crate) fn positive(text: &str) -> Option<f64> {
 pub(crate) fn percentile(text: &str) -> Option<f64> {
     let number = positive(text).filter(|number| *number <= 99.99);
     number.map(|number| number / 100.0)
+}
+
+/// Parses `true` or `false`, in any case as KServe does.
+pub(crate) fn truth(text: &str) -> Option<bool> {
+    let is = |word| text.eq_ignore_ascii_case(word);
+    (is("true") || is("false")).then(|| is("true"))
 }
 
 /// Parses a share, `0.01` or `1%`, within 0..=1.

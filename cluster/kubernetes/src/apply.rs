@@ -18,12 +18,11 @@ use weir_cluster::{Applied, Apply, ClusterError, Desired, ServiceName, Workload}
 
 use crate::Kubernetes;
 use crate::api::{find, of_service, put, remove};
-use crate::claim::{Claim, claim};
 use crate::drift::{Existing, Kind, Mark, WrittenObjects};
 use crate::generation::generation;
+use crate::name_claim::{NameClaim, claim_name};
 use crate::objects::{
-    CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner,
-    service_of,
+    CONTROLLER, KeptRevision, RevisionObjects, alias, alias_names, aliases, check_owner, service_of,
 };
 use crate::owner::Owner;
 use crate::stored::StoredRevision;
@@ -195,9 +194,9 @@ impl Kubernetes {
         alias: &Service,
     ) -> Result<Mark, ClusterError> {
         let (existing, name) = (&place.existing, alias.name_any());
-        match claim(service, &name, existing)? {
-            Claim::Left(others) => Ok(others),
-            Claim::Own => {
+        match claim_name(service, &name, existing)? {
+            NameClaim::Left(others) => Ok(others),
+            NameClaim::Own => {
                 let services = &place.apis.services;
                 self.put_unless_same(services, (service, existing), alias)
                     .await

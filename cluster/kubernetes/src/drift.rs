@@ -451,7 +451,10 @@ mod tests {
         assert_eq!(others.role, Role::OthersAlias);
         drift.wrote(&service, Some(wrote(others)));
         drift.see(&alias(7, "digits-predictor"));
-        assert!(drift.services().is_empty(), "what others change of theirs is theirs");
+        assert!(
+            drift.services().is_empty(),
+            "what others change of theirs is theirs"
+        );
         drift.miss(&alias(8, "digits-predictor"));
         assert!(drift.services().contains(&service), "its name is free");
     }

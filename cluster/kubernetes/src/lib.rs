@@ -16,7 +16,6 @@
 
 mod api;
 mod apply;
-mod claim;
 mod client;
 mod drift;
 mod endpoints;
@@ -29,6 +28,7 @@ mod held;
 mod kept_revisions;
 mod known_services;
 mod lease;
+mod name_claim;
 mod namespace;
 mod objects;
 mod observed;
@@ -50,7 +50,7 @@ pub use client::client;
 pub use handle::Kubernetes;
 pub use known_services::KnownServices;
 pub use kube::Client;
-pub use objects::revision_of;
+pub use objects::{check_storage_uri, revision_of};
 pub use options::Options;
 pub use seen::{Edit, Key, Seen};
 pub use stored::StoredRevision;

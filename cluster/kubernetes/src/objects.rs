@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weir_cluster::{ClusterError, ContainerPorts, RevisionName, Route, ServiceName, Workload};
 
+pub use complete::check_storage_uri;
 pub(crate) use complete::{Enforced, Place, complete, gpus, has_gpu};
 pub(crate) use controller_revision::{
     KeptRevision, ROLLOUT, controller_revision, kept, rollout, rollout_name,

@@ -46,8 +46,10 @@ impl Kubernetes {
     }
 
     async fn asked(&self, service: &ServiceName) -> Result<Owner, ClusterError> {
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, OWNER_KIND), PLURAL);
+        let resource = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(GROUP, VERSION, OWNER_KIND),
+            PLURAL,
+        );
         let all: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), service.namespace(), &resource);
         let found = all.get_metadata_opt(service.name()).await;

@@ -10,8 +10,8 @@ use weir_cluster::{ClusterError, RevisionName, ServiceName};
 
 use crate::api::find;
 use crate::objects::{
-    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision, is_inference_service,
-    kept, rollout, rollout_name,
+    CONTROLLER, KeptRevision, Place, check_owner, complete, controller_revision,
+    is_inference_service, kept, rollout, rollout_name,
 };
 use crate::owner::Owner;
 use crate::stored::StoredRevision;

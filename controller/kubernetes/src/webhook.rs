@@ -13,6 +13,7 @@ mod port;
 mod request;
 mod response;
 mod rules;
+mod storage;
 mod taken_hosts;
 mod verdict;
 

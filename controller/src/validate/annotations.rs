@@ -33,6 +33,7 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
     let percent = object.spec.predictor.component.canary_traffic_percent;
     let percent = percent.and_then(|percent| u8::try_from(percent).ok());
     mode(&mut reader);
+    reader.read(names::READ_ONLY, "`true` or `false`", names::truth);
     let expected = "PERCENT or TAG=PERCENT, 1 to 100";
     let annotations = ServiceAnnotations {
         is_stopped: is_stopped(&mut reader),
@@ -90,11 +91,7 @@ fn strategy(reader: &mut Reader<'_>, percent: Option<u8>) -> Strategy {
 }
 
 fn is_stopped(reader: &mut Reader<'_>) -> bool {
-    let stop = reader.read(names::STOP, "`true` or `false`", |text| match text {
-        "true" => Some(true),
-        "false" => Some(false),
-        _ => None,
-    });
+    let stop = reader.read(names::STOP, "`true` or `false`", names::truth);
     stop.unwrap_or(false)
 }
 
@@ -102,13 +99,13 @@ fn auto_update(reader: &mut Reader<'_>) -> AutoUpdate {
     let read = reader.read(
         names::DISABLE_AUTO_UPDATE,
         "`true` or `false`",
-        |text| match text {
-            "true" => Some(AutoUpdate::Disabled),
-            "false" => Some(AutoUpdate::Enabled),
-            _ => None,
-        },
+        names::truth,
     );
-    read.unwrap_or_default()
+    if read.unwrap_or(false) {
+        AutoUpdate::Disabled
+    } else {
+        AutoUpdate::Enabled
+    }
 }
 
 fn limits(reader: &mut Reader<'_>) -> Limits {

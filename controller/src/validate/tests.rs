@@ -570,3 +570,22 @@ fn a_container_of_the_services_own_says_its_protocol_by_a_variable() {
     assert_eq!(of("{name: PROTOCOL, value: v2}"), Some(ReadyCall::V2));
     assert_eq!(of("{name: PROTOCOL, value: grpc-v2}"), Some(ReadyCall::V2));
 }
+
+#[test]
+fn kserves_words_of_truth_have_any_case_and_no_other_word_is_one() {
+    let valid = validated(
+        &[
+            ("serving.kserve.io/stop", "True"),
+            ("serving.kserve.io/disable-auto-update", "TRUE"),
+            ("storage.kserve.io/readonly", "False"),
+        ],
+        &model("digits", &[]),
+    );
+    assert!(valid.is_stopped);
+    assert_eq!(valid.auto_update, AutoUpdate::Disabled);
+    finds(
+        &[("storage.kserve.io/readonly", "no")],
+        &model("digits", &[]),
+        "metadata.annotations[storage.kserve.io/readonly]: `no` is not `true` or `false`",
+    );
+}

@@ -8,8 +8,8 @@ use weir_cluster::{ClusterError, Desired, ServiceName};
 use super::Apis;
 use crate::Kubernetes;
 use crate::api::find;
-use crate::claim::claim;
 use crate::drift::{Existing, Made};
+use crate::name_claim::claim_name;
 use crate::objects::{alias_names, check_owner};
 
 impl Kubernetes {
@@ -36,7 +36,7 @@ impl Kubernetes {
         let existing = self.drift.lock().existing(service);
         let names = revisions().chain(aliases);
         for name in names {
-            claim(service, name, &existing)?;
+            claim_name(service, name, &existing)?;
         }
         Ok(existing)
     }

@@ -24,6 +24,7 @@ use crate::Options;
 use crate::stored::StoredRevision;
 pub(crate) use device::{gpus, has_gpu};
 pub(crate) use pod_security::Enforced;
+pub use storage::check_storage_uri;
 
 /// Where a revision's pods run, as far as that shapes them.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,7 @@ use weir_controller::{
 };
 
 use super::request::{Checked, Request, Written};
+use super::storage::storage_errors;
 use super::taken_hosts::taken_hosts;
 use super::verdict::{Findings, Verdict};
 use crate::object;
@@ -66,6 +67,7 @@ impl Rules {
             Ok(object) => object,
             Err(errors) => return Findings::of_errors(errors.list),
         };
+        let storage = storage_errors(&object);
         let service = Service {
             name,
             object: KeptObject::Value(object),
@@ -73,10 +75,11 @@ impl Rules {
             claims: None,
         };
         let declaration = self.declaration.borrow().clone();
-        match validate(&service, &declaration.runtimes, &self.platform) {
+        let findings = match validate(&service, &declaration.runtimes, &self.platform) {
             Ok(validated) => valid(&validated, &declaration),
             Err(errors) => Findings::of_errors(errors.list),
-        }
+        };
+        findings.with_errors(storage)
     }
 }
 

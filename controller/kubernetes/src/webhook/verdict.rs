@@ -33,6 +33,16 @@ impl Findings {
         findings
     }
 
+    /// Adds errors of fields that have none yet.
+    pub(crate) fn with_errors(mut self, more: Vec<FieldError>) -> Self {
+        for error in more {
+            if !self.errors.iter().any(|known| known.field == error.field) {
+                self.errors.push(error);
+            }
+        }
+        self
+    }
+
     /// Adds the fields that have no effect.
     pub(crate) fn with_ignored(mut self, ignored: &[IgnoredField]) -> Self {
         let each = ignored.iter();

@@ -28,9 +28,7 @@ async fn until(world: &World, name: &str, what: &str, is_it: impl Fn(&Service) -
 }
 
 fn leads_to(service: &Service) -> Option<&String> {
-    service
-        .labels()
-        .get("serving.kserve.io/inferenceservice")
+    service.labels().get("serving.kserve.io/inferenceservice")
 }
 
 #[tokio::test]
@@ -65,7 +63,10 @@ async fn a_service_named_as_anothers_revision_takes_nothing_from_it() {
                 || condition(object, "Ready")["reason"] == "Refused"
         })
         .await;
-    assert!(held.to_string().contains("digits-predictor-00002"), "{held}");
+    assert!(
+        held.to_string().contains("digits-predictor-00002"),
+        "{held}"
+    );
     until(&world, "digits-predictor-00002", "left alone", |service| {
         service.spec.as_ref().unwrap().type_.as_deref() == Some("ExternalName")
     })

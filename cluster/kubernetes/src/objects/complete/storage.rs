@@ -21,6 +21,14 @@ use crate::stored::StoredRevision;
 /// Annotation of KServe: `"false"` lets the server write into its model's files.
 const READ_ONLY: &str = "storage.kserve.io/readonly";
 
+/// Checks that a model can be had by this URI.
+///
+/// # Errors
+/// A clause that names it and says what to write.
+pub fn check_storage_uri(uri: &str) -> Result<(), String> {
+    Source::of(uri).map(drop)
+}
+
 /// Puts a revision's models where its container expects them, read-only.
 ///
 /// # Errors
@@ -31,7 +39,9 @@ pub(super) fn provide(
     pod: &mut PodSpec,
     options: &Options,
 ) -> Result<(), ClusterError> {
-    let may_write = annotations.get(READ_ONLY).is_some_and(|v| v == "false");
+    let may_write = annotations
+        .get(READ_ONLY)
+        .is_some_and(|v| v.trim().eq_ignore_ascii_case("false"));
     for (number, storage) in stored.storage.iter().enumerate() {
         let refused = |because| ClusterError::refused(&stored.revision, because);
         let source = Source::of(&storage.uri).map_err(refused)?;

@@ -74,6 +74,36 @@ fn declaration() -> Declaration {
     Declaration::new(services, runtimes(), &Declaration::default(), &platform())
 }
 
+#[test]
+fn a_model_that_no_pod_could_have_is_refused_with_what_to_write() {
+    for uri in [
+        "s3://b/m",
+        "gs://b/m",
+        "hf://org/model",
+        "modelscope://m",
+        "file://here",
+        "pvc://claim/../x",
+    ] {
+        let object = object("d", "team", model(json!({"storageUri": uri})));
+        let errors = texts(&verdict("InferenceService", &object, None));
+        let expected = format!("spec.predictor.model.storageUri: storage {uri:?}");
+        assert!(
+            errors.iter().any(|error| error.starts_with(&expected)),
+            "{uri}: {errors:?}"
+        );
+    }
+    let twice = object("d", "team", model(json!({"storageUri": "oci://r/m"})));
+    assert_eq!(texts(&verdict("InferenceService", &twice, None)).len(), 1);
+    for uri in ["pvc://claim", "https://host/m.zip", "file:///m"] {
+        let object = object("d", "team", model(json!({"storageUri": uri})));
+        assert_eq!(
+            texts(&verdict("InferenceService", &object, None)),
+            [""; 0],
+            "{uri}"
+        );
+    }
+}
+
 fn texts(verdict: &Verdict) -> Vec<String> {
     verdict.errors.iter().map(ToString::to_string).collect()
 }

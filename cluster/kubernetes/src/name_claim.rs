@@ -6,7 +6,7 @@ use crate::drift::{Existing, Kind, Mark, Role};
 
 /// Right of a service to the Service of a name that it wants.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Claim {
+pub(crate) enum NameClaim {
     /// The object is its own, or becomes so.
     Own,
     /// The object is another service's, and leads to the gateway as this one's would: it is left to that.
@@ -18,20 +18,20 @@ pub(crate) enum Claim {
 ///
 /// # Errors
 /// [`ClusterError::Refused`] when neither can do without it.
-pub(crate) fn claim(
+pub(crate) fn claim_name(
     service: &ServiceName,
     name: &str,
     existing: &Existing,
-) -> Result<Claim, ClusterError> {
+) -> Result<NameClaim, ClusterError> {
     let Some(there) = existing.get(Kind::Service, name) else {
-        return Ok(Claim::Own);
+        return Ok(NameClaim::Own);
     };
     let revision = RevisionName::parse(service.namespace(), name).ok();
     let is_own_revision = revision.as_ref().is_some_and(|r| r.service() == service);
     match there.role {
-        Role::Alias | Role::Revision | Role::HalfMade => Ok(Claim::Own),
-        Role::OthersAlias if name == service.name() => Ok(Claim::Own),
-        Role::OthersAlias if !is_own_revision => Ok(Claim::Left(there.clone())),
+        Role::Alias | Role::Revision | Role::HalfMade => Ok(NameClaim::Own),
+        Role::OthersAlias if name == service.name() => Ok(NameClaim::Own),
+        Role::OthersAlias if !is_own_revision => Ok(NameClaim::Left(there.clone())),
         Role::OthersAlias | Role::OthersRevision => {
             let other = revision.filter(|_| !is_own_revision);
             let other = other.map_or(name.to_owned(), |r| r.service().name().to_owned());

@@ -1,0 +1,30 @@
+//! Models that cannot be had on Kubernetes. Pure.
+
+use weir_cluster_kubernetes::check_storage_uri;
+use weir_controller::FieldError;
+use weir_crds::InferenceService;
+use weir_crds::inference_service::Predictor;
+
+/// The storage URIs of a service that no pod could have its model from, each with what to write instead.
+pub(super) fn storage_errors(service: &InferenceService) -> Vec<FieldError> {
+    let spec = &service.spec;
+    let canaries = spec.canary.iter().enumerate();
+    let canaries = canaries.map(|(i, canary)| (format!("spec.canary[{i}]"), &canary.predictor));
+    let stable = [("spec".to_owned(), &spec.predictor)];
+    let predictors = stable.into_iter().chain(canaries);
+    predictors
+        .flat_map(|(path, predictor)| of_predictor(&format!("{path}.predictor"), predictor))
+        .collect()
+}
+
+fn of_predictor(path: &str, predictor: &Predictor) -> Vec<FieldError> {
+    let forms = predictor.frameworks();
+    let errors = forms.filter_map(|(form, framework)| {
+        let because = check_storage_uri(framework.storage_uri.as_deref()?).err()?;
+        Some(FieldError::new(
+            format!("{path}.{form}.storageUri"),
+            because,
+        ))
+    });
+    errors.collect()
+}
