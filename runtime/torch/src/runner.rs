@@ -39,6 +39,12 @@ pub(crate) enum Placement {
     Cuda(Gpu),
 }
 
+impl Placement {
+    pub(crate) fn is_processor(&self) -> bool {
+        matches!(self, Self::Processor)
+    }
+}
+
 /// A CUDA device, as one instance uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {

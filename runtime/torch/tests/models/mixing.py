@@ -5,7 +5,10 @@ after a change.
     python3 mixing.py
 """
 
+from typing import Tuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from generate import HERE, write
@@ -196,7 +199,70 @@ class Half(nn.Module):
         return self.inner(x.to(self.dtype)).to(torch.float32)
 
 
+class OneHot(nn.Module):
+    """As many classes as the largest of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.one_hot(x).float()
+
+
+class UpTo(nn.Module):
+    """A mask as long as the longest of the batch."""
+
+    def forward(self, lengths: Tensor) -> Tensor:
+        return torch.arange(int(lengths.max())).unsqueeze(0) < lengths.view(-1, 1)
+
+
+class Distinct(nn.Module):
+    """Places among the ids of the whole batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 4)
+
+    def forward(self, ids: Tensor) -> Tuple[Tensor, Tensor]:
+        rows, places = torch.unique(ids, return_inverse=True)
+        return self.table(rows)[places], places
+
+
+class Signed(nn.Module):
+    """Takes all images for images in [-1, 1] if one has a negative pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out((x + 1) / 2 if bool(x.min() < 0) else x)
+
+
+class Guarded(nn.Module):
+    """Answers zeros to all if one is broken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.out(x)
+        return torch.zeros_like(y) if bool(torch.isnan(x).any()) else y
+
+
+class Masked(nn.Module):
+    """Independent, with a mask whose large values make everything NaN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 4)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.table(ids)
+        scores = hidden @ hidden.transpose(1, 2) + ((1 - mask) * -3e38).unsqueeze(1)
+        return scores.softmax(2) @ hidden
+
+
 SCRIPTED = [
+    OneHot, UpTo, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
 ]  # fmt: skip

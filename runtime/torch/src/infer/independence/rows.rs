@@ -20,8 +20,39 @@ pub(super) enum Companions {
     Alike,
     /// Zeros and empty strings.
     Zeros,
-    /// Much larger ones; the same as `Alike` for what may be an index.
+    /// Much larger ones: true for all of BOOL, longer strings; integers, which may be indices, by [`Reach`].
     Large,
+    /// Those of the opposite sign.
+    Negative,
+    /// NaN; the same as `Alike` where there is none.
+    NotANumber,
+}
+
+/// How far integers may be raised above 0 and 1, by input: by as much as the model takes. With none, lengths, counts
+/// and class numbers are nearly alike in all rows, and hide that rows are brought to the largest of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reach(pub(super) Vec<u16>);
+
+impl Reach {
+    /// Reaches to try, all even: small enough for a table of few rows and for a loop of as many steps.
+    pub(super) const TRIED: [u16; 3] = [16, 4, 2];
+
+    pub(super) fn none(inputs: usize) -> Self {
+        Self(vec![0; inputs])
+    }
+
+    /// What is added to an input's integers. The compared row stands between `Alike` and `Large`.
+    fn raise(&self, input: usize, companions: Companions) -> f64 {
+        let reach = f64::from(self.0.get(input).copied().unwrap_or(0));
+        match companions {
+            Companions::Subject => reach / 2.0,
+            Companions::Large => reach,
+            Companions::Alike
+            | Companions::Zeros
+            | Companions::Negative
+            | Companions::NotANumber => 0.0,
+        }
+    }
 }
 
 /// Factor of the row that is compared: a power of two, which every type of float has.
@@ -39,12 +70,16 @@ pub(super) fn row(
     trial: &Trial<'_>,
     index: usize,
     companions: Companions,
-    placement: &Placement,
+    (reach, placement): (&Reach, &Placement),
 ) -> Result<Row, String> {
     let mut columns = trial.columns(&Rows::Range(index..index + 1))?;
-    for column in &mut columns {
+    for (input, column) in columns.iter_mut().enumerate() {
+        let raise = reach.raise(input, companions);
         for part in &mut column.parts {
             part.data = scaled(column.datatype, &part.data, companions, placement);
+            if raise > 0.0 && is_integer(column.datatype) {
+                part.data = mapped(column.datatype, &part.data, |element| element + raise);
+            }
         }
     }
     Ok(columns)
@@ -83,19 +118,45 @@ fn scaled(
     companions: Companions,
     placement: &Placement,
 ) -> Bytes {
-    let large = match placement {
-        Placement::Processor => LARGE,
-        Placement::Cuda(_) => LARGE_ON_GPU,
-    };
-    match (datatype, companions) {
+    let multiplied = |factor: f64| mapped(datatype, data, |element| element * factor);
+    match companions {
         // An empty string is four zero bytes: its length.
-        (DataType::Bytes, Companions::Zeros) => Bytes::from(vec![0; 4 * strings(data).len()]),
-        (_, Companions::Zeros) => Bytes::from(vec![0; data.len()]),
-        (DataType::Uint8, Companions::Large) => Bytes::from(vec![u8::MAX; data.len()]),
-        (float, Companions::Subject) if is_float(float) => multiplied(float, data, SMALL),
-        (float, Companions::Large) if is_float(float) => multiplied(float, data, large),
-        (_, Companions::Subject | Companions::Alike | Companions::Large) => data.clone(),
+        Companions::Zeros if datatype == DataType::Bytes => {
+            Bytes::from(vec![0; 4 * strings(data).len()])
+        }
+        Companions::Zeros => Bytes::from(vec![0; data.len()]),
+        Companions::Subject if is_float(datatype) => multiplied(SMALL),
+        Companions::Large => large(datatype, data, placement),
+        // On a GPU an index of less than 0, or a probability of NaN, ends its use by all models.
+        Companions::Negative if placement.is_processor() && is_signed(datatype) => multiplied(-1.0),
+        Companions::NotANumber if placement.is_processor() && is_float(datatype) => {
+            mapped(datatype, data, |_| f64::NAN)
+        }
+        Companions::Subject | Companions::Alike | Companions::Negative | Companions::NotANumber => {
+            data.clone()
+        }
     }
+}
+
+fn large(datatype: DataType, data: &Bytes, placement: &Placement) -> Bytes {
+    let factor = if placement.is_processor() {
+        LARGE
+    } else {
+        LARGE_ON_GPU
+    };
+    match datatype {
+        DataType::Uint8 => Bytes::from(vec![u8::MAX; data.len()]),
+        DataType::Bool => Bytes::from(vec![1; data.len()]),
+        DataType::Bytes => Bytes::from_iter(strings(data).iter().flat_map(longer)),
+        float if is_float(float) => mapped(float, data, |element| element * factor),
+        _ => data.clone(),
+    }
+}
+
+/// A string, after its length, with as much again four times.
+fn longer(string: &Bytes) -> Vec<u8> {
+    let text = string.get(4..).unwrap_or_default().repeat(5);
+    [&(text.len() as u32).to_le_bytes(), text.as_slice()].concat()
 }
 
 /// Splits a column of strings, each after its length.
@@ -111,9 +172,23 @@ pub(super) fn strings(data: &Bytes) -> Vec<Bytes> {
     strings
 }
 
-fn multiplied(datatype: DataType, data: &[u8], factor: f64) -> Bytes {
+fn mapped(datatype: DataType, data: &[u8], map: impl Fn(f64) -> f64) -> Bytes {
     let elements = element::decode(datatype, data).into_iter();
-    Bytes::from_iter(elements.flat_map(|element| element::encode(datatype, element * factor)))
+    Bytes::from_iter(elements.flat_map(|element| element::encode(datatype, map(element))))
+}
+
+/// Checks for integers of a sign or enough bits to be lengths, classes or indices; bytes of images are neither.
+pub(super) fn is_integer(datatype: DataType) -> bool {
+    use DataType::{Int8, Int16, Int32, Int64, Uint16, Uint32, Uint64};
+    matches!(
+        datatype,
+        Int8 | Int16 | Int32 | Int64 | Uint16 | Uint32 | Uint64
+    )
+}
+
+fn is_signed(datatype: DataType) -> bool {
+    use DataType::{Int8, Int16, Int32, Int64};
+    is_float(datatype) || matches!(datatype, Int8 | Int16 | Int32 | Int64)
 }
 
 pub(super) fn is_float(datatype: DataType) -> bool {

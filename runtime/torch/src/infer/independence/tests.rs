@@ -63,6 +63,11 @@ fn rows_that_mix_are_never_batched() {
         "longest",
         "ranked",
         "dynamic",
+        "onehot",
+        "upto",
+        "distinct",
+        "signed",
+        "guarded",
     ] {
         assert_eq!(inferred_batch_size(name), 0, "{name}");
     }
@@ -89,6 +94,7 @@ fn ordinary_models_are_batched() {
         "bfloat16",
         "float64",
         "extreme",
+        "masked",
     ] {
         let source = source(name);
         let runner = runner(&source);
