@@ -10,6 +10,7 @@
 //!   http2       ── windows and other limits of HTTP/2
 //!   open_files  ── the limit on open files, raised
 //!   known_hosts ── hosts that a port of this machine answers to
+//!   request_head ── requests that can be read in one way only
 //! ```
 
 pub mod admin;
@@ -20,5 +21,6 @@ pub mod known_hosts;
 pub mod open_files;
 mod process;
 pub mod registry;
+pub mod request_head;
 pub mod socket;
 pub mod telemetry;

@@ -4,8 +4,11 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::ZlibDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use weir_ops::byte_budget::BudgetPermit;
 
 use crate::error::ServeError;
@@ -19,29 +22,45 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// The coding of a request, from its `Content-Encoding`.
+    /// The coding of a request, from all of its `Content-Encoding` headers.
     ///
     /// # Errors
-    /// [`ServeError::UnknownCoding`] for any other coding.
-    pub(crate) fn of_request(header: Option<&str>) -> Result<Self, ServeError> {
-        match header.map(str::trim) {
-            None | Some("") => Ok(Self::Identity),
-            Some(name) => Self::named(name).ok_or(ServeError::UnknownCoding),
+    /// [`ServeError::UnknownCoding`] for any other coding, and for several: bytes that are still encoded must not be
+    /// taken for a tensor's.
+    pub(crate) fn of_request(headers: &HeaderMap) -> Result<Self, ServeError> {
+        let mut coding = Self::Identity;
+        for header in headers.get_all(CONTENT_ENCODING) {
+            let names = header.to_str().map_err(|_| ServeError::UnknownCoding)?;
+            for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+                let named = Self::named(name).ok_or(ServeError::UnknownCoding)?;
+                if coding != Self::Identity && named != Self::Identity {
+                    return Err(ServeError::UnknownCoding);
+                }
+                if named != Self::Identity {
+                    coding = named;
+                }
+            }
         }
+        Ok(coding)
     }
 
-    /// A coding by its name, whose case does not matter.
+    /// A coding by its name, whose case does not matter; gzip has an old one too (RFC 9110, 8.4.1.3).
     fn named(name: &str) -> Option<Self> {
+        if name.eq_ignore_ascii_case("x-gzip") {
+            return Some(Self::Gzip);
+        }
         [Self::Identity, Self::Gzip, Self::Deflate]
             .into_iter()
             .find(|coding| coding.name().eq_ignore_ascii_case(name))
     }
 
-    /// The coding a client prefers, from its `Accept-Encoding`: the highest weight, the first named
+    /// The coding a client prefers, from all of its `Accept-Encoding` headers: the highest weight, the first named
     /// where weights are equal; without the header, none.
-    pub(crate) fn preferred(header: Option<&str>) -> Self {
+    pub(crate) fn preferred(headers: &HeaderMap) -> Self {
+        let lists = headers.get_all(ACCEPT_ENCODING).iter();
+        let offers = lists.flat_map(|list| list.to_str().unwrap_or_default().split(','));
         let mut best = (Self::Identity, 0.0);
-        for offer in header.unwrap_or_default().split(',') {
+        for offer in offers {
             let mut parts = offer.split(';').map(str::trim);
             let Some(coding) = parts.next().and_then(Self::named) else {
                 continue;
@@ -80,7 +99,7 @@ impl Coding {
         let decompressed = match self {
             Self::Identity => return Ok(body),
             Self::Gzip => read_up_to(MultiGzDecoder::new(&body[..]), limit, permit)?,
-            Self::Deflate => read_up_to(ZlibDecoder::new(&body[..]), limit, permit)?,
+            Self::Deflate => inflate(&body, limit, permit)?,
         };
         drop(body);
         permit.resize(decompressed.len())?;
@@ -112,6 +131,19 @@ impl Coding {
 /// cost of a check.
 const STEP: u64 = 64 * 1024;
 
+/// Decompresses a zlib stream that is the whole body: what followed it would be lost without a word.
+fn inflate(body: &[u8], limit: usize, permit: &BudgetPermit) -> Result<Bytes, ServeError> {
+    let mut decoder = ZlibDecoder::new(body);
+    let decompressed = read_up_to(&mut decoder, limit, permit)?;
+    match decoder.into_inner() {
+        [] => Ok(decompressed),
+        rest => Err(ServeError::Invalid(format!(
+            "cannot decompress the request body: {} bytes follow the deflate stream",
+            rest.len()
+        ))),
+    }
+}
+
 fn read_up_to(
     mut decoder: impl Read,
     limit: usize,
@@ -139,8 +171,10 @@ fn read_up_to(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use http::{HeaderName, HeaderValue};
     use weir_ops::byte_budget::ByteBudget;
+
+    use super::*;
 
     #[test]
     fn decompressed_bytes_count_against_the_budget() {
@@ -156,18 +190,62 @@ mod tests {
         assert_eq!(body_budget.in_use(), 0);
     }
 
+    fn headers(name: HeaderName, values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(&name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
     #[test]
     fn weights_decide_and_order_breaks_ties() {
-        for (header, want) in [
-            (None, Coding::Identity),
-            (Some("gzip"), Coding::Gzip),
-            (Some("deflate, gzip"), Coding::Deflate),
-            (Some("gzip;q=0, deflate"), Coding::Deflate),
-            (Some("gzip;q=0.3, identity;q=0.5"), Coding::Identity),
-            (Some("gzip;q=x, br"), Coding::Identity),
-            (Some("GZIP;Q=0.5, Deflate;q=0.2"), Coding::Gzip),
+        for (lines, want) in [
+            (&[][..], Coding::Identity),
+            (&["gzip"], Coding::Gzip),
+            (&["deflate, gzip"], Coding::Deflate),
+            (&["gzip;q=0, deflate"], Coding::Deflate),
+            (&["gzip;q=0.3, identity;q=0.5"], Coding::Identity),
+            (&["gzip;q=x, br"], Coding::Identity),
+            (&["GZIP;Q=0.5, Deflate;q=0.2"], Coding::Gzip),
+            (&["br", "gzip"], Coding::Gzip),
+            (&["gzip;q=0.1", "deflate;q=0.2"], Coding::Deflate),
         ] {
-            assert_eq!(Coding::preferred(header), want, "{header:?}");
+            let headers = headers(ACCEPT_ENCODING, lines);
+            assert_eq!(Coding::preferred(&headers), want, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn every_coding_of_a_request_counts() {
+        let unknown = Err(ServeError::UnknownCoding);
+        for (lines, want) in [
+            (&[][..], Ok(Coding::Identity)),
+            (&["", " "], Ok(Coding::Identity)),
+            (&["identity, identity"], Ok(Coding::Identity)),
+            (&["x-gzip"], Ok(Coding::Gzip)),
+            (&["gzip, identity"], Ok(Coding::Gzip)),
+            (&["identity", "Deflate"], Ok(Coding::Deflate)),
+            (&["identity", "br"], unknown.clone()),
+            (&["gzip", "gzip"], unknown.clone()),
+            (&["deflate, gzip"], unknown.clone()),
+            (&["gz\u{ef}p"], unknown),
+        ] {
+            let headers = headers(CONTENT_ENCODING, lines);
+            assert_eq!(Coding::of_request(&headers), want, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_may_follow_a_compressed_body() {
+        let permit = ByteBudget::default().permit();
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            let compressed = coding.compress(b"[1]").unwrap();
+            let followed = Bytes::from([&compressed[..], b"[2]"].concat());
+            assert!(
+                coding.decompress(followed, 100, &permit).is_err(),
+                "{coding:?}"
+            );
         }
     }
 

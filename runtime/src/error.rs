@@ -2,6 +2,7 @@
 
 use weir_batcher::{Bound, SubmitError};
 use weir_ops::byte_budget::BudgetExhausted;
+use weir_ops::request_head::Ambiguous;
 use weir_protocol::{Code, Coded};
 
 /// Error of a call; its `Display` is the text for the client.
@@ -214,6 +215,12 @@ impl Refused {
 impl From<BudgetExhausted> for ServeError {
     fn from(BudgetExhausted { limit }: BudgetExhausted) -> Self {
         Self::BodyBudgetExhausted { limit }
+    }
+}
+
+impl From<Ambiguous> for ServeError {
+    fn from(ambiguous: Ambiguous) -> Self {
+        Self::Invalid(ambiguous.to_string())
     }
 }
 

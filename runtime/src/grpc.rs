@@ -4,6 +4,7 @@ mod budgeted_body;
 mod calls;
 mod health;
 mod listen;
+mod malformed;
 mod middleware;
 mod service;
 mod stream;

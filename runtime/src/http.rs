@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 use regex::Regex;
 use weir_ops::byte_budget::{BudgetPermit, ByteBudget};
 use weir_ops::known_hosts::KnownHosts;
+use weir_ops::request_head;
 use weir_ops::socket::ConnectionLimits;
 use weir_protocol::Coded;
 
@@ -98,7 +99,9 @@ impl Http {
             let id = parts.headers.get(respond::REQUEST_ID).cloned();
             let expects = parts.headers.contains_key(header::EXPECT);
             let mut body = Some(body);
-            let answer = match Route::parse(&parts.method, parts.uri.path()) {
+            let checked = request_head::check(&parts.headers).map_err(ServeError::from);
+            let route = checked.and_then(|()| Route::parse(&parts.method, parts.uri.path()));
+            let answer = match route {
                 Ok(route) => self.receive(&route, parts.headers, &mut body, at).await,
                 Err(error) => Err(error),
             };
@@ -110,6 +113,9 @@ impl Http {
             let mut response = answer.unwrap_or_else(|error| respond::error(&error));
             if let Some(id) = id {
                 response.headers_mut().insert(respond::REQUEST_ID, id);
+            }
+            if parts.method == Method::HEAD {
+                return respond::head_of(response);
             }
             response
         }
@@ -129,7 +135,7 @@ impl Http {
         let limits = self.body_limits(route);
         let body = self.read(unread, limits, &permit).await?;
         let body = self.decompress(coding, body, limits.size, &permit).await?;
-        let preferred = Coding::preferred(text(&headers, header::ACCEPT_ENCODING.as_str()));
+        let preferred = Coding::preferred(&headers);
         let received = Received {
             headers,
             body,
@@ -251,7 +257,7 @@ impl Http {
 
 /// The coding of the body, known before it is read: nothing is decompressed that is refused anyway.
 fn request_coding(route: &Route<'_>, headers: &HeaderMap) -> Result<Coding, ServeError> {
-    let coding = Coding::of_request(text(headers, header::CONTENT_ENCODING.as_str()));
+    let coding = Coding::of_request(headers);
     let generates = matches!(route, Route::Generate(_) | Route::GenerateStream(_));
     if generates && coding != Ok(Coding::Identity) {
         return Err(ServeError::Invalid(

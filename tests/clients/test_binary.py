@@ -309,6 +309,54 @@ def test_codings_are_named_in_any_case(server, coding):
     assert reply._replace(body=plain).outputs()["OUTPUT0"]["data"] == list(range(1, 17))
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Encoding": "gzip\xff"},
+        {"Content-Encoding": "gzip, gzip"},
+        [("Content-Encoding", "identity"), ("Content-Encoding", "br")],
+        [("Content-Encoding", "gzip"), ("Content-Encoding", "gzip")],
+    ],
+)
+def test_encoded_bytes_are_never_a_tensor(server, headers):
+    lines = [(HEADER_LENGTH, "0"), ("Content-Length", "8"), *(headers.items() if isinstance(headers, dict) else headers)]
+    answer = raw_request(server, lines, bytes(8))
+    assert wire.status_of(answer) == 415 and b"Unsupported compression type" in answer
+
+
+def test_a_transfer_coding_is_never_a_tensor(server):
+    lines = [(HEADER_LENGTH, "0"), ("Transfer-Encoding", "gzip, chunked")]
+    answer = raw_request(server, lines, b"8\r\n12345678\r\n0\r\n\r\n")
+    assert wire.status_of(answer) == 400 and b"chunked alone" in answer
+
+
+def test_two_lengths_of_json(server):
+    lines = [(HEADER_LENGTH, "2"), (HEADER_LENGTH, "0"), ("Content-Length", "8")]
+    answer = raw_request(server, lines, bytes(8))
+    assert wire.status_of(answer) == 400 and b"is not one length" in answer
+
+
+def raw_request(server, lines: list, body: bytes) -> bytes:
+    host, _, prefix = server.http.partition("/")
+    path = (prefix and "/" + prefix) + "/v2/models/identity_fp32/infer"
+    head = "".join(f"{name}: {value}\r\n" for name, value in [("Host", host), *lines])
+    return wire.raw(server.http_port, f"POST {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
+
+
+def test_identity_beside_a_coding_changes_nothing(server):
+    body = gzip.compress(json.dumps(wire.add_sub()).encode())
+    for coding in ["x-gzip", "gzip, identity", "identity,gzip"]:
+        reply = server.infer("add_sub", body, {"Content-Encoding": coding})
+        assert reply.outputs()["OUTPUT0"]["data"] == list(range(1, 17))
+
+
+def test_bytes_behind_compressed_ones(server):
+    body = json.dumps(wire.add_sub()).encode()
+    for coding, compress in COMPRESS.items():
+        reply = server.infer("add_sub", compress(body) + b"junk", {"Content-Encoding": coding})
+        assert reply.status == 400 and "cannot decompress the request body" in reply.error()
+
+
 def test_gzip_of_several_members(server):
     body = json.dumps(wire.add_sub()).encode()
     packed = gzip.compress(body[:40]) + gzip.compress(body[40:])

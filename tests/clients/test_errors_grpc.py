@@ -261,9 +261,13 @@ def test_statistics_of_an_unknown_model(stub):  # noqa: F811
 @pytest.mark.parametrize("payload", [b"\xff" * 40, b"\x0a\xff\xff\xff\xff\x7f", b"\x2a\x05abc"])
 def test_messages_that_are_no_protobuf(server, payload):
     with grpc.insecure_channel(server.grpc) as channel:
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        code, _ = code_of(lambda: call(payload, timeout=5))
-    assert code in (INVALID, grpc.StatusCode.INTERNAL)
+        for name in ("ModelInfer", "ModelMetadata", "ModelStatistics"):
+            call = channel.unary_unary(f"/inference.GRPCInferenceService/{name}")
+            code, details = code_of(lambda: call(payload, timeout=5))
+            assert (code, "Protobuf" in details) == (INVALID, True), details
+        stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        code, details = code_of(lambda: list(stream(iter([payload]), timeout=5)))
+        assert (code, "Protobuf" in details) == (INVALID, True), details
 
 
 @pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/Nothing", "/no.Service/Call"])

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use http::{Request, Response};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 
 use super::request_checks;
@@ -36,10 +38,25 @@ pub(super) async fn respond(
         Err(error) => Err(error),
     };
     let mut response = answered.unwrap_or_else(|error| codec::error(protocol, &error));
+    if parts.method == Method::HEAD {
+        leave_out_body(&mut response);
+    }
     if let Some(unread) = body {
         // Its client reads the response only after it has sent all, and hyper would close the connection.
         Box::pin(discard(unread)).await;
     }
     response.headers_mut().insert(headers::REQUEST_ID, id);
     response
+}
+
+/// Leaves a response's length in place of its body, which hyper would send over HTTP/2 even to who asked for the head.
+fn leave_out_body(response: &mut Response<DownstreamBody>) {
+    if response.body().is_end_stream() {
+        return;
+    }
+    let body = std::mem::take(response.body_mut());
+    if let Some(length) = body.size_hint().exact() {
+        let told = response.headers_mut().entry(CONTENT_LENGTH);
+        told.or_insert(length.into());
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{Full, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -185,4 +185,58 @@ async fn the_service_s_own_deadline_counts_while_a_body_comes() {
     let head = format!("POST / HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 1000\r\n\r\n");
     let answer = raw(&world, &head).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_head_is_answered_without_a_body() {
+    let (world, _replica) = world(|_| {}).await;
+    let head = |path: &str, host: &str| {
+        let request = Request::head(format!("http://{host}{path}"));
+        let request = request.header(http::header::HOST, host);
+        request.body(Full::new(Bytes::new())).unwrap()
+    };
+    for (path, status) in [
+        ("/v2/health/live", StatusCode::OK),
+        ("/nowhere", StatusCode::NOT_FOUND),
+    ] {
+        let got = once(
+            world.address(),
+            Request::get(path)
+                .header("host", "localhost")
+                .body(Full::default())
+                .unwrap(),
+        )
+        .await;
+        let mut client = connect_h2(world.address()).await;
+        let response = client.send_request(head(path, "localhost")).await.unwrap();
+        let h2 = read(response).await.unwrap();
+        let h1 = once(world.address(), head(path, "localhost")).await;
+        for answer in [h1, h2] {
+            assert_eq!((answer.status, answer.text()), (status, ""), "{path}");
+            assert_eq!(
+                answer.header("content-length"),
+                got.text().len().to_string(),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_lengths_of_json_are_refused() {
+    let (world, _replica) = world(|_| {}).await;
+    let mut request = post(HOST, "/v2/models/m/infer", "{}1234");
+    for length in ["2", "0"] {
+        let name = "inference-header-content-length";
+        request
+            .headers_mut()
+            .append(name, HeaderValue::from_static(length));
+    }
+    let answer = once(world.address(), request).await;
+    let expected =
+        r#"{"error":"header inference-header-content-length: \"2, 0\" is not one length"}"#;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::BAD_REQUEST, expected)
+    );
 }

@@ -19,6 +19,7 @@ use weir_protocol::grpc::timeout::parse_timeout;
 
 use super::GrpcOptions;
 use super::budgeted_body::{self, BudgetedBody};
+use super::malformed;
 use super::whole_messages::{self, MessageLimits, WholeMessages};
 use crate::engine::Cost;
 use crate::metrics::{Protocol, Requests};
@@ -119,7 +120,7 @@ where
             inner.await.map_err(|never| match never {})
         });
         Box::pin(async move {
-            let response = answer.await.unwrap_or_else(Status::into_http);
+            let response = malformed::correct(answer.await.unwrap_or_else(Status::into_http));
             drop(permit);
             in_flight.finish(failure(&response));
             Ok(with_trailers(response))

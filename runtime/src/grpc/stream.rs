@@ -10,7 +10,7 @@ use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
-use super::{Grpc, status};
+use super::{Grpc, malformed, status};
 use crate::held_bytes;
 
 /// The responses of a stream.
@@ -52,7 +52,7 @@ impl Grpc {
                     let permit = grpc.options.body_budget.permit();
                     let answer = match request {
                         Ok(request) => grpc.stream_one(request, &metadata, on_error, &permit).await,
-                        Err(status) => Err(status),
+                        Err(unread) => Err(malformed::status(unread)),
                     };
                     (answer, permit)
                 }

@@ -32,8 +32,8 @@ const RESERVED: usize = 1 << 20;
 /// and what it takes decoded.
 ///
 /// # Errors
-/// A status, in tonic's words: no message, one that breaks off, is compressed, or is larger than the limit.
-/// Invalid argument for one with more parts than are taken.
+/// A status, in tonic's words: invalid argument for no message, one that breaks off, is compressed or is no protobuf,
+/// and for one with more parts than are taken; out of range for one larger than the limit.
 pub(super) async fn read(
     mut body: Incoming,
     limits: BodyLimits<'_>,
@@ -41,7 +41,7 @@ pub(super) async fn read(
 ) -> Result<ModelInferRequest, Status> {
     let mut upload = limits.upload();
     let Some(first) = next(&mut body, &mut upload, limits).await? else {
-        return Err(Status::internal("Missing request message."));
+        return Err(Status::invalid_argument("Missing request message."));
     };
     let mut held = first.len();
     hold(permit, held)?;
@@ -53,7 +53,7 @@ pub(super) async fn read(
             None => {}
         }
         let Some(more) = next(&mut body, &mut upload, limits).await? else {
-            return Err(Status::internal("Unexpected EOF decoding stream."));
+            return Err(Status::invalid_argument("Unexpected EOF decoding stream."));
         };
         held += more.len();
         hold(permit, held)?;
@@ -64,7 +64,7 @@ pub(super) async fn read(
     let mut footprint = Footprint::of_infer(message.len());
     footprint.feed(&message).map_err(too_many_parts)?;
     hold(permit, held + footprint.decoded_bytes())?;
-    ModelInferRequest::decode(message).map_err(|error| Status::internal(error.to_string()))
+    ModelInferRequest::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
 /// The status of a message with more parts than are taken.
@@ -94,12 +94,12 @@ fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Status> {
     match prefix.get_u8() {
         0 => {}
         1 => {
-            return Err(Status::internal(
+            return Err(Status::invalid_argument(
                 "protocol error: received message with compressed-flag but no grpc-encoding was specified",
             ));
         }
         flag => {
-            return Err(Status::internal(format!(
+            return Err(Status::invalid_argument(format!(
                 "protocol error: received message with invalid compression flag: {flag} (valid flags are 0 and 1), while sending request"
             )));
         }
@@ -294,8 +294,10 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_said_as_tonic_says_it() {
         let refused = |bytes: &[u8]| length(bytes, 10).unwrap_err();
-        assert_eq!(refused(&[1, 0, 0, 0, 0]).code(), tonic::Code::Internal);
-        assert_eq!(refused(&[7, 0, 0, 0, 0]).code(), tonic::Code::Internal);
+        for flag in [1, 7] {
+            let code = refused(&[flag, 0, 0, 0, 0]).code();
+            assert_eq!(code, tonic::Code::InvalidArgument);
+        }
         let large = refused(&[0, 0, 0, 0, 11]);
         assert_eq!(large.code(), tonic::Code::OutOfRange);
         assert_eq!(

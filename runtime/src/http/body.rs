@@ -146,6 +146,9 @@ async fn read_frames(
     let Some(first) = next_chunk(body, &mut upload, limits.stop).await? else {
         return Ok(Bytes::new());
     };
+    if first.len() > limits.size {
+        return Err(too_large(limits));
+    }
     permit.resize(first.len())?;
     if exact == Some(first.len()) {
         return Ok(first);

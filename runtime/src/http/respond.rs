@@ -1,7 +1,7 @@
 //! Responses and their headers.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
 use weir_protocol::rest;
 use weir_protocol::{Code, Coded};
@@ -40,6 +40,15 @@ pub(super) fn typed(content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
+}
+
+/// The response without its body, whose length it has: over HTTP/2, hyper would send the body.
+pub(super) fn head_of(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+        parts.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(parts, Body::default())
 }
 
 /// Turns an error into a response; the only place that does.

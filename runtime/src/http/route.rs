@@ -191,8 +191,9 @@ fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
     }
 }
 
+/// A call that reads; `HEAD` asks for what `GET` would say of it (RFC 9110, 9.1).
 fn get<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
-    if method == Method::GET {
+    if matches!(*method, Method::GET | Method::HEAD) {
         Ok(route)
     } else {
         Err(ServeError::MethodNotAllowed)
@@ -209,7 +210,7 @@ fn post<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> 
 
 fn access(method: &Method) -> Result<Access, ServeError> {
     match *method {
-        Method::GET => Ok(Access::Read),
+        Method::GET | Method::HEAD => Ok(Access::Read),
         Method::POST => Ok(Access::Update),
         _ => Err(ServeError::MethodNotAllowed),
     }
@@ -281,6 +282,12 @@ mod tests {
         }
         check(
             Method::GET,
+            "/v2/models/m/infer",
+            Err(ServeError::MethodNotAllowed),
+        );
+        check(Method::HEAD, "/v2", Ok(Route::ServerMetadata));
+        check(
+            Method::HEAD,
             "/v2/models/m/infer",
             Err(ServeError::MethodNotAllowed),
         );

@@ -1,0 +1,66 @@
+//! Requests that are no message: their sender's mistake. tonic blames the server for them, with `INTERNAL`; a gateway
+//! would count each as a failure of the revision, so that any stranger could have it rolled back.
+
+use http::{HeaderValue, Response};
+use percent_encoding::percent_decode;
+use tonic::{Code, Status};
+
+const STATUS: &str = "grpc-status";
+
+/// Beginnings of what tonic says of them, protobuf's own word first.
+const SAID: [&str; 4] = [
+    "failed to decode Protobuf message",
+    "Missing request message",
+    "Unexpected EOF decoding stream",
+    "protocol error: received message with",
+];
+
+/// The status of a request that could not be read.
+pub(super) fn status(read: Status) -> Status {
+    match read.code() {
+        Code::Internal => Status::invalid_argument(read.message()),
+        _ => read,
+    }
+}
+
+/// Corrects a response of tonic's to such a request.
+pub(super) fn correct<B>(mut response: Response<B>) -> Response<B> {
+    if is_said(&response) {
+        let invalid = HeaderValue::from(Code::InvalidArgument as i32);
+        response.headers_mut().insert(STATUS, invalid);
+    }
+    response
+}
+
+fn is_said<B>(response: &Response<B>) -> bool {
+    let headers = response.headers();
+    let Some(status) = headers.get(STATUS) else {
+        return false;
+    };
+    let message = headers.get("grpc-message").map(HeaderValue::as_bytes);
+    let message = percent_decode(message.unwrap_or_default()).decode_utf8_lossy();
+    Code::from_bytes(status.as_bytes()) == Code::Internal
+        && SAID.iter().any(|said| message.starts_with(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corrected(status: Status) -> HeaderValue {
+        let response = correct(status.into_http::<()>());
+        response.headers()[STATUS].clone()
+    }
+
+    #[test]
+    fn only_what_could_not_be_read_is_blamed_on_its_sender() {
+        let unread = prost::Message::decode(&b"\xff"[..]).map(|(): ()| ());
+        let unread = unread.unwrap_err().to_string();
+        assert_eq!(corrected(Status::internal(unread)), "3");
+        assert_eq!(corrected(Status::internal("Missing request message.")), "3");
+        assert_eq!(corrected(Status::internal("PyTorch execute failure")), "13");
+        assert_eq!(corrected(Status::not_found(SAID[0])), "5");
+        let full = status(Status::resource_exhausted("full"));
+        assert_eq!(full.code(), Code::ResourceExhausted);
+    }
+}
