@@ -17,7 +17,8 @@ Exit code: 0 if everything can be served, 1 if weir-runtime is not installed, 2 
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct CheckArgs {
-    /// File or folder with YAML of InferenceServices and ServingRuntimes; repeatable.
+    /// File or folder with YAML of InferenceServices and ServingRuntimes, or - for the standard
+    /// input; repeatable.
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
 

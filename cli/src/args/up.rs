@@ -33,8 +33,8 @@ Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpArgs {
-    /// File or folder with YAML of InferenceServices and ServingRuntimes; repeatable. Changes take
-    /// effect at once.
+    /// File or folder with YAML of InferenceServices and ServingRuntimes, or - for the standard
+    /// input; repeatable. Changes take effect at once.
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
 

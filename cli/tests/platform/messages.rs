@@ -1,8 +1,9 @@
 //! Mistakes that everybody makes once, and what they are told.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::fixture::Fixture;
 use crate::manifest::Service;
@@ -205,4 +206,35 @@ fn a_metric_that_does_not_exist_is_refused_by_name() {
         "{text}"
     );
     assert_eq!(check("metric", "rps").0, Some(0));
+}
+
+#[test]
+fn manifests_come_by_standard_input_as_to_kubectl() {
+    let check = |yaml: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["check", "--runtime", "/bin/true", "-f", "-"]);
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(yaml.as_bytes()).unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        let texts = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&texts).into_owned(),
+        )
+    };
+    let yaml = manifest("net", &uri(&model_file()), "");
+    let (code, text) = check(&yaml);
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(0), "default/net: ok\n"),
+        "{text}"
+    );
+    let (code, text) = check(&yaml.replace("storageUri", "storageUrl"));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.starts_with("standard input:"), "{text}");
+    assert!(text.contains("did you mean `storageUri`?"), "{text}");
 }

@@ -33,11 +33,7 @@ impl SeenService {
         if object.metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let status = object.data.get("status");
-        let status = SeenStatus {
-            version: version(&object.metadata),
-            text: status.map(ToString::to_string).unwrap_or_default().into(),
-        };
+        let status = status(object);
         let written = written(&object.metadata);
         if let Some(before) = before.filter(|before| before.written == written) {
             return Some(Self {
@@ -70,8 +66,17 @@ impl SeenService {
     }
 }
 
+/// The status of an object.
+pub(crate) fn status(object: &DynamicObject) -> SeenStatus {
+    let status = object.data.get("status");
+    SeenStatus {
+        version: version(&object.metadata),
+        text: status.map(ToString::to_string).unwrap_or_default().into(),
+    }
+}
+
 /// The version of an object; the API server's are numbers.
-pub(crate) fn version(metadata: &ObjectMeta) -> u64 {
+fn version(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::runtime::events::{Recorder, Reporter};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -87,8 +87,10 @@ impl KubernetesSource {
         })
     }
 
-    fn services(&self, service: &ServiceName) -> Api<InferenceService> {
-        Api::namespaced(self.client.clone(), service.namespace())
+    /// The services, untyped: what the API server lets pass in one of them may be of no type, and its status is written too.
+    fn services(&self, service: &ServiceName) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<InferenceService>(&());
+        Api::namespaced_with(self.client.clone(), service.namespace(), &kind)
     }
 }
 
@@ -136,9 +138,8 @@ impl Source for KubernetesSource {
         let written = services.patch_status(service.name(), &params, &whole);
         match written.await {
             Ok(stored) => {
-                let version = object::version(&stored.metadata);
-                let status = stored.status.unwrap_or_default();
-                self.statuses.lock().wrote(service, version, &status);
+                let written = object::status(&stored);
+                self.statuses.lock().wrote(service, &written);
                 Ok(())
             }
             // It was deleted in between.

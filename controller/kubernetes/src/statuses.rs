@@ -63,15 +63,12 @@ impl Statuses {
         self.judge(&service);
     }
 
-    /// Notes a status that was written, as the API server has it at this version.
-    pub(crate) fn wrote(
-        &mut self,
-        service: &ServiceName,
-        version: u64,
-        status: &InferenceServiceStatus,
-    ) {
-        let digest = digest(status);
-        let written = WrittenStatus { version, digest };
+    /// Notes a status that was written, as the API server has answered.
+    pub(crate) fn wrote(&mut self, service: &ServiceName, status: &SeenStatus) {
+        let written = WrittenStatus {
+            version: status.version,
+            digest: digest(&status.read()),
+        };
         self.written.insert(service.clone(), written);
         self.judge(service);
     }
@@ -118,9 +115,13 @@ mod tests {
         }
     }
 
-    fn seen(version: u64, url: &str) -> Option<SeenStatus> {
+    fn at(version: u64, url: &str) -> SeenStatus {
         let text = serde_json::to_string(&status(url)).unwrap().into();
-        Some(SeenStatus { version, text })
+        SeenStatus { version, text }
+    }
+
+    fn seen(version: u64, url: &str) -> Option<SeenStatus> {
+        Some(at(version, url))
     }
 
     #[test]
@@ -130,14 +131,14 @@ mod tests {
         let is_overwritten = |statuses: &Statuses| statuses.overwritten().contains(&service);
         statuses.see(service.clone(), seen(3, "theirs"));
         assert!(!is_overwritten(&statuses), "nothing was written yet");
-        statuses.wrote(&service, 5, &status("ours"));
+        statuses.wrote(&service, &at(5, "ours"));
         assert!(!is_overwritten(&statuses), "a watch may be late");
         statuses.see(service.clone(), seen(5, "ours"));
         statuses.see(service.clone(), seen(6, "ours"));
         assert!(!is_overwritten(&statuses), "something else was written");
         statuses.see(service.clone(), seen(7, "theirs"));
         assert!(is_overwritten(&statuses));
-        statuses.wrote(&service, 8, &status("ours"));
+        statuses.wrote(&service, &at(8, "ours"));
         assert!(!is_overwritten(&statuses));
         statuses.see(service.clone(), seen(9, "theirs"));
         assert_eq!(statuses.load(&service), status("theirs"));
@@ -149,7 +150,7 @@ mod tests {
         let mut statuses = Statuses::default();
         let service = ServiceName::new("team", "digits").unwrap();
         for text in ["", "null", "{\"url\": 3}"] {
-            statuses.wrote(&service, 5, &status("ours"));
+            statuses.wrote(&service, &at(5, "ours"));
             let text = text.into();
             statuses.see(service.clone(), Some(SeenStatus { version: 6, text }));
             assert!(statuses.overwritten().contains(&service));

@@ -1,7 +1,7 @@
 //! Reading one manifest file.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +11,9 @@ use super::file_kind::FileKind;
 
 /// Largest file that is read, in bytes: an object may have 1.5 MiB in etcd, and a file holds a few.
 const MAX_FILE: u64 = 16 << 20;
+
+/// Path of the standard input, as for kubectl.
+pub(super) const STDIN: &str = "-";
 
 /// The manifests of one file. Clones share the text.
 #[derive(Clone, Debug)]
@@ -26,6 +29,9 @@ impl ManifestFile {
     /// # Errors
     /// Every error in the file, one sentence each, with its position.
     pub(super) fn read(file: &Path, before: Option<&Self>) -> Result<Self, Vec<String>> {
+        if file == Path::new(STDIN) {
+            return Self::standard_input(before);
+        }
         let name = file.display().to_string();
         if let Some(kind) = FileKind::of(file) {
             return Err(vec![format!("{name}: {}", kind.advice(file))]);
@@ -39,7 +45,20 @@ impl ManifestFile {
             let problem = "the file is empty; to remove its services, delete it";
             return Err(vec![format!("{name}: {problem}")]);
         }
-        match read(&name, &text) {
+        Self::parse(&name, text)
+    }
+
+    /// Reads the standard input, which can be read once.
+    fn standard_input(before: Option<&Self>) -> Result<Self, Vec<String>> {
+        if let Some(before) = before {
+            return Ok(before.clone());
+        }
+        let text = text_of_stdin().map_err(|error| vec![format!("standard input: {error}")])?;
+        Self::parse("standard input", text)
+    }
+
+    fn parse(name: &str, text: String) -> Result<Self, Vec<String>> {
+        match read(name, &text) {
             Ok(manifests) => Ok(Self {
                 text: text.into(),
                 manifests,
@@ -51,9 +70,25 @@ impl ManifestFile {
 
 fn bounded_text(file: &Path) -> io::Result<String> {
     if fs::metadata(file)?.len() > MAX_FILE {
-        let message = format!("larger than {MAX_FILE} bytes");
-        return Err(io::Error::other(message));
+        return Err(too_large());
     }
-    let text = String::from_utf8(fs::read(file)?);
+    text_of(fs::read(file)?)
+}
+
+fn text_of_stdin() -> io::Result<String> {
+    let mut bytes = Vec::new();
+    io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(too_large());
+    }
+    text_of(bytes)
+}
+
+fn too_large() -> io::Error {
+    io::Error::other(format!("larger than {MAX_FILE} bytes"))
+}
+
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    let text = String::from_utf8(bytes);
     text.map_err(|_| io::Error::other("not YAML, as it is no UTF-8 text"))
 }

@@ -12,7 +12,7 @@ use weir_crds::{Manifest, Object};
 
 use super::collect::{self, Collected};
 use super::generations::Generations;
-use super::manifest_file::ManifestFile;
+use super::manifest_file::{ManifestFile, STDIN};
 use crate::declaration::Declaration;
 use crate::error::ControllerError;
 use crate::service::Service;
@@ -145,7 +145,7 @@ impl ManifestSet {
 
 /// A file itself; of a directory its manifests, by name. Subdirectories hold other things: inputs, models.
 fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if !fs::metadata(path)?.is_dir() {
+    if path == Path::new(STDIN) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut files = Vec::new();

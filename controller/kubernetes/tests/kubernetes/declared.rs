@@ -36,6 +36,32 @@ async fn an_object_with_an_error_keeps_its_last_good_state_and_spoils_no_other()
 }
 
 #[tokio::test]
+async fn an_object_of_no_type_is_told_once_and_then_left() {
+    let world = World::new("untyped").await;
+    let controller = world.controller(ANY).await;
+    // YAML takes a bare `y` for true, and the definition lets it pass.
+    let containers =
+        json!([{"name": "kserve-container", "image": "x"}, {"name": "other", "image": true}]);
+    let mut service = crate::world::service("digits", "", json!({"containers": containers}));
+    let predictor = service["spec"]["predictor"].as_object_mut().unwrap();
+    predictor.remove("model");
+    world.apply(service).await;
+    let object = world
+        .until("digits", "refused", |object| {
+            condition(object, "Ready")["reason"] == "InvalidSpec"
+        })
+        .await;
+    let message = condition(&object, "Ready")["message"].as_str().unwrap();
+    assert!(message.contains("containers[1].image"), "{message}");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    controller.take_calls();
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    let calls = controller.take_calls();
+    let writes = calls.iter().filter(|call| call.starts_with("PATCH"));
+    assert_eq!(writes.count(), 0, "{calls:?}");
+}
+
+#[tokio::test]
 async fn a_service_without_a_runtime_gets_one_when_it_comes() {
     let world = World::new("no-runtime").await;
     let _controller = world.controller(ANY).await;
