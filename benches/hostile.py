@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures hostile clients beside well-behaved ones: `make bench-hostile`.
 
-For each attack and each port that speaks its wire: the peak of the program's memory, and how eight well-behaved clients
-are served meanwhile, compared with before. Writes benches/results/security.json and the table of docs/security.md.
+For each attack, on all ports that speak its wire at once: the peak of the program's memory, and how eight well-behaved
+clients of each port are served meanwhile, compared with before. Writes benches/results/security.json and the table of docs/security.md.
 """
 
 import argparse
@@ -106,29 +106,34 @@ def gateway(folder: Path, programs: Path) -> Program:
     return Program("weir gateway", command, folder / "gateway.log", {"http": port, "grpc": port, "admin": admin}, port)
 
 
-def served(program: Program, wires: str, seconds: float):
-    port = program.ports["http" if wires == "both" else wires]
-    return neighbours.start(port, HOST, wires, seconds)
+def good_clients(program: Program) -> dict:
+    """The wires that well-behaved clients speak, by port."""
+    wires = {}
+    for wire in ("http", "grpc"):
+        wires.setdefault(program.ports[wire], []).append(wire)
+    return wires
 
 
-def neighbours_of(program: Program) -> str:
-    """The wires of the clients: the gateway's port has both, and others take turns."""
-    return "both" if program.ports["http"] == program.ports["grpc"] else "http"
+def served(program: Program, seconds: float):
+    """Starts well-behaved clients on each port; calling what it returns waits for them and tells how they were served."""
+    begun = [neighbours.start(port, HOST, wires, seconds) for port, wires in good_clients(program).items()]
+    return lambda: neighbours.together([result() for result in begun])
 
 
-def measure(program: Program, attack: attacks.Attack, wire: str, seconds: float) -> dict:
-    """Takes one measurement: an attack on one port."""
-    wires = neighbours_of(program) if wire != "grpc" or program.ports["grpc"] == program.ports["http"] else "grpc"
-    before = served(program, wires, max(3.0, seconds / 4))()
+def measure(program: Program, attack: attacks.Attack, seconds: float) -> dict:
+    """Takes one measurement: an attack on all ports that speak its wire, at the same time."""
+    before = served(program, max(3.0, seconds / 6))()
     idle = program.memory("VmRSS")
     program.forget_peak()
-    hostile = attacks.start(attack, program.ports[wire], HOST, seconds)
-    beside = served(program, wires, seconds)()
-    hostile.join(10)
-    hostile.kill()
+    hostile = [attacks.start(attack, program.ports[wire], HOST, seconds) for wire in attack.wires]
+    beside = served(program, seconds)()
+    for process in hostile:
+        process.join(10)
+        process.kill()
     peak = program.memory("VmHWM")
-    allowed = idle + 2 * BUDGET + attack.connections * CONNECTION + 4000 * STREAM
-    point = {"attack": attack.name, "program": program.name, "port": wire, "connections": attack.connections,
+    connections = attack.connections * len(attack.wires)
+    allowed = idle + 2 * BUDGET + connections * CONNECTION + 4000 * STREAM
+    point = {"attack": attack.name, "program": program.name, "ports": list(attack.wires), "connections": connections,
              "idle_mib": idle / MIB, "peak_mib": peak / MIB, "bound_mib": allowed / MIB,
              "p99_before_ms": before["p99_ms"], "p99_ms": beside["p99_ms"], "requests": beside["requests"],
              "failed": beside["failed"], "first_failure": beside["first_failure"]}
@@ -144,30 +149,24 @@ def is_kept(point: dict) -> bool:
 
 
 def line(point: dict) -> str:
-    return (f"{point['program']:13} {point['port']:5} {point['attack']:42} {point['idle_mib']:6.0f} → {point['peak_mib']:6.0f} MiB"
+    return (f"{point['program']:13} {','.join(point['ports']):15} {point['attack']:42} {point['idle_mib']:6.0f} → {point['peak_mib']:6.0f} MiB"
             f" (of {point['bound_mib']:.0f})  p99 {point['p99_before_ms']:6.1f} → {point['p99_ms'] or -1:6.1f} ms"
             f"  {point['failed']} of {point['requests']} failed{'' if point['kept'] else '  BROKEN'}"
             f"{' ' + point['first_failure'] if point['first_failure'] else ''}")
 
 
 def table(points: list) -> str:
-    """The table of the page: of each attack and program the worst over its ports."""
-    rows = ["| attack | program, ports | memory idle → peak, MiB | p99 before → beside, ms | failed |", "|---|---|---|---|---|"]
-    seen = {}
+    """The table of the page."""
+    rows = ["| attack | program, ports | memory idle → peak (bound), MiB | p99 before → beside, ms | failed |", "|---|---|---|---|---|"]
     for point in points:
-        seen.setdefault((point["attack"], point["program"]), []).append(point)
-    for (attack, program), group in seen.items():
-        ports = ", ".join(point["port"] for point in group)
-        peak = max(group, key=lambda point: point["peak_mib"] - point["idle_mib"])
-        slow = max(group, key=lambda point: (point["p99_ms"] or 1e9) / (point["p99_before_ms"] or 1e9))
-        failed, asked = sum(point["failed"] for point in group), sum(point["requests"] for point in group)
-        rows.append(f"| {attack} | {program}: {ports} | {peak['idle_mib']:.0f} → {peak['peak_mib']:.0f} | "
-                    f"{slow['p99_before_ms']:.1f} → {slow['p99_ms'] or -1:.1f} | {failed} of {asked} |")
+        rows.append(f"| {point['attack']} | {point['program']}: {', '.join(point['ports'])} | "
+                    f"{point['idle_mib']:.0f} → {point['peak_mib']:.0f} ({point['bound_mib']:.0f}) | "
+                    f"{point['p99_before_ms']:.1f} → {point['p99_ms'] or -1:.1f} | {point['failed']} of {point['requests']} |")
     return "\n".join(rows)
 
 
 def caption(result: dict) -> str:
-    return (f"{result['seconds']:.0f} s of each attack on each port, with {result['profile']} programs on {result['machine']['cores']} "
+    return (f"{result['seconds']:.0f} s of each attack on all its ports at once, with {result['profile']} programs on {result['machine']['cores']} "
             f"cores, on which {result['others_busy']:.0f} other threads ran:\n\n")
 
 
@@ -180,7 +179,7 @@ def update_page(result: dict) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each attack on each port")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each attack")
     parser.add_argument("--programs", type=Path, default=ROOT / "target" / "release", help="folder with weir and weir-runtime")
     parser.add_argument("--only", default="", help="attacks whose names have this in them")
     parser.add_argument("--program", default="", help="only the program whose name has this in it")
@@ -197,9 +196,8 @@ def main() -> int:
             with start(Path(folder), args.programs) as program:
                 if args.program not in program.name:
                     continue
-                served(program, neighbours_of(program), 5.0)()
-                for attack in chosen:
-                    points += [measure(program, attack, wire, args.seconds) for wire in attack.wires]
+                served(program, 5.0)()
+                points += [measure(program, attack, args.seconds) for attack in chosen]
     if not args.dry:
         profile = args.programs.name
         result = {"machine": machine(), "profile": profile, "seconds": args.seconds, "clients": neighbours.CLIENTS,

@@ -92,8 +92,7 @@ class Grpc:
         assert ANSWER in answer, answer
 
 
-def kinds(wires: str) -> list:
-    return {"http": [Http], "grpc": [Grpc], "both": [Http, Grpc]}[wires]
+KINDS = {"http": Http, "grpc": Grpc}
 
 
 async def one(client, end: float, times: list, failures: list) -> None:
@@ -108,29 +107,36 @@ async def one(client, end: float, times: list, failures: list) -> None:
         await asyncio.sleep(max(0.0, EVERY - (time.monotonic() - begun)))
 
 
-async def all_of(port: int, host: str, wires: str, seconds: float) -> dict:
+async def all_of(port: int, host: str, wires: list, seconds: float) -> tuple:
+    """Lets the clients ask, in turns one of each wire; returns the times and the failures."""
     times, failures, end = [], [], time.monotonic() + seconds
-    clients = [kinds(wires)[number % len(kinds(wires))](port, host) for number in range(CLIENTS)]
+    clients = [KINDS[wires[number % len(wires)]](port, host) for number in range(CLIENTS)]
     await asyncio.gather(*(one(client, end, times, failures) for client in clients))
-    times.sort()
-    at = lambda share: 1e3 * times[min(len(times) - 1, int(share * len(times)))] if times else None  # noqa: E731
-    return {"requests": len(times) + len(failures), "failed": len(failures), "first_failure": next(iter(failures), None),
-            "p50_ms": at(0.5), "p99_ms": at(0.99)}
+    return times, failures
 
 
 def run(pipe, *arguments) -> None:
     pipe.send(asyncio.run(all_of(*arguments)))
 
 
-def start(port: int, host: str, wires: str, seconds: float):
-    """Starts the clients; calling what it returns waits for them and returns how they were served."""
+def start(port: int, host: str, wires: list, seconds: float):
+    """Starts the clients of one port; calling what it returns waits for them and returns their times and failures."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=run, args=(theirs, port, host, wires, seconds))
     process.start()
 
-    def result() -> dict:
+    def result() -> tuple:
         told = ours.recv()
         process.join()
         return told
 
     return result
+
+
+def together(results: list) -> dict:
+    """How all clients were served."""
+    times = sorted(one for times, _ in results for one in times)
+    failures = [failure for _, failures in results for failure in failures]
+    at = lambda share: 1e3 * times[min(len(times) - 1, int(share * len(times)))] if times else None  # noqa: E731
+    return {"requests": len(times) + len(failures), "failed": len(failures), "first_failure": next(iter(failures), None),
+            "p50_ms": at(0.5), "p99_ms": at(0.99)}

@@ -22,7 +22,7 @@ use tower_http::normalize_path::NormalizePathLayer;
 
 use crate::known_hosts::KnownHosts;
 use crate::registry::{CONTENT_TYPE, text};
-use crate::socket::{Acceptor, ConnectionLimits, Pace};
+use crate::socket::{Acceptor, ConnectionLimits, HttpConnections, Pace, ReservedPlaces};
 use access::Access;
 
 /// Limits on the connections. A scraper and a few curious people need a handful of places; the rest wait in the
@@ -38,6 +38,9 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
         rate: 1024,
     },
 };
+
+/// Streams of one HTTP/2 connection where its owner sets no other number: a watch needs one.
+const MAX_STREAMS: u32 = 16;
 
 /// Source of `/health`, called at each request.
 pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
@@ -88,7 +91,7 @@ impl Admin {
             pages: vec!["/metrics", "/health"],
             services: Vec::new(),
             limits: LIMITS,
-            max_streams: connection::MAX_STREAMS,
+            max_streams: MAX_STREAMS,
             access: Access {
                 hosts: KnownHosts::Any,
                 metrics_for: None,
@@ -179,11 +182,10 @@ impl Admin {
         let connections = connection::Connections::new(
             service,
             self.access,
-            self.limits,
             self.services,
-            stop.clone(),
-        )
-        .with_streams(self.max_streams);
+            ReservedPlaces::new(&self.limits),
+            HttpConnections::new(self.limits, self.max_streams, stop.clone()),
+        );
         Acceptor::new(self.listener, self.limits, stop)
             .serve(|stream| connections.clone().serve(stream))
             .await;

@@ -3,6 +3,7 @@
 
 mod accept;
 mod buffered;
+mod http_connections;
 mod limits;
 mod message_framing;
 mod pace;
@@ -24,6 +25,7 @@ use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
 pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
+pub use http_connections::HttpConnections;
 pub use limits::ConnectionLimits;
 pub use message_framing::MessageFraming;
 pub use pace::{Pace, Upload};
