@@ -24,6 +24,11 @@ const MAX_BUFFERED: usize = 128 << 10;
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
+/// Reads of the library in one poll of its connection. It takes small frames 8 KiB at a time, some 800 of them at worst,
+/// and larger ones whole: a client that cuts its bodies into bytes keeps a thread for a millisecond, and then it is the
+/// turn of others.
+const READS_A_POLL: usize = 4;
+
 /// The end of a socket that the HTTP/2 library reads and writes.
 pub struct BufferedSocket<S>(Arc<Mutex<Socket<S>>>);
 
@@ -43,6 +48,8 @@ struct Socket<S> {
     stream: S,
     input: BytesMut,
     room: usize,
+    /// Reads that are left in this poll.
+    reads_left: usize,
     output: BytesMut,
     /// True if written bytes may still lie in the stream itself: TLS takes more than its socket does.
     held: bool,
@@ -57,6 +64,7 @@ impl<S> BufferedSocket<S> {
             stream,
             input: BytesMut::new(),
             room: ROOM,
+            reads_left: READS_A_POLL,
             output: BytesMut::new(),
             held: false,
             broken: None,
@@ -93,6 +101,7 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        this.flusher.0.lock().reads_left = READS_A_POLL;
         let ended = this.connection.poll(context);
         let mut socket = this.flusher.0.lock();
         if let Poll::Ready(Err(error)) = socket.flush(context) {
@@ -110,6 +119,11 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let Some(left) = self.reads_left.checked_sub(1) else {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        self.reads_left = left;
         if self.input.is_empty() && buffer.remaining() >= self.room {
             return self.pass(context, buffer);
         }
@@ -300,6 +314,40 @@ mod tests {
             async { assert_eq!(far_in.read_to_end(&mut back).await.unwrap(), 700_000) },
         );
         assert!(back == sent);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_much_to_read_gives_others_a_turn() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        far.write_all(&pattern(1 << 20)).await.unwrap();
+        let mut socket = BufferedSocket::http2(near);
+        let flusher = socket.flusher();
+        let taken = Arc::new(Mutex::new(0));
+        let seen = Arc::clone(&taken);
+        let reads = async move {
+            let mut piece = [0; 8 << 10];
+            while let Ok(read) = socket.read(&mut piece).await {
+                *seen.lock() += read;
+            }
+        };
+        let mut work = std::pin::pin!(Flushed::new(reads, flusher));
+        for turn in 1..10 {
+            let woken = poll_fn(|context| {
+                assert!(work.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            });
+            woken.await;
+            assert_eq!(*taken.lock(), turn * READS_A_POLL * (8 << 10));
+        }
+        // It goes on by itself.
+        tokio::select! {
+            () = work => {}
+            () = async {
+                while *taken.lock() < 1 << 20 {
+                    tokio::task::yield_now().await;
+                }
+            } => {}
+        }
     }
 
     /// A stream that takes what it is given, and passes it on only when it is flushed.
