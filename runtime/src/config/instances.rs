@@ -31,6 +31,11 @@ pub(crate) enum DeviceKind {
 }
 
 impl InstanceGroup {
+    /// The number of its instances, as far as the configuration says where they are.
+    fn instances(&self) -> usize {
+        self.count.get() * self.gpus.len().max(1)
+    }
+
     /// The device of each instance, once the group is placed.
     pub(crate) fn devices(&self) -> impl Iterator<Item = Device> {
         let devices = match self.kind {
@@ -44,13 +49,23 @@ impl InstanceGroup {
     }
 }
 
+/// Most instances of a model in all its groups. Each has a thread, and is loaded and warmed up before the model is
+/// ready: some for each core of the largest machines, and few enough that a load by mistake or malice ends.
+const MAX_INSTANCES: usize = 1024;
+
 /// Reads a normalised configuration's groups.
 pub(super) fn parse(config: &ModelConfig) -> Result<Vec<InstanceGroup>, ConfigError> {
-    config
-        .instance_group
-        .iter()
-        .map(|group| parse_group(group, &config.name))
-        .collect()
+    let groups = config.instance_group.iter();
+    let groups = groups.map(|group| parse_group(group, &config.name));
+    let groups: Vec<_> = groups.collect::<Result<_, _>>()?;
+    let instances: usize = groups.iter().map(InstanceGroup::instances).sum();
+    if instances > MAX_INSTANCES {
+        return Err(ConfigError::Invalid(format!(
+            "model {} has {instances} instances in its groups, which is over {MAX_INSTANCES}: lower their count",
+            config.name
+        )));
+    }
+    Ok(groups)
 }
 
 fn parse_group(group: &ModelInstanceGroup, model: &str) -> Result<InstanceGroup, ConfigError> {

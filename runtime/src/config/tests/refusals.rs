@@ -195,6 +195,18 @@ fn instance_groups_and_files_are_refused_by_name() {
             "instance group m_0 of model m has count -1, which must be at least 1",
         ),
         (
+            "instance_group { count: 1025 }",
+            "model m has 1025 instances in its groups, which is over 1024: lower their count",
+        ),
+        (
+            "instance_group { count: 2147483647 } instance_group { count: 1 }",
+            "model m has 2147483648 instances in its groups, which is over 1024: lower their count",
+        ),
+        (
+            "instance_group { kind: KIND_GPU count: 600 gpus: [0, 1] }",
+            "model m has 1200 instances in its groups, which is over 1024: lower their count",
+        ),
+        (
             "version_policy { specific { versions: -1 } }",
             "version_policy.specific must list versions that are not negative for m",
         ),
