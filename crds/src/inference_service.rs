@@ -88,6 +88,7 @@ pub struct InferenceServiceSpec {
 #[schemars(extend("x-kubernetes-validations" = rules::canary()))]
 pub struct Canary {
     /// Fields that differ from the stable predictor; the name is required.
+    #[schemars(transform = stable_model_by_default)]
     pub predictor: Predictor,
     /// Share of the requests in percent, 0 to 100; all canaries together at most 100. 0 deploys the canary without
     /// traffic.
@@ -105,4 +106,12 @@ fn one_replica_by_default(schema: &mut Schema) {
         // Not nullable: a null would stand in the way of the default.
         field.insert("type".to_owned(), "integer".into());
     }
+}
+
+/// Lets the predictor of a canary leave out what it has from the stable one, its model included.
+fn stable_model_by_default(schema: &mut Schema) {
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        rules::canary_predictor(),
+    );
 }

@@ -66,17 +66,25 @@ pub(crate) fn canary() -> Value {
 
 /// Rules of a predictor.
 pub(crate) fn predictor() -> Value {
-    let forms = || SHORT_FORMS.into_iter().chain(["model"]);
-    let given: Vec<_> = forms().map(|form| format!("has(self.{form})")).collect();
-    let count = format!("[{}].filter(given, given).size()", given.join(", "));
+    let count = count_of_forms();
+    predictor_with(&format!(
+        "{count} == 1 || ({count} == 0 && has(self.containers) && size(self.containers) > 0)"
+    ))
+}
+
+/// Rules of a canary's predictor, which has from the stable one what it leaves out.
+pub(crate) fn canary_predictor() -> Value {
+    predictor_with(&format!("{} <= 1", count_of_forms()))
+}
+
+/// Rules of a predictor whose forms are given as this rule says.
+fn predictor_with(forms_given: &str) -> Value {
     let stored: Vec<_> = forms()
         .map(|form| format!("has(self.{form}) && has(self.{form}.storageUri)"))
         .collect();
     let mut rules = component();
     rules.push(rule(
-        &format!(
-            "{count} == 1 || ({count} == 0 && has(self.containers) && size(self.containers) > 0)"
-        ),
+        forms_given,
         &format!(
             "Exactly one of [{}, model, containers] must be specified in predictor",
             SHORT_FORMS.join(", ")
@@ -87,6 +95,16 @@ pub(crate) fn predictor() -> Value {
         "storageUris and storageUri exclude each other",
     ));
     rules.into()
+}
+
+fn forms() -> impl Iterator<Item = &'static str> {
+    SHORT_FORMS.into_iter().chain(["model"])
+}
+
+/// Number of forms in which a predictor names a model.
+fn count_of_forms() -> String {
+    let given: Vec<_> = forms().map(|form| format!("has(self.{form})")).collect();
+    format!("[{}].filter(given, given).size()", given.join(", "))
 }
 
 /// Rules of a transformer.

@@ -101,7 +101,27 @@ fn rules_of_a_canary_are_said() {
             canary("name: next, scaleTarget: 2, "),
             "canary must not set scaleTarget",
         ),
+        (canary("name: next, onnx: {}, "), "Exactly one of [sklearn"),
     ];
+    assert_said(&namespace, &specs);
+}
+
+#[test]
+fn a_canary_may_leave_out_what_it_has_from_the_stable_predictor() {
+    let namespace = Namespace::new("short-canaries");
+    let specs = [
+        "",
+        ", nodeSelector: {gpu: big}",
+        ", labels: {a: b}",
+        ", containers: [{name: proxy, image: x}]",
+    ];
+    let specs = specs.map(|fields| {
+        let canary = format!("[{{trafficPercent: 5, predictor: {{name: next{fields}}}}}]");
+        (
+            format!("{{predictor: {{model: {{{MODEL}}}}}, canary: {canary}}}"),
+            "accepted",
+        )
+    });
     assert_said(&namespace, &specs);
 }
 
