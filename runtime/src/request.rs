@@ -215,8 +215,10 @@ impl Interface {
         let guess = self.signature.leeway == Leeway::Everything;
         if input.datatype != config.datatype && !guess {
             return Err(invalid(format!(
-                "inference input '{name}' data-type is '{}', but model '{model}' expects '{}'",
-                input.datatype, config.datatype
+                "inference input '{name}' data-type is '{}', but model '{model}' expects '{}'{}",
+                input.datatype,
+                config.datatype,
+                self.guessed()
             )));
         }
         let shape = self.model_shape(&input, config)?;

@@ -3,7 +3,7 @@
 use weir_protocol::{Input, TensorError};
 
 use super::{Interface, invalid};
-use crate::backend::TensorConfig;
+use crate::backend::{Leeway, TensorConfig};
 use crate::error::ServeError;
 
 impl Interface {
@@ -54,12 +54,24 @@ impl Interface {
             ""
         };
         invalid(format!(
-            "unexpected shape for input '{}' for model '{}'. Expected [{}], got {}.{note}",
+            "unexpected shape for input '{}' for model '{}'. Expected [{}], got {}.{note}{}",
             input.name,
             self.model,
             expected.join(","),
-            input.shape
+            input.shape,
+            self.guessed()
         ))
+    }
+
+    /// What to do where trial runs have shown what the model takes, and it takes more than that.
+    pub(super) fn guessed(&self) -> &'static str {
+        match self.signature.leeway {
+            Leeway::None => "",
+            Leeway::LeadingDims | Leeway::AnyRank | Leeway::Everything => {
+                " (inferred from trial runs: if the model takes this input, put a request that it answers beside it \
+                 as example.json, or configure its inputs and outputs)"
+            }
+        }
     }
 }
 

@@ -54,6 +54,8 @@ std::string advice(const TypePtr& type) {
       return "return its tensors, as a tuple, a NamedTuple or a Dict[str, Tensor]";
     case TypeKind::FutureType:
       return "return what torch.jit.wait gives for it";
+    case TypeKind::NumberType:
+      return "return float(x), int(x) or the tensor x in place of x.item()";
     case TypeKind::ComplexType:
       return "return torch.view_as_real of a complex tensor, or two floats";
     case TypeKind::DictType:
@@ -84,7 +86,8 @@ class Describer {
     } else if (auto dict = type->cast<c10::DictType>(); dict && names(*dict)) {
       varying(dict->getValueType(), path);
     } else if (result_.refusal.empty()) {
-      result_.refusal = "it returns a " + type->annotation_str() + ", which cannot be an output: " + advice(type);
+      bool number = type->kind() == TypeKind::NumberType;
+      result_.refusal = "it returns a " + (number ? "number of unknown type" : type->annotation_str()) + ", which cannot be an output: " + advice(type);
     }
   }
 

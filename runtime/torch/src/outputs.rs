@@ -230,7 +230,10 @@ fn paths(run_outputs: &[RunOutput]) -> Vec<String> {
 /// the path from its first key on if no other output has the same.
 fn find(paths: &[String], name: &str) -> Option<usize> {
     let shown: Vec<String> = paths.iter().map(|path| display(path)).collect();
-    let by_path = shown.iter().position(|shown| shown == name);
+    let by_path = || {
+        let mut indices = (0..paths.len()).filter(|&index| shown[index] == name);
+        indices.next().filter(|_| indices.next().is_none())
+    };
     let by_suffix = || {
         let suffix = suffix(name)?;
         let mut indices = 0..paths.len();
@@ -240,7 +243,7 @@ fn find(paths: &[String], name: &str) -> Option<usize> {
         let mut indices = (0..paths.len()).filter(|&index| key(&paths[index]) == Some(name));
         indices.next().filter(|_| indices.next().is_none())
     };
-    by_path.or_else(by_suffix).or_else(by_key)
+    by_path().or_else(by_suffix).or_else(by_key)
 }
 
 fn names_of(paths: &[String]) -> Vec<String> {

@@ -83,14 +83,42 @@ pub(crate) fn check(
                 .to_owned(),
         ));
     }
-    let Some(reach) = reach::find(&mut test) else {
-        return Ok(());
-    };
-    match Test::new(test.trial, runner, reach).run_cases(cases_of_reach(max_batch_size)) {
-        // A batch that fails is run again row by row.
-        Err(Dependence::Failed(_)) => Ok(()),
-        ran => ran,
+    check_integers(runner, &test.trial, max_batch_size)
+}
+
+/// Makes runs with larger integers, in rows of the trial's sizes and of one element: of some models the sizes and the
+/// integers must match.
+fn check_integers(
+    runner: &Runner,
+    trial: &Trial<'_>,
+    max_batch_size: usize,
+) -> Result<(), Dependence> {
+    let single: Vec<TensorConfig> = trial.inputs().iter().map(single).collect();
+    let sizes = [trial.inputs(), single.as_slice()];
+    let sizes = sizes
+        .into_iter()
+        .take(if trial.has_example() { 1 } else { 2 });
+    for inputs in sizes {
+        let mut test = Test::new(trial.on(inputs), runner, Reach::none(inputs.len()));
+        let Some(reach) = reach::find(&mut test) else {
+            continue;
+        };
+        let ran = Test::new(test.trial, runner, reach).run_cases(cases_of_reach(max_batch_size));
+        match ran {
+            // A batch that fails is run again row by row.
+            Ok(()) | Err(Dependence::Failed(_)) => {}
+            Err(dependence) => return Err(dependence),
+        }
     }
+    Ok(())
+}
+
+/// The input with one element to a row.
+fn single(input: &TensorConfig) -> TensorConfig {
+    let mut single = input.clone();
+    let dims = single.reshape.as_mut().unwrap_or(&mut single.dims);
+    dims.fill(1);
+    single
 }
 
 /// Warns if the rows of a batch are not independent in a model whose configuration lets requests share a run.

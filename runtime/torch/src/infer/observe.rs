@@ -21,6 +21,7 @@ pub(super) fn signature(
 ) -> Result<Signature, String> {
     let skip = skipped(rows);
     let names = names(trial.returned(), seen);
+    check_names(&names)?;
     let mut outputs = outputs(seen, names, skip)?;
     let mut inputs = candidate.inputs.clone();
     let mut stretched = Vec::new();
@@ -42,7 +43,7 @@ pub(super) fn signature(
         }
     }
     if source.inputs.is_empty() {
-        open(&mut inputs, &stretched);
+        open(&mut inputs, &stretched, rows);
         open_parts(&mut inputs, &candidate.parts);
         // One number is one number.
         for (index, own) in candidate
@@ -105,10 +106,11 @@ fn covers(found: Stretch, other: Stretch) -> bool {
 }
 
 /// Makes the dimensions variable in which the inputs could be larger.
-fn open(inputs: &mut [TensorConfig], stretched: &[Stretch]) {
+fn open(inputs: &mut [TensorConfig], stretched: &[Stretch], rows: &Rows) {
     for (index, input) in inputs.iter_mut().enumerate() {
         // A row is one string, and where a row has no dimension there is nothing to vary.
-        if input.datatype == DataType::Bytes || input.reshape.is_some() {
+        let is_string = input.datatype == DataType::Bytes && skipped(rows) > 0;
+        if is_string || input.reshape.is_some() {
             continue;
         }
         for (axis, dim) in input.dims.iter_mut().enumerate() {
@@ -121,6 +123,17 @@ fn open(inputs: &mut [TensorConfig], stretched: &[Stretch]) {
                 *dim = -1;
             }
         }
+    }
+}
+
+/// Checks that no two outputs have one name: a request for either would be answered with the first.
+fn check_names(names: &[String]) -> Result<(), String> {
+    let mut pairs = names.iter().enumerate();
+    match pairs.find(|(at, name)| names[..*at].contains(name)) {
+        None => Ok(()),
+        Some((_, name)) => Err(format!(
+            "an output is called '{name}' twice: return them under other keys"
+        )),
     }
 }
 
@@ -185,5 +198,21 @@ fn mark_varying(outputs: &mut [TensorConfig], seen: &[RunOutput], skip: usize) {
                 *dim = -1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_names;
+
+    #[test]
+    fn names_of_outputs_are_their_own() {
+        let names = |names: [&str; 2]| check_names(&names.map(str::to_owned));
+        assert_eq!(names(["a", "b"]), Ok(()));
+        let refused = names(["a.b", "a.b"]).unwrap_err();
+        assert_eq!(
+            refused,
+            "an output is called 'a.b' twice: return them under other keys"
+        );
     }
 }

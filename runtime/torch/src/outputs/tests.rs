@@ -165,3 +165,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_that_two_outputs_have_is_neither() {
+    // {"a": {"b": x}, "a.b": y}
+    let outputs = run_outputs(&["a.b", "a.b"]);
+    let binding = OutputBinding::Keyed(Rest::Dropped);
+    assert!(binding.choose(&configs(&["a.b"]), &outputs).is_err());
+    assert!(binding.choose(&configs(&["a.b"]), &outputs[..1]).is_ok());
+}

@@ -5,7 +5,7 @@ after a change.
     python3 mixing.py
 """
 
-from typing import Tuple
+from typing import List, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -213,6 +213,27 @@ class UpTo(nn.Module):
         return torch.arange(int(lengths.max())).unsqueeze(0) < lengths.view(-1, 1)
 
 
+class UpToEach(nn.Module):
+    """The same, where trials of several lengths do not fit."""
+
+    def forward(self, lengths: Tensor) -> Tensor:
+        return torch.arange(int(lengths.max())).unsqueeze(0) < lengths.unsqueeze(1)
+
+
+class Padded(nn.Module):
+    """Strings as numbers, as many as the longest has."""
+
+    def forward(self, texts: List[str]) -> Tensor:
+        longest = 0
+        for text in texts:
+            longest = max(longest, len(text))
+        codes = torch.zeros(len(texts), longest, dtype=torch.int64)
+        for row, text in enumerate(texts):
+            for column in range(len(text)):
+                codes[row, column] = ord(text[column])
+        return codes
+
+
 class Distinct(nn.Module):
     """Places among the ids of the whole batch."""
 
@@ -262,7 +283,7 @@ class Masked(nn.Module):
 
 
 SCRIPTED = [
-    OneHot, UpTo, Distinct, Signed, Guarded, Masked,
+    OneHot, UpTo, UpToEach, Padded, Distinct, Signed, Guarded, Masked,
     Centred, Offset, Faint, Softmax, Cumulative, Scaled, Sorted, Reversed, FromThree, FromEight, Clipped, Beside,
     Longest, Ranked, Chance, Constant, Extreme, Far, Strict,
 ]  # fmt: skip

@@ -65,12 +65,22 @@ fn rows_that_mix_are_never_batched() {
         "dynamic",
         "onehot",
         "upto",
+        "uptoeach",
+        "padded",
         "distinct",
         "signed",
         "guarded",
     ] {
         assert_eq!(inferred_batch_size(name), 0, "{name}");
     }
+}
+
+#[test]
+fn strings_that_are_not_batched_may_be_any_number() {
+    let source = source("padded");
+    let signature = infer::signature(&source, &runner(&source)).unwrap();
+    assert_eq!(signature.inputs[0].dims, [-1]);
+    assert_eq!(signature.outputs[0].dims[0], -1);
 }
 
 #[test]
