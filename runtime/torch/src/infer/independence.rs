@@ -20,7 +20,7 @@ use weir_runtime::backend::{ModelSource, TensorConfig};
 use super::trial::Trial;
 use crate::runner::{RunOutput, Runner};
 use likeness::{RowOutput, Tolerance};
-use rows::{Companions, Reach, Row};
+use rows::{Companions, Increase, Row};
 
 /// Time for further runs. A model that takes 60 ms for a row has only those of [`MUST`]; one that takes 4 ms has
 /// all, of which there are 19 with 129 rows for batches of up to 32.
@@ -71,7 +71,7 @@ pub(crate) fn check(
 ) -> Result<(), Dependence> {
     let trial = Trial::new(source, runner, inputs);
     let trial = trial.map_err(|error| Dependence::Failed(error.to_string()))?;
-    let mut test = Test::new(trial, runner, Reach::none(inputs.len()));
+    let mut test = Test::new(trial, runner, Increase::none(inputs.len()));
     test.run_cases(cases(max_batch_size))?;
     if max_batch_size < 2 {
         return Ok(());
@@ -99,7 +99,7 @@ fn check_integers(
         .into_iter()
         .take(if trial.has_example() { 1 } else { 2 });
     for inputs in sizes {
-        let mut test = Test::new(trial.on(inputs), runner, Reach::none(inputs.len()));
+        let mut test = Test::new(trial.on(inputs), runner, Increase::none(inputs.len()));
         let Some(reach) = reach::find(&mut test) else {
             continue;
         };
@@ -227,7 +227,7 @@ fn cases_of_reach(max_batch_size: usize) -> Vec<Case> {
 struct Test<'a> {
     trial: Trial<'a>,
     runner: &'a Runner,
-    reach: Reach,
+    reach: Increase,
     /// The row's outputs in the first batch of each size and place.
     seen: Vec<(Case, Vec<RowOutput>)>,
     /// True once two rows had different outputs: a model that answers all rows alike shows nothing.
@@ -236,7 +236,7 @@ struct Test<'a> {
 }
 
 impl<'a> Test<'a> {
-    fn new(trial: Trial<'a>, runner: &'a Runner, reach: Reach) -> Self {
+    fn new(trial: Trial<'a>, runner: &'a Runner, reach: Increase) -> Self {
         Self {
             trial,
             runner,

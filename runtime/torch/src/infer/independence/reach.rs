@@ -1,35 +1,35 @@
 //! How far the integers of a model's inputs may be raised.
 
 use super::Test;
-use super::rows::{self, Companions, Reach};
+use super::rows::{self, Companions, Increase};
 use crate::element;
 use crate::runner::RunOutput;
 
 /// Finds what the model takes, one input after the other; `None` if no input has integers that it takes larger.
 ///
 /// On a GPU none is tried: an index beyond its table ends the use of the device by all models.
-pub(super) fn find(test: &mut Test<'_>) -> Option<Reach> {
+pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
     if !test.runner.placement.is_processor() {
         return None;
     }
     let inputs = test.trial.inputs();
     let integers = |&input: &usize| rows::is_integer(inputs[input].datatype);
     let integers: Vec<usize> = (0..inputs.len()).filter(integers).collect();
-    let mut found = Reach::none(inputs.len());
+    let mut found = Increase::none(inputs.len());
     for input in integers {
-        let mut tried = Reach::TRIED.into_iter();
+        let mut tried = Increase::TRIED.into_iter();
         found.0[input] = tried
             .find(|&reach| is_taken(test, input, reach))
             .unwrap_or(0);
     }
-    test.reach = Reach::none(found.0.len());
+    test.reach = Increase::none(found.0.len());
     found.0.iter().any(|&reach| reach > 0).then_some(found)
 }
 
 /// Checks that the model takes the rows with one input raised, and that the compared row still tells something: a
 /// mask of large numbers may make all of it NaN.
 fn is_taken(test: &mut Test<'_>, input: usize, reach: u16) -> bool {
-    test.reach = Reach::none(test.trial.inputs().len());
+    test.reach = Increase::none(test.trial.inputs().len());
     test.reach.0[input] = reach;
     let mut run = |index, companions| {
         let row = test.row(index, companions).ok()?;

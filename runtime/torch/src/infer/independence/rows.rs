@@ -20,7 +20,7 @@ pub(super) enum Companions {
     Alike,
     /// Zeros and empty strings.
     Zeros,
-    /// Much larger ones: true for all of BOOL, longer strings; integers, which may be indices, by [`Reach`].
+    /// Much larger ones: true for all of BOOL, longer strings; integers, which may be indices, by [`Increase`].
     Large,
     /// Those of the opposite sign.
     Negative,
@@ -31,9 +31,9 @@ pub(super) enum Companions {
 /// How far integers may be raised above 0 and 1, by input: by as much as the model takes. With none, lengths, counts
 /// and class numbers are nearly alike in all rows, and hide that rows are brought to the largest of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reach(pub(super) Vec<u16>);
+pub(super) struct Increase(pub(super) Vec<u16>);
 
-impl Reach {
+impl Increase {
     /// Reaches to try, all even: small enough for a table of few rows and for a loop of as many steps.
     pub(super) const TRIED: [u16; 3] = [16, 4, 2];
 
@@ -70,7 +70,7 @@ pub(super) fn row(
     trial: &Trial<'_>,
     index: usize,
     companions: Companions,
-    (reach, placement): (&Reach, &Placement),
+    (reach, placement): (&Increase, &Placement),
 ) -> Result<Row, String> {
     let mut columns = trial.columns(&Rows::Range(index..index + 1))?;
     for (input, column) in columns.iter_mut().enumerate() {
