@@ -78,6 +78,19 @@ fn predictor(predictor: &mut Predictor) {
         serving_container(&mut predictor.pod);
     }
     storage_uris(&mut predictor.storage_uris);
+    single_storage_uri(predictor);
+}
+
+/// Writes a model's only URI as `storageUri`, where it is mounted at the same place: either has the same meaning.
+fn single_storage_uri(predictor: &mut Predictor) {
+    if let Some(model) = &mut predictor.model
+        && model.framework.storage_uri.is_none()
+        && let [only] = &predictor.storage_uris[..]
+        && only.is_at_model_path()
+    {
+        model.framework.storage_uri = Some(only.uri.clone());
+        predictor.storage_uris.clear();
+    }
 }
 
 fn take_short_form(predictor: &mut Predictor) -> Option<Model> {

@@ -4,6 +4,7 @@
 use crate::constants::SERVING_CONTAINER;
 use crate::inference_service::{
     AutoScaling, Component, Framework, InferenceService, MetricKind, Predictor, ScaleMetric,
+    StorageUri,
 };
 use crate::serving_runtime::ServingRuntimeSpec;
 
@@ -185,13 +186,7 @@ impl Found {
         for (name, framework) in predictor.frameworks() {
             self.framework(&format!("{path}.{name}"), framework);
         }
-        if !predictor.storage_uris.is_empty() {
-            self.add(
-                format!("{path}.storageUris"),
-                Refused,
-                "only a single storageUri is supported",
-            );
-        }
+        self.storage_uris(&format!("{path}.storageUris"), &predictor.storage_uris);
         self.given(
             &predictor.storage_container_name,
             &format!("{path}.storageContainerName"),
@@ -208,11 +203,8 @@ impl Found {
     }
 
     fn framework(&mut self, path: &str, framework: &Framework) {
-        if let Some(uri) = &framework.storage_uri
-            && SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
-        {
-            let reason = "Weir cannot fetch this scheme";
-            self.add(format!("{path}.storageUri"), Refused, reason);
+        if let Some(uri) = &framework.storage_uri {
+            self.scheme(format!("{path}.storageUri"), uri);
         }
         let reason = "use storageUri instead";
         self.given(
@@ -232,6 +224,25 @@ impl Found {
         if !matches!(&*framework.container.name, "" | SERVING_CONTAINER) {
             let reason = "the serving container is always called kserve-container";
             self.add(format!("{path}.name"), Ignored, reason);
+        }
+    }
+
+    /// A single URI at the model's place means the same as `storageUri`; runtimes look for models nowhere else.
+    fn storage_uris(&mut self, path: &str, uris: &[StorageUri]) {
+        match uris {
+            [] => {}
+            [uri] if uri.is_at_model_path() => self.scheme(format!("{path}[0].uri"), &uri.uri),
+            [_] => {
+                let reason = "a model is always mounted at /mnt/models: write that or nothing";
+                self.add(format!("{path}[0].mountPath"), Refused, reason);
+            }
+            _ => self.add(path, Refused, "only a single storageUri is supported"),
+        }
+    }
+
+    fn scheme(&mut self, field: String, uri: &str) {
+        if SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
+            self.add(field, Refused, "Weir cannot fetch this scheme");
         }
     }
 

@@ -71,3 +71,19 @@ fn a_container_beside_a_model_is_unchanged() {
     let pod = with_defaults(given.clone()).spec.predictor.pod;
     assert_eq!(pod, given.spec.predictor.pod);
 }
+
+#[test]
+fn a_single_listed_uri_is_the_storage_uri() {
+    for listed in [
+        "{uri: 'pvc://m'}",
+        "{uri: 'pvc://m', mountPath: /mnt/models/}",
+    ] {
+        for form in ["sklearn: {}", "model: {modelFormat: {name: sklearn}}"] {
+            let written = service(&format!("{{{form}, storageUris: [{listed}]}}"));
+            let predictor = with_defaults(written).spec.predictor;
+            assert_eq!(predictor.storage_uris, []);
+            let framework = predictor.model.unwrap().framework;
+            assert_eq!(framework.storage_uri.as_deref(), Some("pvc://m"));
+        }
+    }
+}

@@ -262,8 +262,11 @@ fn behind(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     )
 }
 
-/// Tells until when the previous revision keeps its replicas.
+/// Tells until when the previous revision keeps its replicas; one of a stopped service has none.
 fn kept(inputs: &StatusInputs<'_>) -> String {
+    if is_stopped(inputs) {
+        return String::new();
+    }
     let rollout = &inputs.history.rollout;
     let previous = rollout.previous.as_ref();
     let until = rollout.kept_until().filter(|until| inputs.now < *until);

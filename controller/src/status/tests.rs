@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use weir_cluster::{
     Address, Conflict, Destination, Failure, FailureReason, Gateway, Ledger, OtherAutoscaler,
-    Phase, Replica, Report, Revision, Route, Routes, ServiceName, WrittenNumber,
+    Phase, Replica, Report, Revision, Route, Routes, ServiceName, Tag, WrittenNumber,
 };
 use weir_crds::inference_service::{Condition, ConditionStatus, ModelState, TransitionStatus};
 
@@ -11,6 +11,7 @@ use super::*;
 use crate::fixtures::{errors, model, platform, service, validated};
 use crate::history::{RuntimeChange, revise};
 use crate::plan::plan;
+use crate::rollout::PreviousRevision;
 use crate::runtimes::Runtimes;
 use crate::validate::{AutoUpdate, Platform, validate};
 
@@ -439,4 +440,38 @@ fn an_autoscaler_of_others_is_told_with_what_to_do_until_the_manifest_tells_of_i
     ] {
         assert_eq!(told(writes, 2, &class(declared)), None, "{declared}");
     }
+}
+
+#[test]
+fn a_stopped_service_says_nothing_of_kept_replicas() {
+    let mut world = World::new(&model("a", &[]));
+    world.history.rollout.previous = Some(PreviousRevision {
+        revision: world.validated.service.revision(7).unwrap(),
+        since: 1,
+        kept_replicas: 2,
+    });
+    let told = |world: &World| {
+        let status = world.status();
+        let complete = found(&status, "RolloutComplete");
+        (complete.status, complete.message.clone())
+    };
+    let (status, message) = told(&world);
+    assert_eq!(status, ConditionStatus::True);
+    assert!(message.unwrap().contains("keeps 2 replicas"));
+    world.validated.is_stopped = true;
+    assert_eq!(told(&world), (ConditionStatus::True, None));
+}
+
+#[test]
+fn the_newest_revision_shows_its_tag_though_a_canary_is_the_same() {
+    let mut world = World::new(&model("a", &[]));
+    world.plan.shares[0]
+        .tags
+        .insert(0, Tag::new("blue").unwrap());
+    let status = world.status();
+    let [entry] = &status.components["predictor"].traffic[..] else {
+        panic!("{status:?}");
+    };
+    assert_eq!(entry.tag.as_deref(), Some("latest"));
+    assert_eq!(entry.percent, Some(100));
 }

@@ -1,11 +1,11 @@
 //! Revisions and their traffic, for `components` and `canaryStatuses`.
 
-use weir_cluster::RevisionName;
+use weir_cluster::{RevisionName, Tag};
 use weir_crds::inference_service::{Address, CanaryStatus, ComponentStatus, Traffic};
 
 use super::{RevisionState, StatusInputs, model};
 use crate::plan::tagged_host;
-use crate::validate::{PREVIOUS, Validated};
+use crate::validate::{LATEST, PREVIOUS, Validated};
 
 pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> ComponentStatus {
     let rollout = &inputs.history.rollout;
@@ -43,9 +43,7 @@ fn traffic(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<Traffic> {
     let shares = inputs.plan.iter().flat_map(|plan| &plan.shares);
     let shown = shares.filter(|share| share.percent > 0 || !share.tags.is_empty());
     let each = shown.map(|share| {
-        // The status has room for one tag; `prev` is the one that people look for.
-        let previous = share.tags.iter().find(|tag| tag.as_str() == PREVIOUS);
-        let tag = previous.or(share.tags.first());
+        let tag = shown_tag(&share.tags);
         let domain = validated.exposure.tag_domain.as_deref();
         let host = tag.and_then(|tag| tagged_host(&validated.service, tag, domain));
         Traffic {
@@ -57,6 +55,13 @@ fn traffic(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<Traffic> {
         }
     });
     each.collect()
+}
+
+/// The tag of a revision that its entry shows, which has room for one: people look for `prev` and `latest`, and a canary
+/// has its name in `canaryStatuses` as well.
+fn shown_tag(tags: &[Tag]) -> Option<&Tag> {
+    let of = |name| tags.iter().find(|tag| tag.as_str() == name);
+    of(PREVIOUS).or_else(|| of(LATEST)).or(tags.first())
 }
 
 pub(super) fn canaries(validated: &Validated, inputs: &StatusInputs<'_>) -> Vec<CanaryStatus> {

@@ -156,14 +156,7 @@ fn of_containers(
     let containers = &predictor.pod.containers;
     let serving = containers.iter().find(|c| c.name == Workload::CONTAINER);
     let serving = serving.or(containers.first());
-    let wanted = serving.and_then(|container| {
-        let mut variables = container.env.iter().flatten();
-        let variable = variables.rfind(|variable| variable.name == STORAGE_URI);
-        variable.and_then(|variable| variable.value.as_deref())
-    });
-    if let Some(uri) = wanted {
-        scheme(&format!("{path}.containers"), uri, errors);
-    }
+    let wanted = uri_of_containers(path, serving, predictor, errors);
     let limit = component::max_batch_time(context, &predictor.component, errors);
     let template = pod::of_containers(&context.object.metadata, predictor);
     let template = template.map(|template| pod::limit_batches(template, limit));
@@ -177,6 +170,32 @@ fn of_containers(
         ready_call: serving.and_then(ready_call_of_container),
         ..variant
     })
+}
+
+/// The model of containers of a service's own: what their variable or `storageUris` names.
+fn uri_of_containers<'a>(
+    path: &str,
+    serving: Option<&'a Container>,
+    predictor: &'a Predictor,
+    errors: &mut ErrorList,
+) -> Option<&'a str> {
+    let by_variable = serving.and_then(|container| {
+        let mut variables = container.env.iter().flatten();
+        let variable = variables.rfind(|variable| variable.name == STORAGE_URI)?;
+        Some((format!("{path}.containers"), variable.value.as_deref()?))
+    });
+    let mut listed = predictor.storage_uris.iter();
+    let listed = listed.next().map(|listed| {
+        let field = format!("{path}.storageUris[0].uri");
+        (field, listed.uri.as_str())
+    });
+    if by_variable.is_some() && listed.is_some() {
+        let message = format!("storageUris and the variable {STORAGE_URI} exclude each other");
+        errors.add(format!("{path}.storageUris"), message);
+    }
+    let (field, uri) = by_variable.or(listed)?;
+    scheme(&field, uri, errors);
+    Some(uri)
 }
 
 /// The way in which a container of a service's own is found ready, by the variable with which it says its protocol.

@@ -589,3 +589,35 @@ fn kserves_words_of_truth_have_any_case_and_no_other_word_is_one() {
         "metadata.annotations[storage.kserve.io/readonly]: `no` is not `true` or `false`",
     );
 }
+
+#[test]
+fn a_single_listed_uri_means_the_same_as_storage_uri() {
+    let listed = "  predictor:
+    model: {modelFormat: {name: pytorch}}
+    storageUris: [{uri: pvc://models/digits, mountPath: /mnt/models}]
+";
+    let of_model = validated(&[], listed).predictor;
+    assert_eq!(
+        of_model.identity,
+        validated(&[], &model("digits", &[])).predictor.identity
+    );
+    let container = |more: &str, env: &str| {
+        format!("  predictor:\n    containers: [{{name: kserve-container, image: x{env}}}]\n{more}")
+    };
+    let listed = "    storageUris: [{uri: pvc://models/digits}]\n";
+    let own = validated(&[], &container(listed, "")).predictor;
+    assert_eq!(&*own.storage[0].uri, "pvc://models/digits");
+    let both = container(listed, ", env: [{name: STORAGE_URI, value: pvc://a}]");
+    finds(
+        &[],
+        &both,
+        "spec.predictor.storageUris: storageUris and the variable STORAGE_URI exclude each other",
+    );
+    let elsewhere = "    storageUris: [{uri: pvc://models/digits, mountPath: /models}]\n";
+    finds(
+        &[],
+        &container(elsewhere, ""),
+        "spec.predictor.storageUris[0].mountPath: not supported: a model is always mounted at /mnt/models: write that or \
+         nothing",
+    );
+}

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::constants::MODEL_MOUNT_PATH;
 use crate::{pod, rules};
 
 /// A model in any format that a runtime supports.
@@ -125,6 +126,15 @@ pub struct StorageUri {
     pub uri: String,
     /// Absolute directory in the container. Default `/mnt/models`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 255), extend("default" = crate::constants::MODEL_MOUNT_PATH))]
+    #[schemars(length(max = 255), extend("default" = MODEL_MOUNT_PATH))]
     pub mount_path: Option<String>,
+}
+
+impl StorageUri {
+    /// Reports whether it is mounted where `storageUri` is.
+    #[must_use]
+    pub fn is_at_model_path(&self) -> bool {
+        let path = self.mount_path.as_deref().unwrap_or(MODEL_MOUNT_PATH);
+        path.trim_end_matches('/') == MODEL_MOUNT_PATH
+    }
 }

@@ -51,7 +51,8 @@ pub struct Predictor {
     /// A model in any format that a runtime supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<Model>>,
-    /// Several URIs to fetch, each with its mount path; excludes `storageUri`. Not supported.
+    /// The model's URI instead of `storageUri`, which it excludes. A single one, mounted at `/mnt/models`; more are not
+    /// supported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub storage_uris: Vec<StorageUri>,

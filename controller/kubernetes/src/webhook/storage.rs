@@ -26,5 +26,13 @@ fn of_predictor(path: &str, predictor: &Predictor) -> Vec<FieldError> {
             because,
         ))
     });
-    errors.collect()
+    let listed = predictor.storage_uris.iter().enumerate();
+    let listed = listed.filter_map(|(i, listed)| {
+        let because = check_storage_uri(&listed.uri).err()?;
+        Some(FieldError::new(
+            format!("{path}.storageUris[{i}].uri"),
+            because,
+        ))
+    });
+    errors.chain(listed).collect()
 }

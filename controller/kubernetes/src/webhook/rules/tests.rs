@@ -245,3 +245,77 @@ fn runtimes_are_checked_by_their_own_rules() {
     let found = verdict("ClusterServingRuntime", &unknown, None);
     assert!(texts(&found)[0].contains("imgae"), "{found:?}");
 }
+
+#[test]
+fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
+    let resources = |written: Value| model(json!({ "resources": written }));
+    let refused = |predictor: Value| {
+        let object = object("digits", "team", predictor);
+        texts(&verdict("InferenceService", &object, None))
+    };
+    let gpu = |amount: &str| json!({"limits": {"nvidia.com/gpu": amount}});
+    for (predictor, part) in [
+        (
+            resources(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}})),
+            "spec.predictor: the container kserve-container requests 2 of cpu, and its limit is 1500m: raise",
+        ),
+        (
+            resources(gpu("500m")),
+            "asks for 500m of nvidia.com/gpu, which is given whole",
+        ),
+        (resources(gpu("0.5")), "asks for 0.5 of nvidia.com/gpu"),
+        (
+            resources(json!({"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}})),
+            "write the same twice",
+        ),
+    ] {
+        let found = refused(predictor);
+        assert!(found.len() == 1 && found[0].contains(part), "{found:?}");
+    }
+    for good in [
+        resources(
+            json!({"requests": {"cpu": "1", "memory": "1024Mi"}, "limits": {"cpu": "1000m", "memory": "1Gi"}}),
+        ),
+        resources(gpu("2")),
+        resources(json!({"requests": {"ephemeral-storage": "1500m"}})),
+    ] {
+        assert_eq!(refused(good), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn labels_and_annotations_of_pods_have_kubernetes_syntax() {
+    let refused = |field: &str, name: &str, value: &str| {
+        let mut predictor = model(json!({}));
+        predictor[field] = json!({ name: value });
+        let found = verdict(
+            "InferenceService",
+            &object("digits", "team", predictor),
+            None,
+        );
+        texts(&found)
+    };
+    for (field, name, value) in [
+        ("labels", "team", "a b"),
+        ("labels", "team", "-a"),
+        ("labels", "team", &"a".repeat(64)),
+        ("labels", "te am", "a"),
+        ("labels", "Example.com/team", "a"),
+        ("labels", "/team", "a"),
+        ("annotations", "a/b/c", "any text at all"),
+    ] {
+        let found = refused(field, name, value);
+        let start = format!("spec.predictor.{field}[{name}]: ");
+        assert!(
+            found.len() == 1 && found[0].starts_with(&start),
+            "{found:?}"
+        );
+    }
+    for (field, name, value) in [
+        ("labels", "example.com/Team_1.a", ""),
+        ("labels", "team", "A-b_c.9"),
+        ("annotations", "sidecar.istio.io/inject", "any text at all"),
+    ] {
+        assert_eq!(refused(field, name, value), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,94 @@
+//! Pods that the API server would refuse, by the rules of its own that manifests break most often. Pure: to create one for
+//! a trial would take the time of every other webhook in the cluster.
+
+mod resources;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use weir_controller::{FieldError, Validated, Variant};
+
+/// Most characters of a label's value, and of a name without its prefix.
+const LONGEST: usize = 63;
+/// Most characters of the prefix of a name, which is a DNS name.
+const LONGEST_PREFIX: usize = 253;
+
+/// Message about the name of a label or annotation.
+const NO_NAME: &str = "is no name: write letters, digits, `-`, `_` and `.`, 63 at most, after a prefix such as example.com/ \
+                       if it has one";
+
+/// Errors in the pods of a service, each with what to write instead.
+pub(super) fn pod_errors(validated: &Validated) -> Vec<FieldError> {
+    let stable = [("spec.predictor".to_owned(), &validated.predictor)];
+    let canaries = validated.canaries.iter().enumerate();
+    let canaries =
+        canaries.map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
+    let mut errors: Vec<FieldError> = Vec::new();
+    for (path, variant) in stable.into_iter().chain(canaries) {
+        let found = of_variant(&path, variant).into_iter();
+        // A canary has most of its pod from the stable predictor, whose error is one error.
+        let is_new = |error: &FieldError| errors.iter().all(|e| e.message != error.message);
+        let new: Vec<_> = found.filter(is_new).collect();
+        errors.extend(new);
+    }
+    errors
+}
+
+fn of_variant(path: &str, variant: &Variant) -> Vec<FieldError> {
+    let template = variant.template.read();
+    let mut errors = of_metadata(path, &template);
+    let pod = template.spec.unwrap_or_default();
+    let all = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let resources = all.flat_map(resources::errors);
+    errors.extend(resources.map(|message| FieldError::new(path, message)));
+    errors
+}
+
+fn of_metadata(path: &str, template: &PodTemplateSpec) -> Vec<FieldError> {
+    let metadata = template.metadata.iter();
+    let maps = metadata.flat_map(|m| [("labels", &m.labels), ("annotations", &m.annotations)]);
+    let keys = maps.flat_map(|(field, map)| {
+        let bad = map.iter().flatten().filter(|(name, _)| !is_name(name));
+        bad.map(move |(name, _)| FieldError::new(format!("{path}.{field}[{name}]"), NO_NAME))
+    });
+    let labels = template.metadata.iter().flat_map(|m| &m.labels).flatten();
+    let values = labels.filter(|(_, value)| !is_label_value(value));
+    let values = values.map(|(name, value)| {
+        let message = format!(
+            "`{value}` is no value of a label: write letters, digits, `-`, `_` and `.`, {LONGEST} at most, with a letter \
+             or digit first and last"
+        );
+        FieldError::new(format!("{path}.labels[{name}]"), message)
+    });
+    keys.chain(values).collect()
+}
+
+fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_word(value)
+}
+
+/// Reports whether it is a word, or one after a prefix and a slash.
+fn is_name(name: &str) -> bool {
+    match name.split_once('/') {
+        Some((prefix, word)) => is_prefix(prefix) && is_word(word),
+        None => is_word(name),
+    }
+}
+
+fn is_word(word: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_outer = |c: char| c.is_ascii_alphanumeric();
+    word.len() <= LONGEST
+        && word.chars().all(is_inner)
+        && word.starts_with(is_outer)
+        && word.ends_with(is_outer)
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty()
+            && part.chars().all(is_inner)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_part)
+}

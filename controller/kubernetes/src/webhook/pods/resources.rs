@@ -1,0 +1,68 @@
+//! Requests and limits of a container that no pod may have.
+
+use std::cmp::Ordering;
+
+use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use weir_crds::quantity_value;
+
+/// Sentences about the resources that a container asks for.
+pub(super) fn errors(container: &Container) -> Vec<String> {
+    let Some(resources) = &container.resources else {
+        return Vec::new();
+    };
+    let limits = resources.limits.iter().flatten();
+    let requests = resources.requests.iter().flatten();
+    let parts = limits.clone().chain(requests.clone());
+    let mut errors: Vec<_> = parts
+        .filter_map(|(resource, amount)| part_of_a_device(&container.name, resource, amount))
+        .collect();
+    errors.sort();
+    errors.dedup();
+    let pairs = requests.filter_map(|(resource, request)| {
+        let limit = resources.limits.as_ref()?.get(resource)?;
+        unequal(&container.name, resource, (request, limit))
+    });
+    errors.extend(pairs);
+    errors
+}
+
+/// Extended resources, such as GPUs, are counted whole.
+fn part_of_a_device(container: &str, resource: &str, amount: &Quantity) -> Option<String> {
+    let value = quantity_value(&amount.0)?;
+    let is_part = is_device(resource) && value.fract() != 0.0;
+    let amount = &amount.0;
+    is_part.then(|| {
+        format!(
+            "the container {container} asks for {amount} of {resource}, which is given whole: write 1, or a resource of \
+             parts that your nodes have"
+        )
+    })
+}
+
+fn unequal(
+    container: &str,
+    resource: &str,
+    (request, limit): (&Quantity, &Quantity),
+) -> Option<String> {
+    let (requested, limited) = (quantity_value(&request.0)?, quantity_value(&limit.0)?);
+    let (request, limit) = (&request.0, &limit.0);
+    match requested.total_cmp(&limited) {
+        Ordering::Greater => Some(format!(
+            "the container {container} requests {request} of {resource}, and its limit is {limit}: raise the limit, or \
+             request no more"
+        )),
+        Ordering::Less if is_device(resource) => Some(format!(
+            "the container {container} requests {request} of {resource} with a limit of {limit}, and gets as many as it \
+             requests: write the same twice, or the limit alone"
+        )),
+        Ordering::Less | Ordering::Equal => None,
+    }
+}
+
+/// Reports whether it is an extended resource, whose names have a prefix that is not Kubernetes' own.
+fn is_device(resource: &str) -> bool {
+    resource
+        .split_once('/')
+        .is_some_and(|(prefix, _)| prefix != "kubernetes.io" && !prefix.ends_with(".kubernetes.io"))
+}
