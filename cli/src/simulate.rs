@@ -147,10 +147,10 @@ fn one(policy: Contender, scenario: &Scenario, workload: &Workload) -> Run {
     world.run(&workload.arrivals, workload.until, law.as_mut())
 }
 
-/// GPU-seconds of the cheapest plan for this target when the future is known.
-fn least(scenario: &Scenario, target: Duration) -> f64 {
+/// GPU-seconds of the cheapest plan for this target when the future is known; `None` where it takes too long to find.
+fn least(scenario: &Scenario, target: Duration) -> Option<f64> {
     let bins = Bins::new(&scenario.workload(target), scenario.world.starts.time);
-    Frontier::new(&bins).gpu_seconds(scenario.scaling.quantile)
+    Frontier::new(&bins)?.gpu_seconds(scenario.scaling.quantile)
 }
 
 fn draw(path: &Path, simulated: &[Simulated]) -> Result<(), CliError> {

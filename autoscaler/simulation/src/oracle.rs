@@ -10,7 +10,8 @@ pub use levels::{Demand, level_cost};
 
 use crate::Workload;
 
-/// The part of a workload that its cost depends on: requests by bins as long as one may wait.
+/// The part of a workload that its cost depends on: requests by bins as long as one may wait, or half as long as a
+/// replica works on all that it takes at once, if that is longer: who comes meanwhile waits so long on average.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bins {
     /// Requests in each bin.
@@ -27,7 +28,8 @@ impl Bins {
     /// The bins of a workload whose replicas take this long to start.
     #[must_use]
     pub fn new(workload: &Workload, cold_start: Duration) -> Self {
-        let length = workload.target.as_secs_f64().max(1e-3);
+        let at_once = f64::from(workload.service.most()) / workload.service.capacity();
+        let length = workload.target.as_secs_f64().max(at_once / 2.0).max(1e-3);
         let count = (workload.until.as_secs_f64() / length).ceil() as usize;
         let mut counts = vec![0; count.max(1)];
         for arrival in &workload.arrivals {
@@ -54,5 +56,35 @@ impl Bins {
     /// Replicas that do so many requests in a bin.
     fn needed(&self, count: u32) -> u32 {
         (f64::from(count) / self.capacity - 1e-9).ceil().max(0.0) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Service;
+
+    #[test]
+    fn a_target_far_below_the_time_of_a_batch_asks_for_no_replica_for_each_request() {
+        let (fixed, each) = (Duration::from_millis(40), Duration::from_millis(10));
+        let workload = Workload {
+            arrivals: vec![Duration::ZERO, Duration::from_secs(1)],
+            until: Duration::from_secs(60),
+            service: Service::Batched {
+                fixed,
+                each,
+                most: 8,
+            },
+            target: Duration::from_millis(1),
+        };
+        assert_eq!(Bins::new(&workload, Duration::ZERO).peak(), 1);
+        let long = Workload {
+            service: Service::Each {
+                time: Duration::from_secs(600),
+                most: 4,
+            },
+            ..workload
+        };
+        assert_eq!(Bins::new(&long, Duration::ZERO).peak(), 1);
     }
 }

@@ -13,16 +13,26 @@ pub(super) fn report(scenario: &Scenario, simulated: &[Simulated]) -> Vec<String
     lines.extend(table(simulated));
     lines.push(String::new());
     for target in &scenario.targets {
-        let hours = least(scenario, *target) / 3600.0;
-        lines.push(format!(
-            "With the future known, {} within {} would take {hours:.2} GPU hours.",
-            percent(scenario.scaling.quantile),
-            time(*target),
-        ));
+        lines.push(with_the_future_known(scenario, *target));
     }
     lines.extend(simulated.iter().map(|one| sentence(scenario, one)));
     lines.extend(choice(scenario, simulated));
     lines
+}
+
+fn with_the_future_known(scenario: &Scenario, target: Duration) -> String {
+    let what = format!(
+        "{} within {}",
+        percent(scenario.scaling.quantile),
+        time(target)
+    );
+    match least(scenario, target) {
+        Some(seconds) => format!(
+            "With the future known, {what} would take {:.2} GPU hours.",
+            seconds / 3600.0
+        ),
+        None => format!("What {what} would take with the future known is too long to calculate."),
+    }
 }
 
 fn requests(scenario: &Scenario) -> String {

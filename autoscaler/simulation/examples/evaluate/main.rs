@@ -103,6 +103,7 @@ fn compare(
         for seconds in cold_starts {
             let cold_start = Duration::from_secs(*seconds);
             let frontier = Frontier::new(&Bins::new(&workload, cold_start));
+            let frontier = frontier.ok_or("the least cost takes too long to calculate")?;
             let jobs = policies.iter().map(|policy| Job {
                 workload: &workload,
                 frontier: &frontier,
@@ -151,12 +152,16 @@ fn simulate(job: &Job<'_>, economy: Economy) -> Outcome {
     world.replicas = job.policy.at_first(workload);
     let run = world.run(&workload.arrivals, workload.until, policy.as_mut());
     let score = Score::new(&run, workload.target);
+    let times = |attainment| {
+        let least = job.frontier.gpu_seconds(attainment);
+        least.map_or(0.0, |least| score.gpu_seconds / least)
+    };
     Outcome {
         trace: job.standard,
         cold_start: job.cold_start.as_secs(),
         policy: job.policy,
         score,
-        times: score.gpu_seconds / job.frontier.gpu_seconds(0.99),
-        times_at_equal: score.gpu_seconds / job.frontier.gpu_seconds(score.attainment),
+        times: times(0.99),
+        times_at_equal: times(score.attainment),
     }
 }

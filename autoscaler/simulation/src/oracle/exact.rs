@@ -28,28 +28,69 @@ const LEVELS: usize = 9;
 /// worth starting, to more GPU-seconds than any start takes.
 const PRICES: usize = 25;
 
+/// Steps of the dynamic program that are taken at most: some ten seconds of one core. A day in bins of a second with a
+/// hundred replicas takes 2e9.
+const MOST_STEPS: f64 = 5e9;
+
 impl Frontier {
-    /// Calculates the plans for prices from low to high.
+    /// Calculates the plans for prices from low to high; `None` where that would take too long.
     #[must_use]
-    pub fn new(bins: &Bins) -> Self {
-        let price = |step: usize| 0.02 * 2_f64.powi(step as i32);
-        let points = (0..PRICES).map(|step| cheapest(bins, price(step)));
-        Self {
-            points: points.collect(),
+    pub fn new(bins: &Bins) -> Option<Self> {
+        let spans = spans(bins);
+        let states = (f64::from(bins.peak()) + 1.0) * LEVELS as f64;
+        if states * spans.len() as f64 * PRICES as f64 > MOST_STEPS {
+            return None;
         }
+        let price = |step: usize| 0.02 * 2_f64.powi(step as i32);
+        let points = (0..PRICES).map(|step| cheapest(bins, &spans, price(step)));
+        Some(Self {
+            points: points.collect(),
+        })
     }
 
-    /// The GPU-seconds of the cheapest plan in which at least this share (0 to 1) of the requests is in time.
+    /// The GPU-seconds of the cheapest plan in which at least this share (0 to 1) of the requests is in time; `None`
+    /// where late requests cost less than being in time at any of the prices.
     #[must_use]
-    pub fn gpu_seconds(&self, attainment: f64) -> f64 {
+    pub fn gpu_seconds(&self, attainment: f64) -> Option<f64> {
         let enough = self.points.iter().filter(|p| p.attainment >= attainment);
         let costs = enough.map(|point| point.gpu_seconds);
-        costs.fold(f64::INFINITY, f64::min)
+        costs.min_by(f64::total_cmp)
     }
 }
 
+/// A bin with requests, or all those without between two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Span {
+    count: u32,
+    /// Seconds that it lasts.
+    length: f64,
+}
+
+/// The bins in order. Of those without requests the first does what is left; the others are one: whoever keeps a
+/// replica through them keeps it through all, as ending and starting within costs more than at their ends.
+fn spans(bins: &Bins) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let mut empty = 0_u32;
+    // What is left at the end has one more bin.
+    for count in bins.counts.iter().copied().chain([0]) {
+        empty = if count == 0 {
+            empty.saturating_add(1)
+        } else {
+            0
+        };
+        match spans.last_mut() {
+            Some(last) if empty > 2 => last.length += bins.length,
+            _ => spans.push(Span {
+                count,
+                length: bins.length,
+            }),
+        }
+    }
+    spans
+}
+
 /// The plan that costs least when a late request costs `price`.
-fn cheapest(bins: &Bins, price: f64) -> Point {
+fn cheapest(bins: &Bins, spans: &[Span], price: f64) -> Point {
     let most = bins.peak() as usize;
     let start = Path {
         cost: f64::INFINITY,
@@ -59,12 +100,11 @@ fn cheapest(bins: &Bins, price: f64) -> Point {
     states[0][0].cost = 0.0;
     let mut before = 0;
     let mut total = 0.0;
-    // What is left at the end has one more bin.
-    for count in bins.counts.iter().copied().chain([0]) {
+    for span in spans {
         scale(&mut states, bins.cold_start);
-        serve(&mut states, bins, price, (before, count));
-        before = count;
-        total += f64::from(count);
+        serve(&mut states, bins, price, (before, *span));
+        before = span.count;
+        total += f64::from(span.count);
     }
     let all = states.iter().flatten();
     let best = all.min_by(|a, b| a.cost.total_cmp(&b.cost)).copied();
@@ -93,7 +133,8 @@ fn scale(states: &mut [[Path; LEVELS]], cold_start: f64) {
 }
 
 /// One bin: what the bin before left goes first, and is late if it is not done now.
-fn serve(states: &mut [[Path; LEVELS]], bins: &Bins, price: f64, (before, count): (u32, u32)) {
+fn serve(states: &mut [[Path; LEVELS]], bins: &Bins, price: f64, (before, span): (u32, Span)) {
+    let Span { count, length } = span;
     let steps = (LEVELS - 1) as f64;
     for (replicas, state) in states.iter_mut().enumerate() {
         let old = *state;
@@ -109,7 +150,7 @@ fn serve(states: &mut [[Path; LEVELS]], bins: &Bins, price: f64, (before, count)
             let late = (waiting - capacity).max(0.0);
             let rest = (capacity - waiting).max(0.0);
             let next = (f64::from(count) - rest).max(0.0);
-            path.cost += replicas as f64 * bins.length + price * late;
+            path.cost += replicas as f64 * length + price * late;
             path.late += late;
             // Rounded up, so that no plan is better than one that can be done.
             let share = if count > 0 {
@@ -132,6 +173,11 @@ mod tests {
     use super::super::{Demand, level_cost};
     use super::*;
 
+    fn least(bins: &Bins, attainment: f64) -> f64 {
+        let frontier = Frontier::new(bins).unwrap();
+        frontier.gpu_seconds(attainment).unwrap()
+    }
+
     fn bins(counts: &[u32]) -> Bins {
         Bins {
             counts: counts.to_vec(),
@@ -145,7 +191,7 @@ mod tests {
     fn all_in_time_costs_no_more_than_without_waiting() {
         for counts in [&[0, 25, 3, 0, 0, 0, 0, 0, 0, 7, 31, 8][..], &[5], &[0, 0]] {
             let bins = bins(counts);
-            let exact = Frontier::new(&bins).gpu_seconds(1.0);
+            let exact = least(&bins, 1.0);
             let levels = level_cost(&Demand::from(&bins), 2.0, 10.0);
             assert!(exact <= levels + 1e-9, "{exact} {levels}");
         }
@@ -154,16 +200,53 @@ mod tests {
     #[test]
     fn a_request_that_can_wait_a_bin_needs_no_second_replica() {
         // Twenty at once: two replicas for one bin, or one for two.
-        let frontier = Frontier::new(&bins(&[20, 0, 0]));
-        assert_eq!(frontier.gpu_seconds(1.0), 10.0 + 2.0 * 2.0);
+        assert_eq!(least(&bins(&[20, 0, 0]), 1.0), 10.0 + 2.0 * 2.0);
     }
 
     #[test]
     fn fewer_in_time_cost_less() {
-        let frontier = Frontier::new(&bins(&[40, 3, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 25]));
-        let shares = [0.0, 0.5, 0.9, 0.99, 1.0];
-        let costs = shares.map(|share| frontier.gpu_seconds(share));
+        let bins = bins(&[40, 3, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 25]);
+        let costs = [0.0, 0.5, 0.9, 0.99, 1.0].map(|share| least(&bins, share));
         assert!(costs.is_sorted(), "{costs:?}");
         assert_eq!(costs[0], 0.0);
+    }
+
+    #[test]
+    fn bins_without_requests_take_no_time() {
+        // One bin each at both ends, two starts; as many in between as in half a year.
+        let mut counts = vec![0; 8_000_000];
+        counts[0] = 7;
+        counts[7_999_999] = 7;
+        assert_eq!(spans(&bins(&counts)).len(), 5);
+        assert_eq!(least(&bins(&counts), 1.0), 2.0 * (10.0 + 2.0));
+    }
+
+    #[test]
+    fn bins_without_requests_cost_the_same_one_by_one() {
+        for counts in [
+            &[7, 0, 0, 0, 0, 7][..],
+            &[0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 5, 0, 0, 0, 0],
+            &[40, 3, 0, 0, 0, 9, 0, 25],
+        ] {
+            let bins = bins(counts);
+            let one_by_one = counts.iter().chain(&[0]).map(|count| Span {
+                count: *count,
+                length: bins.length,
+            });
+            let one_by_one: Vec<_> = one_by_one.collect();
+            for price in [0.1, 1.0, 4.0, 1000.0] {
+                let merged = cheapest(&bins, &spans(&bins), price);
+                assert_eq!(merged, cheapest(&bins, &one_by_one, price), "{counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_take_hours_is_not_calculated() {
+        let few_at_a_time = Bins {
+            capacity: 1e-6,
+            ..bins(&[1000; 100])
+        };
+        assert_eq!(Frontier::new(&few_at_a_time), None);
     }
 }
