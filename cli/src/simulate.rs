@@ -64,6 +64,7 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
     };
     let options = LogOptions {
         time_column: args.time_column.clone(),
+        time_unit: args.time_unit.map(Into::into),
         most_bad: args.max_bad_lines,
     };
     let log = if path == Path::new("-") {

@@ -1,12 +1,15 @@
 //! When requests came, from a log that someone has.
 
 mod format;
+mod lines;
 mod timestamp;
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead};
 use std::time::Duration;
 
 use self::format::Format;
+use self::lines::Lines;
+pub use self::timestamp::TimeUnit;
 use self::timestamp::Timestamp;
 
 /// The requests of a log.
@@ -32,6 +35,8 @@ pub struct BadRow {
 pub struct LogOptions {
     /// The column or key with the time, by name, or a column by its number; unset looks for the usual names.
     pub time_column: Option<String>,
+    /// The unit of times that are numbers; unset takes that in which each lies in our time, and else seconds.
+    pub time_unit: Option<TimeUnit>,
     /// Lines that may be left out at most.
     pub most_bad: usize,
 }
@@ -45,16 +50,41 @@ pub enum LogError {
     /// There is nothing in it.
     #[error("there is no request in it: give a log with a line for each request")]
     Empty,
-    /// The log is a compressed file.
-    #[error("it is compressed: unpack it first, as in `zcat FILE | weir simulate -`")]
-    Compressed,
+    /// No line has a time.
+    #[error("none of its lines has a time that can be read; the first is line {}: {}. Name the column or key of the time with --time-column", .0.line, .0.problem)]
+    NoneRead(BadRow),
+    /// The log is a compressed file, which this program unpacks.
+    #[error("it is compressed: unpack it first, as in `{0} FILE | weir simulate -`")]
+    Compressed(&'static str),
+    /// The log is text of two bytes a letter.
+    #[error(
+        "it is UTF-16: convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | weir simulate -`"
+    )]
+    WideText,
+    /// The log is not text.
+    #[error(
+        "it is not text: give a log with a line for each request, as CSV, an access log or JSON lines"
+    )]
+    Binary,
+    /// The log is one JSON array.
+    #[error(
+        "it is one JSON array: give a line for each request, as in `jq -c '.[]' FILE | weir simulate -`"
+    )]
+    JsonArray,
+    /// A quote is not closed.
+    #[error(
+        "line {0}: a field begins with a quote that is not closed within the next thousand lines: close it, or double quotes within a field"
+    )]
+    OpenQuote(u64),
     /// Its first line tells of no time.
     #[error(
-        "line {line}: no column is called {wanted}, and none begins with a time; the columns are {columns}: name the one with --time-column"
+        "line {line}: no {what} is called {wanted}, and not exactly one holds a time; the {what}s are {columns}: name the one with --time-column"
     )]
     NoTime {
         /// The line, the first being 1.
         line: u64,
+        /// What it has: columns, or keys.
+        what: &'static str,
         /// The names that were looked for.
         wanted: String,
         /// The columns there are.
@@ -90,60 +120,36 @@ const MOST_REQUESTS: usize = 50_000_000;
 /// A state is kept for each second.
 const MOST_DAYS: u64 = 60;
 
-/// The longest line: a line of an access log has some hundred bytes.
-const LONGEST: u64 = 1 << 20;
+/// Lines by which the format is told: a header, comments, and a few requests.
+const SAMPLE: usize = 20;
 
 impl RequestLog {
     /// Reads a log: CSV with a time column, an access log, or JSON lines with a time.
     ///
     /// # Errors
     /// [`LogError`], which names the line.
-    pub fn read(mut reader: impl BufRead, options: &LogOptions) -> Result<Self, LogError> {
-        let mut format = None;
-        let mut times = Vec::new();
-        let mut bad = Vec::new();
-        let mut bytes = Vec::new();
-        for number in 1.. {
-            bytes.clear();
-            let length = reader
-                .by_ref()
-                .take(LONGEST)
-                .read_until(b'\n', &mut bytes)?;
-            match length as u64 {
-                0 => break,
-                LONGEST => return Err(LogError::LongLine(number)),
-                _ if bytes.starts_with(&[0x1f, 0x8b]) && number == 1 => {
-                    return Err(LogError::Compressed);
-                }
-                _ => {}
+    pub fn read(reader: impl BufRead, options: &LogOptions) -> Result<Self, LogError> {
+        let mut lines = Lines::new(reader);
+        let (format, skipped) = Format::detect(lines.peek(SAMPLE)?, options)?;
+        for _ in 0..skipped {
+            lines.next()?;
+        }
+        let (mut times, mut bad) = (Vec::new(), Vec::new());
+        while let Some(mut line) = lines.next()? {
+            if let Some(delimiter) = format.quoting() {
+                lines.complete(&mut line, delimiter)?;
             }
-            let text = String::from_utf8_lossy(&bytes);
-            let text = text.trim_start_matches('\u{feff}').trim();
-            if text.is_empty() {
-                continue;
-            }
-            let format = match &format {
-                Some(known) => known,
-                None => {
-                    let (found, is_header) = Format::detect(text, number, options)?;
-                    let found = format.insert(found);
-                    if is_header {
-                        continue;
-                    }
-                    found
-                }
-            };
-            match format.time(text) {
+            match format.time(&line.text, options.time_unit) {
                 Ok(time) => times.push(time),
                 Err(problem) => bad.push(BadRow {
-                    line: number,
+                    line: line.number,
                     problem,
                 }),
             }
             check(&times, &bad, options)?;
         }
         Ok(Self {
-            arrivals: since_first(times)?,
+            arrivals: since_first(times, &bad)?,
             bad,
         })
     }
@@ -160,10 +166,11 @@ fn check(times: &[Timestamp], bad: &[BadRow], options: &LogOptions) -> Result<()
     }
 }
 
-fn since_first(mut times: Vec<Timestamp>) -> Result<Vec<Duration>, LogError> {
+fn since_first(mut times: Vec<Timestamp>, bad: &[BadRow]) -> Result<Vec<Duration>, LogError> {
     times.sort_unstable();
     let (Some(first), Some(last)) = (times.first().copied(), times.last().copied()) else {
-        return Err(LogError::Empty);
+        let row = bad.first().cloned();
+        return Err(row.map_or(LogError::Empty, LogError::NoneRead));
     };
     let days = last.since(first).as_secs() / (24 * 3600);
     if days >= MOST_DAYS {
@@ -183,6 +190,7 @@ mod tests {
     fn read_by(text: &str, column: Option<&str>) -> Result<RequestLog, LogError> {
         let options = LogOptions {
             time_column: column.map(ToOwned::to_owned),
+            time_unit: None,
             most_bad: 1,
         };
         RequestLog::read(text.as_bytes(), &options)
@@ -245,14 +253,68 @@ mod tests {
         assert!(message("time\n0\n1767225600\n").contains("20454 days"));
         let long = format!("time\n{}", "1".repeat(2 << 20));
         assert!(message(&long).starts_with("line 2 is longer"));
-        let packed = RequestLog::read(
-            &[0x1f, 0x8b, 8, 0][..],
-            &LogOptions {
+        let refused = |bytes: &[u8]| {
+            let options = LogOptions {
                 time_column: None,
+                time_unit: None,
                 most_bad: 0,
-            },
-        );
-        assert!(matches!(packed, Err(LogError::Compressed)));
+            };
+            RequestLog::read(bytes, &options).unwrap_err().to_string()
+        };
+        assert!(refused(&[0x1f, 0x8b, 8, 0]).contains("zcat"));
+        assert!(refused(b"\x28\xb5\x2f\xfd\x01").contains("zstdcat"));
+        assert!(refused(b"\xff\xfet\0i\0m\0e\0").contains("iconv -f UTF-16"));
+        assert!(refused(b"PAR1\x15\x04").contains("not text"));
+        assert!(message("[\n{\"time\":1}\n]\n").contains("jq -c"));
+        assert!(message("time,text\n1,\"x\n2,y\n").contains("line 2: a field begins"));
+        // Numbers in sentences are no times.
+        let sentence = message("INFO: 127.0.0.1:5 - \"GET / HTTP/1.1\" 200 OK\n");
+        assert!(sentence.contains("no column is called time"), "{sentence}");
+        let keys = message("{\"a\":1,\"took\":7}\n");
+        assert!(keys.contains("the keys are a, took"), "{keys}");
+    }
+
+    #[test]
+    fn a_time_is_found_beside_other_numbers_and_under_other_names() {
+        let rows = [
+            // Numbers of rows and times that something took are no times of requests.
+            "1,2026-01-01T00:00:00Z,a\n2,2026-01-01T00:00:01Z,b\n",
+            "time,timestamp\n0.25,1767225600\n7.5,1767225601\n",
+            "{\"time\":0.3,\"at\":\"2026-01-01T00:00:00Z\"}\n{\"time\":9,\"at\":\"2026-01-01T00:00:01Z\"}\n",
+            "id,begun_ms\n1,1767225600000\n2,1767225601000\n",
+            "{\"startTime\":\"2026-01-01T00:00:00Z\"}\n{\"startTime\":\"2026-01-01T00:00:01Z\"}\n",
+            "{\"req\":{\"receivedAt\":1767225600000}}\n{\"req\":{\"receivedAt\":1767225601000}}\n",
+            // A date and a time of day, in two columns.
+            "id,date,time\n1,2026-01-01,00:00:00\n2,2026-01-01,00:00:01\n",
+            "#Version: 1.0\n#Fields: date time\n2026-01-01 00:00:00 GET\n2026-01-01 00:00:01 GET\n",
+            // Words with blanks between them.
+            "https 2026-01-01T00:00:00Z app/lb 0.1 \"GET /, x\"\nhttps 2026-01-01T00:00:01Z app/lb 0.1 \"GET\"\n",
+            "2026-01-01T00:00:00Z stdout F GET\n2026-01-01T00:00:01Z stdout F GET\n",
+            "2026/01/01 00:00:00 [error] 1#1: *1 failed, client: 1\n2026/01/01 00:00:01 [error] 1#1: *1 failed, client: 1\n",
+            "ts=2026-01-01T00:00:00Z level=info\nts=2026-01-01T00:00:01Z level=info\n",
+            // Decimal commas, other delimiters, quotes over lines.
+            "time;x\n1767225600,0;1\n1767225601,0;1\n",
+            "time|x\n1|1\n2|1\n",
+            "time,x\r1,1\r2,1\r",
+            "time,text\n1,\"a\n7,b\"\n2,\"\"\"\"\n",
+            // Brackets that hold no time.
+            "[::1] - u[1] [01/Jan/2026:00:00:00 +0000] \"GET /\"\n[::1] - - [01/Jan/2026:00:00:01 +0000] \"GET /\"\n",
+        ];
+        for text in rows {
+            assert_eq!(seconds(text), [0.0, 1.0], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_unit_that_is_given_holds_for_small_numbers() {
+        let options = LogOptions {
+            time_column: None,
+            time_unit: Some(TimeUnit::Milliseconds),
+            most_bad: 0,
+        };
+        let text = "{\"timestamp\":0}\n{\"timestamp\":1500}\n";
+        let log = RequestLog::read(text.as_bytes(), &options).unwrap();
+        assert_eq!(log.arrivals[1], Duration::from_millis(1500));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use weir_cluster::Economy;
 use weir_controller::parse_duration;
-use weir_simulation::{Contender, Shape, Wave};
+use weir_simulation::{Contender, Shape, TimeUnit, Wave};
 
 use super::price::price;
 
@@ -28,9 +28,9 @@ Examples:
     weir simulate access.log --service-time 2s --concurrency 4 --gpus 6 --node-start 3m --node-linger 10m \\
       --failing-starts 5% --spot-gpus 2 --spot-price 0.80 --gpu-price 2.50
 
-A log is CSV with a column `time` or `timestamp` (or --time-column), an access log in the common or combined
-format, or JSON lines with such a key; `-` is standard input. Times are RFC 3339 or seconds, milliseconds,
-microseconds or nanoseconds since 1970. Nothing but the times is read.
+A log is CSV with a column `time` or `timestamp` (or --time-column), an access log, or JSON lines with such a key;
+`-` is standard input. Times are RFC 3339 or seconds, milliseconds, microseconds or nanoseconds since 1970, or in
+the --time-unit. Nothing but the times is read.
 
 Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), at 0.7 of what a replica takes, each
 also with -tuned at what its service times allow; hpa on queue over compute time (Triton's guides); aibrix; wva
@@ -60,6 +60,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "wave")]
     pub(crate) time_column: Option<String>,
 
+    /// Unit of times that are numbers [default: that in which each lies after 1973, and seconds for small ones].
+    #[arg(long, value_name = "UNIT", conflicts_with = "wave")]
+    pub(crate) time_unit: Option<TimeUnitArg>,
+
     /// Lines of the log without a time that may be left out.
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "wave")]
     pub(crate) max_bad_lines: usize,
@@ -77,7 +81,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) service_time: Option<Duration>,
 
     /// Requests at one replica at once where it does not batch [default: the service's containerConcurrency, or 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "service_time")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with_all = ["batch_time", "url"])]
     pub(crate) concurrency: Option<u32>,
 
     /// Model of a running service, http://HOST:PORT/v2/models/NAME: its statistics tell the time of a batch.
@@ -201,6 +205,26 @@ impl From<EconomyArg> for Economy {
             EconomyArg::Economy => Self::Economy,
             EconomyArg::Balanced => Self::Balanced,
             EconomyArg::Latency => Self::Latency,
+        }
+    }
+}
+
+/// Values of `--time-unit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimeUnitArg {
+    S,
+    Ms,
+    Us,
+    Ns,
+}
+
+impl From<TimeUnitArg> for TimeUnit {
+    fn from(unit: TimeUnitArg) -> Self {
+        match unit {
+            TimeUnitArg::S => Self::Seconds,
+            TimeUnitArg::Ms => Self::Milliseconds,
+            TimeUnitArg::Us => Self::Microseconds,
+            TimeUnitArg::Ns => Self::Nanoseconds,
         }
     }
 }
@@ -394,6 +418,10 @@ mod tests {
                 "cannot be used with",
             ),
             ("a.csv --service-time 1s --spot-price 1", "--gpu-price"),
+            (
+                "a.csv --batch-time 1s --concurrency 4",
+                "cannot be used with",
+            ),
         ] {
             let error = parse(words).unwrap_err();
             assert!(error.contains(hint), "{words}: {error}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_cluster::ScalingPolicy;
 use weir_controller::{ScaledBy, Validated};
-use weir_simulation::{Machines, Service, SpotGpus, Starts, Workload, World};
+use weir_simulation::{Contender, Machines, Service, SpotGpus, Starts, Workload, World};
 
 use super::cold_start::cold_start;
 use super::measured;
@@ -32,6 +32,7 @@ impl Scenario {
         let declared = declared(args)?;
         let credits = declared.as_ref().and_then(|service| service.concurrency);
         let scaling = scaling(args, declared.as_deref());
+        check_bounds(args, &scaling)?;
         let service = service(args, credits.map(NonZeroU32::get)).await?;
         let targets = match args.queue_delay.as_slice() {
             [] => vec![scaling.queue_delay],
@@ -127,6 +128,27 @@ fn scaling(args: &SimulateArgs, declared: Option<&Validated>) -> ScalingPolicy {
     scaling.quantile = args.percentile.unwrap_or(scaling.quantile);
     scaling.economy = args.economy.map_or(scaling.economy, Into::into);
     scaling
+}
+
+/// The flags and the service each have bounds that fit; together they may not.
+fn check_bounds(args: &SimulateArgs, scaling: &ScalingPolicy) -> Result<(), CliError> {
+    let ScalingPolicy { min, max, .. } = *scaling;
+    if let Some(max) = max.filter(|max| *max < min) {
+        return Err(CliError::Usage(format!(
+            "the fewest replicas, {min}, are more than the most, {max}: give --min and --max that fit"
+        )));
+    }
+    let most = max.unwrap_or(World::MOST).max(min);
+    let fixed = args.policy.iter().find_map(|policy| match policy {
+        Contender::Fixed(count) if *count > most => Some(*count),
+        _ => None,
+    });
+    match fixed {
+        Some(count) => Err(CliError::Usage(format!(
+            "--policy fixed={count} is more than the {most} replicas there may be: give --max {count}, or fewer"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn world(

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::timestamp::Timestamp;
+use super::lines::{Line, split};
+use super::timestamp::{TimeUnit, Timestamp};
 use super::{LogError, LogOptions};
 
 /// A kind of log.
@@ -13,15 +14,17 @@ pub(super) enum Format {
         delimiter: char,
         /// The column of the time, the first being 0.
         time: usize,
+        /// Columns that it takes: a date and a time of day may be two.
+        width: usize,
     },
-    /// The common or combined log format: the time stands in brackets.
+    /// The common or combined log format and others of their kind: the time stands in brackets.
     Access,
-    /// A JSON object for each request; the keys under which its time may stand.
-    Json(Vec<String>),
+    /// A JSON object for each request; the key of its time, dots between keys.
+    Json(String),
 }
 
 /// Names that columns and keys of times have, in lower case; earlier ones go before later ones.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 22] = [
     "time",
     "timestamp",
     "@timestamp",
@@ -36,71 +39,149 @@ const NAMES: [&str; 14] = [
     "start_time",
     "start",
     "created_at",
+    "received_at",
+    "request_received_timestamp",
+    "receive_timestamp",
+    "event_time",
+    "time_iso8601",
+    "time_local",
+    "msec",
+    "logged_at",
 ];
 
 impl Format {
-    /// The format of a log by its first line, and whether that line is a header.
-    pub(super) fn detect(
-        text: &str,
-        line: u64,
-        options: &LogOptions,
-    ) -> Result<(Self, bool), LogError> {
+    /// The format of a log by its first lines, and how many of them go before the first request.
+    pub(super) fn detect(sample: &[Line], options: &LogOptions) -> Result<(Self, usize), LogError> {
         let chosen = options.time_column.as_deref();
-        if text.starts_with('{') {
-            let names = match chosen {
-                Some(name) => vec![name.to_owned()],
-                None => NAMES.map(ToOwned::to_owned).to_vec(),
-            };
-            return Ok((Self::Json(names), false));
-        }
-        if chosen.is_none() && bracketed(text).is_some_and(|time| Timestamp::parse(time).is_some())
-        {
-            return Ok((Self::Access, false));
-        }
-        let delimiter = [',', '\t', ';'].into_iter().find(|c| text.contains(*c));
-        let delimiter = delimiter.unwrap_or(',');
-        let columns = split(text, delimiter);
-        let is_header = columns
-            .iter()
-            .all(|field| Timestamp::parse(field).is_none());
-        let time = match chosen {
-            Some(name) => by_name(&columns, name).or_else(|| by_number(&columns, name)),
-            None if is_header => NAMES.iter().find_map(|name| by_name(&columns, name)),
-            None => columns
-                .iter()
-                .position(|field| Timestamp::parse(field).is_some()),
+        let Some(first) = sample.first() else {
+            return Err(LogError::Empty);
         };
-        let time = time.ok_or_else(|| LogError::NoTime {
-            line,
-            wanted: chosen.map_or_else(|| "time or timestamp".to_owned(), ToOwned::to_owned),
-            columns: shown(&columns),
-        })?;
-        Ok((Self::Columns { delimiter, time }, is_header))
+        if first.text.starts_with('[') && is_json(sample) {
+            return Err(LogError::JsonArray);
+        }
+        if sample.iter().any(|line| object(&line.text).is_some()) {
+            return json_key(sample, chosen).map(|key| (Self::Json(key), 0));
+        }
+        let bracketed = sample.iter().filter(|line| bracketed(&line.text).is_some());
+        if chosen.is_none() && bracketed.count() * 2 > sample.len() {
+            return Ok((Self::Access, 0));
+        }
+        let comments = sample.iter().take_while(|line| line.text.starts_with('#'));
+        let comments = comments.count();
+        let rows = sample.get(comments..).unwrap_or_default();
+        let found = columns(rows, chosen)?;
+        Ok((found.format, comments + found.header))
+    }
+
+    /// The delimiter of a format whose fields may be in quotes and go on in the next line.
+    pub(super) fn quoting(&self) -> Option<char> {
+        match self {
+            Self::Columns { delimiter, .. } => Some(*delimiter).filter(|c| *c != ' '),
+            Self::Access | Self::Json(_) => None,
+        }
     }
 
     /// The time of a line; the error says what is wrong.
-    pub(super) fn time(&self, text: &str) -> Result<Timestamp, String> {
+    pub(super) fn time(&self, text: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
         match self {
-            Self::Columns { delimiter, time } => {
+            Self::Columns {
+                delimiter,
+                time,
+                width,
+            } => {
                 let fields = split(text, *delimiter);
-                let field = fields.get(*time);
-                let field = field.ok_or_else(|| format!("it has no column {}", time + 1))?;
-                parsed(field)
+                let field = fields.get(*time..*time + *width);
+                let field = field.ok_or_else(|| format!("it has no column {}", time + width))?;
+                parsed(&field.join(" "), unit)
             }
-            Self::Access => parsed(bracketed(text).ok_or("it has no time in brackets")?),
-            Self::Json(names) => json(text, names),
+            Self::Access => bracketed(text).ok_or_else(|| "it has no time in brackets".to_owned()),
+            Self::Json(key) => json(text, key, unit),
         }
     }
 }
 
-fn json(text: &str, names: &[String]) -> Result<Timestamp, String> {
-    let value: Value = serde_json::from_str(text).map_err(|_| "it is not JSON")?;
-    let found = names.iter().find_map(|name| at_path(&value, name));
-    match found {
-        Some(Value::String(time)) => parsed(time),
-        Some(Value::Number(time)) => parsed(&time.to_string()),
+/// An array of objects, over one line or several.
+fn is_json(sample: &[Line]) -> bool {
+    let text = sample.iter().map(|line| line.text.as_str());
+    let text: String = text.take(2).collect();
+    text.trim_start_matches(['[', ' ']).starts_with('{')
+}
+
+fn object(text: &str) -> Option<Value> {
+    let value = text
+        .starts_with('{')
+        .then(|| serde_json::from_str(text).ok());
+    value.flatten()
+}
+
+/// The key of the time: one of the usual names or the only one with a moment of our time, or a usual name with a number.
+fn json_key(sample: &[Line], chosen: Option<&str>) -> Result<String, LogError> {
+    if let Some(name) = chosen {
+        return Ok(name.to_owned());
+    }
+    let mut first = None;
+    for line in sample {
+        let Some(value) = object(&line.text) else {
+            continue;
+        };
+        let mut keys = Vec::new();
+        flatten("", &value, &mut keys);
+        let (names, values): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
+        if let Some(index) = choose(&names, &values) {
+            return Ok(names.get(index).cloned().unwrap_or_default());
+        }
+        first.get_or_insert(LogError::NoTime {
+            line: line.number,
+            what: "key",
+            wanted: USUAL.to_owned(),
+            columns: shown(&names),
+        });
+    }
+    Err(first.unwrap_or(LogError::Empty))
+}
+
+/// The paths and values of an object, dots between its keys.
+fn flatten(path: &str, value: &Value, keys: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let dot = if path.is_empty() { "" } else { "." };
+                flatten(&format!("{path}{dot}{key}"), value, keys);
+            }
+        }
+        Value::String(text) => keys.push((path.to_owned(), text.clone())),
+        Value::Number(number) => keys.push((path.to_owned(), number.to_string())),
+        Value::Null | Value::Bool(_) | Value::Array(_) => {}
+    }
+}
+
+/// The usual names, as a message tells them.
+const USUAL: &str = "time or timestamp";
+
+/// The index of the time, by the names and the values of a request.
+fn choose(names: &[String], values: &[String]) -> Option<usize> {
+    let is_moment = |index: &usize| {
+        let value = values.get(*index);
+        value.is_some_and(|value| Timestamp::parse_moment(value).is_some())
+    };
+    let is_time = |index: &usize| {
+        let value = values.get(*index);
+        value.is_some_and(|value| Timestamp::parse(value).is_some())
+    };
+    let usual = || NAMES.iter().filter_map(|name| by_name(names, name));
+    let mut moments = (0..names.len()).filter(is_moment);
+    let only = moments.next().filter(|_| moments.next().is_none());
+    let named = usual().find(is_moment);
+    named.or(only).or_else(|| usual().find(is_time))
+}
+
+fn json(text: &str, name: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
+    let value = object(text).ok_or("it is not JSON")?;
+    match at_path(&value, name) {
+        Some(Value::String(time)) => parsed(time, unit),
+        Some(Value::Number(time)) => parsed(&time.to_string(), unit),
         Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
-            Err(format!("it has no time under {}", shown_names(names)))
+            Err(format!("it has no time under {name}"))
         }
     }
 }
@@ -111,39 +192,117 @@ fn at_path<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     direct.or_else(|| name.split('.').try_fold(value, |inner, key| inner.get(key)))
 }
 
-fn parsed(field: &str) -> Result<Timestamp, String> {
+fn parsed(field: &str, unit: Option<TimeUnit>) -> Result<Timestamp, String> {
     let short: String = field.chars().take(40).collect();
-    Timestamp::parse(field).ok_or_else(|| format!("{short:?} is not a time"))
+    // A word may tell its name: ts=2026-01-01T00:00:00Z.
+    let value = field.split_once('=').map_or(field, |(_, value)| value);
+    let time = Timestamp::parse_in(unit, value.trim_matches('"'));
+    time.ok_or_else(|| format!("{short:?} is not a time"))
 }
 
-fn bracketed(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once('[')?;
-    rest.split_once(']').map(|(time, _)| time)
+/// The first time that stands in brackets.
+fn bracketed(text: &str) -> Option<Timestamp> {
+    let parts = text.split('[').skip(1);
+    let mut inner = parts.filter_map(|part| part.split_once(']'));
+    inner.find_map(|(time, _)| Timestamp::parse_moment(time))
 }
 
-/// The fields of a line; what stands in quotes may hold the delimiter.
-fn split(text: &str, delimiter: char) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut is_quoted = false;
-    for letter in text.chars() {
-        if letter == '"' {
-            is_quoted = !is_quoted;
-        } else if letter == delimiter && !is_quoted {
-            fields.push(String::new());
-        } else if let Some(field) = fields.last_mut() {
-            field.push(letter);
+/// A way to read columns, and whether a header goes before them.
+struct Found {
+    format: Format,
+    header: usize,
+}
+
+/// Delimiters of columns. A comma stands in many texts, and a blank in all: they are tried last.
+const DELIMITERS: [char; 5] = ['\t', ';', '|', ',', ' '];
+
+/// The columns by the delimiter with which a time is found.
+fn columns(rows: &[Line], chosen: Option<&str>) -> Result<Found, LogError> {
+    let Some(first) = rows.first() else {
+        return Err(LogError::Empty);
+    };
+    let (words, others): (Vec<_>, Vec<_>) = DELIMITERS.iter().partition(|c| **c == ' ');
+    let there = others.into_iter().filter(|c| first.text.contains(*c));
+    let mut there: Vec<char> = there.collect();
+    if there.is_empty() {
+        there.push(',');
+    }
+    let tried = there.iter().copied().chain(words);
+    let found = tried.filter_map(|delimiter| by_delimiter(rows, delimiter, chosen));
+    found.into_iter().next().ok_or_else(|| {
+        let likely = there.iter().max_by_key(|c| split(&first.text, **c).len());
+        LogError::NoTime {
+            line: first.number,
+            what: "column",
+            wanted: chosen.unwrap_or(USUAL).to_owned(),
+            columns: shown(&split(&first.text, likely.copied().unwrap_or(','))),
         }
-    }
-    for field in &mut fields {
-        *field = field.trim().to_owned();
-    }
-    fields
+    })
+}
+
+fn by_delimiter(rows: &[Line], delimiter: char, chosen: Option<&str>) -> Option<Found> {
+    let first = split(&rows.first()?.text, delimiter);
+    let second = rows.get(1).map(|row| split(&row.text, delimiter));
+    let is_header = (0..first.len()).all(|index| width(&first, index).is_none());
+    let time = match (chosen, is_header) {
+        (Some(name), _) => by_name(&first, name).or_else(|| by_number(&first, name))?,
+        (None, true) => in_column(&first, second.as_deref())?,
+        (None, false) => {
+            let moments = (0..first.len()).find(|index| is_moment(&first, *index));
+            // Numbers stand in any sentence.
+            let columns = if delimiter == ' ' { 0 } else { first.len() };
+            let any = || (0..columns).find(|index| width(&first, *index).is_some());
+            moments.or_else(any)?
+        }
+    };
+    let row = if is_header { second } else { Some(first) };
+    let width = row.and_then(|row| width(&row, time)).unwrap_or(1);
+    let format = Format::Columns {
+        delimiter,
+        time,
+        width,
+    };
+    let header = usize::from(is_header);
+    Some(Found { format, header })
+}
+
+/// The column of the time by the header and the first request.
+fn in_column(header: &[String], row: Option<&[String]>) -> Option<usize> {
+    let usual = || NAMES.iter().find_map(|name| by_name(header, name));
+    let Some(row) = row else {
+        return usual();
+    };
+    let values = (0..row.len()).map(|index| joined(row, index, width(row, index).unwrap_or(1)));
+    let values: Vec<String> = values.collect();
+    choose(header, &values).or_else(usual)
+}
+
+/// Columns that a time takes from this one on: one, or two where the date stands in one and the time of day in the next.
+fn width(row: &[String], index: usize) -> Option<usize> {
+    (1..=2).find(|width| parsed(&joined(row, index, *width), None).is_ok())
+}
+
+fn is_moment(row: &[String], index: usize) -> bool {
+    let text = joined(row, index, width(row, index).unwrap_or(1));
+    let value = text.split_once('=').map_or(&*text, |(_, value)| value);
+    Timestamp::parse_moment(value).is_some()
+}
+
+fn joined(row: &[String], index: usize, width: usize) -> String {
+    let parts: Vec<&str> = row
+        .iter()
+        .skip(index)
+        .take(width)
+        .map(String::as_str)
+        .collect();
+    parts.join(" ")
 }
 
 fn by_name(columns: &[String], name: &str) -> Option<usize> {
+    let plain = |text: &str| text.replace(['_', '-', ' '], "").to_ascii_lowercase();
     columns
         .iter()
-        .position(|column| column.eq_ignore_ascii_case(name))
+        .position(|column| plain(column) == plain(name))
 }
 
 fn by_number(columns: &[String], number: &str) -> Option<usize> {
@@ -159,11 +318,4 @@ fn shown(columns: &[String]) -> String {
         .map(|column| column.chars().take(40).collect())
         .collect();
     few.join(", ")
-}
-
-fn shown_names(names: &[String]) -> &str {
-    match names {
-        [one] => one,
-        _ => "time or timestamp",
-    }
 }

@@ -6,6 +6,40 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Timestamp(i64);
 
+/// Unit of times that are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Thousandths of a second.
+    Milliseconds,
+    /// Millionths of a second.
+    Microseconds,
+    /// Thousandths of a microsecond.
+    Nanoseconds,
+}
+
+impl TimeUnit {
+    /// That in which the number lies between the years 1973 and 5138; of smaller ones seconds.
+    fn of(value: f64) -> Self {
+        match value.abs() {
+            size if size >= 1e17 => Self::Nanoseconds,
+            size if size >= 1e14 => Self::Microseconds,
+            size if size >= 1e11 => Self::Milliseconds,
+            _ => Self::Seconds,
+        }
+    }
+
+    fn micros(self) -> f64 {
+        match self {
+            Self::Seconds => 1e6,
+            Self::Milliseconds => 1e3,
+            Self::Microseconds => 1.0,
+            Self::Nanoseconds => 1e-3,
+        }
+    }
+}
+
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
@@ -14,8 +48,19 @@ impl Timestamp {
     /// Parses seconds, milliseconds, microseconds or nanoseconds since 1970, RFC 3339 (a blank may stand for the
     /// `T`, and no zone is UTC), or the date of an access log.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::parse_in(None, text)
+    }
+
+    /// Parses the same, where numbers are in this unit, or in the one that their size tells.
+    pub(super) fn parse_in(unit: Option<TimeUnit>, text: &str) -> Option<Self> {
         let text = text.trim();
-        number(text).or_else(|| date(text)).map(Self)
+        number(text, unit).or_else(|| date(text)).map(Self)
+    }
+
+    /// Parses a moment of our time: a date, or a number that counts from 1970. Other numbers may count anything.
+    pub(super) fn parse_moment(text: &str) -> Option<Self> {
+        // 1973, from which on the size tells the unit.
+        Self::parse(text).filter(|time| time.0 >= 100_000_000_000_000)
     }
 
     /// The time from an earlier one until this.
@@ -24,23 +69,19 @@ impl Timestamp {
     }
 }
 
-/// A number is in the unit in which it lies between the years 1973 and 5138; smaller ones are seconds.
-fn number(text: &str) -> Option<i64> {
-    let value: f64 = text.parse().ok()?;
-    let micros = match value.abs() {
-        nanos if nanos >= 1e17 => value / 1e3,
-        micros if micros >= 1e14 => value,
-        millis if millis >= 1e11 => value * 1e3,
-        _ => value * 1e6,
-    };
+/// A number, of which a comma may begin the decimals.
+fn number(text: &str, unit: Option<TimeUnit>) -> Option<i64> {
+    let value = text.parse::<f64>().ok();
+    let value = value.or_else(|| text.replacen(',', ".", 1).parse().ok())?;
+    let micros = value * unit.unwrap_or_else(|| TimeUnit::of(value)).micros();
     // About the year 5138; what is no number is not below it either.
     (micros.abs() <= 1e17).then(|| micros.round() as i64)
 }
 
 fn date(text: &str) -> Option<i64> {
     let (day, rest) = match text.split_once('/') {
-        Some((day, rest)) => access_day(day, rest)?,
-        None => (civil_day(text.get(..10)?)?, text.get(11..)?),
+        Some((day, rest)) if day.len() <= 2 => access_day(day, rest)?,
+        _ => (civil_day(text.get(..10)?)?, text.get(11..)?),
     };
     let seconds: f64 = day as f64 * 86_400.0 + clock(rest.get(..8)?)?;
     let (fraction, zone) = fraction(rest.get(8..)?)?;
@@ -56,9 +97,9 @@ fn access_day<'a>(day: &str, rest: &'a str) -> Option<(i64, &'a str)> {
     Some((days(digits(year)?, month, digits(day)?)?, rest))
 }
 
-/// Days since 1970 of `2025-10-10`.
+/// Days since 1970 of `2025-10-10` or `2025/10/10`.
 fn civil_day(text: &str) -> Option<i64> {
-    let mut parts = text.split('-');
+    let mut parts = text.split(['-', '/']);
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
     days(digits(year)?, digits(month)?, digits(day)?)
 }
@@ -96,7 +137,7 @@ fn fraction(text: &str) -> Option<(f64, &str)> {
 
 /// The seconds of a zone such as `Z`, `+01:00` or `-0700`; none is UTC.
 fn offset(zone: &str) -> Option<f64> {
-    if matches!(zone, "" | "Z" | "z" | "UTC") {
+    if matches!(zone, "" | "Z" | "z" | "UTC" | "GMT") {
         return Some(0.0);
     }
     let (sign, rest) = match zone.split_at_checked(1)? {

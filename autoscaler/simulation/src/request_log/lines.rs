@@ -1,0 +1,225 @@
+//! The lines of a log, and the records of several lines that CSV makes of a field in quotes.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+
+use super::LogError;
+
+/// A line with its number, the first being 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) number: u64,
+    pub(super) text: String,
+}
+
+/// The lines of a reader that are not empty; each ends with `\n`, `\r\n` or, as old spreadsheets write it, `\r`.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    reader: R,
+    number: u64,
+    /// A `\n` that comes next is part of the end of the line before.
+    after_return: bool,
+    /// Lines that were looked at and not taken.
+    ahead: VecDeque<Line>,
+}
+
+/// The longest line: a line of an access log has some hundred bytes.
+const LONGEST: usize = 1 << 20;
+
+/// Lines of one record at most, so that a quote that nobody closes is found soon.
+const MOST_LINES: usize = 1000;
+
+/// First bytes of files that are not text, and what unpacks each.
+const PACKED: [(&[u8], &str); 5] = [
+    (b"\x1f\x8b", "zcat"),
+    (b"\x28\xb5\x2f\xfd", "zstdcat"),
+    (b"BZh", "bzcat"),
+    (b"\xfd7zXZ", "xzcat"),
+    (b"PK\x03\x04", "unzip -p"),
+];
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self {
+            reader,
+            number: 0,
+            after_return: false,
+            ahead: VecDeque::new(),
+        }
+    }
+
+    /// The next lines, which are not taken: so many, or all that there are.
+    pub(super) fn peek(&mut self, count: usize) -> Result<&[Line], LogError> {
+        while self.ahead.len() < count
+            && let Some(line) = self.read()?
+        {
+            self.ahead.push_back(line);
+        }
+        Ok(self.ahead.make_contiguous())
+    }
+
+    /// The next line that is not empty, without blanks at its ends.
+    pub(super) fn next(&mut self) -> Result<Option<Line>, LogError> {
+        match self.ahead.pop_front() {
+            Some(line) => Ok(Some(line)),
+            None => self.read(),
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Line>, LogError> {
+        loop {
+            let mut bytes = Vec::new();
+            self.number += 1;
+            let is_end = !self.fill(&mut bytes)?;
+            if self.number == 1 {
+                readable(&bytes)?;
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            let text = text.trim_start_matches('\u{feff}').trim();
+            if !text.is_empty() {
+                let text = text.to_owned();
+                let number = self.number;
+                return Ok(Some(Line { number, text }));
+            }
+            if is_end {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads up to the end of a line; `false` at the end of all.
+    fn fill(&mut self, bytes: &mut Vec<u8>) -> Result<bool, LogError> {
+        loop {
+            let available = match self.reader.fill_buf() {
+                Ok(available) => available,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if available.is_empty() {
+                return Ok(false);
+            }
+            if std::mem::take(&mut self.after_return) && available.starts_with(b"\n") {
+                self.reader.consume(1);
+                continue;
+            }
+            let end = available.iter().position(|b| matches!(b, b'\n' | b'\r'));
+            let length = end.unwrap_or(available.len());
+            if bytes.len() + length >= LONGEST {
+                return Err(LogError::LongLine(self.number));
+            }
+            bytes.extend(available.iter().take(length));
+            self.after_return = available.get(length) == Some(&b'\r');
+            self.reader.consume(length + usize::from(end.is_some()));
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The rest of a record that begins with this line: lines as long as a field in quotes is open.
+    pub(super) fn complete(&mut self, line: &mut Line, delimiter: char) -> Result<(), LogError> {
+        for _ in 0..MOST_LINES {
+            if !walk(&line.text, delimiter).1 {
+                return Ok(());
+            }
+            let Some(next) = self.next()? else {
+                break;
+            };
+            line.text.push('\n');
+            line.text.push_str(&next.text);
+        }
+        Err(LogError::OpenQuote(line.number))
+    }
+}
+
+fn readable(first: &[u8]) -> Result<(), LogError> {
+    if let Some((_, with)) = PACKED.iter().find(|(magic, _)| first.starts_with(magic)) {
+        return Err(LogError::Compressed(with));
+    }
+    if first.starts_with(b"\xff\xfe") || first.starts_with(b"\xfe\xff") {
+        return Err(LogError::WideText);
+    }
+    if first.contains(&0) || first.starts_with(b"PAR1") {
+        return Err(LogError::Binary);
+    }
+    Ok(())
+}
+
+/// The fields of a record. A field that begins with a quote ends with the next that is not doubled; a quote within a
+/// field stands for itself.
+pub(super) fn split(text: &str, delimiter: char) -> Vec<String> {
+    walk(text, delimiter).0
+}
+
+/// Quotes around a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quotes {
+    None,
+    Open,
+    Closed,
+}
+
+/// The fields, and whether the last is in quotes that are not closed.
+fn walk(text: &str, delimiter: char) -> (Vec<String>, bool) {
+    let mut fields = Vec::new();
+    let mut field = String::new();
+    let mut quotes = Quotes::None;
+    for letter in text.chars() {
+        match (quotes, letter) {
+            (Quotes::None, '"') if field.trim().is_empty() => quotes = Quotes::Open,
+            (Quotes::Open, '"') => quotes = Quotes::Closed,
+            (Quotes::Closed, '"') => {
+                field.push(letter);
+                quotes = Quotes::Open;
+            }
+            (Quotes::None | Quotes::Closed, _) if letter == delimiter => {
+                fields.push(std::mem::take(&mut field).trim().to_owned());
+                quotes = Quotes::None;
+            }
+            _ => field.push(letter),
+        }
+    }
+    fields.push(field.trim().to_owned());
+    if delimiter == ' ' {
+        fields.retain(|field| !field.is_empty());
+    }
+    (fields, quotes == Quotes::Open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &[u8]) -> Vec<(u64, String)> {
+        let mut lines = Lines::new(bytes);
+        let each = std::iter::from_fn(|| lines.next().unwrap());
+        each.map(|line| (line.number, line.text)).collect()
+    }
+
+    #[test]
+    fn a_line_ends_as_any_system_writes_it() {
+        for text in ["a\nb\n\nc", "a\r\nb\r\n\r\nc\r\n", "a\rb\r\rc\r"] {
+            let read = lines(text.as_bytes());
+            let expected = [(1, "a"), (2, "b"), (4, "c")];
+            let expected = expected.map(|(number, text)| (number, text.to_owned()));
+            assert_eq!(read, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn quotes_hold_delimiters_lines_and_doubled_quotes() {
+        let text = "1,\"say \"\"hi, you\"\"\",x\n2,\"two\nlines, 3\",y\n3,5\" disk,z\n";
+        let mut lines = Lines::new(text.as_bytes());
+        let mut records = Vec::new();
+        while let Some(mut line) = lines.next().unwrap() {
+            lines.complete(&mut line, ',').unwrap();
+            records.push(split(&line.text, ','));
+        }
+        let expected = [
+            ["1", "say \"hi, you\"", "x"],
+            ["2", "two\nlines, 3", "y"],
+            ["3", "5\" disk", "z"],
+        ];
+        assert_eq!(records, expected);
+    }
+}
