@@ -15,10 +15,12 @@ use weir_cluster::{RevisionName, ServiceName};
 use weir_cluster_kubernetes::revision_of;
 
 use super::discovery::{SERVICES, group_version};
+use super::external::SERVICE;
 use super::failure::Failure;
 use super::{CUSTOM, MetricsApi};
 use crate::metric::{Metric, Share};
 use crate::quantity::quantity;
+use crate::selector::fits;
 use crate::window::WINDOW;
 
 /// Stands for all objects that the selector fits.
@@ -69,7 +71,7 @@ pub(super) async fn of_pods(
     Ok(Json(list(items)))
 }
 
-/// A metric of an InferenceService.
+/// A metric of an InferenceService, or of all that the selector fits.
 pub(super) async fn of_service(
     State(api): State<MetricsApi>,
     Path((namespace, resource, name, metric)): Path<(String, String, String, String)>,
@@ -80,16 +82,40 @@ pub(super) async fn of_service(
         let text = format!("{resource:?} have no metrics here: ask for pods or {SERVICES}");
         return Err(Failure::NotFound(text));
     }
-    let service = ServiceName::new(&namespace, &name);
-    let service = service.map_err(|error| Failure::Malformed(error.to_string()))?;
-    let value = metric.value(&api.loads.of_service(&service)?);
-    let described = json!({
-        "kind": "InferenceService",
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "namespace": namespace,
-        "name": name,
-    });
-    Ok(Json(list(vec![item(&described, metric, value)])))
+    let mut items = Vec::new();
+    for service in services(&api, &namespace, &name, &selectors)? {
+        let value = metric.value(&api.loads.of_service(&service)?);
+        let described = json!({
+            "kind": "InferenceService",
+            "apiVersion": "serving.kserve.io/v1beta1",
+            "namespace": namespace,
+            "name": service.name(),
+        });
+        items.push(item(&described, metric, value));
+    }
+    Ok(Json(list(items)))
+}
+
+/// The services of a question: one by its name, or those that the selector fits, by the label that external metrics have.
+fn services(
+    api: &MetricsApi,
+    namespace: &str,
+    name: &str,
+    selectors: &Selectors,
+) -> Result<Vec<ServiceName>, Failure> {
+    if name != ALL {
+        let service = ServiceName::new(namespace, name);
+        let service = service.map_err(|error| Failure::Malformed(error.to_string()))?;
+        return Ok(vec![service]);
+    }
+    let mut chosen = Vec::new();
+    for service in api.loads.services(namespace) {
+        let labels = [(SERVICE.to_owned(), service.name().to_owned())].into();
+        if fits(&selectors.label_selector, &labels).map_err(Failure::Malformed)? {
+            chosen.push(service);
+        }
+    }
+    Ok(chosen)
 }
 
 fn read(metric: &str, selectors: &Selectors) -> Result<Metric, Failure> {

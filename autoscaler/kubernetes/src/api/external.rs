@@ -16,7 +16,7 @@ use crate::selector::fits;
 use crate::window::WINDOW;
 
 /// Label by which a service is chosen, KServe's.
-const SERVICE: &str = "serving.kserve.io/inferenceservice";
+pub(super) const SERVICE: &str = "serving.kserve.io/inferenceservice";
 
 /// The selector of a question.
 #[derive(Debug, Default, Deserialize)]

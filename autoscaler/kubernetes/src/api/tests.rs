@@ -77,6 +77,33 @@ async fn a_metric_of_a_service_is_its_value() {
 }
 
 #[tokio::test]
+async fn a_star_asks_for_all_services_that_the_selector_fits() {
+    let world = World::new(&["digits", "echo"]);
+    let loads = [("digits", queued(7, 25)), ("echo", queued(2, 0))];
+    world.report(&loads).await;
+    let services = "inferenceservices.serving.kserve.io";
+    let path = format!("{CUSTOM}/namespaces/team/{services}/*/nv_inference_pending_request_count");
+    let values = async |path: &str| {
+        let (status, list) = get(&world, path).await;
+        assert_eq!(status, StatusCode::OK, "{list}");
+        let items = list["items"].as_array().unwrap().clone();
+        let of = |item: &Value| {
+            (
+                item["describedObject"]["name"].clone(),
+                item["value"].clone(),
+            )
+        };
+        items.iter().map(of).collect::<Vec<_>>()
+    };
+    let all = [("digits".into(), "7".into()), ("echo".into(), "2".into())];
+    assert_eq!(values(&path).await, all);
+    let one = format!("{path}?labelSelector=serving.kserve.io%2Finferenceservice%3Decho");
+    assert_eq!(values(&one).await, [("echo".into(), "2".into())]);
+    let none = format!("{path}?labelSelector=app%3Dother");
+    assert_eq!(values(&none).await, []);
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_told() {
     let world = World::new(&["digits"]);
     world.report(&[]).await;

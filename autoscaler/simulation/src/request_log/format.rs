@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::lines::{Line, split};
+use super::lines::{LogLine, split};
 use super::timestamp::{TimeUnit, Timestamp};
 use super::{LogError, LogOptions};
 
@@ -51,7 +51,10 @@ const NAMES: [&str; 22] = [
 
 impl Format {
     /// The format of a log by its first lines, and how many of them go before the first request.
-    pub(super) fn detect(sample: &[Line], options: &LogOptions) -> Result<(Self, usize), LogError> {
+    pub(super) fn detect(
+        sample: &[LogLine],
+        options: &LogOptions,
+    ) -> Result<(Self, usize), LogError> {
         let chosen = options.time_column.as_deref();
         let Some(first) = sample.first() else {
             return Err(LogError::Empty);
@@ -101,7 +104,7 @@ impl Format {
 }
 
 /// An array of objects, over one line or several.
-fn is_json(sample: &[Line]) -> bool {
+fn is_json(sample: &[LogLine]) -> bool {
     let text = sample.iter().map(|line| line.text.as_str());
     let text: String = text.take(2).collect();
     text.trim_start_matches(['[', ' ']).starts_with('{')
@@ -115,7 +118,7 @@ fn object(text: &str) -> Option<Value> {
 }
 
 /// The key of the time: one of the usual names or the only one with a moment of our time, or a usual name with a number.
-fn json_key(sample: &[Line], chosen: Option<&str>) -> Result<String, LogError> {
+fn json_key(sample: &[LogLine], chosen: Option<&str>) -> Result<String, LogError> {
     if let Some(name) = chosen {
         return Ok(name.to_owned());
     }
@@ -217,7 +220,7 @@ struct Found {
 const DELIMITERS: [char; 5] = ['\t', ';', '|', ',', ' '];
 
 /// The columns by the delimiter with which a time is found.
-fn columns(rows: &[Line], chosen: Option<&str>) -> Result<Found, LogError> {
+fn columns(rows: &[LogLine], chosen: Option<&str>) -> Result<Found, LogError> {
     let Some(first) = rows.first() else {
         return Err(LogError::Empty);
     };
@@ -240,7 +243,7 @@ fn columns(rows: &[Line], chosen: Option<&str>) -> Result<Found, LogError> {
     })
 }
 
-fn by_delimiter(rows: &[Line], delimiter: char, chosen: Option<&str>) -> Option<Found> {
+fn by_delimiter(rows: &[LogLine], delimiter: char, chosen: Option<&str>) -> Option<Found> {
     let first = split(&rows.first()?.text, delimiter);
     let second = rows.get(1).map(|row| split(&row.text, delimiter));
     let is_header = (0..first.len()).all(|index| width(&first, index).is_none());

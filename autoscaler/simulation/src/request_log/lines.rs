@@ -7,7 +7,7 @@ use super::LogError;
 
 /// A line with its number, the first being 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) number: u64,
     pub(super) text: String,
 }
@@ -20,7 +20,7 @@ pub(super) struct Lines<R> {
     /// A `\n` that comes next is part of the end of the line before.
     after_return: bool,
     /// Lines that were looked at and not taken.
-    ahead: VecDeque<Line>,
+    ahead: VecDeque<LogLine>,
 }
 
 /// The longest line: a line of an access log has some hundred bytes.
@@ -49,7 +49,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next lines, which are not taken: so many, or all that there are.
-    pub(super) fn peek(&mut self, count: usize) -> Result<&[Line], LogError> {
+    pub(super) fn peek(&mut self, count: usize) -> Result<&[LogLine], LogError> {
         while self.ahead.len() < count
             && let Some(line) = self.read()?
         {
@@ -59,14 +59,14 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next line that is not empty, without blanks at its ends.
-    pub(super) fn next(&mut self) -> Result<Option<Line>, LogError> {
+    pub(super) fn next(&mut self) -> Result<Option<LogLine>, LogError> {
         match self.ahead.pop_front() {
             Some(line) => Ok(Some(line)),
             None => self.read(),
         }
     }
 
-    fn read(&mut self) -> Result<Option<Line>, LogError> {
+    fn read(&mut self) -> Result<Option<LogLine>, LogError> {
         loop {
             let mut bytes = Vec::new();
             self.number += 1;
@@ -79,7 +79,7 @@ impl<R: BufRead> Lines<R> {
             if !text.is_empty() {
                 let text = text.to_owned();
                 let number = self.number;
-                return Ok(Some(Line { number, text }));
+                return Ok(Some(LogLine { number, text }));
             }
             if is_end {
                 return Ok(None);
@@ -117,7 +117,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The rest of a record that begins with this line: lines as long as a field in quotes is open.
-    pub(super) fn complete(&mut self, line: &mut Line, delimiter: char) -> Result<(), LogError> {
+    pub(super) fn complete(&mut self, line: &mut LogLine, delimiter: char) -> Result<(), LogError> {
         for _ in 0..MOST_LINES {
             if !walk(&line.text, delimiter).1 {
                 return Ok(());

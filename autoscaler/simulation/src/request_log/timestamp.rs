@@ -9,7 +9,7 @@ pub(super) struct Timestamp(i64);
 /// Unit of times that are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Seconds.
+    /// Seconds, of which a part may stand after the point.
     Seconds,
     /// Thousandths of a second.
     Milliseconds,
