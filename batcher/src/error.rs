@@ -34,7 +34,10 @@ pub enum SubmitError {
     },
     /// The item waited its whole timeout in the queue.
     #[error("Request timeout expired")]
-    Expired,
+    Expired {
+        /// That timeout, if it is the item's own; `None` if it is the policy's.
+        own: Option<Duration>,
+    },
     /// The item's deadline passed, in the queue or on the device.
     #[error("deadline exceeded after {} ms", waited.as_millis())]
     DeadlineExceeded {

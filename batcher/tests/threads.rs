@@ -264,7 +264,10 @@ async fn times_end_while_the_only_device_is_busy() {
         ..Terms::default()
     };
     let waiting = batcher.submit(one(), timed).expect("has room");
-    assert_eq!(within(waiting).await, Err(SubmitError::Expired));
+    assert_eq!(
+        within(waiting).await,
+        Err(SubmitError::Expired { own: Some(soon) })
+    );
     let running = within(running.expect("has room")).await;
     assert!(matches!(running, Err(SubmitError::DeadlineExceeded { .. })));
     assert_eq!(batcher.queued(), 0);

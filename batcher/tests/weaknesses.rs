@@ -94,7 +94,7 @@ fn w04_nothing_drifts() {
         assert!(queue.assembler.cancel(gone).is_some());
         assert_eq!(queue.run(ms).map(|batch| batch.weight), Some(4));
         queue.one(ms);
-        assert_eq!(queue.expired(ms + 5), [SubmitError::Expired]);
+        assert_eq!(queue.expired(ms + 5), [SubmitError::Expired { own: None }]);
     }
     assert_eq!(queue.assembler.predicted_wait(0, at(100_000)), millis(0));
     assert_eq!(queue.order(100_000), []);
@@ -112,7 +112,12 @@ fn w05_timeouts_are_seen_when_they_pass() {
     let id = queue.with(timed, 0).expect("has room");
     assert_eq!(queue.assembler.expires_at(id), Some(at(7)));
     assert_eq!(queue.expired(6), []);
-    assert_eq!(queue.expired(7), [SubmitError::Expired]);
+    assert_eq!(
+        queue.expired(7),
+        [SubmitError::Expired {
+            own: Some(millis(7))
+        }]
+    );
     assert!(queue.with(timed, 10).is_ok());
     assert!(
         queue.run(17).is_none(),
@@ -306,6 +311,9 @@ fn w12_models_that_do_not_batch_have_limits_too() {
     assert_eq!(first.members[0].id, urgent);
     assert_eq!(
         queue.expired(30),
-        [SubmitError::Expired, SubmitError::Expired]
+        [
+            SubmitError::Expired { own: None },
+            SubmitError::Expired { own: None }
+        ]
     );
 }

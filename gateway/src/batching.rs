@@ -35,7 +35,7 @@ use crate::body::{BufferedBody, DownstreamBody};
 use crate::clock::{now, until};
 use crate::context::Context;
 use crate::error::GatewayError;
-use crate::forward::{ProxyRequest, forward};
+use crate::forward::{self, ProxyRequest, forward};
 use crate::queue::{RevisionQueue, Verdict};
 use entry::{BatchEntry, EntryResult};
 use queue::{BatchLimits, BatchQueue, NewEntry};
@@ -154,7 +154,7 @@ impl Batching {
         dispatch::dispatch(&batcher, &queue, settings);
         let result = wait(&batcher, &queue, settings, &mut result, times).await;
         drop(ticket);
-        respond(&self.context, &queue, result).await
+        respond(&self.context, &queue, result, times.missed).await
     }
 }
 
@@ -211,6 +211,8 @@ struct EntryTimes {
     arrived: Instant,
     queued: Instant,
     deadline: Option<Instant>,
+    /// How it counts if that passes.
+    missed: Verdict,
 }
 
 impl EntryTimes {
@@ -219,6 +221,7 @@ impl EntryTimes {
             arrived: request.arrived,
             queued: now(),
             deadline: request.deadline,
+            missed: request.missed,
         }
     }
 }
@@ -291,6 +294,7 @@ async fn respond(
     context: &Context,
     queue: &Arc<RevisionQueue>,
     result: Result<EntryResult, GatewayError>,
+    missed: Verdict,
 ) -> Result<Response<DownstreamBody>, GatewayError> {
     let (response, verdict) = match result {
         Ok(EntryResult::Alone {
@@ -307,12 +311,14 @@ async fn respond(
             return response;
         }
         Ok(EntryResult::Answered(response, verdict)) => (Ok(response), verdict),
-        Ok(EntryResult::Failed(error)) | Err(error) => (Err(error), Verdict::Failed),
+        Ok(EntryResult::Failed(error)) | Err(error) => {
+            let verdict = forward::verdict(&error, missed);
+            (Err(error), verdict)
+        }
     };
     match &response {
         Err(GatewayError::QueueFull { .. }) => queue.count_refused(),
-        Err(GatewayError::NotOwner(_)) => {}
-        Ok(_) | Err(_) => queue.count_batch_entry(verdict),
+        Ok(_) | Err(_) => queue.count(verdict),
     }
     response
 }

@@ -27,8 +27,8 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
 
 /// The verdict on a response, as far as its head determines it.
 pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Verdict {
-    if response.headers().contains_key(headers::REFUSED) {
-        return Verdict::Refused;
+    if let Some(mark) = response.headers().get(headers::REFUSED) {
+        return verdict_of_mark(mark);
     }
     match protocol {
         Protocol::Http => http::verdict(response.status(), response.headers()),
@@ -37,6 +37,15 @@ pub(crate) fn verdict(protocol: Protocol, response: &Response<impl Sized>) -> Ve
             // Its trailers carry the status.
             None => Verdict::Open,
         },
+    }
+}
+
+/// The verdict on a request that a replica marks as refused: 3 says that its client's own time was too short.
+pub(crate) fn verdict_of_mark(mark: &HeaderValue) -> Verdict {
+    if mark == "3" {
+        Verdict::Uncounted
+    } else {
+        Verdict::Refused
     }
 }
 

@@ -1,12 +1,14 @@
-//! A request's deadline: the earliest of what its client asks for and what its route allows.
+//! A request's deadline: the earliest of what its client asks for and what its route allows; and whose doing it is that it
+//! passes.
 
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName};
 use weir_protocol::grpc::timeout::parse_timeout;
+use weir_protocol::{Blame, blame_of_own_deadline};
 
 use crate::error::GatewayError;
-use crate::headers::{GRPC_TIMEOUT, TIMEOUT};
+use crate::headers::{GRPC_TIMEOUT, HOP, HOP_HASTY, TIMEOUT};
 
 /// A request's arrival and deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +16,18 @@ pub(crate) struct Deadline {
     pub(crate) arrived: Instant,
     /// `None` without a deadline.
     pub(crate) at: Option<Instant>,
+    /// Whose doing it is that it passes.
+    pub(crate) blame: Blame,
 }
 
 impl Deadline {
     /// A request without a deadline.
     pub(crate) fn none(arrived: Instant) -> Self {
-        Self { arrived, at: None }
+        Self {
+            arrived,
+            at: None,
+            blame: Blame::Server,
+        }
     }
 
     /// The deadline that a request's `grpc-timeout` and `weir-timeout` ask for.
@@ -29,19 +37,32 @@ impl Deadline {
     pub(crate) fn requested(headers: &HeaderMap, arrived: Instant) -> Result<Self, GatewayError> {
         let grpc = timeout(headers, &GRPC_TIMEOUT, parse_grpc_timeout)?;
         let weir = timeout(headers, &TIMEOUT, parse_weir_timeout)?;
-        Ok(Self::none(arrived).within(grpc).within(weir))
+        let requested = Self::none(arrived).within(grpc).within(weir);
+        // What another gateway asks for may be what is left of the service's own.
+        let hop = headers.get(HOP);
+        let is_clients = requested.at.is_some() && hop.is_none_or(|hop| *hop == HOP_HASTY);
+        let blame = if is_clients {
+            Blame::Caller
+        } else {
+            Blame::Server
+        };
+        Ok(Self { blame, ..requested })
     }
 
-    /// Limits the time since the arrival to `most`, if that is given. The earliest limit counts.
+    /// Limits the time since the arrival to `most` of the service's own, if that is given. The earliest limit counts.
     pub(crate) fn within(self, most: Option<Duration>) -> Self {
-        let bound = most.map(|most| self.arrived + most);
-        Self {
-            at: self.at.into_iter().chain(bound).min(),
-            ..self
+        match most.map(|most| self.arrived + most) {
+            Some(bound) if self.at.is_none_or(|at| bound <= at) => Self {
+                at: Some(bound),
+                blame: Blame::Server,
+                ..self
+            },
+            Some(_) | None => self,
         }
     }
 
-    /// Fails once the deadline has passed; `bytes` of the body have arrived.
+    /// The deadline of a request that is here, of which `bytes` arrived: the revision is to blame for a client's own only
+    /// if that leaves it time enough.
     ///
     /// # Errors
     /// [`GatewayError::LateBody`].
@@ -49,16 +70,19 @@ impl Deadline {
         self,
         now: impl FnOnce() -> Instant,
         bytes: usize,
-    ) -> Result<(), GatewayError> {
+    ) -> Result<Self, GatewayError> {
         let Some(at) = self.at else {
-            return Ok(());
+            return Ok(self);
         };
         let now = now();
         if at <= now {
-            Err(self.late(now, bytes))
-        } else {
-            Ok(())
+            return Err(self.late(now, bytes));
         }
+        let blame = match self.blame {
+            Blame::Caller => blame_of_own_deadline(at - now),
+            Blame::Load | Blame::Server => self.blame,
+        };
+        Ok(Self { blame, ..self })
     }
 
     /// The error of a deadline that passes before the body is complete.
@@ -124,14 +148,52 @@ mod tests {
         let (arrived, second) = (Instant::now(), Duration::from_secs(1));
         let none = Deadline::none(arrived);
         assert_eq!(none.within(None), none);
-        assert_eq!(none.enforce(|| panic!("the clock was read"), 0), Ok(()));
+        assert_eq!(none.enforce(|| panic!("the clock was read"), 0), Ok(none));
         let deadline = none.within(Some(3 * second)).within(None);
         let deadline = deadline.within(Some(2 * second)).within(Some(4 * second));
         assert_eq!(deadline.at, Some(arrived + 2 * second));
-        assert_eq!(deadline.enforce(|| arrived + second, 7), Ok(()));
+        assert_eq!(deadline.enforce(|| arrived + second, 7), Ok(deadline));
         let late = deadline.enforce(|| arrived + 2 * second, 7).unwrap_err();
         let message =
             "deadline exceeded: waited 2.000 s for the request's body, of which 7 bytes came";
         assert_eq!(late.to_string(), message);
+    }
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "times are compared; tests need a first one"
+    )]
+    fn a_short_deadline_of_its_own_is_the_clients_affair() {
+        let arrived = Instant::now();
+        let ms = Duration::from_millis;
+        let blame = |headers: &[(HeaderName, &'static str)], service: Option<Duration>, body| {
+            let headers = headers.iter().cloned();
+            let headers =
+                headers.map(|(name, value)| (name, http::HeaderValue::from_static(value)));
+            let headers: HeaderMap = headers.collect();
+            let deadline = Deadline::requested(&headers, arrived).unwrap();
+            let deadline = deadline.within(service).enforce(|| arrived + body, 0);
+            deadline.unwrap().blame
+        };
+        let none = ms(0);
+        let (own, long) = ((TIMEOUT, "900"), (TIMEOUT, "5000"));
+        assert_eq!(blame(&[], None, none), Blame::Server);
+        assert_eq!(blame(&[own.clone()], None, none), Blame::Caller);
+        assert_eq!(blame(&[(GRPC_TIMEOUT, "1m")], None, none), Blame::Caller);
+        assert_eq!(
+            blame(&[long.clone(), (GRPC_TIMEOUT, "1m")], None, none),
+            Blame::Caller
+        );
+        assert_eq!(blame(&[long.clone()], None, none), Blame::Server);
+        // Its body took what the revision has not any more.
+        assert_eq!(blame(&[long.clone()], None, ms(4500)), Blame::Caller);
+        // The service's own passes first, or at the same time.
+        assert_eq!(blame(&[own.clone()], Some(ms(300)), none), Blame::Server);
+        assert_eq!(blame(&[own.clone()], Some(ms(900)), none), Blame::Server);
+        assert_eq!(blame(&[own.clone()], Some(ms(901)), none), Blame::Caller);
+        // Another gateway says whose it is.
+        assert_eq!(blame(&[own.clone(), (HOP, "1")], None, none), Blame::Server);
+        assert_eq!(blame(&[own, (HOP, "2")], None, none), Blame::Caller);
     }
 }

@@ -22,7 +22,8 @@ use http::Response;
 use crate::body::{BufferedBody, DownstreamBody};
 use crate::context::Context;
 use crate::error::GatewayError;
-use crate::queue::Admitted;
+use crate::protocol::Protocol;
+use crate::queue::{Admitted, Verdict};
 use attempt::Attempt;
 pub(crate) use read_ahead::read_ahead;
 pub(crate) use request::ProxyRequest;
@@ -37,15 +38,38 @@ pub(crate) async fn forward(
     let mut retries = RetryState::new(request, buffered);
     let forwarded = forward_with_retries(context, request, buffered, &mut retries).await;
     forwarded.inspect_err(|error| {
-        // These count as refused, or at the gateway that owns the queue, or are the client's doing.
-        let is_counted_elsewhere = matches!(
-            error,
-            GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_)
-        );
-        if !is_counted_elsewhere && !request.is_batch() {
-            request.queue.count_failed();
+        if !request.is_batch() {
+            let missed = missed(request, buffered);
+            request.queue.count(verdict(error, missed));
         }
     })
+}
+
+/// How a request counts whose deadline passed: not at all if it had not come whole by then.
+fn missed(request: &ProxyRequest, buffered: &BufferedBody) -> Verdict {
+    let upload = buffered.upload();
+    match request.protocol {
+        Protocol::Http if upload.is_some_and(|upload| upload.is_unread()) => Verdict::Uncounted,
+        // A stream of gRPC need not end before it is answered.
+        Protocol::Http | Protocol::Grpc => request.missed,
+    }
+}
+
+/// The verdict on a request that ended with this error, and counts as `missed` if its deadline passed.
+pub(crate) fn verdict(error: &GatewayError, missed: Verdict) -> Verdict {
+    if let GatewayError::LateInQueue { .. } | GatewayError::LateAtReplica { .. } = error {
+        return missed;
+    }
+    // These count as refused, or at the gateway that owns the queue, or are the client's doing.
+    let is_counted_elsewhere = matches!(
+        error,
+        GatewayError::QueueFull { .. } | GatewayError::NotOwner(_) | GatewayError::Body(_)
+    );
+    if is_counted_elsewhere {
+        Verdict::Open
+    } else {
+        Verdict::Failed
+    }
 }
 
 async fn forward_with_retries(

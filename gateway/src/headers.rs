@@ -14,6 +14,10 @@ pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeou
 pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const HOP: HeaderName = HeaderName::from_static("weir-hop");
+/// Its value for a request whose deadline is its client's own, and so short that nobody else is to blame for it.
+pub(crate) const HOP_HASTY: HeaderValue = HeaderValue::from_static("2");
+/// Its value for any other.
+pub(crate) const HOP_PLAIN: HeaderValue = HeaderValue::from_static("1");
 /// Marks a copy of a request, whose response is discarded.
 pub(crate) const MIRROR: HeaderName = HeaderName::from_static("weir-mirror");
 /// On a refusal of a gateway that did nothing with the request.

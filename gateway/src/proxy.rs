@@ -68,7 +68,7 @@ impl Proxy {
             Some(buffered) => buffered,
             None => self.buffer(body, mode, deadline).await?,
         };
-        deadline.enforce(now, buffered.size())?;
+        let deadline = deadline.enforce(now, buffered.size())?;
         target.check_message(parts, &buffered)?;
         let (batching, mirrored) = (BatchSettings::of(&target.route), target.mirror.take());
         let request = ProxyRequest::new(protocol, parts, target, deadline);

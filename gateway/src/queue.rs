@@ -372,17 +372,10 @@ impl RevisionQueue {
         state.reported = None;
     }
 
-    /// Counts the end of a request that was in a batch.
-    pub(crate) fn count_batch_entry(&self, verdict: Verdict) {
+    /// Counts the end of a request that holds no credit of its own: it was in a batch, or failed without one.
+    pub(crate) fn count(&self, verdict: Verdict) {
         let mut state = self.state.lock();
         state.count(verdict);
-        state.reported = None;
-    }
-
-    /// Counts a request that failed while it held no credit.
-    pub(crate) fn count_failed(&self) {
-        let mut state = self.state.lock();
-        state.activity.failed += 1;
         state.reported = None;
     }
 

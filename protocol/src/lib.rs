@@ -16,6 +16,7 @@ mod datatype;
 pub mod grpc;
 mod infer;
 mod json;
+mod own_deadline;
 pub mod rest;
 mod shape;
 mod status;
@@ -29,6 +30,7 @@ pub use infer::{
     Delivery, InferRequest, InferResponse, Input, Parameter, Parameters, RequestedOutput,
     SharedRange, Source,
 };
+pub use own_deadline::blame_of_own_deadline;
 pub use shape::{Shape, ShapeError};
 pub use status::{Blame, Code, Coded};
 pub use tensor::{Tensor, TensorError, TensorSpec};

@@ -1,9 +1,11 @@
 //! Errors of serving, each with its [`Code`].
 
+use std::time::Duration;
+
 use weir_batcher::{Bound, SubmitError};
 use weir_ops::byte_budget::BudgetExhausted;
 use weir_ops::request_head::Ambiguous;
-use weir_protocol::{Code, Coded};
+use weir_protocol::{Blame, Code, Coded, blame_of_own_deadline};
 
 /// Error of a call; its `Display` is the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +91,10 @@ pub enum ServeError {
     },
     /// The queue policy's or the request's timeout passed while it waited.
     #[error("Request timeout expired")]
-    QueueTimeout,
+    QueueTimeout {
+        /// That timeout, if it is the request's own.
+        own: Option<Duration>,
+    },
     /// The caller's deadline passed while it waited.
     #[error("deadline exceeded after {waited_ms} ms in the queue")]
     DeadlineExceeded {
@@ -163,6 +168,7 @@ impl ServeError {
             Self::PredictedWait {
                 bound: Bound::Item, ..
             } => Some(Refused::Late),
+            Self::QueueTimeout { own: Some(own) } if is_hasty(*own) => Some(Refused::Hasty),
             Self::Invalid(_)
             | Self::TooSlow(_)
             | Self::Codec { .. }
@@ -172,7 +178,7 @@ impl ServeError {
             | Self::VersionNotReady { .. }
             | Self::Stuck(_)
             | Self::AnswerBudgetExhausted { .. }
-            | Self::QueueTimeout
+            | Self::QueueTimeout { .. }
             | Self::DeadlineExceeded { .. }
             | Self::Model(_)
             | Self::OutOfMemory(_)
@@ -196,6 +202,8 @@ pub enum Refused {
     Busy,
     /// The request's own time limit would pass in the queue; a retry would be later still.
     Late,
+    /// The request's own time limit passed in the queue, and was so short that nobody else is to blame.
+    Hasty,
     /// This replica will not work before it is restarted; another one may.
     Stuck,
 }
@@ -208,8 +216,13 @@ impl Refused {
             Self::Busy => "1",
             Self::Late => "0",
             Self::Stuck => "2",
+            Self::Hasty => "3",
         }
     }
+}
+
+fn is_hasty(timeout: Duration) -> bool {
+    blame_of_own_deadline(timeout) == Blame::Caller
 }
 
 impl From<BudgetExhausted> for ServeError {
@@ -238,7 +251,7 @@ impl From<SubmitError> for ServeError {
                 allowed_ms: ms(allowed),
                 bound,
             },
-            SubmitError::Expired => Self::QueueTimeout,
+            SubmitError::Expired { own } => Self::QueueTimeout { own },
             SubmitError::DeadlineExceeded { waited } => Self::DeadlineExceeded {
                 waited_ms: ms(waited),
             },
@@ -263,7 +276,7 @@ impl Coded for ServeError {
             | Self::Exiting
             | Self::Stalled(_)
             | Self::Stuck(_)
-            | Self::QueueTimeout => Code::Unavailable,
+            | Self::QueueTimeout { .. } => Code::Unavailable,
             Self::QueueFull
             | Self::PredictedWait { .. }
             | Self::BodyBudgetExhausted { .. }

@@ -112,6 +112,7 @@ impl<T: Item> Assembler<T> {
             cost: self.groups.cost(group, weight),
             arrived: now,
             timeout: timeout.map(|timeout| later(now, timeout)),
+            own_timeout: timeout.filter(|_| rules.timeout(None) != timeout),
             action: rules.timeout_action,
             deadline: terms.deadline,
         }

@@ -42,6 +42,8 @@ pub(super) struct Entry<T> {
     pub(super) cost: u64,
     pub(super) arrived: Instant,
     pub(super) timeout: Option<Instant>,
+    /// The timeout's length, if it is the item's own.
+    pub(super) own_timeout: Option<Duration>,
     pub(super) action: TimeoutAction,
     pub(super) deadline: Option<Instant>,
 }
@@ -70,7 +72,9 @@ impl<T> Entry<T> {
         }
         self.expires_at()
             .is_some_and(passed)
-            .then_some(SubmitError::Expired)
+            .then_some(SubmitError::Expired {
+                own: self.own_timeout,
+            })
     }
 
     pub(super) fn member(self) -> Member<T> {

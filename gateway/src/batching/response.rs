@@ -33,11 +33,16 @@ pub(super) enum BatchOutcome {
     Rows(BatchResponse),
     /// Each entry gets the same response: its status does not depend on the body.
     Same(BatchResponse, Verdict),
+    /// Each entry gets the same response: the batch's deadline passed, which is that of its entries.
+    Late(BatchResponse),
     /// One entry may have failed the batch: each is retried alone.
     Alone,
     /// The response broke off: each entry is retried alone.
     Broken,
 }
+
+/// The code of a response that says that a deadline passed.
+const LATE: weir_protocol::Code = weir_protocol::Code::DeadlineExceeded;
 
 impl BatchOutcome {
     pub(super) fn of(protocol: Protocol, response: BatchResponse) -> Self {
@@ -56,6 +61,7 @@ impl BatchOutcome {
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::INTERNAL_SERVER_ERROR => Self::Alone,
+            status if weir_protocol::Code::of_http(status) == Some(LATE) => Self::Late(response),
             status => {
                 let verdict = codec::http::verdict(status, &response.head.headers);
                 Self::Same(response, verdict)
@@ -81,9 +87,9 @@ impl BatchOutcome {
                 | Code::Aborted
                 | Code::DataLoss,
             ) => Self::Alone,
+            Some(Code::DeadlineExceeded) => Self::Late(response),
             Some(
                 status @ (Code::Cancelled
-                | Code::DeadlineExceeded
                 | Code::AlreadyExists
                 | Code::PermissionDenied
                 | Code::Unauthenticated
@@ -100,11 +106,10 @@ pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome,
     match outcome {
         Ok(BatchOutcome::Rows(response)) => split(entries, &response),
         Ok(BatchOutcome::Same(response, verdict)) => {
-            let last = last_arrival(&entries);
-            for entry in entries {
-                let answer = response.answer(&entry, last, std::iter::once(response.body.clone()));
-                entry.answer(answer, verdict);
-            }
+            answer_all(entries, &response, |_| verdict);
+        }
+        Ok(BatchOutcome::Late(response)) => {
+            answer_all(entries, &response, |entry| entry.request.missed);
         }
         Ok(BatchOutcome::Alone | BatchOutcome::Broken) => {
             for entry in entries {
@@ -116,6 +121,20 @@ pub(super) fn distribute(entries: Vec<BatchEntry>, outcome: Result<BatchOutcome,
                 entry.fail(error.clone());
             }
         }
+    }
+}
+
+/// Sends each entry the whole response, which counts by the entry.
+fn answer_all(
+    entries: Vec<BatchEntry>,
+    response: &BatchResponse,
+    verdict: impl Fn(&BatchEntry) -> Verdict,
+) {
+    let last = last_arrival(&entries);
+    for entry in entries {
+        let answer = response.answer(&entry, last, std::iter::once(response.body.clone()));
+        let verdict = verdict(&entry);
+        entry.answer(answer, verdict);
     }
 }
 

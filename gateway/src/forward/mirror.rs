@@ -55,7 +55,7 @@ async fn send_copy(
     let protocol = request.protocol;
     let outcome = match forward(&context, &request, &mut buffered).await {
         Ok(response) => read(protocol, response).await,
-        Err(_) => MirrorOutcome::Failed,
+        Err(error) => counted(super::verdict(&error, request.missed)),
     };
     drop(permit);
     outcome
@@ -79,10 +79,15 @@ async fn read(protocol: Protocol, response: Response<DownstreamBody>) -> MirrorO
             None => return MirrorOutcome::Answered,
         }
     }
+    counted(verdict)
+}
+
+/// The outcome of a copy that ended with this verdict.
+fn counted(verdict: Verdict) -> MirrorOutcome {
     match verdict {
         Verdict::Succeeded => MirrorOutcome::Answered,
         // As if no mirror permit were left.
-        Verdict::Refused => MirrorOutcome::Dropped,
+        Verdict::Refused | Verdict::Uncounted => MirrorOutcome::Dropped,
         // A gRPC response without a status is an error.
         Verdict::Failed | Verdict::Open => MirrorOutcome::Failed,
     }

@@ -20,12 +20,11 @@ pub(super) fn verdict(
     response: &Response<impl Sized>,
 ) -> Verdict {
     let verdict = codec::verdict(request.protocol, response);
-    if codec::code(request.protocol, response) == Some(Code::NotFound)
-        && infers_own_model(request, buffered)
-    {
-        Verdict::Failed
-    } else {
-        verdict
+    match codec::code(request.protocol, response) {
+        Some(Code::NotFound) if infers_own_model(request, buffered) => Verdict::Failed,
+        // The replica has the request's deadline, too, and may be the first to see it pass.
+        Some(Code::DeadlineExceeded) if verdict == Verdict::Failed => request.missed,
+        Some(_) | None => verdict,
     }
 }
 

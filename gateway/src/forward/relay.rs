@@ -16,7 +16,7 @@ use super::request::ProxyRequest;
 use super::resting::Resting;
 use crate::body::{DownstreamBody, linger};
 use crate::clock::now;
-use crate::codec::grpc;
+use crate::codec::{self, grpc};
 use crate::headers;
 use crate::protocol::Protocol;
 use crate::queue::{Credit, Outcome, Verdict};
@@ -34,6 +34,8 @@ pub(crate) struct Relay {
     upload: Option<UploadHandle>,
     /// Of a stream whose client may send more messages.
     resting: Option<Resting>,
+    /// How it counts if the deadline passes.
+    missed: Verdict,
 }
 
 /// What ends with a response.
@@ -59,6 +61,7 @@ impl Relay {
             end: Some(end),
             upload,
             resting: None,
+            missed: request.missed,
         };
         if relay.is_read() {
             relay.finish();
@@ -95,11 +98,15 @@ impl Relay {
             return Poll::Pending;
         }
         let sentence = "deadline exceeded while the replica sent its response";
-        Poll::Ready(Some(self.break_off(
-            Outcome::Abandoned,
-            Code::DeadlineExceeded,
-            sentence,
-        )))
+        // A client that leaves its stream open until its deadline has what it asked for.
+        let is_answered = self.resting.as_ref().is_some_and(Resting::is_answered);
+        let missed = if is_answered {
+            Verdict::Uncounted
+        } else {
+            self.missed
+        };
+        let end = (Outcome::Abandoned, missed);
+        Poll::Ready(Some(self.break_off(end, Code::DeadlineExceeded, sentence)))
     }
 
     fn poll_rest(&mut self, context: &mut Context<'_>) {
@@ -132,10 +139,13 @@ impl Relay {
             return;
         };
         if let Some(status) = grpc::status(trailers) {
-            *verdict = grpc::verdict(status);
+            *verdict = match status {
+                tonic::Code::DeadlineExceeded => self.missed,
+                status => grpc::verdict(status),
+            };
         }
-        if trailers.remove(headers::REFUSED).is_some() {
-            *verdict = Verdict::Refused;
+        if let Some(mark) = trailers.remove(headers::REFUSED) {
+            *verdict = codec::verdict_of_mark(&mark);
         }
         if self.protocol == Protocol::Grpc {
             learn(credit, trailers);
@@ -149,6 +159,7 @@ impl Relay {
             Some(RelayEnd::Replica { credit, verdict }) => match verdict {
                 Verdict::Succeeded | Verdict::Failed => credit.answered(verdict, at),
                 Verdict::Refused => credit.refused(),
+                Verdict::Uncounted => credit.settle(Outcome::Abandoned, Verdict::Uncounted),
                 // A gRPC response without a status is an error.
                 Verdict::Open => credit.answered(Verdict::Failed, at),
             },
@@ -174,12 +185,12 @@ impl Relay {
     /// Ends a response early: over HTTP the connection breaks; gRPC has trailers for the reason.
     fn break_off(
         &mut self,
-        outcome: Outcome,
+        (outcome, verdict): (Outcome, Verdict),
         code: Code,
         sentence: &str,
     ) -> io::Result<Frame<Bytes>> {
         if let Some(RelayEnd::Replica { credit, .. }) = self.end.take() {
-            credit.settle(outcome, Verdict::Failed);
+            credit.settle(outcome, verdict);
         }
         self.body = None;
         match self.protocol {
@@ -213,11 +224,8 @@ impl Body for Relay {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.pass(frame)))),
             Poll::Ready(Some(Err(error))) => {
                 let sentence = format!("the replica broke off its response: {error}");
-                Poll::Ready(Some(self.break_off(
-                    Outcome::Failed,
-                    Code::Unavailable,
-                    &sentence,
-                )))
+                let end = (Outcome::Failed, Verdict::Failed);
+                Poll::Ready(Some(self.break_off(end, Code::Unavailable, &sentence)))
             }
             Poll::Ready(None) => {
                 self.finish();

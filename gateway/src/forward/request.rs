@@ -8,13 +8,14 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Uri};
 use smallvec::SmallVec;
+use weir_protocol::Blame;
 use weir_protocol::grpc::timeout::format_timeout;
 
 use crate::clock::now;
 use crate::deadline::Deadline;
 use crate::headers;
 use crate::protocol::Protocol;
-use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue};
+use crate::queue::{AdmissionRequest, Arrival, Origin, RevisionQueue, Verdict};
 use crate::router::Target;
 use crate::upstream::RequestBody;
 use crate::upstream::UpstreamRequest;
@@ -25,6 +26,8 @@ pub(crate) struct ProxyRequest {
     pub(crate) queue: Arc<RevisionQueue>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
+    /// How it counts if that passes.
+    pub(crate) missed: Verdict,
     pub(super) activation: Duration,
     arrival: Arrival,
     /// Arrival times of the other requests of its batch; `None` if it is no batch.
@@ -78,6 +81,7 @@ impl ProxyRequest {
             queue: target.queue,
             arrived: deadline.arrived,
             deadline: deadline.at,
+            missed: missed(deadline.blame),
             activation: target.route.activation_timeout,
             arrival: Arrival::New,
             others: None,
@@ -99,6 +103,8 @@ impl ProxyRequest {
                 self.deadline
                     .map_or(latest, |deadline| deadline.min(latest)),
             ),
+            // The other one is longer than any that is so short.
+            missed: self.missed,
             activation: self.activation,
             origin: self.origin,
             method: self.method.clone(),
@@ -139,6 +145,8 @@ impl ProxyRequest {
             arrived,
             deadline,
             others: Some(others),
+            // Not counted: each of its requests counts by itself.
+            missed: Verdict::Failed,
             protocol: self.protocol,
             queue: Arc::clone(&self.queue),
             activation: self.activation,
@@ -178,8 +186,14 @@ impl ProxyRequest {
     /// The request that the gateway that owns the queue gets, pinned to the same revision.
     pub(super) fn to_gateway(&self, body: RequestBody) -> UpstreamRequest<'_> {
         let mut upstream_request = self.upstream_request(&self.whole, &[], body);
+        let hop = match self.missed {
+            Verdict::Uncounted => headers::HOP_HASTY,
+            Verdict::Succeeded | Verdict::Failed | Verdict::Refused | Verdict::Open => {
+                headers::HOP_PLAIN
+            }
+        };
         upstream_request.with.extend([
-            (headers::HOP, HeaderValue::from_static("1")),
+            (headers::HOP, hop),
             (headers::REVISION, self.queue.header.clone()),
         ]);
         upstream_request
@@ -214,6 +228,14 @@ impl ProxyRequest {
             Protocol::Grpc => (headers::GRPC_TIMEOUT, format_timeout(left)),
         };
         Some((name, HeaderValue::try_from(text).ok()?))
+    }
+}
+
+/// How a request counts whose deadline passes by their doing.
+fn missed(blame: Blame) -> Verdict {
+    match blame {
+        Blame::Caller => Verdict::Uncounted,
+        Blame::Load | Blame::Server => Verdict::Failed,
     }
 }
 

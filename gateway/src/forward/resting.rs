@@ -55,11 +55,16 @@ impl Resting {
         self.timer.as_mut().reset(Instant::now() + self.after);
     }
 
+    /// Whether every message is answered, and more may come.
+    pub(super) fn is_answered(&self) -> bool {
+        let messages = self.upload.messages();
+        messages.is_some_and(|messages| self.answers.ended() >= messages)
+    }
+
     /// Lends the credit or takes it back, while the replica sends nothing.
     pub(super) fn poll(&mut self, credit: &mut Credit, context: &mut Context<'_>) {
         self.upload.wake(context.waker());
-        let is_answered = |messages| self.answers.ended() >= messages;
-        if !self.upload.messages().is_some_and(is_answered) {
+        if !self.is_answered() {
             credit.resume();
         } else if !credit.is_resting() && self.timer.as_mut().poll(context).is_ready() {
             credit.rest();

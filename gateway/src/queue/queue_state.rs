@@ -47,7 +47,7 @@ impl QueueState {
             Verdict::Succeeded => self.activity.succeeded += 1,
             Verdict::Failed => self.activity.failed += 1,
             Verdict::Refused => self.activity.refused += 1,
-            Verdict::Open => {}
+            Verdict::Uncounted | Verdict::Open => {}
         }
     }
 

@@ -11,7 +11,9 @@ pub(crate) enum Verdict {
     Failed,
     /// The replica was full and did not work on it.
     Refused,
-    /// It has not ended yet, or its end is not counted.
+    /// It ended by its client's own doing, which is not counted.
+    Uncounted,
+    /// It has not ended yet, or its end is counted elsewhere.
     Open,
 }
 

@@ -48,6 +48,12 @@ impl UploadHandle {
         self.0.has_failed.load(Ordering::Relaxed)
     }
 
+    /// Whether the upload was given up before its end.
+    pub(crate) fn is_unread(&self) -> bool {
+        let unread = self.0.unread.lock();
+        unread.as_ref().is_some_and(|rest| !rest.is_end_stream())
+    }
+
     /// Takes the rest of an upload that was given up, because its response came before its end.
     pub(crate) fn take_unread(&self) -> Option<Incoming> {
         self.0.unread.lock().take()

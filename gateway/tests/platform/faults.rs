@@ -244,6 +244,66 @@ async fn a_deadline_says_how_long_was_waited_and_where() {
     assert_eq!(bad.status, StatusCode::BAD_REQUEST);
 }
 
+fn late_or_hasty(head: &http::request::Parts, _: &Bytes) -> Response<TestBody> {
+    let mut response = Response::new(full(""));
+    *response.status_mut() = match head.uri.path() {
+        "/late" => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    if head.uri.path() == "/hasty" {
+        let mark = HeaderValue::from_static("3");
+        response.headers_mut().insert("weir-refused", mark);
+    }
+    response
+}
+
+#[tokio::test]
+async fn a_short_deadline_that_a_client_chose_is_not_counted() {
+    let (world, replica) = World::with_limited(Manner::Hang).await;
+    let request = |ms| with(post(HOST, "/", ""), "weir-timeout", ms);
+    // At the replica and in the queue, over HTTP and gRPC.
+    let held = tokio::spawn(once(world.address(), request("900")));
+    replica.seen.until_busy(1).await;
+    let queued = once(world.address(), request("1")).await;
+    assert_eq!(queued.status, StatusCode::GATEWAY_TIMEOUT);
+    let path = format!("{}/ModelInfer", grpc::SERVICE);
+    let call = grpc::call(HOST, &path, Full::new(grpc::infer("digits")));
+    let call = with(call, "grpc-timeout", "5m");
+    let mut client = connect_h2(world.address()).await;
+    let ended = grpc::ended(client.send_request(call).await.unwrap()).await;
+    assert_eq!(grpc::status(&ended).0, "4");
+    assert_eq!(held.await.unwrap().status, StatusCode::GATEWAY_TIMEOUT);
+    // What the service itself allows counts, however short.
+    let service = |route: &mut weir_cluster::Route| route.timeout = Some(Duration::from_millis(90));
+    world.serve_limited(&[100], Some(1), service).await;
+    let late = once(world.address(), request("800")).await;
+    assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
+    world.activity(1, |activity| activity.failed > 0).await;
+    world
+        .activity(1, |activity| (activity.arrivals, activity.failed) == (4, 1))
+        .await;
+}
+
+#[tokio::test]
+async fn a_short_deadline_that_the_replica_saw_pass_is_not_counted() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(1));
+    let (world, _replica) = World::with(Manner::Compute(gate, late_or_hasty)).await;
+    let hasty = with(post(HOST, "/late", ""), "weir-timeout", "999");
+    let patient = with(post(HOST, "/late", ""), "weir-timeout", "9000");
+    let broken = with(post(HOST, "/broken", ""), "weir-timeout", "999");
+    let marked = post(HOST, "/hasty", "");
+    for request in [hasty, marked, patient, broken] {
+        let answer = once(world.address(), request).await;
+        assert!(answer.status.is_server_error(), "{answer:?}");
+        assert!(!answer.headers.contains_key("weir-refused"), "{answer:?}");
+    }
+    world
+        .activity(1, |a| {
+            (a.arrivals, a.failed, a.refused, a.in_flight) == (4, 2, 0, 0)
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_place_at_once() {
     let (world, replica) = World::with_limited(Manner::Hang).await;

@@ -283,3 +283,23 @@ async fn no_call_is_lost_when_a_replica_dies() {
         assert_eq!(ended.data, infer("digits"));
     }
 }
+
+#[tokio::test]
+async fn a_stream_that_its_client_leaves_open_until_its_deadline_is_no_failure() {
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+    let (world, _replica) = World::with(Manner::Answer(gate)).await;
+    let (messages, receiver) = mpsc::channel::<io::Result<_>>(1);
+    let path = format!("{SERVICE}/ModelStreamInfer");
+    let mut request = call(HOST, &path, StreamBody::new(ReceiverStream::new(receiver)));
+    let timeout = http::HeaderValue::from_static("1500m");
+    request.headers_mut().insert("grpc-timeout", timeout);
+    let message = Frame::data(infer("digits"));
+    messages.send(Ok(message)).await.unwrap();
+    let mut client = connect_h2(world.address()).await;
+    let ended = ended(client.send_request(request).await.unwrap()).await;
+    assert_eq!((status(&ended).0, &ended.data), ("4", &infer("digits")));
+    world
+        .activity(1, |a| (a.arrivals, a.failed, a.in_flight) == (1, 0, 0))
+        .await;
+    drop(messages);
+}

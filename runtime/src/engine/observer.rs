@@ -15,7 +15,7 @@ impl Observer for StatisticsObserver {
         let cause = match error {
             SubmitError::QueueFull => Refusal::QueueFull,
             SubmitError::PredictedWait { .. } => Refusal::PredictedWait,
-            SubmitError::Expired | SubmitError::DeadlineExceeded { .. } => Refusal::Deadline,
+            SubmitError::Expired { .. } | SubmitError::DeadlineExceeded { .. } => Refusal::Deadline,
             SubmitError::Draining | SubmitError::Lost => Refusal::Draining,
         };
         // Refused on arrival: no time was spent on it.
@@ -27,7 +27,7 @@ impl Observer for StatisticsObserver {
             SubmitError::DeadlineExceeded { waited } => *waited,
             SubmitError::QueueFull
             | SubmitError::PredictedWait { .. }
-            | SubmitError::Expired
+            | SubmitError::Expired { .. }
             | SubmitError::Draining
             | SubmitError::Lost => Duration::ZERO,
         };

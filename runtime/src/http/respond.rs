@@ -104,6 +104,8 @@ pub(super) fn add_cost(response: &mut Response<Body>, cost: &Cost, capacity: usi
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use weir_batcher::Bound;
 
     use super::*;
@@ -125,8 +127,14 @@ mod tests {
             });
             assert_eq!(late.headers()["weir-refused"], label, "{bound:?}");
         }
+        let own = Some(Duration::from_millis(999));
+        let hasty = error(&ServeError::QueueTimeout { own });
+        assert_eq!(hasty.headers()["weir-refused"], "3");
         for worked in [
-            ServeError::QueueTimeout,
+            ServeError::QueueTimeout { own: None },
+            ServeError::QueueTimeout {
+                own: Some(Duration::from_secs(1)),
+            },
             ServeError::TooLarge("x".to_owned()),
         ] {
             assert!(!error(&worked).headers().contains_key("weir-refused"));

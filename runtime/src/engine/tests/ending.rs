@@ -7,7 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::ServeError;
+use weir_protocol::Parameter;
+
+use crate::error::{Refused, ServeError};
 use crate::statistics::Reason;
 
 use super::fake::{Blocker, Fake, Running, add_one, request};
@@ -79,6 +81,20 @@ async fn a_deadline_ends_the_wait_while_the_instance_is_busy() {
     assert_eq!(first.await.unwrap(), Ok(vec![1]));
     running.engine.drain().await;
     assert_eq!(*running.runs.lock(), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_own_short_timeout_passes_is_marked_as_hasty() {
+    let (running, blocker, first) = held().await;
+    let mut hasty = request(&[1]);
+    let timeout = Parameter::Uint(2000);
+    hasty.parameters.insert("timeout".to_owned(), timeout);
+    let late = running.infer(hasty).await.map(drop).unwrap_err();
+    let own = Some(Duration::from_millis(2));
+    assert_eq!(late, ServeError::QueueTimeout { own });
+    assert_eq!(late.refusal().map(Refused::label), Some("3"));
+    blocker.open();
+    assert_eq!(first.await.unwrap(), Ok(vec![1]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
