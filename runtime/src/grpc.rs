@@ -2,6 +2,7 @@
 
 mod budgeted_body;
 mod calls;
+mod content_type;
 mod health;
 mod listen;
 mod malformed;
@@ -117,9 +118,7 @@ fn decode_version(version: &str) -> Result<String, ServeError> {
 /// The client's deadline, from `grpc-timeout` and `weir-timeout`.
 fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     let received = now();
-    let timeout = metadata
-        .get("grpc-timeout")
-        .and_then(|value| parse_timeout(value.to_str().ok()?).ok());
+    let timeout = grpc_timeout(metadata)?;
     let ours = match metadata.get("weir-timeout") {
         None => None,
         Some(value) => {
@@ -133,6 +132,24 @@ fn deadline(metadata: &HeaderMap) -> Result<Option<Instant>, ServeError> {
     };
     let earliest = timeout.into_iter().chain(ours).min();
     Ok(earliest.and_then(|after| received.checked_add(after)))
+}
+
+/// The client's `grpc-timeout`.
+///
+/// # Errors
+/// [`ServeError::Invalid`] for a malformed one: a client that set a deadline should not wait without.
+fn grpc_timeout(metadata: &HeaderMap) -> Result<Option<Duration>, ServeError> {
+    let Some(value) = metadata.get("grpc-timeout") else {
+        return Ok(None);
+    };
+    // A value that is no text parses as no timeout either.
+    let text = value.to_str().unwrap_or("?");
+    let timeout = parse_timeout(text).map_err(|_| {
+        ServeError::Invalid(format!(
+            "header grpc-timeout: {text:?} is not up to eight digits and a unit"
+        ))
+    });
+    timeout.map(Some)
 }
 
 /// Turns an error into a status; the only place that does.
@@ -166,6 +183,23 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_malformed_timeout_is_refused() {
+        let of = |text| {
+            let value = http::HeaderValue::from_static(text);
+            grpc_timeout(&HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-timeout"),
+                value,
+            )]))
+        };
+        assert_eq!(grpc_timeout(&HeaderMap::new()), Ok(None));
+        assert_eq!(of("250m"), Ok(Some(Duration::from_millis(250))));
+        for bad in ["", "5x", "-1m", "123456789m", "1"] {
+            let code = weir_protocol::Coded::code(&of(bad).unwrap_err());
+            assert_eq!(code, weir_protocol::Code::InvalidArgument, "{bad:?}");
+        }
+    }
 
     #[test]
     fn only_a_refusal_before_work_is_marked_as_one() {

@@ -145,6 +145,20 @@ def test_predict_of_an_unknown_model(server):
     assert predict(server, "nope", {"instances": [[1]]}).status == 404
 
 
+def test_v1_liveness(server):
+    reply = server.call("GET", "/")
+    assert (reply.status, reply.json()) == (200, {"status": "alive"})
+
+
+@pytest.mark.parametrize(
+    "path, status, word",
+    [("/v1/models/digits:explain", 501, "explainer"), ("/v1/chat/completions", 404, "OpenAI")],
+)
+def test_paths_of_others_are_told_so(server, path, status, word):
+    reply = server.call("POST", path, b"{}")
+    assert (reply.status, word in reply.error()) == (status, True), reply
+
+
 def test_v1_model_list_and_readiness(server):
     assert "digits" in server.call("GET", "/v1/models").json()["models"]
     reply = server.call("GET", "/v1/models/digits")

@@ -85,7 +85,6 @@ def test_every_answer_tells_the_capacity_of_all_models(server):
         ("/v2/models/%C3%A9", 404, "Request for unknown model: 'é' is not found"),
         ("/v2/models/..", 404, "Request for unknown model: '..' is not found"),
         ("/v2/unknown", 404, "Not Found"),
-        ("/", 404, "Not Found"),
         ("/v3", 404, "Not Found"),
         ("/v2/models/add_sub/nothing", 404, "Not Found"),
         ("/v2/models/add_sub/infer", 405, "Method Not Allowed"),

@@ -41,12 +41,30 @@ pub(crate) enum WarmupData {
     File(String),
 }
 
+/// Most runs in all warm-up requests of a model. What first runs pay for is paid in a few of them; so many of a model
+/// that takes a millisecond are ten seconds already. A count without a bound would keep an instance, and whoever loads
+/// the model, busy for ever.
+const MAX_RUNS: u64 = 10_000;
+
+fn check_runs(config: &ModelConfig) -> Result<(), ConfigError> {
+    let counts = config.model_warmup.iter();
+    let runs: u64 = counts.map(|given| u64::from(given.count.max(1))).sum();
+    if runs > MAX_RUNS {
+        return Err(ConfigError::Invalid(format!(
+            "model {} has {runs} runs in its warm-ups, which is over {MAX_RUNS}: lower their count",
+            config.name
+        )));
+    }
+    Ok(())
+}
+
 /// Reads the warm-up requests.
 pub(super) fn parse(
     config: &ModelConfig,
     inputs: &[TensorConfig],
     max_batch_size: Option<usize>,
 ) -> Result<Vec<Warmup>, ConfigError> {
+    check_runs(config)?;
     let mut warmups = Vec::with_capacity(config.model_warmup.len());
     for given in &config.model_warmup {
         let batch_size = given.batch_size as usize;

@@ -13,6 +13,7 @@ use weir_ops::socket::ConnectionLimits;
 use weir_protocol::Code;
 use weir_protocol::grpc as codec;
 
+use super::content_type;
 use super::middleware::{self, Middleware, Trailers};
 use super::timed_body;
 use super::unary::{self, ReplyBody};
@@ -32,17 +33,32 @@ pub(super) struct Calls {
     pub(super) gzip_responses: bool,
 }
 
+/// Who answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallKind {
+    /// Nobody: it is no gRPC call.
+    NoGrpc,
+    /// This file.
+    PlainInfer,
+    /// tonic's routes.
+    Routed,
+}
+
 impl Calls {
     /// Answers one call; every failure becomes a status. (An `async fn` would hold the request twice.)
     pub(super) fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<ReplyBody>> {
-        let is_plain = self.is_plain_infer(&request);
+        let kind = self.kind(&request);
         async move {
-            if is_plain {
-                let (Parts { headers, .. }, body) = request.into_parts();
-                return self.infer(headers, body).await;
+            match kind {
+                CallKind::NoGrpc => return content_type::refusal(),
+                CallKind::PlainInfer => {
+                    let (Parts { headers, .. }, body) = request.into_parts();
+                    return self.infer(headers, body).await;
+                }
+                CallKind::Routed => {}
             }
             let mut routes = self.routes.clone();
             // Routes are always ready, and never fail.
@@ -54,6 +70,16 @@ impl Calls {
                 }
                 Err(never) => match never {},
             }
+        }
+    }
+
+    fn kind(&self, request: &Request<Incoming>) -> CallKind {
+        if !content_type::is_grpc(request.headers()) {
+            CallKind::NoGrpc
+        } else if self.is_plain_infer(request) {
+            CallKind::PlainInfer
+        } else {
+            CallKind::Routed
         }
     }
 
@@ -75,9 +101,12 @@ impl Calls {
         if let Some(refusal) = middleware::refusal(&self.grpc.options, MODEL_INFER, &headers) {
             return refusal.into_http();
         }
+        let timeout = match super::grpc_timeout(&headers) {
+            Ok(timeout) => timeout,
+            Err(error) => return status(&error).into_http(),
+        };
         // Dropped with this future when the client leaves, it counts as cancelled.
         let in_flight = self.requests.begin(Protocol::Grpc);
-        let timeout = middleware::timeout(&headers);
         // Handed on by its address: handed on itself, it would be held twice.
         let answer = pin!(self.infer_message(headers, body));
         let answer = middleware::with_timeout(timeout, answer).await;

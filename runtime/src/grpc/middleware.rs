@@ -15,7 +15,6 @@ use tonic::body::Body;
 use tonic::codegen::Service;
 use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::Code;
-use weir_protocol::grpc::timeout::parse_timeout;
 
 use super::GrpcOptions;
 use super::budgeted_body::{self, BudgetedBody};
@@ -110,10 +109,13 @@ where
         if let Some(refusal) = refusal(&self.options, request.uri().path(), request.headers()) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
+        let timeout = match super::grpc_timeout(request.headers()) {
+            Ok(timeout) => timeout,
+            Err(error) => return Box::pin(async move { Ok(super::status(&error).into_http()) }),
+        };
         let in_flight = self.requests.begin(Protocol::Grpc);
         let permit = Arc::new(self.options.body_budget.permit());
         let held = Arc::clone(&permit);
-        let timeout = timeout(request.headers());
         let request = self.receive(request, held);
         let inner = self.inner.call(request);
         let answer = with_timeout(timeout, async move {
@@ -126,11 +128,6 @@ where
             Ok(with_trailers(response))
         })
     }
-}
-
-/// The client's `grpc-timeout`; a malformed one is ignored, as tonic does.
-pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
-    parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?).ok()
 }
 
 /// Ends a call whose client has stopped waiting. tonic would do the same a moment later, but say that

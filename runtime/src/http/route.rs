@@ -39,6 +39,7 @@ pub(crate) enum Route<'a> {
     RegionStatus(Memory, Option<Cow<'a, str>>),
     RegionRegister(Memory, Cow<'a, str>),
     RegionUnregister(Memory, Option<Cow<'a, str>>),
+    V1Live,
     V1Models,
     V1Ready(Cow<'a, str>),
     V1Predict(Cow<'a, str>),
@@ -73,16 +74,21 @@ impl<'a> Route<'a> {
             count += 1;
         }
         match segments.get(..count) {
+            // KServe's servers and its client have V1's liveness at the root.
+            Some([]) => get(method, Route::V1Live),
             Some(["v2", rest @ ..]) => v2(method, rest),
             Some(["v1", "models", rest @ ..]) => v1(method, rest),
-            _ => Err(not_found()),
+            Some(other) => Err(other_protocol(other)),
+            None => Err(not_found()),
         }
     }
 
     /// The group of calls that a restriction names it by.
     pub(crate) fn group(&self) -> ApiGroup {
         match self {
-            Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Ready(_) => ApiGroup::Health,
+            Self::Live | Self::Ready | Self::ModelReady(_) | Self::V1Live | Self::V1Ready(_) => {
+                ApiGroup::Health
+            }
             Self::ServerMetadata | Self::Models | Self::ModelMetadata(_) | Self::V1Models => {
                 ApiGroup::Metadata
             }
@@ -183,6 +189,9 @@ fn region<'a>(method: &Method, kind: Memory, rest: &[&'a str]) -> Result<Route<'
 fn v1<'a>(method: &Method, rest: &[&'a str]) -> Result<Route<'a>, ServeError> {
     match rest {
         [] => get(method, Route::V1Models),
+        [last] if last.ends_with(":explain") => Err(ServeError::Unimplemented(
+            "this server has no explainer: ask for :predict".to_owned(),
+        )),
         [last] => match last.strip_suffix(":predict") {
             Some(model) => post(method, Route::V1Predict(decoded(model)?)),
             None => get(method, Route::V1Ready(decoded(last)?)),
@@ -232,6 +241,23 @@ fn plain(number: &str) -> &str {
     match number.trim_start_matches('0') {
         "" => "0",
         plain => plain,
+    }
+}
+
+/// The error of a path of another protocol, which says so where it is a common one.
+fn other_protocol(segments: &[&str]) -> ServeError {
+    match segments {
+        ["openai", ..] | ["v1", "chat" | "completions" | "embeddings" | "responses", ..] => {
+            ServeError::NotFound(
+                "this server has no OpenAI API: ask POST /v2/models/NAME/infer or /v2/models/NAME/generate"
+                    .to_owned(),
+            )
+        }
+        ["inference.GRPCInferenceService", ..] => ServeError::NotFound(
+            "a gRPC call came as HTTP: its content-type is application/grpc, and it goes to the gRPC port"
+                .to_owned(),
+        ),
+        _ => not_found(),
     }
 }
 
@@ -302,6 +328,7 @@ mod tests {
     #[test]
     fn paths_of_the_server() {
         check(Method::GET, "/v2", Ok(Route::ServerMetadata));
+        check(Method::GET, "/", Ok(Route::V1Live));
         check(Method::GET, "/v2/", Ok(Route::ServerMetadata));
         check(Method::GET, "/v2/unknown", Err(not_found()));
         check(
@@ -317,5 +344,18 @@ mod tests {
         let all = Route::RegionUnregister(Memory::System, None);
         check(Method::POST, "/v2/systemsharedmemory/unregister", Ok(all));
         check(Method::GET, "/a/b/c/d/e/f/g/h/i/j", Err(not_found()));
+    }
+
+    #[test]
+    fn paths_of_other_protocols_are_told_so() {
+        for (path, word) in [
+            ("/v1/chat/completions", "OpenAI"),
+            ("/openai/v1/models", "OpenAI"),
+            ("/v1/models/m:explain", "explainer"),
+            ("/inference.GRPCInferenceService/ModelInfer", "gRPC"),
+        ] {
+            let told = Route::parse(&Method::POST, path).unwrap_err();
+            assert!(told.to_string().contains(word), "{path}: {told}");
+        }
     }
 }

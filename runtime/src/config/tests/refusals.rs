@@ -227,6 +227,21 @@ fn instance_groups_and_files_are_refused_by_name() {
 }
 
 #[test]
+fn warmups_are_bounded_together() {
+    let one = "inputs { key: 'x' value { data_type: TYPE_FP32 dims: 1 zero_data: true } }";
+    let warmup = |count: u32| format!("model_warmup {{ name: 'w' count: {count} {one} }}");
+    for (text, runs) in [
+        (warmup(4_294_967_295), "4294967295"),
+        (warmup(5_000) + &warmup(5_000) + &warmup(0), "10001"),
+    ] {
+        let told = format!(
+            "model m has {runs} runs in its warm-ups, which is over 10000: lower their count"
+        );
+        assert_eq!(refusal(&usual(&text)), told);
+    }
+}
+
+#[test]
 fn warmups_are_refused_by_name() {
     let one = |fields: &str| format!("inputs {{ key: 'x' value {{ {fields} }} }}");
     let cases = [

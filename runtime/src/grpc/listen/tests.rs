@@ -227,6 +227,67 @@ async fn connections_without_a_call_end() {
     port.ended().await;
 }
 
+/// What a call with these headers is told at once: the head of the answer, and its body.
+async fn told(port: &Port, path: &str, headers: &[(&str, &str)]) -> (http::response::Parts, Bytes) {
+    let tcp = TcpStream::connect(port.address).await.unwrap();
+    let io = TokioIo::new(tcp);
+    let (mut client, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = Request::post(format!("http://localhost{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let empty = http_body_util::Full::new(Bytes::from_static(&[0; 5]));
+    let answer = client.send_request(request.body(empty).unwrap());
+    let answer = tokio::time::timeout(TIMEOUT, answer)
+        .await
+        .unwrap()
+        .unwrap();
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.unwrap();
+    (head, body.to_bytes())
+}
+
+#[tokio::test]
+async fn what_is_no_grpc_is_told_so_over_http() {
+    let port = port(limits(LONG));
+    let paths =
+        ["ServerLive", "ModelInfer"].map(|call| format!("/inference.GRPCInferenceService/{call}"));
+    for path in &paths {
+        for kind in ["application/json", "application/grpc-web", "text/plain"] {
+            let (head, body) = told(&port, path, &[("content-type", kind)]).await;
+            assert_eq!(head.status, 415, "{path} {kind}");
+            assert_eq!(head.headers["content-type"], "application/json");
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert!(body.contains("this port speaks gRPC"), "{body}");
+        }
+        let (head, _) = told(&port, path, &[]).await;
+        assert_eq!(head.status, 415, "{path} without a type");
+        let (head, _) = told(&port, path, &[("content-type", "application/grpc+proto")]).await;
+        assert_eq!(head.status, 200);
+    }
+    port.ended().await;
+}
+
+#[tokio::test]
+async fn a_timeout_that_is_none_is_refused_in_each_call() {
+    let port = port(limits(LONG));
+    for call in ["ModelInfer", "ServerLive", "ModelStreamInfer"] {
+        let path = format!("/inference.GRPCInferenceService/{call}");
+        for timeout in ["5x", "", "123456789m"] {
+            let headers = [
+                ("content-type", "application/grpc"),
+                ("grpc-timeout", timeout),
+            ];
+            let (head, _) = told(&port, &path, &headers).await;
+            assert_eq!(head.headers["grpc-status"], "3", "{call} {timeout}");
+            let message = head.headers["grpc-message"].to_str().unwrap();
+            assert!(message.contains("grpc-timeout"), "{message}");
+        }
+    }
+    port.ended().await;
+}
+
 #[tokio::test]
 async fn a_message_that_crawls_is_refused_in_each_call() {
     let port = port(short());
