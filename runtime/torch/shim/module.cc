@@ -4,6 +4,7 @@
 #include <c10/core/StreamGuard.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -167,6 +168,29 @@ bool convolves(const torch::jit::Block& block) {
   return false;
 }
 
+bool is_cuda(const IValue& value) {
+  return (value.isDevice() && value.toDevice().is_cuda()) ||
+      (value.isString() && value.toStringRef().rfind("cuda", 0) == 0);
+}
+
+bool names_cuda(const torch::jit::Block& block) {
+  for (const auto* node : block.nodes()) {
+    if (node->kind() == c10::prim::Constant) {
+      auto value = torch::jit::toIValue(node->output());
+      if (value.has_value() && is_cuda(*value)) {
+        return true;
+      }
+    }
+    const auto& inner = node->blocks();
+    if (std::string(node->kind().toQualString()) == "aten::cuda" ||
+        (node->hasAttribute(c10::attr::Subgraph) && names_cuda(*node->g(c10::attr::Subgraph)->block())) ||
+        std::any_of(inner.begin(), inner.end(), [](const auto* block) { return names_cuda(*block); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<IValue> positional(const WeirModule& module, const WeirValue* values, size_t count) {
   const auto& arguments = module.forward.function().getSchema().arguments();
   std::vector<IValue> stack;
@@ -217,6 +241,16 @@ int32_t weir_module_convolves(const WeirModule* module) {
     auto graph = module->forward.graph()->copy();
     torch::jit::Inline(*graph);
     found = convolves(*graph->block());
+  });
+  return found;
+}
+
+int32_t weir_module_names_cuda(const WeirModule* module) {
+  bool found = true;
+  weir::quietly([&] {
+    auto graph = module->forward.graph()->copy();
+    torch::jit::Inline(*graph);
+    found = names_cuda(*graph->block());
   });
   return found;
 }

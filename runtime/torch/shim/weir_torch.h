@@ -117,6 +117,8 @@ void weir_module_arguments(const WeirModule* module, const WeirArgument** argume
 WeirResult weir_module_result(const WeirModule* module);
 // Returns 1 if the method calls a convolution, 0 if not or if its graph cannot be read.
 int32_t weir_module_convolves(const WeirModule* module);
+// Returns 1 if the method's code names a CUDA device, or if its graph cannot be read; 0 if it follows its tensors.
+int32_t weir_module_names_cuda(const WeirModule* module);
 // Returns a WeirWrites, and the first such write in words, which live as long as the module.
 int32_t weir_module_writes(const WeirModule* module, const char** where);
 // Returns the bytes of the tensors among its attributes.

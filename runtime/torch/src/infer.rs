@@ -111,6 +111,9 @@ fn without_trial(
             complaint.reason()
         )));
     }
+    if runner.placement.is_processor() && runner.module.names_cuda() {
+        return Err(needs_cuda(source, complaint.as_ref()));
+    }
     let (reason, open) = match complaint {
         Some(Complaint::Outputs(reason)) => (reason, None),
         Some(Complaint::Run(reason)) => (reason, open::signature(source, runner)?),
@@ -131,4 +134,14 @@ fn without_trial(
         source.name,
         arguments.join(", ")
     )))
+}
+
+fn needs_cuda(source: &ModelSource, complaint: Option<&Complaint>) -> LoadError {
+    LoadError::Config(format!(
+        "model '{}' does not run on the CPU, where it is to be served: its code names a CUDA device, as it does when it \
+         is traced on a GPU. Move it to the CPU before it is scripted or traced, create tensors on the device of an \
+         input (device=x.device), or serve it on a GPU. {}",
+        source.name,
+        complaint.map_or("", Complaint::reason)
+    ))
 }

@@ -96,6 +96,18 @@ impl Runner {
         }))
     }
 
+    /// Returns a runner of a copy on the processor.
+    ///
+    /// # Errors
+    /// The reason that there is none, in words that follow "because".
+    pub(crate) fn on_processor(&self) -> Result<Self, String> {
+        Ok(Self {
+            module: Arc::new(self.module.on_processor()?),
+            placement: Placement::Processor,
+            ..self.clone()
+        })
+    }
+
     /// Runs one batch. `columns` are in the binding's order, `None` for an input that no request has. The
     /// caller adds its own part to the output time.
     pub(crate) fn run(

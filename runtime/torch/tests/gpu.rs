@@ -106,6 +106,23 @@ fn a_batch_started_ahead_has_its_own_outputs() {
 }
 
 #[test]
+fn rows_that_mix_by_their_values_are_not_batched() {
+    let Some(device) = gpu("rows_that_mix_by_their_values_are_not_batched") else {
+        return;
+    };
+    let largest = |name: &str| {
+        let model = load(&on(device, bare(&format!("mixing/{name}"))));
+        model.signature().max_batch_size
+    };
+    for name in ["onehot", "upto", "distinct", "signed", "guarded"] {
+        assert_eq!(largest(name), 0, "{name}");
+    }
+    for name in ["mlp", "masked", "conv"] {
+        assert_eq!(largest(name), 32, "{name}");
+    }
+}
+
+#[test]
 fn out_of_memory_affects_no_other_batch() {
     let Some(device) = gpu("memory_that_runs_out_harms_no_other_batch") else {
         return;

@@ -8,6 +8,9 @@
 //!
 //! Integers are small in all that, since they may be indices. Where the model takes larger ones the runs that tell most
 //! are made again with rows of different sizes: a length, a class or a count of one row may shape the others.
+//!
+//! On a GPU an index beyond its table ends the use of the device by all models. What might be one is tried on a copy
+//! of the model on the processor.
 
 mod likeness;
 mod reach;
@@ -18,7 +21,7 @@ use std::time::Duration;
 use weir_runtime::backend::{ModelSource, TensorConfig};
 
 use super::trial::Trial;
-use crate::runner::{RunOutput, Runner};
+use crate::runner::{Placement, RunOutput, Runner};
 use likeness::{RowOutput, Tolerance};
 use rows::{Companions, Increase, Row};
 
@@ -64,6 +67,43 @@ struct Case {
 /// # Errors
 /// [`Dependence`], if not, or in doubt.
 pub(crate) fn check(
+    source: &ModelSource,
+    runner: &Runner,
+    inputs: &[TensorConfig],
+    max_batch_size: usize,
+) -> Result<(), Dependence> {
+    check_on_device(source, runner, inputs, max_batch_size)?;
+    match &runner.placement {
+        Placement::Cuda(_) if max_batch_size > 1 => {
+            check_on_processor(source, runner, inputs, max_batch_size)
+        }
+        Placement::Cuda(_) | Placement::Processor => Ok(()),
+    }
+}
+
+/// Makes the runs on a copy on the processor: those of integers and NaN that might end the use of a GPU are made
+/// nowhere else. In doubt, where there is no such copy or it does not run, rows are taken to mix.
+fn check_on_processor(
+    source: &ModelSource,
+    runner: &Runner,
+    inputs: &[TensorConfig],
+    max_batch_size: usize,
+) -> Result<(), Dependence> {
+    let doubt = |reason: String| {
+        Dependence::Mixed(format!(
+            "rows of all kinds can be tried on the processor only, and there the model does not run because \
+             {reason}"
+        ))
+    };
+    let copy = runner.on_processor().map_err(doubt)?;
+    match check_on_device(source, &copy, inputs, max_batch_size) {
+        Err(Dependence::Failed(reason)) => Err(doubt(reason)),
+        checked => checked,
+    }
+}
+
+/// Makes the runs that do no harm to the runner's device.
+fn check_on_device(
     source: &ModelSource,
     runner: &Runner,
     inputs: &[TensorConfig],
@@ -142,7 +182,8 @@ pub(crate) fn warn_if_mixed(
         );
         return;
     }
-    let checked = check(source, runner, inputs, max_batch_size);
+    // A copy on the processor would delay each start for a warning.
+    let checked = check_on_device(source, runner, inputs, max_batch_size);
     if let Err(Dependence::Mixed(reason) | Dependence::Shaped(reason)) = checked {
         tracing::warn!(
             model,

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
+use weir_runtime::backend::Device;
+
 use super::Module;
 use crate::fault::Fault;
 use crate::ffi::{self, RawModule};
@@ -29,6 +31,10 @@ impl SelfWrites {
     }
 }
 
+/// Bytes of the largest module of a GPU that is copied to the processor: a pod of a GPU has some GiB of its own
+/// memory, and one that takes more is killed. A run of a row of larger models would also take seconds there.
+const LARGEST_ON_PROCESSOR: u64 = 2 << 30;
+
 impl Module {
     /// What a run of it may change in it.
     pub(crate) fn self_writes(&self) -> &SelfWrites {
@@ -51,6 +57,29 @@ impl Module {
             SelfWrites::Nothing | SelfWrites::Attributes(_) => self.deep_copy(),
             SelfWrites::Constants(_) => Self::load(&self.path, self.device, &self.method),
         }
+    }
+
+    /// Checks whether the code names a CUDA device, so that it needs one wherever the module is.
+    pub(crate) fn names_cuda(&self) -> bool {
+        // SAFETY: the module is alive.
+        unsafe { ffi::weir_module_names_cuda(self.raw) != 0 }
+    }
+
+    /// Loads the file again for the processor, whatever device this module is on.
+    ///
+    /// # Errors
+    /// The reason, in words that follow "because": there is no room for it, or it would use a GPU all the same.
+    pub(crate) fn on_processor(&self) -> Result<Self, String> {
+        let bytes = self.bytes().map_err(|fault| fault.to_string())?;
+        if bytes > LARGEST_ON_PROCESSOR {
+            return Err(format!(
+                "a copy of its {bytes} bytes might not fit into the memory beside the GPU"
+            ));
+        }
+        if self.names_cuda() {
+            return Err("its code names a CUDA device".to_owned());
+        }
+        Self::load(&self.path, Device::Cpu, &self.method).map_err(|fault| fault.to_string())
     }
 
     fn deep_copy(&self) -> Result<Self, Fault> {

@@ -7,7 +7,8 @@ use crate::runner::RunOutput;
 
 /// Finds what the model takes, one input after the other; `None` if no input has integers that it takes larger.
 ///
-/// On a GPU none is tried: an index beyond its table ends the use of the device by all models.
+/// On a GPU none is tried: an index beyond its table ends the use of the device by all models. A copy on the
+/// processor takes them.
 pub(super) fn find(test: &mut Test<'_>) -> Option<Increase> {
     if !test.runner.placement.is_processor() {
         return None;

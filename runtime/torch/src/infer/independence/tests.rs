@@ -83,6 +83,60 @@ fn strings_that_are_not_batched_may_be_any_number() {
     assert_eq!(signature.outputs[0].dims[0], -1);
 }
 
+/// What is tried for a runner on a GPU, beside the runs there.
+fn on_processor(name: &str, source: &ModelSource) -> Result<(), Dependence> {
+    let runner = runner(&self::source(name));
+    let candidates = candidates::batched(source, &runner.module).unwrap();
+    check_on_processor(source, &runner, &candidates[0].inputs, 32)
+}
+
+#[test]
+fn a_copy_on_the_processor_shows_what_a_gpu_cannot() {
+    for name in ["onehot", "upto", "distinct", "signed", "guarded"] {
+        let checked = on_processor(name, &source(name));
+        let mixed =
+            matches!(&checked, Err(Dependence::Mixed(reason)) if reason.contains("beside it"));
+        assert!(mixed, "{name}: {checked:?}");
+    }
+    for name in ["mlp", "masked", "conv"] {
+        assert_eq!(on_processor(name, &source(name)), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn rows_are_taken_to_mix_where_there_is_no_copy() {
+    let checked = on_processor("placed", &source("placed"));
+    let Err(Dependence::Mixed(reason)) = checked else {
+        panic!("{checked:?}");
+    };
+    let words = "there the model does not run because its code names a CUDA device";
+    assert!(reason.ends_with(words), "{reason}");
+}
+
+#[test]
+fn a_model_that_needs_a_gpu_is_refused_on_the_processor() {
+    let source = source("placed");
+    let error = infer::signature(&source, &runner(&source)).unwrap_err();
+    let words = "model 'placed' does not run on the CPU, where it is to be served: its code names a CUDA device";
+    assert!(error.to_string().starts_with(words), "{error}");
+}
+
+#[test]
+fn a_copy_is_a_module_of_its_own_that_names_no_device() {
+    let runner = runner(&source("mlp"));
+    let copy = runner.on_processor().unwrap();
+    assert!(copy.placement.is_processor());
+    assert!(!Arc::ptr_eq(&copy.module, &runner.module));
+    assert_eq!(copy.module.arguments(), runner.module.arguments());
+    let gone = tempfile::tempdir().unwrap();
+    let path = gone.path().join("model.pt");
+    std::fs::copy(source("mlp").path, &path).unwrap();
+    let module = Module::load(&path, Device::Cpu, "forward").unwrap();
+    drop(gone);
+    let refused = module.on_processor().unwrap_err();
+    assert!(refused.contains("model.pt"), "{refused}");
+}
+
 #[test]
 fn in_doubt_rows_are_not_batched() {
     for name in ["chance", "constant"] {
