@@ -35,7 +35,7 @@ pub(crate) use error::ConfigError;
 pub(crate) use instances::InstanceGroup;
 pub(crate) use json::to_json;
 pub(crate) use versions::VersionPolicy;
-pub(crate) use warmup::{Warmup, WarmupData, WarmupInput};
+pub(crate) use warmup::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
 
 /// A valid configuration. All other fields are derived from `proto`.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,6 +178,7 @@ impl ModelConfig {
         max_batch_size: Option<usize>,
     ) -> Result<Self, ConfigError> {
         refuse::check(&proto)?;
+        normalise::check_pair(&proto)?;
         normalise::op_libraries(&proto)?;
         let tensors = Tensors::configured(&proto, max_batch_size)?;
         Self::assembled(proto, max_batch_size, tensors)

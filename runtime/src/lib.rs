@@ -27,6 +27,7 @@ mod server;
 mod serving_headers;
 mod settings;
 mod shared_memory;
+mod small_file;
 mod statistics;
 
 /// Internals for the benches and for the tests that generate documentation; no stable interface.

@@ -39,6 +39,18 @@ pub(super) fn identity(config: &mut ModelConfig, origin: Origin<'_>) -> Result<(
     Ok(())
 }
 
+/// Refuses a platform of another kind of file than the backend reads, in Triton's words.
+pub(super) fn check_pair(config: &ModelConfig) -> Result<(), ConfigError> {
+    let platform = config.platform.as_str();
+    if config.backend != PYTORCH || ["", PYTORCH, PYTORCH_PLATFORM].contains(&platform) {
+        return Ok(());
+    }
+    Err(ConfigError::Invalid(format!(
+        "unexpected 'platform' and 'backend' pair, got: {platform}, {PYTORCH} for model '{}'",
+        config.name
+    )))
+}
+
 /// Fills in all other defaults; idempotent.
 pub(super) fn defaults(config: &mut ModelConfig, max_batch_size: Option<usize>) {
     if config.backend == PYTORCH {

@@ -58,6 +58,10 @@ fn check_runs(config: &ModelConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Most bytes of an input with all its rows: a request of that size is refused on its way, and takes the memory of
+/// other models.
+pub(crate) const MAX_WARMUP_BYTES: u64 = 1 << 30;
+
 /// Reads the warm-up requests.
 pub(super) fn parse(
     config: &ModelConfig,
@@ -67,22 +71,37 @@ pub(super) fn parse(
     check_runs(config)?;
     let mut warmups = Vec::with_capacity(config.model_warmup.len());
     for given in &config.model_warmup {
-        let batch_size = given.batch_size as usize;
-        if max_batch_size.is_some_and(|max| batch_size > max) {
-            return Err(fail(
-                config,
-                given,
-                &format!("has batch_size {batch_size}, which is over max_batch_size"),
-            ));
+        let rows = rows(config, given, max_batch_size)?;
+        let count = given.count.max(1) as usize;
+        let inputs = parse_inputs(config, given, inputs)?;
+        if let Some(batch_size) = rows {
+            warmups.push(Warmup {
+                name: given.name.clone(),
+                batch_size,
+                count,
+                inputs,
+            });
         }
-        warmups.push(Warmup {
-            name: given.name.clone(),
-            batch_size,
-            count: given.count.max(1) as usize,
-            inputs: parse_inputs(config, given, inputs)?,
-        });
     }
     Ok(warmups)
+}
+
+/// The rows of a sample; 0 for a model without batch dimension, whose samples are of one request by Triton's schema.
+/// `None` for no rows of a model that has the dimension: Triton skips such a sample.
+fn rows(
+    config: &ModelConfig,
+    given: &ModelWarmup,
+    max_batch_size: Option<usize>,
+) -> Result<Option<usize>, ConfigError> {
+    match (max_batch_size, given.batch_size as usize) {
+        (Some(0), 0 | 1) => Ok(Some(0)),
+        (Some(_), 0) => Ok(None),
+        (Some(max), rows) if rows > max => {
+            let over = format!("has batch_size {rows}, which is over max_batch_size");
+            Err(fail(config, given, &over))
+        }
+        (Some(_) | None, rows) => Ok(Some(rows)),
+    }
 }
 
 fn parse_inputs(
@@ -100,6 +119,7 @@ fn parse_inputs(
             return Err(fail(config, given, &format!("has unknown input '{name}'")));
         }
         let parsed = parse_input(config, input)
+            .and_then(|parsed| check_bytes(parsed, given.batch_size))
             .map_err(|what| fail(config, given, &format!("has input '{name}' {what}")))?;
         inputs.insert(name.clone(), parsed);
     }
@@ -124,6 +144,19 @@ fn parse_input(config: &ModelConfig, given: &model_warmup::Input) -> Result<Warm
         shape,
         data,
     })
+}
+
+/// Refuses an input that is made in memory for its rows and has too many bytes.
+fn check_bytes(input: WarmupInput, batch_size: u32) -> Result<WarmupInput, String> {
+    // A string takes four bytes at least: its length.
+    let row = input.shape.elements() as u64 * input.datatype.size().unwrap_or(4) as u64;
+    let bytes = row.saturating_mul(u64::from(batch_size.max(1)));
+    if bytes > MAX_WARMUP_BYTES {
+        return Err(format!(
+            "of {bytes} bytes, which is over {MAX_WARMUP_BYTES}"
+        ));
+    }
+    Ok(input)
 }
 
 fn fail(config: &ModelConfig, given: &ModelWarmup, what: &str) -> ConfigError {

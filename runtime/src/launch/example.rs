@@ -1,6 +1,5 @@
 //! The example of a model: a request that it answers, as JSON, which settles names, datatypes and shapes.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use weir_protocol::{Input, Source, Tensor};
 
 use crate::backend::LoadError;
 use crate::repository::{EXAMPLE_FILE, VersionSource};
+use crate::small_file;
 
 /// Reads the inputs of the example: the file of `--example`, or `example.json` in the version's directory or the
 /// model's; `None` if there is none.
@@ -42,15 +42,9 @@ fn find(source: &VersionSource, flag: Option<&Path>) -> Option<PathBuf> {
 }
 
 fn text(path: &Path) -> Result<Bytes, String> {
-    let unreadable = |error: std::io::Error| format!("cannot read it: {error}");
-    let length = fs::metadata(path).map_err(unreadable)?.len();
-    let most = Limits::DEFAULT.max_json as u64;
-    if length > most {
-        return Err(format!(
-            "it has {length} bytes, more than the {most} of a request"
-        ));
-    }
-    fs::read(path).map(Bytes::from).map_err(unreadable)
+    let text = small_file::read(path, Limits::DEFAULT.max_json as u64);
+    text.map(Bytes::from)
+        .map_err(|error| format!("cannot read it: {error}"))
 }
 
 /// The inputs of a request in JSON.

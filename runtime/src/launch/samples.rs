@@ -7,10 +7,11 @@ use bytes::Bytes;
 use weir_protocol::{DataType, Delivery, InferRequest, Input, Parameters, Shape, Source};
 
 use crate::backend::LoadError;
-use crate::config::{Warmup, WarmupData, WarmupInput};
+use crate::config::{MAX_WARMUP_BYTES, Warmup, WarmupData, WarmupInput};
 use crate::engine::Sample;
 use crate::interface::Interface;
 use crate::request::NoSharedMemory;
+use crate::small_file;
 
 /// The folder of input files, beside the versions.
 const FOLDER: &str = "warmup";
@@ -75,7 +76,8 @@ fn row(given: &WarmupInput, model_dir: &Path) -> Result<Vec<u8>, String> {
         WarmupData::Random => Ok(random(given.datatype, given.shape.elements())),
         WarmupData::File(file) => {
             let path = model_dir.join(FOLDER).join(file);
-            std::fs::read(&path).map_err(|error| format!("from '{}': {error}", path.display()))
+            small_file::read(&path, MAX_WARMUP_BYTES)
+                .map_err(|error| format!("from '{}': {error}", path.display()))
         }
     }
 }

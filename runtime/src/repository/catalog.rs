@@ -142,7 +142,7 @@ fn in_directory(child: &Child) -> Option<CatalogEntry> {
             naming: Naming::Directory,
         }),
         Ok(PathContents::Directory) => {
-            tracing::debug!(path = %child.path.display(), "ignored: no config.pbtxt, version or model.pt");
+            tell_ignored(&child.path);
             return None;
         }
         Err(reason) => Err(reason),
@@ -152,6 +152,18 @@ fn in_directory(child: &Child) -> Option<CatalogEntry> {
         alias: None,
         location,
     })
+}
+
+fn tell_ignored(path: &Path) {
+    match no_model::misplaced(path) {
+        Some(reason) => tracing::warn!(
+            reason,
+            "ignored: a directory of the repository that is no model"
+        ),
+        None => {
+            tracing::debug!(path = %path.display(), "ignored: no config.pbtxt, version or model.pt")
+        }
+    }
 }
 
 /// Version control and Kubernetes volumes use dotted names; ext4 keeps `lost+found` for itself, closed.

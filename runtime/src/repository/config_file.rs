@@ -7,6 +7,7 @@ use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
 use super::no_model;
 use super::options::{AutoComplete, ScanOptions};
 use crate::config::{ModelConfig, Origin};
+use crate::small_file;
 
 /// Larger than any configuration, so that a mistaken file is not read into memory.
 const LONGEST: u64 = 1 << 20;
@@ -34,10 +35,10 @@ pub(super) fn read(
         backend: guess,
     };
     let config = match (layout, options.auto_complete) {
-        (Layout::Versioned, AutoComplete::On) if !file.exists() && guess.is_none() => {
+        (Layout::Versioned, AutoComplete::On) if !is_there(&file) && guess.is_none() => {
             return Err(no_model::sentence(path)?);
         }
-        (Layout::Versioned, AutoComplete::On) if !file.exists() => empty(origin),
+        (Layout::Versioned, AutoComplete::On) if !is_there(&file) => empty(origin),
         (Layout::Versioned, _) => ModelConfig::from_text(&text(&file)?, origin),
         (Layout::File | Layout::Bare, AutoComplete::On) => empty(origin),
         (Layout::File | Layout::Bare, AutoComplete::Off) => {
@@ -88,8 +89,14 @@ fn empty(origin: Origin<'_>) -> Result<ModelConfig, crate::config::ConfigError> 
 fn file(directory: &Path, config_name: Option<&str>) -> PathBuf {
     let named = config_name.map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
     named
-        .filter(|path| path.exists())
+        .filter(|path| is_there(path))
         .unwrap_or_else(|| directory.join(CONFIG_FILE))
+}
+
+/// Checks for an entry of that name, even a link that leads nowhere: a model is never served without
+/// the configuration that it was given.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// The backend that the file names suggest.
@@ -107,12 +114,5 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    let unreadable = |error| layout::unreadable(path, &error);
-    if fs::metadata(path).map_err(unreadable)?.len() > LONGEST {
-        return Err(format!(
-            "'{}' is larger than {LONGEST} bytes",
-            path.display()
-        ));
-    }
-    fs::read_to_string(path).map_err(unreadable)
+    small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error))
 }

@@ -1,10 +1,10 @@
 //! Class labels, from the files named in the configuration.
 
-use std::fs;
 use std::path::Path;
 
 use super::launch::VersionSource;
 use crate::backend::LoadError;
+use crate::small_file;
 
 /// A million classes of 64 bytes: more is another file under that name.
 const LONGEST: u64 = 64 << 20;
@@ -28,12 +28,6 @@ fn lines(path: &Path) -> Result<Vec<String>, LoadError> {
             path.display()
         ))
     };
-    let length = fs::metadata(path)
-        .map_err(|error| failed(error.to_string()))?
-        .len();
-    if length > LONGEST {
-        return Err(failed(format!("larger than {LONGEST} bytes")));
-    }
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let text = small_file::read_text(path, LONGEST).map_err(|error| failed(error.to_string()))?;
     Ok(text.lines().map(str::to_owned).collect())
 }

@@ -50,7 +50,8 @@ pub(super) fn detect(path: &Path) -> Result<PathContents, String> {
             .iter()
             .any(|child| child.is(name) && child.path.is_file())
     };
-    if holds_file(CONFIG_FILE) || children.iter().any(Child::is_version) {
+    let has_config = children.iter().any(|child| child.is(CONFIG_FILE));
+    if has_config || children.iter().any(Child::is_version) {
         Ok(PathContents::Model(Layout::Versioned))
     } else if holds_file(BARE_FILE) {
         Ok(PathContents::Model(Layout::Bare))

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::layout::{self, BARE_FILE, Child};
+use super::versions;
 
 /// Most entries that are named: what still fits a line of a terminal.
 const NAMED: usize = 5;
@@ -18,11 +19,24 @@ const TORCH_EXTENSIONS: [&str; 5] = ["pt", "pth", "ts", "jit", "torchscript"];
 pub(super) fn sentence(directory: &Path) -> Result<String, String> {
     let entries = entries(directory)?;
     let shown = directory.display().to_string();
+    let no_file = entries.iter().find(|entry| is_no_file(directory, entry));
+    let advice = match no_file {
+        Some(entry) => {
+            format!("{entry} has the name of a model, but is no file or a link that leads to none")
+        }
+        None => advice(&shown, &entries),
+    };
     Ok(format!(
-        "no model in '{shown}': {}; {}",
-        found(&entries),
-        advice(&shown, &entries)
+        "no model in '{shown}': {}; {advice}",
+        found(&entries)
     ))
+}
+
+/// The sentence about a directory that is no model, but holds a file that looks like one; `None` for all others, which
+/// may lie beside models.
+pub(super) fn misplaced(directory: &Path) -> Option<String> {
+    let holds_torch = entries(directory).ok()?.iter().any(|entry| is_torch(entry));
+    holds_torch.then(|| sentence(directory).ok())?
 }
 
 /// The entries of a directory and, behind each directory's name, its own, as relative paths.
@@ -46,6 +60,12 @@ fn entries(directory: &Path) -> Result<Vec<String>, String> {
         );
     }
     Ok(entries)
+}
+
+/// Checks for what has the name that a model needs, and would be served if it were a file.
+fn is_no_file(directory: &Path, entry: &str) -> bool {
+    let (entry, path) = (Path::new(entry), directory.join(entry));
+    entry.file_name().is_some_and(|name| name == BARE_FILE) && !path.is_file()
 }
 
 fn shown_name(child: &Child) -> String {
@@ -97,10 +117,13 @@ fn is_torch(entry: &str) -> bool {
     })
 }
 
-/// The name under which the file would be found, in the directory that it is in.
+/// The name under which the file would be found, in the directory that it is in if that is a version's.
 fn renamed(entry: &str) -> String {
     match entry.rsplit_once('/') {
-        Some((directory, _)) => format!("{directory}/{BARE_FILE}"),
+        Some((version, _)) if versions::number(version).is_some() => {
+            format!("{version}/{BARE_FILE}")
+        }
+        Some(_) => format!("1/{BARE_FILE}"),
         None => BARE_FILE.to_owned(),
     }
 }
@@ -144,6 +167,34 @@ mod tests {
             "no model in '/m': found model.onnx, notes.txt; put a TorchScript file there as model.pt, or as \
              1/model.pt for version 1"
         );
+    }
+
+    #[test]
+    fn a_model_in_a_directory_that_is_no_version_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("01")).unwrap();
+        assert_eq!(misplaced(folder.path()), None);
+        fs::write(folder.path().join("01/model.pt"), "").unwrap();
+        let said = misplaced(folder.path()).unwrap();
+        assert!(
+            said.contains("; rename 01/model.pt to 1/model.pt, or let"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_has_a_models_name_and_is_no_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let version = folder.path().join("1");
+        fs::create_dir(&version).unwrap();
+        let said = || sentence(folder.path()).unwrap();
+        let words =
+            "; 1/model.pt has the name of a model, but is no file or a link that leads to none";
+        std::os::unix::fs::symlink("/nowhere", version.join("model.pt")).unwrap();
+        assert!(said().ends_with(words), "{}", said());
+        fs::remove_file(version.join("model.pt")).unwrap();
+        fs::create_dir(version.join("model.pt")).unwrap();
+        assert!(said().ends_with(words), "{}", said());
     }
 
     #[test]

@@ -132,6 +132,10 @@ impl Stamp {
         if metadata.is_dir() {
             return self.add_below(path, depth);
         }
+        // A pipe would be waited for, and a device may have no end: neither is a model's file.
+        if !metadata.is_file() {
+            return Ok(());
+        }
         self.0.push(FileStamp::new(path, &metadata));
         if self.0.len() > MOST_FILES {
             return Err(format!(

@@ -38,9 +38,14 @@ pub(crate) fn inputs(
     }
     let bindable = bindable(model, arguments)?;
     check_count(model, arguments, &bindable, inputs)?;
-    let argument_of = by_name(arguments, inputs)
-        .or_else(|| by_index(inputs))
-        .unwrap_or_else(|| in_order(arguments, &bindable, inputs.len()));
+    let argument_of = match by_name(arguments, inputs).or_else(|| by_index(inputs)) {
+        Some(named) => named,
+        None => {
+            let ordered = in_order(arguments, &bindable, inputs.len());
+            check_order(model, arguments, inputs, &ordered)?;
+            ordered
+        }
+    };
     for (input, &index) in inputs.iter().zip(&argument_of) {
         check_argument(model, arguments, &bindable, input, index)?;
     }
@@ -122,6 +127,29 @@ fn in_order(arguments: &[Argument], bindable: &[usize], count: usize) -> Vec<usi
     ordered.sort_by_key(is_setting); // stable
     ordered.truncate(count);
     ordered
+}
+
+/// Refuses an order in which an input would be another argument than the one that it is named like.
+fn check_order(
+    model: &str,
+    arguments: &[Argument],
+    inputs: &[TensorConfig],
+    ordered: &[usize],
+) -> Result<(), LoadError> {
+    for (input, &index) in inputs.iter().zip(ordered) {
+        let name = &input.name;
+        let named = arguments.iter().position(|argument| argument.name == *name);
+        if named.is_some_and(|named| named != index) {
+            let names: Vec<&str> = arguments.iter().map(|argument| &*argument.name).collect();
+            return Err(LoadError::Config(format!(
+                "unable to load model '{model}', input '{name}' is named like an argument of forward, but not all \
+                 inputs are, and in order it would be '{}': name all inputs like arguments ({}), or none",
+                arguments[index].name,
+                names.join(", ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn by_name(arguments: &[Argument], inputs: &[TensorConfig]) -> Option<Vec<usize>> {
@@ -280,6 +308,16 @@ mod tests {
         assert_eq!(bound(&["X__1", "Y__0"]), Ok(vec![1, 0]));
         assert_eq!(bound(&["x", "y", "z"]), Ok(vec![0, 1, 2]));
         assert_eq!(bound(&["a", "INPUT__0"]), Ok(vec![0, 1]));
+    }
+
+    #[test]
+    fn an_input_is_never_another_argument_than_it_is_named_like() {
+        let error = bound(&["b", "INPUT__0"]).unwrap_err();
+        let words = "input 'b' is named like an argument of forward, but not all inputs are, and in order it would \
+                     be 'a': name all inputs like arguments (a, b, c, n), or none";
+        assert!(error.contains(words), "{error}");
+        assert!(bound(&["left", "a"]).unwrap_err().contains("input 'a' is"));
+        assert_eq!(bound(&["left", "b"]), Ok(vec![0, 1]));
     }
 
     #[test]

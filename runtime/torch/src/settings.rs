@@ -1,7 +1,7 @@
 //! The parameters of a model's configuration that the libtorch backend supports.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU16, NonZeroU64};
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use weir_runtime::backend::LoadError;
@@ -71,14 +71,15 @@ pub(crate) const FORWARD: &str = "forward";
 /// more instances use more cores anyway.
 const DEFAULT_INTRA_OP_THREADS: i32 = 1;
 
+/// Most threads of a pool: those of the largest machines. libtorch starts as many as it is told, and ends the process
+/// where the system has no more.
+const MAX_THREADS: i32 = 1024;
+
 impl Settings {
     /// Parses the parameters. Unknown ones, of other backends or of the user's own scripts, are ignored.
     pub(crate) fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, LoadError> {
         let flag = |name| flag(parameters, name);
-        let threads = |name| {
-            let count = number::<NonZeroU16>(parameters, name)?;
-            Ok(count.map(|count| i32::from(count.get())))
-        };
+        let threads = |name| threads(parameters, name);
         Ok(Self {
             method: method(parameters)?,
             run: RunOptions {
@@ -120,6 +121,19 @@ fn method(parameters: &BTreeMap<String, String>) -> Result<String, LoadError> {
         )),
         Some(name) => Ok(name.to_owned()),
     }
+}
+
+/// Parses a number of threads; one that is not positive means the default, as in Triton.
+fn threads(parameters: &BTreeMap<String, String>, name: &str) -> Result<Option<i32>, LoadError> {
+    let count = parameters.get(name).map(|value| {
+        let count = value.trim().parse::<i32>().ok();
+        count.filter(|count| *count <= MAX_THREADS).ok_or_else(|| {
+            LoadError::Config(format!(
+                "parameter {name} must be a number of threads of at most {MAX_THREADS}, not '{value}'"
+            ))
+        })
+    });
+    Ok(count.transpose()?.filter(|count| *count > 0))
 }
 
 fn flag(parameters: &BTreeMap<String, String>, name: &str) -> Result<Option<bool>, LoadError> {
@@ -170,6 +184,21 @@ mod tests {
         assert_eq!(settings.memory_limit, None);
         assert_eq!(settings.intra_op_threads, 1);
         assert_eq!(settings.process, ProcessSettings::default());
+    }
+
+    #[test]
+    fn threads_are_those_of_a_machine() {
+        let intra =
+            |value| parse(&[("INTRA_OP_THREAD_COUNT", value)]).map(|all| all.intra_op_threads);
+        for (value, expected) in [("0", 1), ("-1", 1), (" 8 ", 8), ("1024", 1024)] {
+            assert_eq!(intra(value).unwrap(), expected, "{value}");
+        }
+        for value in ["1025", "60000", "99999999999", "many", ""] {
+            let error = intra(value).unwrap_err().to_string();
+            assert!(error.contains("at most 1024"), "{error}");
+        }
+        let inter = parse(&[("INTER_OP_THREAD_COUNT", "0")]).unwrap();
+        assert_eq!(inter.process.inter_op_threads, None);
     }
 
     #[test]

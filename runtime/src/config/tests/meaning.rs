@@ -240,6 +240,25 @@ fn warmups_are_read() {
 }
 
 #[test]
+fn a_warmup_of_one_request_fits_a_model_without_batch_dimension() {
+    let sample = |rows: usize| {
+        format!(
+            "model_warmup {{ name: 'w' batch_size: {rows}
+               inputs {{ key: 'x' value: {{ data_type: TYPE_FP32 dims: 4 zero_data: true }} }} }}"
+        )
+    };
+    let rows = |text: &str| -> Vec<usize> {
+        let warmups = read(text).warmups;
+        warmups.iter().map(|warmup| warmup.batch_size).collect()
+    };
+    let unbatched = |rows| usual(&sample(rows)).replace("max_batch_size: 8", "max_batch_size: 0");
+    assert_eq!(rows(&unbatched(1)), [0]);
+    assert_eq!(rows(&unbatched(0)), [0]);
+    assert_eq!(rows(&usual(&sample(1))), [1]);
+    assert_eq!(rows(&usual(&sample(0))), [0; 0], "skipped");
+}
+
+#[test]
 fn parameters_go_to_the_backend_and_padding_stays() {
     let config = read(&usual(
         "parameters { key: 'INFERENCE_MODE' value: { string_value: 'true' } }

@@ -242,12 +242,35 @@ fn warmups_are_bounded_together() {
 }
 
 #[test]
+fn a_platform_of_another_backend_is_refused() {
+    let text = "backend: 'pytorch' platform: 'onnxruntime_onnx'";
+    let sentence =
+        "unexpected 'platform' and 'backend' pair, got: onnxruntime_onnx, pytorch for model 'm'";
+    assert_eq!(refusal(text), sentence);
+    assert_eq!(
+        read("backend: 'pytorch' platform: 'pytorch_libtorch'").backend,
+        "pytorch"
+    );
+}
+
+#[test]
 fn warmups_are_refused_by_name() {
     let one = |fields: &str| format!("inputs {{ key: 'x' value {{ {fields} }} }}");
     let cases = [
         (
             "batch_size: 9".to_owned(),
             "has batch_size 9, which is over max_batch_size",
+        ),
+        (
+            one("data_type: TYPE_FP32 dims: 268435457 zero_data: true"),
+            "has input 'x' of 1073741828 bytes, which is over 1073741824",
+        ),
+        (
+            format!(
+                "batch_size: 4 {}",
+                one("data_type: TYPE_INT64 dims: 134217728 random_data: true")
+            ),
+            "has input 'x' of 4294967296 bytes, which is over 1073741824",
         ),
         (String::new(), "has no inputs"),
         (

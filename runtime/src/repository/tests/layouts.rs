@@ -117,6 +117,24 @@ async fn links_and_dots_lead_where_they_point() {
 }
 
 #[tokio::test]
+async fn a_configuration_that_cannot_be_read_is_never_left_out() {
+    let folder = Folder::with(&[("versioned", &[1]), ("device", &[1]), ("good", &[1])]);
+    folder.write("bare/model.pt", "w");
+    for model in ["versioned", "bare"] {
+        folder.link("/nowhere", &format!("{model}/config.pbtxt"));
+    }
+    folder.link("/dev/zero", "device/config.pbtxt");
+    let (repository, _) = started(&folder, ControlMode::None).await;
+    let index = index(&repository);
+    assert!(index.contains(&"good 1 READY".to_owned()), "{index:?}");
+    for model in ["versioned", "bare", "device"] {
+        let refused = format!("{model} - UNAVAILABLE cannot read");
+        let refused = |line: &String| line.starts_with(&refused);
+        assert!(index.iter().any(refused), "{model}: {index:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_single_model_answers_to_both_names() {
     let folder = Folder::with(&[("models", &[1])]);
     folder.write(

@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use weir_protocol::DataType;
 use weir_runtime::backend::Device;
 
 use super::*;
@@ -83,29 +84,44 @@ fn strings_that_are_not_batched_may_be_any_number() {
     assert_eq!(signature.outputs[0].dims[0], -1);
 }
 
-/// What is tried for a runner on a GPU, beside the runs there.
-fn on_processor(name: &str, source: &ModelSource) -> Result<(), Dependence> {
-    let runner = runner(&self::source(name));
-    let candidates = candidates::batched(source, &runner.module).unwrap();
-    check_on_processor(source, &runner, &candidates[0].inputs, 32)
+fn input(name: &str, datatype: DataType, dims: &[i64]) -> TensorConfig {
+    TensorConfig {
+        name: name.to_owned(),
+        datatype,
+        dims: dims.to_vec(),
+        reshape: None,
+        optional: false,
+    }
 }
 
 #[test]
 fn a_copy_on_the_processor_shows_what_a_gpu_cannot() {
-    for name in ["onehot", "upto", "distinct", "signed", "guarded"] {
-        let checked = on_processor(name, &source(name));
-        let mixed =
-            matches!(&checked, Err(Dependence::Mixed(reason)) if reason.contains("beside it"));
-        assert!(mixed, "{name}: {checked:?}");
+    for (name, input) in [
+        ("onehot", input("x", DataType::Int64, &[4])),
+        ("distinct", input("ids", DataType::Int64, &[4])),
+        ("signed", input("x", DataType::Fp32, &[4])),
+        ("guarded", input("x", DataType::Fp32, &[4])),
+    ] {
+        let source = source(name);
+        let checked = check_on_processor(&source, &runner(&source), &[input], 32);
+        let told = |reason: &str| !reason.contains("the model does not run");
+        let shown = checked.as_ref().is_err_and(|why| told(why.reason()));
+        assert!(shown, "{name}: {checked:?}");
     }
     for name in ["mlp", "masked", "conv"] {
-        assert_eq!(on_processor(name, &source(name)), Ok(()), "{name}");
+        let source = source(name);
+        let runner = runner(&source);
+        let candidates = candidates::batched(&source, &runner.module).unwrap();
+        let checked = check_on_processor(&source, &runner, &candidates[0].inputs, 32);
+        assert_eq!(checked, Ok(()), "{name}");
     }
 }
 
 #[test]
 fn rows_are_taken_to_mix_where_there_is_no_copy() {
-    let checked = on_processor("placed", &source("placed"));
+    let source = source("placed");
+    let input = input("x", DataType::Fp32, &[4]);
+    let checked = check_on_processor(&source, &runner(&source), &[input], 32);
     let Err(Dependence::Mixed(reason)) = checked else {
         panic!("{checked:?}");
     };
@@ -173,13 +189,7 @@ fn ordinary_models_are_batched() {
 fn the_reason_says_what_changes() {
     let source = source("centred");
     let runner = runner(&source);
-    let inputs = [TensorConfig {
-        name: "y".to_owned(),
-        datatype: weir_protocol::DataType::Fp32,
-        dims: vec![4],
-        reshape: None,
-        optional: false,
-    }];
+    let inputs = [input("y", DataType::Fp32, &[4])];
     let Err(Dependence::Mixed(reason)) = check(&source, &runner, &inputs, 32) else {
         panic!("it mixes");
     };
