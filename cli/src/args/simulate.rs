@@ -209,7 +209,7 @@ impl From<EconomyArg> for Economy {
     }
 }
 
-/// Values of `--time-unit`.
+/// Values of `--time-unit`, each the unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TimeUnitArg {
     S,
