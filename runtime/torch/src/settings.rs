@@ -228,7 +228,7 @@ mod tests {
     fn errors_name_the_parameter() {
         for (name, value) in [
             ("INFERENCE_MODE", "maybe"),
-            ("INTER_OP_THREAD_COUNT", "0"),
+            ("INTER_OP_THREAD_COUNT", "two"),
             ("GPU_MEM_LIMIT", "2G"),
             ("method", ""),
         ] {

@@ -124,7 +124,8 @@ async fn a_configuration_that_cannot_be_read_is_never_left_out() {
         folder.link("/nowhere", &format!("{model}/config.pbtxt"));
     }
     folder.link("/dev/zero", "device/config.pbtxt");
-    let (repository, _) = started(&folder, ControlMode::None).await;
+    let (repository, _) = fresh(&[folder.at("")], None, options(ControlMode::None));
+    repository.start().await.unwrap_err();
     let index = index(&repository);
     assert!(index.contains(&"good 1 READY".to_owned()), "{index:?}");
     for model in ["versioned", "bare", "device"] {
