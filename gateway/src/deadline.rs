@@ -179,19 +179,34 @@ mod tests {
         let none = ms(0);
         let (own, long) = ((TIMEOUT, "900"), (TIMEOUT, "5000"));
         assert_eq!(blame(&[], None, none), Blame::Server);
-        assert_eq!(blame(&[own.clone()], None, none), Blame::Caller);
+        assert_eq!(blame(std::slice::from_ref(&own), None, none), Blame::Caller);
         assert_eq!(blame(&[(GRPC_TIMEOUT, "1m")], None, none), Blame::Caller);
         assert_eq!(
             blame(&[long.clone(), (GRPC_TIMEOUT, "1m")], None, none),
             Blame::Caller
         );
-        assert_eq!(blame(&[long.clone()], None, none), Blame::Server);
+        assert_eq!(
+            blame(std::slice::from_ref(&long), None, none),
+            Blame::Server
+        );
         // Its body took what the revision has not any more.
-        assert_eq!(blame(&[long.clone()], None, ms(4500)), Blame::Caller);
+        assert_eq!(
+            blame(std::slice::from_ref(&long), None, ms(4500)),
+            Blame::Caller
+        );
         // The service's own passes first, or at the same time.
-        assert_eq!(blame(&[own.clone()], Some(ms(300)), none), Blame::Server);
-        assert_eq!(blame(&[own.clone()], Some(ms(900)), none), Blame::Server);
-        assert_eq!(blame(&[own.clone()], Some(ms(901)), none), Blame::Caller);
+        assert_eq!(
+            blame(std::slice::from_ref(&own), Some(ms(300)), none),
+            Blame::Server
+        );
+        assert_eq!(
+            blame(std::slice::from_ref(&own), Some(ms(900)), none),
+            Blame::Server
+        );
+        assert_eq!(
+            blame(std::slice::from_ref(&own), Some(ms(901)), none),
+            Blame::Caller
+        );
         // Another gateway says whose it is.
         assert_eq!(blame(&[own.clone(), (HOP, "1")], None, none), Blame::Server);
         assert_eq!(blame(&[own, (HOP, "2")], None, none), Blame::Caller);

@@ -119,6 +119,8 @@ impl Levels {
         let ours = target.starts_with("weir");
         match level {
             Level::ERROR => self.error,
+            // Whoever watches tells each of its errors once, and it does each time with the whole answer.
+            Level::WARN if target == "kube_runtime::watcher" => self.warning && self.verbose >= 1,
             Level::WARN => self.warning,
             Level::INFO => self.info && (ours || self.verbose >= 1),
             Level::DEBUG => self.verbose >= if ours { 1 } else { 2 },

@@ -17,6 +17,7 @@ use weir_cluster::{ClusterError, Gateway, Snapshot};
 
 use crate::objects::{MANAGED_BY, WEIR};
 use crate::observed::{Change, Observed};
+use crate::patience::{Patience, patient};
 use crate::{Options, WatchScope, error};
 
 /// Events that make one snapshot together when they are there at once, as at the start.
@@ -128,11 +129,11 @@ fn changes(client: &Client, options: &Options) -> SelectAll<BoxStream<'static, C
 /// The autoscalers of others. Where they cannot be watched, as without the right, it is as if there were none, and one line
 /// says so.
 fn autoscalers(api: Api<HorizontalPodAutoscaler>) -> BoxStream<'static, Change> {
-    let events = watcher(api, Config::default()).default_backoff();
+    let events = watcher(api, Config::default()).backoff(Patience::default());
     let changes = events.scan(false, |is_told, event| {
         let change = match event {
             Ok(event) => {
-                *is_told = false;
+                *is_told &= matches!(event, Event::Init);
                 Change::Autoscaler(event)
             }
             Err(error) => {
@@ -153,13 +154,5 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    let events = watcher(api, config).default_backoff();
-    let good = events.filter_map(async |event| match event {
-        Ok(event) => Some(event),
-        Err(error) => {
-            tracing::warn!(kind = %K::kind(&()), %error, "a watch of the API server failed: it is tried again");
-            None
-        }
-    });
-    good.boxed()
+    patient(watcher(api, config), K::kind(&()).into_owned())
 }

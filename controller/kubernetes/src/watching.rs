@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures_util::stream::{BoxStream, SelectAll, StreamExt, select_all};
 use kube::api::{Api, ApiResource};
 use kube::core::DynamicObject;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use weir_cluster_kubernetes::patient;
 use weir_controller::Declaration;
 use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
 
@@ -86,12 +86,5 @@ fn of<K: Resource<DynamicType = ()>>(
 /// The events of one kind of object. While the API server does not answer, what was last seen stays.
 fn events(api: Api<DynamicObject>) -> BoxStream<'static, Event<DynamicObject>> {
     let objects = api.resource_url().to_owned();
-    let events = watcher(api, Config::default()).default_backoff();
-    let good = events.filter_map(move |event| {
-        let told = event.inspect_err(|error| {
-            tracing::warn!(%objects, %error, "a watch of the API server failed: it is tried again");
-        });
-        std::future::ready(told.ok())
-    });
-    good.boxed()
+    patient(watcher(api, Config::default()), objects)
 }

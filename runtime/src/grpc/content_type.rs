@@ -1,7 +1,6 @@
 //! Requests that are no gRPC, which the port refuses in HTTP's own words. An answer with status 200 and gRPC's trailers
 //! would look like a success to a client of anything else.
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use weir_protocol::rest;
@@ -21,7 +20,7 @@ pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// The response to a request that is no gRPC call.
 pub(super) fn refusal() -> Response<ReplyBody> {
-    let body = Bytes::from(rest::error_body(SENTENCE));
+    let body = rest::error_body(SENTENCE);
     let mut response = Response::new(ReplyBody::Message {
         data: Some(body),
         trailers: None,

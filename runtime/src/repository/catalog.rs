@@ -161,7 +161,7 @@ fn tell_ignored(path: &Path) {
             "ignored: a directory of the repository that is no model"
         ),
         None => {
-            tracing::debug!(path = %path.display(), "ignored: no config.pbtxt, version or model.pt")
+            tracing::debug!(path = %path.display(), "ignored: no config.pbtxt, version or model.pt");
         }
     }
 }
