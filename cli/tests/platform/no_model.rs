@@ -29,7 +29,7 @@ const CASES: [(&[&str], &str); 4] = [
     ),
     (
         &["weights/net.pt"],
-        "found weights/net.pt; rename weights/net.pt to weights/model.pt",
+        "found weights/net.pt; rename weights/net.pt to 1/model.pt",
     ),
 ];
 

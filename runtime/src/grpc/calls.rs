@@ -33,14 +33,14 @@ pub(super) struct Calls {
     pub(super) gzip_responses: bool,
 }
 
-/// Who answers a request.
+/// The part that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
     /// Nobody: it is no gRPC call.
     NoGrpc,
-    /// This file.
+    /// This file, by its own code.
     PlainInfer,
-    /// tonic's routes.
+    /// The routes that tonic makes.
     Routed,
 }
 
