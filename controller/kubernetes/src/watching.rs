@@ -9,7 +9,7 @@ use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use weir_cluster_kubernetes::patient;
+use weir_cluster_kubernetes::retried;
 use weir_controller::Declaration;
 use weir_crds::{ClusterServingRuntime, InferenceService, ServingRuntime};
 
@@ -86,5 +86,5 @@ fn of<K: Resource<DynamicType = ()>>(
 /// The events of one kind of object. While the API server does not answer, what was last seen stays.
 fn events(api: Api<DynamicObject>) -> BoxStream<'static, Event<DynamicObject>> {
     let objects = api.resource_url().to_owned();
-    patient(watcher(api, Config::default()), objects)
+    retried(watcher(api, Config::default()), objects)
 }

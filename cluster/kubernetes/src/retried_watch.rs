@@ -7,29 +7,44 @@ use futures_util::stream::{BoxStream, Stream, StreamExt};
 use kube::core::Status;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, DefaultBackoff, Event};
+use kube::runtime::watcher::{self, Event};
 
-/// Kube's pauses, which become short again only after a try that got somewhere. Each try begins with an event of its own,
+/// The first pause, and the longest: an API server that comes back is seen within seconds, and one that refuses a right for
+/// days is asked six times a minute.
+const FIRST: Duration = Duration::from_millis(800);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Growing pauses, which become short again only after a try that got somewhere. Each try begins with an event of its own,
 /// before the API server has said anything; by kube's rule every try would be the first.
-#[derive(Default)]
-pub(crate) struct Patience {
-    pauses: DefaultBackoff,
+pub(crate) struct WatchPauses {
+    next: Duration,
     /// Events since the last pause.
     events: u32,
 }
 
-impl Iterator for Patience {
+impl Default for WatchPauses {
+    fn default() -> Self {
+        Self {
+            next: FIRST,
+            events: 0,
+        }
+    }
+}
+
+impl Iterator for WatchPauses {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
         if std::mem::take(&mut self.events) > 1 {
-            self.pauses.reset();
+            self.next = FIRST;
         }
-        self.pauses.next()
+        let pause = self.next;
+        self.next = (2 * pause).min(LONGEST);
+        Some(pause)
     }
 }
 
-impl Backoff for Patience {
+impl Backoff for WatchPauses {
     fn reset(&mut self) {
         self.events = self.events.saturating_add(1);
     }
@@ -37,13 +52,13 @@ impl Backoff for Patience {
 
 /// The events of a watch of these objects, tried again with growing pauses. The log has each error once, however often it
 /// comes in a row.
-pub fn patient<K: Send + 'static>(
+pub fn retried<K: Send + 'static>(
     watch: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     objects: String,
 ) -> BoxStream<'static, Event<K>> {
     let mut told = None;
     let good = watch
-        .backoff(Patience::default())
+        .backoff(WatchPauses::default())
         .filter_map(move |event| future::ready(seen(event, &objects, &mut told)));
     good.boxed()
 }
@@ -97,15 +112,15 @@ mod tests {
 
     #[test]
     fn pauses_grow_until_a_try_gets_somewhere() {
-        let mut patience = Patience::default();
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            patience.reset();
-            pauses.push(patience.next().unwrap());
-        }
-        assert!(pauses[7] > Duration::from_secs(10), "{pauses:?}");
-        patience.reset();
-        patience.reset();
-        assert!(patience.next().unwrap() < Duration::from_secs(3));
+        let mut pauses = WatchPauses::default();
+        let mut tried = || {
+            pauses.reset();
+            pauses.next().unwrap()
+        };
+        let seconds: Vec<f64> = (0..6).map(|_| tried().as_secs_f64()).collect();
+        assert_eq!(seconds, [0.8, 1.6, 3.2, 6.4, 10.0, 10.0]);
+        pauses.reset();
+        pauses.reset();
+        assert_eq!(pauses.next(), Some(FIRST));
     }
 }
