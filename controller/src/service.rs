@@ -72,7 +72,7 @@ impl KeptObject {
         }
     }
 
-    /// Whether both are the same value in memory.
+    /// True if both are the same value in memory.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),

@@ -69,7 +69,7 @@ impl ScaleRequests {
         }
     }
 
-    /// Whether so many are asked for already, and as urgently, or were a moment ago, or another number is under way.
+    /// True if so many are asked for already, and as urgently, or were a moment ago, or another number is under way.
     pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
         let is_same =
             |waiting: &Waiting| waiting.replicas == replicas && waiting.urgency >= urgency;

@@ -17,7 +17,7 @@ pub(crate) fn is_there_already(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
 }
 
-/// Whether the API server says that another manager holds a field that was to be applied.
+/// True if the API server says that another manager holds a field that was to be applied.
 pub(crate) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "Conflict")
 }

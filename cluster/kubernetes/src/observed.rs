@@ -72,7 +72,7 @@ pub(crate) struct Observed {
     slices: Seen<Vec<Gateway>>,
     endpoints: Seen<(RevisionName, Key, Vec<Replica>)>,
     autoscalers: Seen<Targeted>,
-    /// Whether the autoscalers of others cannot be watched, and so are not waited for.
+    /// True if the autoscalers of others cannot be watched, and so are not waited for.
     lacks_autoscalers: bool,
     /// The replicas of each revision, by name: those of `pods`, or of `endpoints`.
     replicas: BTreeMap<RevisionName, Replicas>,

@@ -53,7 +53,7 @@ impl Placement {
         })
     }
 
-    /// Whether its [`COST`] is somebody else's.
+    /// True if its [`COST`] is somebody else's.
     fn is_ordered_by_others(&self) -> bool {
         self.cost.as_deref().is_some_and(|cost| cost != FIRST)
     }

@@ -55,7 +55,7 @@ impl Resting {
         self.timer.as_mut().reset(Instant::now() + self.after);
     }
 
-    /// Whether every message is answered, and more may come.
+    /// True if every message is answered, and more may come.
     pub(super) fn is_answered(&self) -> bool {
         let messages = self.upload.messages();
         messages.is_some_and(|messages| self.answers.ended() >= messages)

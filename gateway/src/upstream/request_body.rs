@@ -48,7 +48,7 @@ impl UploadHandle {
         self.0.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Whether the upload was given up before its end.
+    /// True if the upload was given up before its end.
     pub(crate) fn is_unread(&self) -> bool {
         let unread = self.0.unread.lock();
         unread.as_ref().is_some_and(|rest| !rest.is_end_stream())

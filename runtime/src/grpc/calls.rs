@@ -36,7 +36,7 @@ pub(super) struct Calls {
 /// The part that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
-    /// Nobody: it is no gRPC call.
+    /// No part: it is no gRPC call.
     NoGrpc,
     /// This file, by its own code.
     PlainInfer,

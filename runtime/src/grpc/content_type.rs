@@ -10,7 +10,7 @@ use super::unary::ReplyBody;
 const SENTENCE: &str = "this port speaks gRPC, whose content-type is application/grpc: send V2 over HTTP to the HTTP port, \
                         and gRPC-Web through a proxy that translates it";
 
-/// Whether these headers are those of a gRPC call. Translated by no proxy, gRPC-Web is none.
+/// True if these headers are those of a gRPC call. Translated by no proxy, gRPC-Web is none.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| {

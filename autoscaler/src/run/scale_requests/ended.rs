@@ -64,7 +64,7 @@ impl EndedRequests {
         self.0.insert(revision.clone(), ended);
     }
 
-    /// Whether it is too early to ask for so many again.
+    /// True if it is too early to ask for so many again.
     pub(super) fn has(&self, revision: &RevisionName, replicas: u32, urgency: Urgency) -> bool {
         let ended = self.0.get(revision);
         ended.is_some_and(|ended| ended.replicas == replicas && ended.age() < ended.pause(urgency))

@@ -111,7 +111,7 @@ pub(crate) fn gpus(template: &PodTemplateSpec) -> u32 {
     asked.fold(claims, u32::saturating_add)
 }
 
-/// Whether a pod gets a GPU.
+/// True if a pod gets a GPU.
 pub(crate) fn has_gpu(pod: &Pod) -> bool {
     let gpus = Gpus::of(pod.annotations());
     containers(pod).any(|container| gpus.are_in(container))
