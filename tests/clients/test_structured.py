@@ -80,13 +80,13 @@ def test_a_missing_key_fails_the_request_with_what_was_returned(start, tmp_path)
         output { name: "high" data_type: TYPE_FP32 dims: 1 }
         """
     configure(tmp_path, "moody_dict", text)
-    server = start([models], "--strict-readiness=false", path="/v2/health/live")
+    server = start([models])
     reply = server.infer("moody_dict", request(tensor("x", "FP32", [1, 1], [11])))
-    if reply.status == 200:
-        assert reply.outputs()["high"]["data"] == [22]
-        reply = server.infer("moody_dict", request(tensor("x", "FP32", [1, 1], [1])))
-        assert reply.status == 500, reply.body
-        assert "no output 'high' for this input, only low" in reply.error()
+    assert reply.status == 200, reply.body
+    assert reply.outputs()["high"]["data"] == [22]
+    reply = server.infer("moody_dict", request(tensor("x", "FP32", [1, 1], [1])))
+    assert reply.status == 500, reply.body
+    assert "no output 'high' for this input, only low" in reply.error()
 
 
 def test_a_method_is_chosen_by_parameter(start, tmp_path):

@@ -141,7 +141,7 @@ fn find_input(interface: &Interface, instance: &mut dyn Instance) -> Result<Warm
 fn check_failure(plan: &WarmUpPlan, interface: &Interface, reason: &str) -> Result<(), LoadError> {
     let model = &interface.model;
     if !plan.samples.is_empty() || plan.failures == WarmUpFailures::Allow {
-        tracing::warn!(model, reason, "no warm-up run on zeros or ones succeeds");
+        tracing::warn!(model, reason, "no warm-up run succeeds");
         return Ok(());
     }
     Err(LoadError::Warmup(format!(

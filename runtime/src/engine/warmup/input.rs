@@ -1,8 +1,10 @@
-//! Inputs for runs before readiness: zeros of the smallest size where the model accepts them.
+//! Inputs for runs before readiness: zeros of the smallest size where the model accepts them, else ones and, of real
+//! numbers, what is large or negative.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use half::{bf16, f16};
 use weir_protocol::{DataType, Parameters, Shape};
 
 use crate::backend::{Part, TensorConfig};
@@ -24,7 +26,15 @@ enum Fill {
     Zeros,
     /// Ones, or strings of one character: some models refuse lengths of zero, or masks that hide everything.
     Ones,
+    /// Real numbers of a hundred, and ones: some models return one of their outputs above a threshold only.
+    Hundreds,
+    /// Real numbers below zero, and ones.
+    Negative,
 }
+
+/// The elements to try: the second pair where an input has real numbers. Of integers it has ones: a hundred may be an
+/// index that a table of the model does not have, which a GPU's context does not survive.
+const FILLS: [[Fill; 2]; 2] = [[Fill::Zeros, Fill::Ones], [Fill::Hundreds, Fill::Negative]];
 
 /// Sizes of variable dimensions to try: a convolution needs more than its kernel has, and models of images often
 /// halve them five times.
@@ -42,8 +52,23 @@ impl WarmUpInput {
         } else {
             &VARIABLE[..1]
         };
-        let fills = |&variable: &i64| [Fill::Zeros, Fill::Ones].map(|fill| Self { fill, variable });
-        sizes.iter().flat_map(fills).collect()
+        let fills = if inputs
+            .iter()
+            .any(|input| real(input.datatype, 0.0).is_some())
+        {
+            &FILLS[..]
+        } else {
+            &FILLS[..1]
+        };
+        let of_size = |pair: &'static [Fill; 2], variable| pair.map(|fill| Self { fill, variable });
+        fills
+            .iter()
+            .flat_map(|pair| {
+                sizes
+                    .iter()
+                    .flat_map(move |&variable| of_size(pair, variable))
+            })
+            .collect()
     }
 
     /// A job of this input; `length` is the bucket where requests are padded. `None` if a tensor would be too large.
@@ -109,7 +134,20 @@ impl Fill {
             // An empty string is four zero bytes: its length.
             Self::Zeros => vec![0; datatype.size().unwrap_or(4)],
             Self::Ones => one(datatype).to_vec(),
+            Self::Hundreds => real(datatype, 100.0).unwrap_or_else(|| one(datatype).to_vec()),
+            Self::Negative => real(datatype, -1.0).unwrap_or_else(|| one(datatype).to_vec()),
         }
+    }
+}
+
+/// The bytes of a real number; `None` for the other datatypes.
+fn real(datatype: DataType, value: f32) -> Option<Vec<u8>> {
+    match datatype {
+        DataType::Fp16 => Some(f16::from_f32(value).to_le_bytes().to_vec()),
+        DataType::Bf16 => Some(bf16::from_f32(value).to_le_bytes().to_vec()),
+        DataType::Fp32 => Some(value.to_le_bytes().to_vec()),
+        DataType::Fp64 => Some(f64::from(value).to_le_bytes().to_vec()),
+        _ => None,
     }
 }
 
@@ -136,7 +174,11 @@ mod tests {
         for datatype in DataType::ALL {
             let size = datatype.size().unwrap_or(4);
             assert_eq!(Fill::Zeros.element(datatype).len(), size);
-            assert!(Fill::Ones.element(datatype).len() >= size);
+            for fill in FILLS.as_flattened() {
+                assert!(fill.element(datatype).len() >= size);
+            }
+            let ones = real(datatype, 1.0);
+            assert!(ones.is_none_or(|bytes| bytes == one(datatype)));
         }
     }
 }
