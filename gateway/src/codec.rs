@@ -3,6 +3,7 @@
 pub(crate) mod grpc;
 pub(crate) mod http;
 
+use ::http::header::ALLOW;
 use ::http::{HeaderMap, HeaderValue, Response};
 use weir_protocol::{Blame, Code, Coded};
 
@@ -19,8 +20,12 @@ pub(crate) fn error(protocol: Protocol, error: &GatewayError) -> Response<Downst
         Protocol::Grpc => grpc::error(error.code(), &error.to_string()),
     };
     if let GatewayError::NotOwner(_) = error {
-        let yes = ::http::HeaderValue::from_static("1");
+        let yes = HeaderValue::from_static("1");
         response.headers_mut().insert(headers::UNSERVED, yes);
+    }
+    if let GatewayError::MethodNotAllowed { allowed } = error {
+        let allowed = HeaderValue::from_static(allowed);
+        response.headers_mut().insert(ALLOW, allowed);
     }
     response
 }

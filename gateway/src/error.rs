@@ -120,7 +120,10 @@ pub(crate) enum GatewayError {
     },
     /// A path of ours, and another method than its own.
     #[error("Method Not Allowed")]
-    MethodNotAllowed,
+    MethodNotAllowed {
+        /// The path's own, as the header `Allow` lists them (RFC 9110, 15.5.6).
+        allowed: &'static str,
+    },
     /// A call that controls the service's servers, which it does not open.
     #[error(
         "{call} controls the servers of service {service}, which does not allow that from here: send it to a replica, or \
@@ -151,7 +154,7 @@ impl Coded for GatewayError {
             Self::SlowBody(_) => Code::TooSlow,
             Self::Body(_) | Self::Header { .. } => Code::InvalidArgument,
             Self::InvalidResponse { .. } | Self::NoBatch { .. } => Code::Internal,
-            Self::MethodNotAllowed => Code::MethodNotAllowed,
+            Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::OneRuntime(_) => Code::Unimplemented,
             Self::ControlClosed { .. } | Self::Foreign(_) => Code::Forbidden,
         }

@@ -140,7 +140,10 @@ pub enum ServeError {
     TooLarge(String),
     /// The path exists, the method does not fit.
     #[error("Method Not Allowed")]
-    MethodNotAllowed,
+    MethodNotAllowed {
+        /// The methods that do, as the header `Allow` lists them (RFC 9110, 15.5.6).
+        allowed: &'static str,
+    },
 }
 
 impl ServeError {
@@ -190,7 +193,7 @@ impl ServeError {
             | Self::Forbidden(_)
             | Self::ForeignOrigin(_)
             | Self::TooLarge(_)
-            | Self::MethodNotAllowed => None,
+            | Self::MethodNotAllowed { .. } => None,
         }
     }
 }
@@ -288,7 +291,7 @@ impl Coded for ServeError {
             Self::Restricted(_) => Code::Restricted,
             Self::Forbidden(_) | Self::ForeignOrigin(_) => Code::Forbidden,
             Self::TooLarge(_) => Code::TooLarge,
-            Self::MethodNotAllowed => Code::MethodNotAllowed,
+            Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
         }
     }
 }

@@ -101,6 +101,7 @@ def test_unknown_paths(server, path, status, text):
 def test_wrong_methods(server, method, path):
     reply = server.call(method, path, b"")
     assert (reply.status, reply.error()) == (405, "Method Not Allowed")
+    assert reply.headers["allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize(

@@ -121,20 +121,21 @@ def test_head_has_no_body(platform):
 
 
 @pytest.mark.parametrize(
-    "method, path, status",
+    "method, path, status, allowed",
     [
-        ("GET", "/", 404),
-        ("GET", "/v2/nothing", 404),
-        ("OPTIONS", "/v2/health/live", 405),
-        ("POST", "/v2", 405),
-        ("GET", "/v2/repository/index", 405),
-        ("GET", "/v2/models/digits/infer", 405),
-        ("GET", "/v2/models/digits/nothing", 404),
+        ("GET", "/", 404, None),
+        ("GET", "/v2/nothing", 404, None),
+        ("OPTIONS", "/v2/health/live", 405, "GET, HEAD"),
+        ("POST", "/v2", 405, "GET, HEAD"),
+        ("GET", "/v2/repository/index", 405, "POST"),
+        ("GET", "/v2/models/digits/infer", 405, "POST"),
+        ("GET", "/v2/models/digits/nothing", 404, None),
     ],
 )
-def test_errors_have_one_form(platform, method, path, status):
+def test_errors_have_one_form(platform, method, path, status, allowed):
     reply = platform.call(method, path)
     assert (reply.status, bool(reply.error())) == (status, True)
+    assert reply.headers.get("allow") == allowed
 
 
 # Requests routed by a model's name.

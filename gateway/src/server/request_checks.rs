@@ -13,7 +13,8 @@ use crate::error::GatewayError;
 pub(super) fn check(parts: &Parts) -> Result<(), GatewayError> {
     if parts.method == Method::CONNECT {
         // The gateway opens no tunnels.
-        return Err(GatewayError::MethodNotAllowed);
+        let allowed = "GET, HEAD, POST";
+        return Err(GatewayError::MethodNotAllowed { allowed });
     }
     request_head::check(&parts.headers).map_err(refused)
 }
@@ -48,7 +49,7 @@ mod tests {
             error.to_string(),
             "header host: \"a.b, c.d\" is not one host"
         );
-        let error = checked("CONNECT", &["a.b"]);
-        assert_eq!(error, Err(GatewayError::MethodNotAllowed));
+        let error = checked("CONNECT", &["a.b"]).unwrap_err();
+        assert!(matches!(error, GatewayError::MethodNotAllowed { .. }));
     }
 }

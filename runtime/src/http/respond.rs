@@ -1,7 +1,7 @@
 //! Responses and their headers.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
 use weir_protocol::rest;
 use weir_protocol::{Code, Coded};
@@ -62,6 +62,10 @@ pub(super) fn error(error: &ServeError) -> Response<Body> {
             .headers_mut()
             .insert(serving_headers::REFUSED, label);
     }
+    if let ServeError::MethodNotAllowed { allowed } = error {
+        let allowed = HeaderValue::from_static(allowed);
+        response.headers_mut().insert(ALLOW, allowed);
+    }
     match code {
         // One second: a queue that refuses is some batches deep, never minutes.
         Code::Overloaded => {
@@ -109,6 +113,13 @@ mod tests {
     use weir_batcher::Bound;
 
     use super::*;
+
+    #[test]
+    fn a_wrong_method_is_told_the_right_ones() {
+        let response = error(&ServeError::MethodNotAllowed { allowed: "POST" });
+        assert_eq!(response.status(), 405);
+        assert_eq!(response.headers()["allow"], "POST");
+    }
 
     #[test]
     fn only_a_refusal_before_work_is_marked_as_one() {

@@ -205,7 +205,7 @@ fn get<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> {
     if matches!(*method, Method::GET | Method::HEAD) {
         Ok(route)
     } else {
-        Err(ServeError::MethodNotAllowed)
+        Err(not_allowed("GET, HEAD"))
     }
 }
 
@@ -213,15 +213,19 @@ fn post<'a>(method: &Method, route: Route<'a>) -> Result<Route<'a>, ServeError> 
     if method == Method::POST {
         Ok(route)
     } else {
-        Err(ServeError::MethodNotAllowed)
+        Err(not_allowed("POST"))
     }
+}
+
+fn not_allowed(allowed: &'static str) -> ServeError {
+    ServeError::MethodNotAllowed { allowed }
 }
 
 fn access(method: &Method) -> Result<Access, ServeError> {
     match *method {
         Method::GET | Method::HEAD => Ok(Access::Read),
         Method::POST => Ok(Access::Update),
-        _ => Err(ServeError::MethodNotAllowed),
+        _ => Err(not_allowed("GET, HEAD, POST")),
     }
 }
 
@@ -306,17 +310,9 @@ mod tests {
                 Ok(Route::ModelMetadata(target("m", version))),
             );
         }
-        check(
-            Method::GET,
-            "/v2/models/m/infer",
-            Err(ServeError::MethodNotAllowed),
-        );
+        check(Method::GET, "/v2/models/m/infer", Err(not_allowed("POST")));
         check(Method::HEAD, "/v2", Ok(Route::ServerMetadata));
-        check(
-            Method::HEAD,
-            "/v2/models/m/infer",
-            Err(ServeError::MethodNotAllowed),
-        );
+        check(Method::HEAD, "/v2/models/m/infer", Err(not_allowed("POST")));
         check(Method::GET, "/v2/models/stats", Ok(Route::Statistics(None)));
         check(
             Method::POST,
@@ -334,7 +330,7 @@ mod tests {
         check(
             Method::POST,
             "/v2/health/live",
-            Err(ServeError::MethodNotAllowed),
+            Err(not_allowed("GET, HEAD")),
         );
         check(
             Method::POST,

@@ -28,18 +28,20 @@ pub(super) fn answer(
         "/v2/repository/index" if method == Method::POST => {
             json(rest::repository_index(&index(table)))
         }
-        "/v2/health/live"
-        | "/v2/health/ready"
-        | "/v2"
-        | "/v2/models"
-        | "/v1/models"
-        | "/v2/repository/index" => return Some(Err(GatewayError::MethodNotAllowed)),
+        "/v2/health/live" | "/v2/health/ready" | "/v2" | "/v2/models" | "/v1/models" => {
+            return Some(Err(not_allowed("GET, HEAD")));
+        }
+        "/v2/repository/index" => return Some(Err(not_allowed("POST"))),
         _ if is_control(path) => {
             return Some(Err(GatewayError::OneRuntime(path.to_owned())));
         }
         _ => return None,
     };
     Some(Ok(response))
+}
+
+fn not_allowed(allowed: &'static str) -> GatewayError {
+    GatewayError::MethodNotAllowed { allowed }
 }
 
 fn ready(table: &RouteTable) -> Response<DownstreamBody> {
