@@ -40,6 +40,8 @@ pub(crate) use listen::{GrpcListenOptions, serve};
 pub(crate) struct GrpcOptions {
     /// Metadata whose names match become request parameters.
     pub forward: Option<Regex>,
+    /// How long streams go on after the port has closed; then they end between two messages.
+    pub stream_grace: Duration,
     /// Bytes that messages may hold together, from arrival to answer.
     pub body_budget: ByteBudget,
     /// Use of the calls that control the server.

@@ -273,5 +273,5 @@ def test_messages_that_are_no_protobuf(server, payload):
 @pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/Nothing", "/no.Service/Call"])
 def test_unknown_calls(server, path):
     with grpc.insecure_channel(server.grpc) as channel:
-        code, _ = code_of(lambda: channel.unary_unary(path)(b"", timeout=5))
-    assert code == grpc.StatusCode.UNIMPLEMENTED
+        code, details = code_of(lambda: channel.unary_unary(path)(b"", timeout=5))
+    assert (code, path in details) == (grpc.StatusCode.UNIMPLEMENTED, True), details

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -129,6 +130,32 @@ def test_grpc_stream_in_flight_is_answered(fresh):
         got = [answer.infer_response.raw_output_contents[0] for answer in answers]
     assert got == [b"\5\0\0\0" * 8] * 4
     assert fresh.exit_code() == 0
+
+
+def test_grpc_stream_in_use_ends_between_two_messages(repository, tmp_path):
+    server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs=5"]).start()
+    body = message("echo_now", ("INPUT0", "INT32", [1, 1], {"int_contents": [5]}))
+    sent = []
+
+    def messages():
+        while server.process.poll() is None:
+            sent.append(body)
+            yield body
+            time.sleep(0.05)
+
+    with grpc.insecure_channel(server.grpc) as channel:
+        answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(messages())
+        got = [next(answers)]
+        stopwatch = Stopwatch()
+        server.terminate()
+        with pytest.raises(grpc.RpcError) as ended:
+            got.extend(answers)
+    assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "Server exiting")
+    assert not any(answer.error_message for answer in got)
+    # The others were on their way when it ended.
+    assert len(sent) - len(got) <= 10
+    assert server.exit_code() == 0
+    assert 3.5 < stopwatch.seconds() < 5
 
 
 def test_second_signal_exits_at_once(fresh):

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use http::response::Parts;
 use http::{Response, StatusCode};
 use weir_protocol::rest::HEADER_LENGTH;
@@ -257,6 +257,8 @@ impl BatchResponse {
     ) -> Response<DownstreamBody> {
         let mut headers = self.head.headers.clone();
         headers.remove(CONTENT_LENGTH);
+        // A cookie is for one client, and a batch's would be everyone's.
+        headers.remove(SET_COOKIE);
         let mut trailers = self.trailers.clone();
         let times = if trailers.is_empty() {
             &mut headers

@@ -181,6 +181,20 @@ async fn who_is_late_is_told_and_the_others_are_answered() {
 }
 
 #[tokio::test]
+async fn a_cookie_is_not_shared() {
+    let (world, gate) = (world(8, LONG).await, closed());
+    let replica = replica(&world, "a", &gate, model::personal).await;
+    let clients = gathered(&world, &replica, &["[1]", "[2]"]).await;
+    open(&gate);
+    for client in clients.into_iter().skip(1) {
+        let answer = client.await.unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(!answer.headers.contains_key("set-cookie"));
+    }
+    assert_eq!(model::most_rows(&replica.seen), 2);
+}
+
+#[tokio::test]
 async fn an_answer_that_is_no_batch_fails_with_its_reason() {
     let (world, gate) = (world(8, LONG).await, closed());
     let replica = replica(&world, "a", &gate, model::only_one).await;

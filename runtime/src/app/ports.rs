@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -172,11 +173,18 @@ fn http_options(http: &HttpConfig, config: &Config, body_budget: ByteBudget) -> 
 
 fn grpc_options(grpc: &GrpcConfig, config: &Config, body_budget: ByteBudget) -> GrpcOptions {
     GrpcOptions {
+        stream_grace: stream_grace(config),
         body_budget,
         forward: grpc.forward.clone(),
         control: config.control_routes,
         restricted: grpc.restricted.clone(),
     }
+}
+
+/// Four fifths of the time that a shutdown has left once the ports are closed: what streams are still at work on gets
+/// the rest.
+fn stream_grace(config: &Config) -> Duration {
+    config.exit_timeout.saturating_sub(config.drain_delay) * 4 / 5
 }
 
 fn listen_options(grpc: &GrpcConfig, config: &Config) -> GrpcListenOptions {

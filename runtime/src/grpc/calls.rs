@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tonic::Status;
 use tonic::codegen::Service;
@@ -60,10 +60,11 @@ impl Calls {
                 }
                 CallKind::Routed => {}
             }
-            let mut routes = self.routes.clone();
+            let (mut routes, uri) = (self.routes.clone(), request.uri().clone());
             // Routes are always ready, and never fail.
             let request = timed_body::timed(request, &self.connections);
             match routes.call(request).await {
+                Ok(response) if is_unknown(response.headers()) => unknown(uri.path()),
                 Ok(response) => {
                     let budget = self.grpc.options.body_budget.clone();
                     response.map(|body| ReplyBody::Routed { body, budget })
@@ -144,6 +145,17 @@ impl Calls {
             stop: self.grpc.server.ending(),
         }
     }
+}
+
+/// Whether tonic found no such method, which it says without a word.
+fn is_unknown(headers: &HeaderMap) -> bool {
+    let unimplemented = headers.get(Status::GRPC_STATUS) == Some(&HeaderValue::from_static("12"));
+    unimplemented && !headers.contains_key(Status::GRPC_MESSAGE)
+}
+
+fn unknown(path: &str) -> Response<ReplyBody> {
+    let sentence = format!("unknown method {path:?}: reflection lists the methods of this port");
+    Status::unimplemented(sentence).into_http()
 }
 
 #[cfg(test)]

@@ -2,15 +2,17 @@
 
 use std::pin::Pin;
 
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt, future, stream};
 use http::HeaderMap;
 use prost::Message as _;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 use weir_ops::byte_budget::BudgetPermit;
 use weir_protocol::grpc as codec;
 use weir_protocol::grpc::proto;
 
 use super::{Grpc, malformed, status};
+use crate::error::ServeError;
 use crate::held_bytes;
 
 /// The responses of a stream.
@@ -44,7 +46,9 @@ impl Grpc {
             _ => OnError::Report,
         };
         let grpc = self.clone();
+        let ended = CancellationToken::new();
         let answers = requests
+            .take_until(self.closing(ended.clone()))
             .map(move |request| {
                 let (grpc, metadata) = (grpc.clone(), metadata.clone());
                 async move {
@@ -58,8 +62,19 @@ impl Grpc {
                 }
             })
             .buffered(IN_FLIGHT)
-            .map(|(answer, _permit)| answer);
+            .map(|(answer, _permit)| answer)
+            .chain(stream::once(exiting(ended)).filter_map(future::ready));
         Box::pin(until_error(answers))
+    }
+
+    /// Waits until streams must end, and cancels the token then.
+    fn closing(&self, ended: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+        let (stop, grace) = (self.server.ending().clone(), self.options.stream_grace);
+        async move {
+            stop.cancelled().await;
+            tokio::time::sleep(grace).await;
+            ended.cancel();
+        }
     }
 
     async fn stream_one(
@@ -102,6 +117,13 @@ impl Grpc {
             }),
         }
     }
+}
+
+/// The status of a stream that the server ended: its client opens another, which another replica serves.
+async fn exiting<T>(ended: CancellationToken) -> Option<Result<T, Status>> {
+    ended
+        .is_cancelled()
+        .then(|| Err(status(&ServeError::Exiting)))
 }
 
 /// Marks a response as the last of its request: here every request has one.

@@ -2,6 +2,7 @@
 //! a trial would take the time of every other webhook in the cluster.
 
 mod resources;
+mod volumes;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use weir_controller::{FieldError, Validated, Variant};
@@ -37,8 +38,8 @@ fn of_variant(path: &str, variant: &Variant) -> Vec<FieldError> {
     let mut errors = of_metadata(path, &template);
     let pod = template.spec.unwrap_or_default();
     let all = pod.init_containers.iter().flatten().chain(&pod.containers);
-    let resources = all.flat_map(resources::errors);
-    errors.extend(resources.map(|message| FieldError::new(path, message)));
+    let of_parts = all.flat_map(resources::errors).chain(volumes::errors(&pod));
+    errors.extend(of_parts.map(|message| FieldError::new(path, message)));
     errors
 }
 

@@ -34,6 +34,14 @@ pub(crate) fn lenient(_: &Parts, body: &Bytes) -> Response<TestBody> {
     json(&json!({ "predictions": sums }))
 }
 
+/// V1; it recognizes whoever asks by a cookie.
+pub(crate) fn personal(head: &Parts, body: &Bytes) -> Response<TestBody> {
+    let mut response = lenient(head, body);
+    let cookie = HeaderValue::from_static("session=1");
+    response.headers_mut().insert("set-cookie", cookie);
+    response
+}
+
 /// V1; one prediction, however many instances.
 pub(crate) fn only_one(_: &Parts, _: &Bytes) -> Response<TestBody> {
     json(&json!({ "predictions": [1] }))

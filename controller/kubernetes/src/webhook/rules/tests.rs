@@ -284,6 +284,37 @@ fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
 }
 
 #[test]
+fn volumes_are_there_once_and_mounted_apart() {
+    let refused = |volumes: Value, mounts: Value| {
+        let mut predictor = model(json!({ "volumeMounts": mounts }));
+        predictor["volumes"] = volumes;
+        let object = object("digits", "team", predictor);
+        texts(&verdict("InferenceService", &object, None))
+    };
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+    let cache = || json!([{"name": "cache", "emptyDir": {}}]);
+    let missing = refused(json!([]), json!([mount("cache", "/cache")]));
+    assert!(missing[0].contains("mounts the volume cache, which the pod does not have: add it"));
+    let twice = json!([{"name": "cache", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]);
+    let twice = refused(twice, json!([]));
+    assert!(
+        twice[0].contains("two volumes are called cache"),
+        "{twice:?}"
+    );
+    let together = refused(cache(), json!([mount("cache", "/a"), mount("cache", "/a")]));
+    assert!(
+        together[0].contains("mounts two volumes at /a: remove one"),
+        "{together:?}"
+    );
+    let apart = json!([
+        mount("cache", "/a"),
+        mount("cache", "/b"),
+        mount("kserve-provision-location", "/c")
+    ]);
+    assert_eq!(refused(cache(), apart), Vec::<String>::new());
+}
+
+#[test]
 fn labels_and_annotations_of_pods_have_kubernetes_syntax() {
     let refused = |field: &str, name: &str, value: &str| {
         let mut predictor = model(json!({}));
