@@ -133,7 +133,7 @@ def test_grpc_stream_in_flight_is_answered(fresh):
 
 
 def test_grpc_stream_in_use_ends_between_two_messages(repository, tmp_path):
-    server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs=5"]).start()
+    server = Server(tmp_path / "log", [repository], ["--exit-timeout-secs=10"]).start()
     body = message("echo_now", ("INPUT0", "INT32", [1, 1], {"int_contents": [5]}))
     sent = []
 
@@ -152,10 +152,10 @@ def test_grpc_stream_in_use_ends_between_two_messages(repository, tmp_path):
             got.extend(answers)
     assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "Server exiting")
     assert not any(answer.error_message for answer in got)
-    # The others were on their way when it ended.
-    assert len(sent) - len(got) <= 10
+    # The last were on their way when it ended.
+    assert len(got) > len(sent) / 2
     assert server.exit_code() == 0
-    assert 3.5 < stopwatch.seconds() < 5
+    assert 7.5 < stopwatch.seconds() < 10
 
 
 def test_second_signal_exits_at_once(fresh):
