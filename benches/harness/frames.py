@@ -2,7 +2,7 @@
 
 import struct
 
-DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTING_IDS = {"header_table": 1, "window": 4, "max_frame": 5}
@@ -17,6 +17,11 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 def preface(**values: int) -> bytes:
     settings = b"".join(struct.pack(">HI", SETTING_IDS[name], value) for name, value in values.items())
     return MAGIC + frame(SETTINGS, 0, 0, settings)
+
+
+def grant(stream: int, size: int) -> bytes:
+    """Opens the window of a stream, or of the connection (0), by so many bytes."""
+    return frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", size))
 
 
 def string(text: bytes) -> bytes:
