@@ -76,15 +76,19 @@ fn seen<K>(
             Some(event)
         }
         Err(error) => {
-            let text = error.to_string();
-            if told.as_ref() != Some(&text) {
+            if is_news(&error, told) {
                 let advice = advice(&error);
-                tracing::warn!(%objects, error = text, advice, "a watch of the API server failed: it is tried again");
-                *told = Some(text);
+                tracing::warn!(%objects, %error, advice, "a watch of the API server failed: it is tried again");
             }
             None
         }
     }
+}
+
+/// Reports whether the error is another than the last that was told, which it becomes.
+fn is_news(error: &watcher::Error, told: &mut Option<String>) -> bool {
+    let last = told.replace(error.to_string());
+    last != *told
 }
 
 fn advice(error: &watcher::Error) -> &'static str {
@@ -109,6 +113,23 @@ fn advice(error: &watcher::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_told_once_in_a_row() {
+        let forbidden = || {
+            let status = Status::failure("no right to list pods", "Forbidden").with_code(403);
+            watcher::Error::WatchError(status.boxed())
+        };
+        let mut told = None;
+        assert!(is_news(&forbidden(), &mut told));
+        assert!(!is_news(&forbidden(), &mut told));
+        assert!(is_news(&watcher::Error::NoResourceVersion, &mut told));
+        // A watch that begins again has heard nothing yet.
+        seen::<()>(Ok(Event::Init), "pods", &mut told);
+        assert!(!is_news(&watcher::Error::NoResourceVersion, &mut told));
+        seen(Ok(Event::Apply(())), "pods", &mut told);
+        assert!(is_news(&watcher::Error::NoResourceVersion, &mut told));
+    }
 
     #[test]
     fn pauses_grow_until_a_try_gets_somewhere() {
