@@ -170,6 +170,16 @@ def caption(result: dict) -> str:
             f"cores, on which {result['others_busy']:.0f} other threads ran:\n\n")
 
 
+def with_others(points: list) -> list:
+    """These points in place of those recorded of the same attacks on the same programs, which keep their order."""
+    recorded = json.loads(SECURITY_RESULTS.read_text())["points"] if SECURITY_RESULTS.exists() else []
+    name = lambda point: (point["attack"], point["program"])  # noqa: E731
+    known = {(attack.name, program) for attack in attacks.ATTACKS for program in ("weir-runtime", "weir gateway")}
+    all_points = {name(point): point for point in recorded if name(point) in known}
+    all_points.update((name(point), point) for point in points)
+    return list(all_points.values())
+
+
 def update_page(result: dict) -> None:
     begin, end = "<!-- measured -->\n", "<!-- end -->"
     before, rest = SECURITY_PAGE.read_text().split(begin)
@@ -181,7 +191,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each attack")
     parser.add_argument("--programs", type=Path, default=ROOT / "target" / "release", help="folder with weir and weir-runtime")
-    parser.add_argument("--only", default="", help="attacks whose names have this in them")
+    parser.add_argument("--only", default="", help="attacks whose names have this in them; the others keep their rows")
     parser.add_argument("--program", default="", help="only the program whose name has this in it")
     parser.add_argument("--dry", action="store_true", help="write no results")
     return parser.parse_args()
@@ -201,7 +211,7 @@ def main() -> int:
     if not args.dry:
         profile = args.programs.name
         result = {"machine": machine(), "profile": profile, "seconds": args.seconds, "clients": neighbours.CLIENTS,
-                  "budget_mib": BUDGET / MIB, "others_busy": others, "points": points}
+                  "budget_mib": BUDGET / MIB, "others_busy": others, "points": with_others(points)}
         SECURITY_RESULTS.write_text(written(result))
         update_page(result)
     broken = [point for point in points if not point["kept"]]

@@ -206,7 +206,7 @@ ATTACKS = [
     Attack("control body of 1 GiB", HTTP, 8, endless_control),
     Attack("body in one-byte chunks", HTTP, 8,
            again(lambda host: post(INFER, "Transfer-Encoding: chunked")(host) + CHUNKS)),
-    Attack("body in one-byte frames", GRPC, 8, again(rpc(frames.INFER, EMPTY_INPUTS[:100_000], step=1))),
+    Attack("body in one-byte frames", BOTH, 8, again(rpc(frames.INFER, EMPTY_INPUTS[:100_000], step=1))),
     Attack("silent connections", ANY, 64, hold(lambda host: b"")),
     Attack("half a preface", ANY, 64, hold(lambda host: frames.MAGIC[:10])),
     Attack("preface only", ANY, 64, hold(lambda host: frames.preface())),

@@ -3,6 +3,7 @@
 
 mod accept;
 mod buffered;
+mod frame_budget;
 mod http_connections;
 mod limits;
 mod message_framing;
@@ -14,6 +15,7 @@ mod stream;
 mod streams;
 mod timed_body;
 mod traffic;
+mod turns;
 mod waiting;
 
 use std::io;
@@ -35,6 +37,7 @@ pub use stream::Stream;
 pub use streams::StreamExecutor;
 pub use timed_body::{Stalled, TimedBody};
 pub use traffic::{Counted, Exchange, GRACE, Traffic};
+pub use turns::Turns;
 
 /// Exclusive or shared use of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
+
+use super::frame_budget::FrameBudget;
 
 /// Bytes that are buffered before they are written: eight frames. Copying them costs less than a system call each,
 /// as long as they stay in the processor's second-level cache.
@@ -24,9 +26,8 @@ const MAX_BUFFERED: usize = 128 << 10;
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
-/// Reads of the library in one poll of its connection. It takes small frames 8 KiB at a time, some 800 of them at worst,
-/// and larger ones whole: a client that cuts its bodies into bytes keeps a thread for a millisecond, and then it is the
-/// turn of others.
+/// Reads of the library in one poll of its connection: of large frames it takes one at a time. How many small ones it may
+/// have is the [`FrameBudget`]'s matter. Then it is the turn of others.
 const READS_A_POLL: usize = 4;
 
 /// The end of a socket that the HTTP/2 library reads and writes.
@@ -50,6 +51,7 @@ struct Socket<S> {
     room: usize,
     /// Reads that are left in this poll.
     reads_left: usize,
+    frames: FrameBudget,
     output: BytesMut,
     /// True if written bytes may still lie in the stream itself: TLS takes more than its socket does.
     held: bool,
@@ -60,15 +62,18 @@ struct Socket<S> {
 impl<S> BufferedSocket<S> {
     /// Wraps a socket on which HTTP/2 is spoken.
     pub fn http2(stream: S) -> Self {
-        Self(Arc::new(Mutex::new(Socket {
+        let mut socket = Socket {
             stream,
             input: BytesMut::new(),
             room: ROOM,
-            reads_left: READS_A_POLL,
+            reads_left: 0,
+            frames: FrameBudget::default(),
             output: BytesMut::new(),
             held: false,
             broken: None,
-        })))
+        };
+        socket.begin_turn();
+        Self(Arc::new(Mutex::new(socket)))
     }
 
     /// Returns the end that [`Flushed::new`] takes.
@@ -101,7 +106,7 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.flusher.0.lock().reads_left = READS_A_POLL;
+        this.flusher.0.lock().begin_turn();
         let ended = this.connection.poll(context);
         let mut socket = this.flusher.0.lock();
         if let Poll::Ready(Err(error)) = socket.flush(context) {
@@ -113,6 +118,13 @@ where
     }
 }
 
+impl<S> Socket<S> {
+    fn begin_turn(&mut self) {
+        self.reads_left = READS_A_POLL;
+        self.frames.renew();
+    }
+}
+
 impl<S: AsyncRead + Unpin> Socket<S> {
     fn read(
         &mut self,
@@ -120,35 +132,42 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(left) = self.reads_left.checked_sub(1) else {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+            return next_turn(context);
         };
         self.reads_left = left;
-        if self.input.is_empty() && buffer.remaining() >= self.room {
-            return self.pass(context, buffer);
-        }
         if let Some(broken) = self.broken {
             return Poll::Ready(Err(broken.into()));
+        }
+        if self.input.is_empty() && self.frames.rest().min(buffer.remaining()) >= self.room {
+            return self.pass(context, buffer);
         }
         if self.input.is_empty() {
             ready!(self.refill(context))?;
         }
-        let take = self.input.len().min(buffer.remaining());
+        let there = self.input.len().min(buffer.remaining());
+        let take = self.frames.take(&self.input[..there]);
+        if take == 0 && there > 0 {
+            return next_turn(context);
+        }
         buffer.put_slice(&self.input[..take]);
         self.input.advance(take);
         Poll::Ready(Ok(()))
     }
 
-    /// Reads straight into the library's buffer.
+    /// Reads the rest of a large frame straight into the library's buffer.
     fn pass(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(broken) = self.broken {
-            return Poll::Ready(Err(broken.into()));
-        }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let mut rest = buffer.limit(self.frames.rest());
+        let read = ready!(poll_read_buf(
+            Pin::new(&mut self.stream),
+            context,
+            &mut rest
+        ))?;
+        self.frames.pass(read);
+        Poll::Ready(Ok(()))
     }
 
     fn refill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -168,6 +187,12 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         };
         Poll::Ready(Ok(()))
     }
+}
+
+/// Has the connection polled again once others had their turn.
+fn next_turn(context: &Context<'_>) -> Poll<io::Result<()>> {
+    context.waker().wake_by_ref();
+    Poll::Pending
 }
 
 impl<S: AsyncWrite + Unpin> Socket<S> {
@@ -264,6 +289,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::socket::frame_budget::FRAMES_A_POLL;
 
     /// Bytes that differ from their neighbours.
     fn pattern(length: usize) -> Vec<u8> {
@@ -316,10 +342,10 @@ mod tests {
         assert!(back == sent);
     }
 
-    #[tokio::test]
-    async fn a_connection_with_much_to_read_gives_others_a_turn() {
-        let (near, mut far) = tokio::io::duplex(1 << 20);
-        far.write_all(&pattern(1 << 20)).await.unwrap();
+    /// Bytes that a connection has read after each of its first turns, and in the end.
+    async fn read_in_turns(bytes: Vec<u8>, turns: usize) -> Vec<usize> {
+        let (near, mut far) = tokio::io::duplex(bytes.len());
+        far.write_all(&bytes).await.unwrap();
         let mut socket = BufferedSocket::http2(near);
         let flusher = socket.flusher();
         let taken = Arc::new(Mutex::new(0));
@@ -331,23 +357,42 @@ mod tests {
             }
         };
         let mut work = std::pin::pin!(Flushed::new(reads, flusher));
-        for turn in 1..10 {
+        let mut read = Vec::new();
+        for _ in 0..turns {
             let woken = poll_fn(|context| {
                 assert!(work.as_mut().poll(context).is_pending());
                 Poll::Ready(())
             });
             woken.await;
-            assert_eq!(*taken.lock(), turn * READS_A_POLL * (8 << 10));
+            read.push(*taken.lock());
         }
         // It goes on by itself.
         tokio::select! {
             () = work => {}
             () = async {
-                while *taken.lock() < 1 << 20 {
+                while *taken.lock() < bytes.len() {
                     tokio::task::yield_now().await;
                 }
             } => {}
         }
+        read
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_much_to_read_gives_others_a_turn() {
+        let turn = READS_A_POLL * (8 << 10);
+        let read = read_in_turns(pattern(1 << 20), 9).await;
+        let wanted: Vec<_> = (1..10).map(|turns| turns * turn).collect();
+        assert_eq!(read, wanted);
+    }
+
+    #[tokio::test]
+    async fn a_turn_of_small_frames_is_shorter() {
+        let one_byte = b"\0\0\x01\0\0\0\0\0\x01a";
+        let turn = FRAMES_A_POLL * one_byte.len();
+        let read = read_in_turns(one_byte.repeat(10 * FRAMES_A_POLL), 9).await;
+        let wanted: Vec<_> = (1..10).map(|turns| turns * turn).collect();
+        assert_eq!(read, wanted);
     }
 
     /// A stream that takes what it is given, and passes it on only when it is flushed.

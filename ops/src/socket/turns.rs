@@ -1,0 +1,201 @@
+//! Sockets of connections that take turns.
+//!
+//! The HTTP/2 library goes on as long as there are bytes to read, and a hundred thousand frames fit into a second's. Whoever
+//! sends them in one go would have a thread for himself; here each connection lets others go ahead after
+//! [some frames](super::frame_budget). HTTP/1.1 reads a request at a time, and is left alone.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BufMut;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::poll_read_buf;
+
+use super::frame_budget::FrameBudget;
+
+/// How a client of HTTP/2 begins, and no request of HTTP/1.1.
+const PREFACE: &[u8] = b"PRI";
+
+/// A socket whose reader lets others go ahead after some frames of HTTP/2.
+#[derive(Debug)]
+pub struct Turns<S> {
+    stream: S,
+    spoken: Spoken,
+    frames: FrameBudget,
+}
+
+/// The protocol of a connection, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    /// So many bytes have come, all of them the preface's.
+    Unknown(usize),
+    Http2,
+    Other,
+}
+
+impl<S> Turns<S> {
+    /// Wraps the socket of a client that has not said anything yet.
+    pub fn new(stream: S) -> Self {
+        let mut frames = FrameBudget::default();
+        frames.renew();
+        Self {
+            stream,
+            spoken: Spoken::Unknown(0),
+            frames,
+        }
+    }
+}
+
+impl Spoken {
+    /// What it is after these bytes.
+    fn after(self, bytes: &[u8]) -> Self {
+        let Self::Unknown(known) = self else {
+            return self;
+        };
+        let wanted = &PREFACE[known..];
+        let common = wanted.len().min(bytes.len());
+        if wanted[..common] != bytes[..common] {
+            Self::Other
+        } else if common == wanted.len() {
+            Self::Http2
+        } else {
+            Self::Unknown(known + common)
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> Turns<S> {
+    /// Reads no more than the turn may have, however small its frames.
+    fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.frames.is_spent() {
+            self.frames.renew();
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let mut part = (&mut *buffer).limit(self.frames.least());
+        ready!(poll_read_buf(
+            Pin::new(&mut self.stream),
+            context,
+            &mut part
+        ))?;
+        let bytes = &buffer.filled()[before..];
+        self.spoken = self.spoken.after(bytes);
+        self.frames.take(bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Turns<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        match this.spoken {
+            Spoken::Other => Pin::new(&mut this.stream).poll_read(context, buffer),
+            Spoken::Unknown(_) | Spoken::Http2 => this.read(context, buffer),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Turns<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::socket::frame_budget::FRAMES_A_POLL;
+
+    const ONE_BYTE: &[u8] = b"\0\0\x01\0\0\0\0\0\x01a";
+
+    /// Bytes that are read until the reader has to wait, when all of these have come.
+    async fn first_turn(bytes: &[u8]) -> usize {
+        let mut turns = Turns::new(bytes);
+        let mut read = 0;
+        poll_fn(|context| {
+            let mut space = [0; 8 << 10];
+            loop {
+                let mut buffer = ReadBuf::new(&mut space);
+                if turns.read_any(context, &mut buffer).is_pending() || buffer.filled().is_empty() {
+                    return Poll::Ready(());
+                }
+                read += buffer.filled().len();
+            }
+        })
+        .await;
+        read
+    }
+
+    impl<S: AsyncRead + Unpin> Turns<S> {
+        fn read_any(
+            &mut self,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(self).poll_read(context, buffer)
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_of_http2_have_turns_and_http1_goes_on() {
+        let frames = ONE_BYTE.repeat(10 * FRAMES_A_POLL);
+        let begun = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frames].concat();
+        // The preface takes the place of a frame.
+        let turn = 24 + (FRAMES_A_POLL - 1) * ONE_BYTE.len();
+        assert_eq!(first_turn(&begun).await, turn);
+        let other = [&b"POST / HTTP/1.1\r\n"[..], &frames].concat();
+        assert_eq!(first_turn(&other).await, other.len());
+        let large = [
+            &begun[..24],
+            &b"\x03\xff\xf7\0\0\0\0\0\x01"[..],
+            &[0; 0x3_fff7],
+        ]
+        .concat();
+        assert_eq!(first_turn(&large).await, large.len());
+    }
+
+    #[test]
+    fn a_protocol_is_known_by_its_first_bytes() {
+        let spoken = Spoken::Unknown(0);
+        assert_eq!(spoken.after(b"PR"), Spoken::Unknown(2));
+        assert_eq!(spoken.after(b"PR").after(b"I *"), Spoken::Http2);
+        assert_eq!(spoken.after(b"P").after(b"OST /"), Spoken::Other);
+        assert_eq!(Spoken::Other.after(b"PRI"), Spoken::Other);
+    }
+}
