@@ -14,6 +14,7 @@ mod brackets;
 mod error;
 mod instances;
 mod json;
+mod metric_tags;
 mod normalise;
 mod padding;
 mod refuse;
@@ -202,7 +203,7 @@ impl ModelConfig {
             batching: batching::parse(&proto, max_batch_size)?,
             warmups: warmup::parse(&proto, &inputs, max_batch_size)?,
             parameters: padding::backend_parameters(&proto),
-            metric_tags: proto.metric_tags.clone(),
+            metric_tags: metric_tags::parse(&proto)?,
             padding: padding::parse(&proto, &inputs)?,
             inputs,
             proto,

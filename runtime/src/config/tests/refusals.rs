@@ -227,6 +227,25 @@ fn instance_groups_and_files_are_refused_by_name() {
 }
 
 #[test]
+fn metric_tags_that_break_the_metrics_are_refused() {
+    let tag = |name: &str| usual(&format!("metric_tags {{ key: '{name}' value: 'x' }}"));
+    for taken in ["model", "version", "reason", "cause", "instance", "le"] {
+        let told = format!("model 'm': metric_tags '{taken}' is a label of every model already");
+        assert_eq!(refusal(&tag(taken)), told);
+    }
+    for name in ["", "a-b", "0a", "__name__", "größe", "a b"] {
+        let told = format!(
+            "model 'm': metric_tags '{name}' is no label's name: it has letters, digits and '_', and begins with \
+             no digit and no '__'"
+        );
+        assert_eq!(refusal(&tag(name)), told);
+    }
+    for name in ["team", "_x", "A9_"] {
+        assert_eq!(read(&tag(name)).metric_tags[name], "x");
+    }
+}
+
+#[test]
 fn warmups_are_bounded_together() {
     let one = "inputs { key: 'x' value { data_type: TYPE_FP32 dims: 1 zero_data: true } }";
     let warmup = |count: u32| format!("model_warmup {{ name: 'w' count: {count} {one} }}");
