@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::error::InField;
 use super::raw::request;
-use super::request::{RequestParameters, insert};
+use super::request::{RequestParameters, insert, once, optional_string};
 use super::response::{member, refuse_half, write_elements, write_parameter};
 use super::tensor_data::DataDecoder;
 use super::{Limits, RestError, TargetModel};
@@ -15,7 +15,7 @@ use crate::{Delivery, InferRequest, InferResponse, Input, Parameter, Shape, Sour
 
 /// Decodes a generate request. A member named like an input is that input's data, a scalar or an
 /// array; `id` is the request's id, the members of `parameters` count like top-level ones, and
-/// all other members are request parameters.
+/// all other members are request parameters. As in V2, null for one of these two means that it is absent.
 ///
 /// # Errors
 /// Not a JSON object, data of the wrong type or of a size that does not fill the input's dimensions,
@@ -36,6 +36,7 @@ pub fn decode_generate(
         target,
         limits,
         id: None,
+        has_parameters: None,
         inputs: Vec::new(),
         parameters: RequestParameters::default(),
     };
@@ -52,6 +53,8 @@ struct GenerateDraft<'a> {
     target: &'a TargetModel<'a>,
     limits: &'a Limits,
     id: Option<String>,
+    /// Set when the member `parameters` has come.
+    has_parameters: Option<()>,
     inputs: Vec<Input>,
     parameters: RequestParameters,
 }
@@ -76,15 +79,12 @@ impl GenerateDraft<'_> {
                 let input = self.read_input(reader, spec)?;
                 self.add(input)?;
             } else if scope == Scope::Request && key == "parameters" {
-                self.read(reader, Scope::Parameters)?;
-            } else if scope == Scope::Request && key == "id" {
-                let id = reader.string().field("id")?.into_owned();
-                if self.id.replace(id).is_some() {
-                    return Err(RestError::DuplicateKey {
-                        key: "id".to_owned(),
-                        object: "request",
-                    });
+                once(&mut self.has_parameters, &key, "request", Some(()))?;
+                if !reader.null() {
+                    self.read(reader, Scope::Parameters)?;
                 }
+            } else if scope == Scope::Request && key == "id" {
+                once(&mut self.id, &key, "request", optional_string(reader)?)?;
             } else {
                 insert(&mut self.parameters, key, reader)?;
             }

@@ -95,7 +95,8 @@ fn read_head(json: &[u8], limits: &Limits) -> Result<Head, RestError> {
     Ok(head)
 }
 
-fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>, RestError> {
+/// Reads the request's id, or null for none.
+pub(super) fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>, RestError> {
     if reader.null() {
         return Ok(None);
     }
@@ -103,7 +104,7 @@ fn optional_string(reader: &mut Reader<'_>) -> Result<Option<String>, RestError>
 }
 
 /// Stores a member's value; a second one is refused, because parsers disagree on which counts.
-fn once<T>(
+pub(super) fn once<T>(
     slot: &mut Option<T>,
     key: &str,
     object: &'static str,

@@ -30,6 +30,13 @@ fn members_are_inputs_or_parameters() {
 }
 
 #[test]
+fn null_is_no_id_and_no_parameters() {
+    let request = decode("{\"TEXT\":\"hi\",\"id\":null,\"parameters\":null}").unwrap();
+    assert_eq!((request.id.as_str(), request.parameters.len()), ("", 0));
+    assert_eq!(request.inputs.len(), 1);
+}
+
+#[test]
 fn arrays_fill_the_variable_dimensions() {
     let shape = |json: &str| decode(json).map(|request| request.inputs[0].shape.dims().to_vec());
     assert_eq!(shape("{\"TEXT\":[\"a\",\"b\"]}").unwrap(), [2, 1]);
@@ -79,6 +86,10 @@ fn wrong_bodies_are_refused() {
     check(
         "{\"id\":\"a\",\"id\":\"b\"}",
         "duplicate key 'id' in request",
+    );
+    check(
+        "{\"parameters\":{\"a\":1},\"parameters\":{\"b\":1}}",
+        "duplicate key 'parameters' in request",
     );
     check(
         "{\"H\":1}",
