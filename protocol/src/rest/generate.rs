@@ -145,24 +145,23 @@ fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
 }
 
 /// Encodes a generate response: outputs and response parameters as members, in order of their names;
-/// an output of one element is a scalar.
+/// an output of one element is a scalar. An output takes the place of another member of its name: it is what was
+/// asked for.
 ///
 /// # Errors
 /// FP16, BF16, and strings that are not UTF-8.
 pub fn encode_generate(response: &InferResponse) -> Result<Bytes, RestError> {
     let mut members = BTreeMap::new();
+    for (key, value) in &response.parameters {
+        members.insert(key.as_str(), Member::Parameter(value));
+    }
     if !response.id.is_empty() {
         members.insert("id", Member::Text(&response.id));
     }
     members.insert("model_name", Member::Text(&response.model));
     members.insert("model_version", Member::Text(&response.version));
-    for (key, value) in &response.parameters {
-        members.entry(key).or_insert(Member::Parameter(value));
-    }
     for (tensor, _) in &response.outputs {
-        members
-            .entry(tensor.name())
-            .or_insert(Member::Tensor(tensor));
+        members.insert(tensor.name(), Member::Tensor(tensor));
     }
     let mut out = vec![b'{'];
     for (i, (key, value)) in members.into_iter().enumerate() {

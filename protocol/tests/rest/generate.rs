@@ -129,6 +129,24 @@ fn answers_are_flat() {
 }
 
 #[test]
+fn outputs_are_not_lost_to_members_of_their_names() {
+    let names = ["id", "model_name", "p"];
+    let outputs = names.map(|name| {
+        let output = tensor(name, DataType::Int8, &[1], &[9]);
+        (output, Delivery::Json)
+    });
+    let answer = InferResponse {
+        id: "7".to_owned(),
+        parameters: Parameters::from([("p".to_owned(), Parameter::Uint(3))]),
+        ..response(outputs.into())
+    };
+    assert_eq!(
+        encode_generate(&answer).unwrap(),
+        r#"{"id":9,"model_name":9,"model_version":"1","p":9}"#
+    );
+}
+
+#[test]
 fn events_are_framed() {
     assert_eq!(event(b"{}"), "data: {}\n\n");
 }
