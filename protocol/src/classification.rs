@@ -39,7 +39,7 @@ impl Coded for ClassificationError {
 
 /// Turns scores into a BYTES tensor of `value:index[:label]`, best first, `classes` per row. The shape
 /// is `[rows, n]` with a batch dimension and `[n]` without, where n is at most the scores of a row.
-/// Equal scores keep the order of their indices; NaN comes last.
+/// Equal scores keep the order of their indices; NaN comes last. An empty label is none.
 ///
 /// # Errors
 /// [`ClassificationError`] for BYTES, BOOL, FP16 and BF16, and for more than a million scores per row.
@@ -133,7 +133,7 @@ impl Scores {
         };
         // Writing to a string cannot fail.
         let _ = write!(text, ":{index}");
-        if let Some(label) = labels.get(index) {
+        if let Some(label) = labels.get(index).filter(|label| !label.is_empty()) {
             text.push(':');
             text.push_str(label);
         }

@@ -55,6 +55,13 @@ fn without_batch_all_elements_are_one_row() {
 }
 
 #[test]
+fn an_empty_label_is_none() {
+    let scores = floats(&[1, 2], &[2.0, 1.0]);
+    let (_, strings) = classes(&scores, Batching::FirstDimension, 2, &["", "b"]).unwrap();
+    assert_eq!(strings, ["2.000000:0", "1.000000:1:b"]);
+}
+
+#[test]
 fn integers_have_no_decimals() {
     let scores = tensor("y", DataType::Int8, &[1, 3], &[3, 0x80, 7]);
     let (_, strings) = classes(&scores, Batching::FirstDimension, 3, &["x"]).unwrap();

@@ -6,6 +6,9 @@ use super::launch::VersionSource;
 use crate::backend::LoadError;
 use crate::small_file;
 
+/// Some editors write it first; it is no part of the first label.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// A million classes of 64 bytes: more is another file under that name.
 const LONGEST: u64 = 64 << 20;
 
@@ -29,5 +32,6 @@ fn lines(path: &Path) -> Result<Vec<String>, LoadError> {
         ))
     };
     let text = small_file::read_text(path, LONGEST).map_err(|error| failed(error.to_string()))?;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
     Ok(text.lines().map(str::to_owned).collect())
 }

@@ -328,7 +328,7 @@ async fn labels_come_with_the_source() {
         "{failures:?}"
     );
 
-    folder.write("m/y.txt", "cat\ndog\nowl\n");
+    folder.write("m/y.txt", "\u{feff}cat\ndog\r\nowl\n");
     let (repository, _) = started(&folder, ControlMode::None).await;
     assert_eq!(
         repository.find("m", "").unwrap().source.labels["y"],
