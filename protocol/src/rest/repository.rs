@@ -1,5 +1,7 @@
 //! Decodes the bodies of the repository calls. All are optional; an empty body means the defaults.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -103,7 +105,7 @@ fn parameters(
         if reader.null() {
             return Ok(());
         }
-        members(reader, key, &mut member)
+        members(reader, "parameters", &mut member)
     })
 }
 
@@ -120,13 +122,21 @@ pub(super) fn object(
     reader.finish().field("request")
 }
 
+/// Calls `member` for each member of an object; a key may come once, as in requests.
 fn members(
     reader: &mut Reader<'_>,
-    object: &str,
+    object: &'static str,
     mut member: impl FnMut(&mut Reader<'_>, &str) -> Result<(), RestError>,
 ) -> Result<(), RestError> {
+    let mut seen = HashSet::new();
     reader.begin_object().field(object)?;
     while let Some(key) = reader.key().field(object)? {
+        if !seen.insert(key.to_string()) {
+            return Err(RestError::DuplicateKey {
+                key: key.into_owned(),
+                object,
+            });
+        }
         member(reader, &key)?;
     }
     Ok(())

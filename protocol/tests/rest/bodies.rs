@@ -102,6 +102,14 @@ fn load() {
         decode_load(b"{\"parameters\":{\"other\":\"x\"}}"),
         "unrecognized load parameter 'other'.",
     );
+    refused(
+        decode_load(b"{\"parameters\":{\"config\":\"{}\",\"config\":\"{ }\"}}"),
+        "duplicate key 'config' in parameters",
+    );
+    refused(
+        decode_load(b"{\"parameters\":{},\"parameters\":{}}"),
+        "duplicate key 'parameters' in request",
+    );
     let deep = "{\"parameters\":".repeat(200);
     refused(
         decode_load(deep.as_bytes()),
@@ -142,6 +150,10 @@ fn regions() {
     refused(
         decode_region(b"{\"key\":\"/k\",\"byte_size\":-1}"),
         "Unable to parse 'byte_size': attempt to access JSON non-unsigned-integer as unsigned-integer",
+    );
+    refused(
+        decode_region(b"{\"key\":\"/k\",\"byte_size\":64,\"byte_size\":8}"),
+        "duplicate key 'byte_size' in request",
     );
     refused(
         decode_region(b"[\"/k\",0,64]"),
