@@ -19,7 +19,7 @@ pub use peek::{NameField, PEEK_LIMIT, Peek, peek_model_name};
 pub use request::{decode_request, decode_version};
 pub use response::encode_response;
 
-use crate::Coded;
+use crate::{Code, Coded, shortened};
 
 /// Messages, client and server as generated from `proto/`.
 #[allow(
@@ -39,8 +39,18 @@ pub mod proto {
         include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
+/// Limit on a status' message, in bytes. It travels as metadata, of which clients take 8 KiB in all by default, and
+/// escaping makes it up to three times as long. A client that gets more sees `RESOURCE_EXHAUSTED` instead.
+const MAX_MESSAGE: usize = 2048;
+
 /// Converts an error to a gRPC status: its code and message, without its sources.
 #[must_use]
 pub fn status(error: &(impl Coded + ?Sized)) -> tonic::Status {
-    tonic::Status::new(error.code().grpc(), error.to_string())
+    status_with(error.code(), &error.to_string())
+}
+
+/// Makes a gRPC status of that message, shortened where clients would not take it.
+#[must_use]
+pub fn status_with(code: Code, message: &str) -> tonic::Status {
+    tonic::Status::new(code.grpc(), shortened(message, MAX_MESSAGE))
 }

@@ -19,6 +19,7 @@ mod json;
 mod own_deadline;
 pub mod rest;
 mod shape;
+mod shortened;
 mod status;
 mod tensor;
 
@@ -32,5 +33,6 @@ pub use infer::{
 };
 pub use own_deadline::blame_of_own_deadline;
 pub use shape::{Shape, ShapeError};
+pub use shortened::shortened;
 pub use status::{Blame, Code, Coded};
 pub use tensor::{Tensor, TensorError, TensorSpec};

@@ -20,6 +20,16 @@ fn a_status_carries_code_and_message() {
 }
 
 #[test]
+fn a_status_fits_what_clients_take_as_metadata() {
+    for letter in ["x", "ß", " "] {
+        let long = status(&GrpcError::DuplicateInput(letter.repeat(100_000)));
+        let message = long.message();
+        assert!(message.len() * 3 < 7 * 1024, "{}", message.len());
+        assert!(message.starts_with("input '") && message.ends_with("already exists in request"));
+    }
+}
+
+#[test]
 fn responses_are_raw_and_shared_outputs_leave_an_empty_entry() {
     let tensor = |name: &str| {
         let shape = Shape::new(&[1, 2]).unwrap();

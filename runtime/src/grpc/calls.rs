@@ -155,7 +155,7 @@ fn is_unknown(headers: &HeaderMap) -> bool {
 
 fn unknown(path: &str) -> Response<ReplyBody> {
     let sentence = format!("unknown method {path:?}: reflection lists the methods of this port");
-    Status::unimplemented(sentence).into_http()
+    codec::status_with(Code::Unimplemented, &sentence).into_http()
 }
 
 #[cfg(test)]

@@ -1,0 +1,44 @@
+//! Messages of bounded length: they repeat what clients sent, which may be megabytes.
+
+use std::borrow::Cow;
+
+/// Mark in place of what is left out.
+const LEFT_OUT: &str = " … ";
+
+/// Returns a message, without its middle if it has more than `limit` bytes: it begins with what is wrong, and ends with
+/// where that is or what to do.
+#[must_use]
+pub fn shortened(message: &str, limit: usize) -> Cow<'_, str> {
+    if message.len() <= limit {
+        return Cow::Borrowed(message);
+    }
+    let end = message.floor_char_boundary(limit / 2);
+    let begin = message.ceil_char_boundary(message.len() - limit / 2);
+    Cow::Owned([&message[..end], LEFT_OUT, &message[begin..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_stay() {
+        let long = format!("input '{}' is unknown", "x".repeat(1000));
+        assert_eq!(shortened(&long, 24), "input 'xxxxx … ' is unknown");
+        assert_eq!(shortened(&long, long.len()), long);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_is_longer(message in ".{0,60}", limit in 0_usize..80) {
+            let shown = shortened(&message, limit);
+            if message.len() <= limit {
+                prop_assert_eq!(shown, message.as_str());
+            } else {
+                prop_assert!(shown.len() <= limit + LEFT_OUT.len());
+            }
+        }
+    }
+}
