@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::response::member;
-use crate::TensorSpec;
 use crate::json;
+use crate::{TensorSpec, shortened};
 
 /// The result of a health call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +105,15 @@ pub fn not_ready(name: Option<&str>, reason: &str) -> Bytes {
     out.into()
 }
 
+/// Limit on the sentence of a failure, in bytes: more than people read. It may repeat what a request of megabytes says,
+/// and is not counted as requests are while its client is slow to read it.
+const MAX_MESSAGE: usize = 16 * 1024;
+
 /// Encodes `{"error":"…"}`, the body of every failure.
 #[must_use]
 pub fn error_body(message: &str) -> Bytes {
     let mut out = vec![b'{'];
-    member(&mut out, "error", message);
+    member(&mut out, "error", &shortened(message, MAX_MESSAGE));
     out.push(b'}');
     out.into()
 }

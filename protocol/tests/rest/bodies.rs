@@ -19,6 +19,15 @@ fn health() {
 }
 
 #[test]
+fn an_error_repeats_no_megabytes() {
+    let name = "x".repeat(10_000_000);
+    let body = error_body(&format!("unexpected input '{name}' for model 'm'"));
+    assert!(body.len() < 20_000, "{}", body.len());
+    assert!(body.starts_with(b"{\"error\":\"unexpected input 'xx"));
+    assert!(body.ends_with(b"xx' for model 'm'\"}"));
+}
+
+#[test]
 fn metadata() {
     let server = ServerMetadata {
         name: "triton",
