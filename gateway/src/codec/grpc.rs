@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use tonic::Status;
 use weir_protocol::Code;
+use weir_protocol::grpc::status_with;
 
 use crate::body::DownstreamBody;
 use crate::headers::GRPC_STATUS;
@@ -29,7 +29,7 @@ pub(crate) fn error(code: Code, sentence: &str) -> Response<DownstreamBody> {
 /// Trailers with this status, for a response that the gateway ends early.
 pub(crate) fn trailers(code: Code, sentence: &str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(2);
-    let status = Status::new(code.grpc(), sentence);
+    let status = status_with(code, sentence);
     if status.add_header(&mut headers).is_err() {
         headers.insert(GRPC_STATUS, HeaderValue::from(code.grpc() as i32));
     }
@@ -132,6 +132,15 @@ mod tests {
         let bytes = first_message(&packed, Some("gzip"), 4096).unwrap();
         assert_eq!(bytes.len(), 4096);
         assert_eq!(first_message(&packed, Some("snappy"), 4096), None);
+    }
+
+    #[test]
+    fn a_sentence_is_no_longer_than_clients_take() {
+        let response = error(Code::NotFound, &"x".repeat(100_000));
+        assert_eq!(status(response.headers()), Some(tonic::Code::NotFound));
+        let values = response.headers().values();
+        let bytes: usize = values.map(HeaderValue::len).sum();
+        assert!(bytes < 7 * 1024, "{bytes}");
     }
 
     #[test]
