@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::error::InField;
+use super::nesting::Nesting;
 use super::raw::request;
 use super::request::{RequestParameters, insert, once, optional_string};
 use super::response::{member, refuse_half, write_elements, write_parameter};
@@ -99,11 +100,11 @@ impl GenerateDraft<'_> {
             datatype: spec.datatype,
             max_bytes: self.limits.max_json,
         };
-        let (data, count) = decoder.decode_any(reader)?;
+        let (data, count, nesting) = decoder.decode_any(reader)?;
         Ok(Input {
             name: spec.name.clone(),
             datatype: spec.datatype,
-            shape: fill(spec, count)?,
+            shape: shape(spec, count, &nesting)?,
             source: Source::Inline(data),
         })
     }
@@ -117,12 +118,30 @@ impl GenerateDraft<'_> {
     }
 }
 
+/// The shape of so many elements: what their brackets say where they are nested like the input, else as flat data
+/// fills its dimensions. Brackets that say another shape are refused, as in V2.
+fn shape(spec: &TensorSpec, count: usize, nesting: &Nesting) -> Result<Shape, RestError> {
+    if let Some(dims) = nesting.like(&spec.shape) {
+        return Ok(Shape::new(&dims)?);
+    }
+    let shape = fill(spec, count)?;
+    if nesting.fits(shape.dims()) {
+        Ok(shape)
+    } else {
+        Err(unfitting(spec))
+    }
+}
+
+fn unfitting(spec: &TensorSpec) -> RestError {
+    RestError::UnfittingShape {
+        input: spec.name.clone(),
+    }
+}
+
 /// Distributes elements over an input's dimensions: the fixed ones take theirs, the innermost
 /// variable one takes what is left, other variable ones are 1.
 fn fill(spec: &TensorSpec, count: usize) -> Result<Shape, RestError> {
-    let error = || RestError::UnfittingShape {
-        input: spec.name.clone(),
-    };
+    let error = || unfitting(spec);
     let mut left = i64::try_from(count).map_err(|_| error())?;
     for &dim in spec.shape.iter().filter(|dim| **dim >= 0) {
         match left.checked_rem(dim) {

@@ -63,6 +63,14 @@ impl Nesting {
         outer.inner = dims;
     }
 
+    /// The dimensions of data nested like `dims`, of which negative ones may have any size; `None` for other brackets.
+    pub(super) fn like(&self, dims: &[i64]) -> Option<Vec<i64>> {
+        let fits = |(size, dim): (&usize, &i64)| *dim < 0 || *size as i64 == *dim;
+        let same_rank = !self.is_ragged && self.shape.len() == dims.len();
+        let is_like = same_rank && self.shape.iter().zip(dims).all(fits);
+        is_like.then(|| self.shape.iter().map(|size| *size as i64).collect())
+    }
+
     /// True if data with these brackets may be that of a shape: flat, or nested like it.
     pub(super) fn fits(&self, dims: &[usize]) -> bool {
         let says = |dims: &[usize]| -> Dims {

@@ -64,12 +64,15 @@ impl DataDecoder<'_> {
         }
     }
 
-    /// Decodes a scalar, or an array of any length, and returns the bytes with the count of scalars.
-    pub(super) fn decode_any(&self, reader: &mut Reader<'_>) -> Result<(Bytes, usize), RestError> {
+    /// Decodes a scalar, or an array of any length, and returns the bytes with the count of scalars and their nesting.
+    pub(super) fn decode_any(
+        &self,
+        reader: &mut Reader<'_>,
+    ) -> Result<(Bytes, usize, Nesting), RestError> {
         self.refuse_half()?;
-        let mut data = Vec::new();
+        let (mut data, mut nesting) = (Vec::new(), Nesting::default());
         let count = if reader.at_array() {
-            self.decode_elements(reader, usize::MAX, &mut Nesting::default(), &mut data)
+            self.decode_elements(reader, usize::MAX, &mut nesting, &mut data)
         } else {
             elements::read(reader, self.datatype, &mut data)
                 .map(|()| 1)
@@ -77,7 +80,7 @@ impl DataDecoder<'_> {
         };
         let count = count.map_err(|error| self.rest_error(reader.text(), error))?;
         self.check_size(data.len())?;
-        Ok((data.into(), count))
+        Ok((data.into(), count, nesting))
     }
 
     /// Decodes one scalar, for V1, where nesting matters.

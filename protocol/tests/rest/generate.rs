@@ -49,6 +49,21 @@ fn arrays_fill_the_variable_dimensions() {
 }
 
 #[test]
+fn brackets_say_the_shape_or_are_refused() {
+    let shape = |json: &str| decode(json).map(|request| request.inputs[0].shape.dims().to_vec());
+    let nested = "{\"N\":[[[1,2,3],[4,5,6]],[[7,8,9],[0,1,2]]]}";
+    assert_eq!(shape(nested).unwrap(), [2, 2, 3]);
+    assert_eq!(shape("{\"TEXT\":[[\"a\"],[\"b\"]]}").unwrap(), [2, 1]);
+    assert_eq!(shape("{\"N\":[[1,2],[3,4]]}").unwrap(), [1, 2, 2]);
+    for other in ["[[1,2],[3,4],[5,6]]", "[[1,2,3],[4]]", "[[1,2],3,4]"] {
+        refused(
+            shape(&format!("{{\"N\":{other}}}")),
+            "The schema can not convert input 'N' to tensor with proper shape",
+        );
+    }
+}
+
+#[test]
 fn wrong_bodies_are_refused() {
     let check = |json: &str, words: &str| refused(decode(json), words);
     check(
