@@ -14,6 +14,10 @@ const BUCKETS: &str = "PADDING_BUCKETS";
 /// Padding values by input: `input_ids=0,attention_mask=0`.
 const VALUES: &str = "PADDING_VALUES";
 
+/// Most bytes of a padded row of an input: as many as a request may have by default. Every short request is made as
+/// long, so a slip of some digits would take all memory there is.
+const MAX_ROW: u64 = 1 << 30;
+
 /// The parameters without Weir's own.
 pub(super) fn backend_parameters(config: &ModelConfig) -> BTreeMap<String, String> {
     config
@@ -60,7 +64,27 @@ pub(super) fn parse(
     {
         return Err(fail(BUCKETS, "needs an input with a dimension of -1"));
     }
+    let longest = buckets.last().copied().unwrap_or(0);
+    if inputs
+        .iter()
+        .any(|input| row_bytes(input, longest) > MAX_ROW)
+    {
+        let what = format!("has the length {longest}, with which a row has over {MAX_ROW} bytes");
+        return Err(fail(BUCKETS, &what));
+    }
     Ok(Some(Padding { buckets, values }))
+}
+
+/// Bytes of a row of an input that is padded to that length; 0 for one that is not padded.
+fn row_bytes(input: &TensorConfig, length: usize) -> u64 {
+    if variable_axis(&input.dims).is_none() {
+        return 0;
+    }
+    let fixed = input.dims.iter().filter(|dim| **dim > 0);
+    let size = input.datatype.size().unwrap_or(4) as u64;
+    fixed.fold(size.saturating_mul(length as u64), |bytes, dim| {
+        bytes.saturating_mul(dim.unsigned_abs())
+    })
 }
 
 fn parse_buckets(text: &str) -> Option<Vec<usize>> {

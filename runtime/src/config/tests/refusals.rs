@@ -340,6 +340,11 @@ fn padding_is_refused_by_name() {
             "BUCKETS",
             "must be ascending lengths, such as '16,32,64'",
         ),
+        (
+            pad("BUCKETS", "16,1000000000000"),
+            "BUCKETS",
+            "has the length 1000000000000, with which a row has over 1073741824 bytes",
+        ),
         (both("x"), "VALUES", "has 'x', expected INPUT=NUMBER"),
         (
             both("x=inf"),
