@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::backend::{Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature};
+use crate::backend::{
+    Answer, Batch, Device, Instance, LoadError, Model, ModelError, Signature, WarmUp,
+};
 use crate::engine::Engine;
 use crate::error::ServeError;
 use crate::statistics::Reason;
 use weir_protocol::{Code, Coded};
 
-use super::fake::{Blocker, Fake, Running, add_one, answer, inputs, request, sample, values};
+use super::fake::{
+    Blocker, Fake, Running, add_one, answer, inputs, request, sample, tensor, values,
+};
 
 const POISON: i32 = 13;
 
@@ -164,6 +168,20 @@ fn a_failing_sample_fails_the_load() {
     let error = error.map(drop).unwrap_err();
     assert_eq!(error.to_string(), "warm-up sample 'first' failed: unlucky");
     assert_eq!(*runs.lock(), [1, 1, 1]);
+}
+
+#[test]
+fn inputs_beyond_what_requests_have_are_refused_and_not_made() {
+    let mut fake = Fake::new(add_one);
+    fake.signature.inputs = vec![tensor("x", &[1 << 40])];
+    let runs = fake.runs.clone();
+    let error = fake.try_start(|spec| spec.warm_up.sizes = WarmUp::Helps);
+    let error = error.map(drop).unwrap_err().to_string();
+    assert!(
+        error.starts_with("no warm-up run of model 'm' succeeds: its inputs are too large"),
+        "{error}"
+    );
+    assert!(runs.lock().is_empty());
 }
 
 /// Its instances cannot be made.

@@ -40,6 +40,10 @@ const FILLS: [[Fill; 2]; 2] = [[Fill::Zeros, Fill::Ones], [Fill::Hundreds, Fill:
 /// halve them five times.
 const VARIABLE: [i64; 4] = [1, 8, 64, 224];
 
+/// Most bytes of an input: as many as a request may have by default. A slip of some digits in a dimension would take
+/// all memory there is, of which the other models are served.
+const MAX_BYTES: usize = 1 << 30;
+
 impl WarmUpInput {
     /// The inputs to try, the smallest first.
     pub(super) fn candidates(interface: &Interface) -> Vec<Self> {
@@ -118,10 +122,13 @@ impl WarmUpInput {
             bucket.map_or(self.variable, |length| length as i64)
         });
         let shape = Shape::new(&batch.into_iter().chain(dims).collect::<Vec<_>>()).ok()?;
-        let data = self.fill.element(config.datatype).repeat(shape.elements());
+        let element = self.fill.element(config.datatype);
+        if shape.elements().saturating_mul(element.len()) > MAX_BYTES {
+            return None;
+        }
         Some(Part {
             datatype: config.datatype,
-            data: Bytes::from(data),
+            data: Bytes::from(element.repeat(shape.elements())),
             shape,
         })
     }

@@ -50,6 +50,10 @@ pub(crate) enum Stretch {
 /// Size that replaces a variable dimension.
 const VARIABLE_SIZE: i64 = 4;
 
+/// Most bytes of an input: as many as a request may have by default. A dimension with some digits too many would take
+/// all memory there is, of which the other models are served.
+const MAX_BYTES: usize = 1 << 30;
+
 /// A module with the inputs to try on it.
 pub(crate) struct Trial<'a> {
     runner: &'a Runner,
@@ -221,6 +225,14 @@ fn column(input: &TensorConfig, rows: &Rows, stretch: Option<usize>) -> Result<C
         ),
     };
     let shape = Shape::new(&shape).map_err(|error| error.to_string())?;
+    // A string has a length of four bytes, and its text.
+    let size = input.datatype.size().unwrap_or(8);
+    if shape.elements().saturating_mul(size) > MAX_BYTES {
+        return Err(format!(
+            "input '{}' of shape {shape} is too large to try",
+            input.name
+        ));
+    }
     let elements = shape.elements() / range.len().max(1);
     let data = range.flat_map(|row| {
         (0..elements).flat_map(move |at| {
@@ -280,5 +292,28 @@ fn generate(datatype: DataType, Position { row, at, of }: Position) -> Vec<u8> {
             };
             element::encode(datatype, value as f64)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_beyond_what_requests_have_are_not_made() {
+        let input = |dims: &[i64]| TensorConfig {
+            name: "x".to_owned(),
+            datatype: DataType::Fp32,
+            dims: dims.to_vec(),
+            reshape: None,
+            optional: false,
+        };
+        let refused = columns(&[input(&[1 << 40])], &Rows::Range(0..2), None);
+        assert_eq!(
+            refused.map(drop).unwrap_err(),
+            "input 'x' of shape [2,1099511627776] is too large to try"
+        );
+        let made = columns(&[input(&[3, -1])], &Rows::Range(0..2), None).unwrap();
+        assert_eq!(made[0].shape.dims(), [2, 3, 4]);
     }
 }
