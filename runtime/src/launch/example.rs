@@ -10,6 +10,9 @@ use crate::backend::LoadError;
 use crate::repository::{EXAMPLE_FILE, VersionSource};
 use crate::small_file;
 
+/// Some editors write it first; it has no meaning.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Reads the inputs of the example: the file of `--example`, or `example.json` in the version's directory or the
 /// model's; `None` if there is none.
 ///
@@ -48,7 +51,10 @@ fn text(path: &Path) -> Result<Bytes, String> {
 }
 
 /// The inputs of a request in JSON.
-fn inputs(text: Bytes, model: &str) -> Result<Vec<Tensor>, String> {
+fn inputs(mut text: Bytes, model: &str) -> Result<Vec<Tensor>, String> {
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text = text.slice(BYTE_ORDER_MARK.len()..);
+    }
     let request = rest::decode_request(model, "", text.clone(), None, &Limits::DEFAULT)
         .map_err(|error| with_line(&error, &text))?;
     request.inputs.into_iter().map(tensor).collect()
@@ -94,6 +100,7 @@ mod tests {
         assert_eq!(inputs[0].name(), "x");
         assert_eq!(inputs[0].datatype(), DataType::Int64);
         assert_eq!(inputs[0].shape().dims(), [1, 3]);
+        assert_eq!(parse(&format!("\u{feff}{text}")).unwrap().len(), 1);
     }
 
     #[test]
