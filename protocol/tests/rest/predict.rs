@@ -120,6 +120,16 @@ fn half_precision_is_read_as_numbers() {
 }
 
 #[test]
+fn empty_objects_are_no_rows() {
+    refused(
+        decode(&two(), "{\"instances\":[{},{}]}"),
+        "'instances' must name the inputs: these are empty objects",
+    );
+    let one_row = decode(&two(), "{\"instances\":[{}]}").unwrap();
+    assert!(one_row.inputs.is_empty());
+}
+
+#[test]
 fn wrong_bodies_are_refused() {
     let ragged = "input 'x' is ragged: its arrays differ in length or depth";
     for json in [

@@ -95,6 +95,12 @@ impl<'a> Columns<'a> {
     /// Returns the inputs in the order of the body.
     pub(super) fn finish(self) -> Result<Vec<Input>, RestError> {
         let rows = self.rows;
+        if self.columns.is_empty() && rows.is_some_and(|rows| rows > 1) {
+            // A request without tensors is one row: the others would have no answer.
+            return Err(predict_error(
+                "'instances' must name the inputs: these are empty objects",
+            ));
+        }
         let inputs = self.columns.into_iter().map(|column| {
             let dims: Vec<i64> = rows
                 .into_iter()
