@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::print;
+use crate::service_name;
 use crate::state::{self, AdminFile};
 use image_input::ImageInput;
 use npy::Array;
@@ -29,9 +30,6 @@ use signature::Signature;
 
 /// URL of a `weir up` without flags.
 const DEFAULT_URL: &str = "http://localhost:8080";
-
-/// Namespace of a service that is named without one.
-const DEFAULT_NAMESPACE: &str = weir_controller::DEFAULT_NAMESPACE;
 
 /// Sends the request and prints the response.
 ///
@@ -66,12 +64,11 @@ struct Model {
 impl Model {
     /// Finds the model, which has the service's name.
     fn of(args: &InferArgs) -> Result<Self, CliError> {
-        let (namespace, name) = args
-            .service
-            .split_once('/')
-            .unwrap_or((DEFAULT_NAMESPACE, &args.service));
+        // Other text would change the URL's path, and ask for something else.
+        let service = service_name::parse(&args.service)?;
         let (gateway, certificate) = gateway(args)?;
-        let url = format!("{gateway}/serving/{namespace}/{name}/v2/models/{name}");
+        let path = service.path_prefix();
+        let url = format!("{gateway}{path}/v2/models/{}", service.name());
         let timeout = Duration::from_secs(args.timeout);
         let client = Client::new(&url, certificate.as_deref(), timeout)?;
         Ok(Self { client, url })
@@ -173,4 +170,50 @@ fn error_message(response: &Response<Bytes>) -> String {
         str::to_owned,
     );
     format!("{}: {text}", response.status())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn model(service: &str) -> Result<Model, CliError> {
+        let words = [
+            "weir",
+            "infer",
+            service,
+            "--json",
+            "a.json",
+            "--url",
+            "http://gateway/",
+        ];
+        let Command::Infer(args) = Args::try_parse_from(words).unwrap().command else {
+            panic!("another command");
+        };
+        Model::of(&args)
+    }
+
+    #[test]
+    fn a_service_is_reached_by_its_path() {
+        let url = |service: &str| model(service).map(|model| model.url).ok();
+        assert_eq!(
+            url("digits").as_deref(),
+            Some("http://gateway/serving/default/digits/v2/models/digits")
+        );
+        assert_eq!(
+            url("team/digits").as_deref(),
+            Some("http://gateway/serving/team/digits/v2/models/digits")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_a_service_is_refused_before_anything_is_sent() {
+        for wrong in ["", "team/", "a/b/c", "../digits", "digits?x", "two words"] {
+            let error = model(wrong).err().unwrap().to_string();
+            let expected = "is no service, which is written NAME or NAMESPACE/NAME";
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 }
