@@ -11,7 +11,8 @@ Examples:
     weir infer digits --json examples/digits/inputs/digit-7-a.json
     weir infer digits --npy image=examples/digits/inputs/digit-7-a.npy
     weir infer digits --image examples/digits/inputs/digit-7-a.png --range 0,16 --top 3
-    weir infer team-a/digits --url http://gateway:8080 --npy image=digit.npy";
+    weir infer team-a/digits --url http://gateway:8080 --npy image=digit.npy
+    jq .request recorded.json | weir infer digits --json -";
 
 /// Sends one request to a service and prints the response, tensor by tensor.
 #[derive(Debug, clap::Args)]
@@ -35,11 +36,11 @@ pub(crate) struct InferArgs {
     #[arg(long, value_name = "DIR", env = "WEIR_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// File with a V2 inference request in JSON.
+    /// File with a V2 inference request in JSON, or - for the standard input.
     #[arg(long, value_name = "FILE", group = "input")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Input tensor, saved by numpy.save; repeatable.
+    /// Input tensor, saved by numpy.save; repeatable. The file - is the standard input.
     #[arg(long, value_name = "NAME=FILE", group = "input")]
     pub(crate) npy: Vec<NamedFile>,
 

@@ -1,5 +1,6 @@
 //! Makes an inference request of files.
 
+use std::io::{self, Read};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -12,6 +13,9 @@ use crate::error::CliError;
 
 /// Header with the length of the JSON before the tensors' bytes: the V2 protocol's binary data extension.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+
+/// Path that stands for the standard input, as in other commands.
+const STDIN: &str = "-";
 
 /// A V2 inference request: its body, and the headers that describe it.
 #[derive(Debug)]
@@ -72,11 +76,23 @@ pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> Infer
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(file).map_err(|error| invalid(file, error.to_string()))
+    let mut bytes = Vec::new();
+    let read = if file == Path::new(STDIN) {
+        io::stdin().lock().read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
+    };
+    read.map_err(|error| invalid(file, error.to_string()))?;
+    Ok(bytes)
 }
 
 /// Error of a file that cannot be sent.
 pub(super) fn invalid(file: &Path, reason: String) -> CliError {
+    let file = if file == Path::new(STDIN) {
+        Path::new("standard input")
+    } else {
+        file
+    };
     CliError::Input {
         file: file.to_owned(),
         reason,

@@ -1,14 +1,15 @@
 //! One service, from its first request to the end of the process.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::http::send;
 use crate::load::Load;
 use crate::manifest::{NAME, Service};
-use crate::weir::Weir;
+use crate::weir::{PROGRAM, Weir};
 
 /// Clients over HTTP, by which a split is measured.
 const CLIENTS: usize = 8;
@@ -65,8 +66,13 @@ fn commands_reach_it(weir: &Weir, folder: &Path) {
     fs::write(&request, r#"{"inputs": []}"#).unwrap();
     let request = request.display().to_string();
     let answer = weir.run(&["infer", NAME, "--json", &request]);
-    let text = String::from_utf8(answer.stdout).unwrap();
-    assert!(text.starts_with("label BYTES [1]: \"one\"\n"), "{text}");
+    let mut piped = Command::new(PROGRAM);
+    piped.args(["infer", NAME, "--json", "-", "--state-dir"]);
+    piped.arg(weir.state()).stdin(File::open(&request).unwrap());
+    for answer in [answer, piped.output().unwrap()] {
+        let text = String::from_utf8(answer.stdout).unwrap();
+        assert!(text.starts_with("label BYTES [1]: \"one\"\n"), "{text}");
+    }
 }
 
 fn canary(weir: &Weir, file: &Path) {

@@ -117,6 +117,20 @@ fn a_url_without_a_scheme_is_completed_and_an_empty_port_is_named() {
 }
 
 #[test]
+fn an_input_that_is_missing_on_the_standard_input_is_named() {
+    let (code, message) = fails(&[
+        "infer",
+        "digits",
+        "--json",
+        "-",
+        "--url",
+        "http://localhost",
+    ]);
+    let begin = "error: standard input: not JSON: ";
+    assert!(code == Some(2) && message.starts_with(begin), "{message}");
+}
+
+#[test]
 fn an_unknown_service_is_answered_by_the_nearest_and_all() {
     let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
     let request = fixture.shared.path().parent().unwrap().join("request.json");
