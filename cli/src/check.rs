@@ -7,7 +7,7 @@ use weir_controller::{Declaration, UrlScheme};
 use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::print;
+use crate::output::print_result;
 use crate::up::{Prepared, Served, prepare};
 
 /// Directory of downloads in a check, of which only paths are made.
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
         let nothing = "no InferenceService found in the -f paths".to_owned();
         return Err(CliError::Invalid(vec![nothing]));
     }
-    lines(&prepared).iter().for_each(|line| print(line));
+    print_result(&lines(&prepared).join("\n"))?;
     Ok(Exit::Done)
 }
 

@@ -19,7 +19,7 @@ use crate::args::{InferArgs, Range};
 use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::print;
+use crate::output::{print_note, print_result};
 use crate::service_name;
 use crate::state::{self, AdminFile};
 use image_input::ImageInput;
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: InferArgs) -> Result<Exit, CliError> {
         Some(_) => Format::Classes,
         None => Format::Elements,
     };
-    print(result::text(&response, format).trim_end());
+    print_result(result::text(&response, format).trim_end())?;
     Ok(Exit::Done)
 }
 
@@ -137,7 +137,7 @@ fn image_tensor(
     let image = picture::open(file).map_err(invalid)?;
     if let Some(resizing) = picture::resizing(&image, &input) {
         // Standard output is for the response.
-        eprintln!("{}: {resizing}", file.display());
+        print_note(&format!("{}: {resizing}", file.display()));
     }
     let range = range.unwrap_or(picture::default_range(&input));
     let array = picture::tensor(&image, &input, range).map_err(invalid)?;

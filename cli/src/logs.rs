@@ -5,13 +5,14 @@ mod reader;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::args::LogsArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::output::{Reader, print_result};
 use crate::service_name;
 use crate::state::{self, AdminFile};
 use files::LogFile;
@@ -47,7 +48,7 @@ pub(crate) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
         let lines = readers.lines(files::of_service(list(&folder)?, &service, since), tail);
         let lines = lines.map_err(|error| unreadable(&folder, error))?;
         // A closed standard output ends it, as that of any filter.
-        if print(&lines).is_err() || !args.follow {
+        if print(&lines)? == Reader::Gone || !args.follow {
             return Ok(Exit::Done);
         }
         // What comes from now on is printed whole.
@@ -97,10 +98,9 @@ fn unreadable(folder: &Path, source: io::Error) -> CliError {
     )
 }
 
-fn print(lines: &[String]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    for line in lines {
-        writeln!(out, "{line}")?;
+fn print(lines: &[String]) -> Result<Reader, CliError> {
+    match lines {
+        [] => Ok(Reader::Present),
+        [_, ..] => print_result(&lines.join("\n")),
     }
-    out.flush()
 }

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     match run(args.command) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("{}", error.report());
+            output::print_note(&error.report());
             error.exit().into()
         }
     }

@@ -19,7 +19,7 @@ use weir_simulation::{
 use crate::args::SimulateArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::print;
+use crate::output::{print_note, print_result};
 use money::Prices;
 use scenario::Scenario;
 
@@ -47,13 +47,12 @@ pub(crate) async fn run(args: SimulateArgs) -> Result<Exit, CliError> {
     if let Some(path) = &args.svg {
         draw(path, &simulated)?;
     }
-    if args.json {
-        print(&json::report(&scenario, &simulated));
+    let report = if args.json {
+        json::report(&scenario, &simulated)
     } else {
-        words::report(&scenario, &simulated)
-            .iter()
-            .for_each(|line| print(line));
-    }
+        words::report(&scenario, &simulated).join("\n")
+    };
+    print_result(&report)?;
     Ok(Exit::Done)
 }
 
@@ -80,19 +79,19 @@ fn arrivals(args: &SimulateArgs) -> Result<Vec<Duration>, CliError> {
     };
     let log = log.map_err(|error| input(name, error.to_string()))?;
     for bad in log.bad.iter().take(SHOWN) {
-        eprintln!(
+        print_note(&format!(
             "warning: {}:{}: left out: {}",
             path.display(),
             bad.line,
             bad.problem
-        );
+        ));
     }
     if log.bad.len() > SHOWN {
-        eprintln!(
+        print_note(&format!(
             "warning: {}: {} more lines are left out",
             path.display(),
             log.bad.len() - SHOWN
-        );
+        ));
     }
     Ok(log.arrivals)
 }

@@ -10,7 +10,7 @@ use crate::args::{OutputFormat, StatusArgs};
 use crate::client::Client;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::print;
+use crate::output::{Reader, print_result};
 use crate::state::{self, AdminFile};
 use crate::status_table::StatusTable;
 use render::Width;
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Terminal sequence that moves the cursor to the upper left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Prints the table; [`Exit::Failed`] while a service is not ready.
+/// Prints the table; [`Exit::Failed`] while a service is not ready. With `--watch` until standard output is closed.
 ///
 /// # Errors
 /// [`CliError::NotUp`] when no `weir up` answers.
@@ -39,11 +39,12 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, CliError> {
             OutputFormat::Json => json,
         };
         let text = text.trim_end().to_owned();
+        let mut reader = Reader::Present;
         if last.as_ref() != Some(&text) {
-            print(&format!("{}{text}", prefix(&args)));
+            reader = print_result(&format!("{}{text}", prefix(&args)))?;
             last = Some(text);
         }
-        if !args.watch {
+        if !args.watch || reader == Reader::Gone {
             return Ok(exit(&table));
         }
         tokio::time::sleep(INTERVAL).await;

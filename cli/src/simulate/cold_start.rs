@@ -7,6 +7,7 @@ use reqwest::Url;
 
 use crate::args::SimulateArgs;
 use crate::error::CliError;
+use crate::output::print_note;
 use crate::state::{self, AdminFile};
 use crate::status;
 use crate::status_table::{RevisionRow, ServiceRow};
@@ -29,9 +30,9 @@ pub(super) async fn cold_start(args: &SimulateArgs) -> Result<Duration, CliError
     if let Some(measured) = measured(url, &state_dir).await? {
         return Ok(measured);
     }
-    eprintln!(
+    print_note(&format!(
         "note: how long a start takes is not known, 60s is assumed: give --cold-start, or --state-dir of the `weir up` that serves {url}"
-    );
+    ));
     Ok(ASSUMED)
 }
 

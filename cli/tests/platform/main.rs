@@ -23,6 +23,7 @@ mod messages;
 mod no_model;
 mod not_ready;
 mod notes;
+mod output;
 mod ready_calls;
 mod refusals;
 mod replica;
