@@ -1,6 +1,7 @@
 //! The flags of `weir`.
 
 mod check;
+mod domain;
 mod fetch;
 mod infer;
 mod kubernetes;

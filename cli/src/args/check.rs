@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::domain::domain;
+
 const NOTES: &str = "\
 Examples:
   Before a commit, or in CI:
@@ -27,6 +29,6 @@ pub(crate) struct CheckArgs {
     pub(crate) runtime: Option<PathBuf>,
 
     /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
-    #[arg(long, default_value = "example.com")]
+    #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
 }

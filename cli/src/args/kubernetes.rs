@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use weir_controller::UrlScheme;
 
 use super::LimitArgs;
+use super::domain::domain;
 use super::price::price;
 
 const GATEWAY: &str = "\
@@ -59,7 +60,7 @@ pub(crate) struct GatewayArgs {
 #[command(after_help = CONTROLLER)]
 pub(crate) struct ControllerArgs {
     /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
-    #[arg(long, default_value = "example.com")]
+    #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
 
     /// Scheme of the URLs for callers outside, in each status: http, or https where the gateways or a proxy before

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::LimitArgs;
+use super::domain::domain;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,7 +83,7 @@ pub(crate) struct UpArgs {
     pub(crate) state_dir: Option<PathBuf>,
 
     /// Domain of the services' hosts, which are NAME-NAMESPACE.DOMAIN.
-    #[arg(long, default_value = "example.com")]
+    #[arg(long, default_value = "example.com", value_parser = domain)]
     pub(crate) domain: String,
 
     /// Log more: -v information, -vv debug messages too.
