@@ -99,6 +99,26 @@ async fn a_directory_declares_the_services_of_its_manifests() {
 }
 
 #[tokio::test]
+async fn an_empty_namespace_is_none_and_a_wrong_one_is_told_at_its_field() {
+    let folder = TempDir::new().unwrap();
+    let in_namespace = |namespace: &str| {
+        let metadata = format!("metadata: {{namespace: {namespace}, name: a}}");
+        manifest("a", "a").replace("metadata: {name: a}", &metadata)
+    };
+    let file = write(&folder, "a.yaml", &in_namespace("''"));
+    let files = Files::open(std::slice::from_ref(&file), platform()).unwrap();
+    let declaration = files.watch().borrow().clone();
+    assert!(declaration.services.contains_key(&named("a")));
+    fs::write(&file, in_namespace("Team_A")).unwrap();
+    let begin = format!(
+        "{}:3:12: metadata.namespace: namespace \"Team_A\": must consist of",
+        file.display()
+    );
+    let problems = problems(std::slice::from_ref(&file));
+    assert!(problems.starts_with(&begin), "{problems}");
+}
+
+#[tokio::test]
 async fn edits_are_noticed_and_broken_ones_keep_the_last_good_state() {
     let folder = TempDir::new().unwrap();
     let file = write(&folder, "a.yaml", &manifest("a", "one"));

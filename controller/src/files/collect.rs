@@ -16,6 +16,9 @@ use crate::validate::validate_runtime;
 /// The field that two objects of one kind must not share.
 const NAME: &str = "metadata.name";
 
+/// The field with an object's namespace.
+const NAMESPACE: &str = "metadata.namespace";
+
 /// The objects of all files together.
 #[derive(Default)]
 pub(super) struct Collected {
@@ -39,8 +42,7 @@ pub(super) fn collect(files: &BTreeMap<PathBuf, ManifestFile>) -> Collected {
             match object {
                 Object::InferenceService(service) => collected.service(path, service, spans),
                 Object::ServingRuntime(object) => {
-                    let namespace = object.metadata.namespace.as_deref();
-                    let scope = Scope::Namespace(namespace.unwrap_or(DEFAULT_NAMESPACE).to_owned());
+                    let scope = Scope::Namespace(namespace(&object.metadata).to_owned());
                     let runtime = runtime(&object.metadata, scope, &object.spec);
                     collected.runtime(runtime, spans, &mut runtimes);
                 }
@@ -64,7 +66,10 @@ impl Collected {
     fn service(&mut self, file: &Path, object: &Arc<InferenceService>, spans: &Spans) {
         let name = match service_name(&object.metadata) {
             Ok(name) => name,
-            Err(error) => return self.problem(spans, NAME, &format!("{NAME}: {error}")),
+            Err(error) => {
+                let field = wrong_field(&object.metadata);
+                return self.problem(spans, field, &format!("{field}: {error}"));
+            }
         };
         if let Some(other) = self.services.get(&name) {
             let first = other.spans.as_ref().map(|spans| location(spans, NAME));
@@ -117,8 +122,26 @@ impl Collected {
 
 /// Namespace and name of a service, from its metadata.
 pub(super) fn service_name(metadata: &ObjectMeta) -> Result<ServiceName, ClusterError> {
-    let namespace = metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    ServiceName::new(namespace, metadata.name.as_deref().unwrap_or_default())
+    ServiceName::new(
+        namespace(metadata),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// The namespace of an object. An empty one is none, as for Kubernetes.
+fn namespace(metadata: &ObjectMeta) -> &str {
+    let written = metadata.namespace.as_deref();
+    let written = written.filter(|namespace| !namespace.is_empty());
+    written.unwrap_or(DEFAULT_NAMESPACE)
+}
+
+/// The field to correct where namespace and name are no service's: the first of the two that is wrong.
+fn wrong_field(metadata: &ObjectMeta) -> &'static str {
+    let any_name = "name";
+    match ServiceName::new(namespace(metadata), any_name) {
+        Ok(_) => NAME,
+        Err(_) => NAMESPACE,
+    }
 }
 
 fn runtime(metadata: &ObjectMeta, scope: Scope, spec: &ServingRuntimeSpec) -> Runtime {

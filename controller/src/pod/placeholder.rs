@@ -46,7 +46,8 @@ fn value(name: &str, object: &ObjectMeta) -> Result<String, String> {
         Some(("", "Name")) => object.name.clone(),
         Some(("", "Namespace")) => {
             let namespace = object.namespace.clone();
-            Some(namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()))
+            let written = namespace.filter(|namespace| !namespace.is_empty());
+            Some(written.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()))
         }
         Some(("", field)) => match field.split_once('.') {
             Some(("Labels", key)) => from(&object.labels, key),
