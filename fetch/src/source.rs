@@ -11,6 +11,14 @@ pub fn is_remote(uri: &str) -> bool {
     uri.starts_with("http://") || uri.starts_with("https://")
 }
 
+/// Checks, without a request, that [`fetch`](crate::fetch()) can use a URI.
+///
+/// # Errors
+/// [`FetchError::Address`] with the rule that it breaks.
+pub fn check_uri(uri: &str) -> Result<(), FetchError> {
+    Source::parse(uri).map(|_| ())
+}
+
 /// Name of the file that a fetch of `uri` leaves in its target; `None` for an archive, which leaves what it holds.
 #[must_use]
 pub fn plain_file(uri: &str) -> Option<String> {

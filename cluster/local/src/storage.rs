@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use weir_cluster::{ClusterError, Storage};
+use weir_fetch::FetchError;
 
 /// The files of one model on this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +36,8 @@ impl ModelFiles {
     /// `http(s)://` will be in a directory of its own in `models`. Nothing is read.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] for other kinds of storage, a path that leaves its claim, and a claim
-    /// without a manifest.
+    /// [`ClusterError::Refused`] for other kinds of storage, an address that leads to no file, a path that leaves
+    /// its claim, and a claim without a manifest.
     pub(crate) fn of(storage: &Storage, models: &Path) -> Result<Self, ClusterError> {
         let refused = |reason: &str| Err(ClusterError::refused(&storage.uri, reason));
         let Some((scheme, rest)) = storage.uri.split_once("://") else {
@@ -46,7 +47,7 @@ impl ModelFiles {
             "pvc" => (claim(storage, rest)?, Origin::Local),
             "file" if Path::new(rest).is_absolute() => (PathBuf::from(rest), Origin::Local),
             "file" => return refused("not an absolute path: write file:///abs/path"),
-            "http" | "https" => (models.join(hash(&storage.uri)), Origin::Remote),
+            "http" | "https" => (download(storage, models)?, Origin::Remote),
             _ => {
                 return refused("without Kubernetes, use pvc://, file://, http:// or https://");
             }
@@ -133,6 +134,15 @@ fn within(directory: &Path, uri: &str) -> PathBuf {
 fn hash(uri: &str) -> String {
     let digits = Sha256::digest(uri).into_iter().take(8);
     digits.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The directory of a download, whose address is checked before anything runs.
+fn download(storage: &Storage, models: &Path) -> Result<PathBuf, ClusterError> {
+    weir_fetch::check_uri(&storage.uri).map_err(|error| match error {
+        FetchError::Address { uri, reason } => ClusterError::refused(uri, reason),
+        error => ClusterError::refused(&storage.uri, error.to_string()),
+    })?;
+    Ok(models.join(hash(&storage.uri)))
 }
 
 fn claim(storage: &Storage, rest: &str) -> Result<PathBuf, ClusterError> {

@@ -30,6 +30,22 @@ fn each_address_has_a_directory() {
 }
 
 #[test]
+fn an_address_of_no_file_is_refused() {
+    let file = "the path must end with a plain file name";
+    for (uri, reason) in [
+        ("http://", "empty host"),
+        (
+            "https://two words/m.pt",
+            "invalid international domain name",
+        ),
+        ("http://models.example.com", file),
+        ("http://models.example.com/digits/", file),
+    ] {
+        assert_eq!(at(uri, None), Err(format!("{uri}: {reason}")));
+    }
+}
+
+#[test]
 fn a_downloaded_file_is_served_under_any_name() {
     let repository = |uri: &str| {
         let storage = Storage {
