@@ -54,6 +54,12 @@ pub(crate) const VISIBILITY: [&str; 2] = [
 /// KServe's deployment mode of the service.
 pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
 
+/// Prefix of KServe's annotations.
+pub(crate) const KSERVE: &str = "serving.kserve.io/";
+
+/// KServe's annotations of services that Weir reads.
+pub(crate) const KSERVE_READ: [&str; 4] = [AUTOSCALER_CLASS, STOP, DISABLE_AUTO_UPDATE, MODE];
+
 /// Prefix of Knative's autoscaling annotations.
 pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";
 

@@ -1,11 +1,12 @@
 //! Fields that Weir does not honour: some are refused, the others are listed as ignored.
 
+use weir_cluster::nearest;
 use weir_crds::{Effect, InferenceService, unsupported};
 
 use super::error_list::ErrorList;
 use crate::annotations::{
-    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, OF_COMPONENTS, PREFIX,
-    WEIR_ANNOTATIONS,
+    AUTOSCALER_CLASS, HPA_ANNOTATIONS, KNATIVE, KNATIVE_READ, KSERVE, KSERVE_READ, OF_COMPONENTS,
+    PREFIX, WEIR_ANNOTATIONS,
 };
 use crate::field_error::IgnoredField;
 
@@ -64,14 +65,26 @@ fn annotations(
             let field = format!("{path}[{name}]");
             if name.starts_with(PREFIX) {
                 check_weir(path, name, field, errors);
-            } else if (is_unread(name) || is_unread_metric(name, value))
+            } else if let Some(reason) = no_effect(path, name, value)
                 && !ignored_fields.iter().any(|ignored| ignored.field == field)
             {
-                let reason = "replicas are scaled by queue delay".to_owned();
                 ignored_fields.push(IgnoredField { field, reason });
             }
         }
     }
+}
+
+/// Reason that an annotation of Knative or KServe has no effect; `None` if it has one, or is somebody else's.
+fn no_effect(path: &str, name: &str, value: &str) -> Option<String> {
+    if is_unread(name) || is_unread_metric(name, value) {
+        return Some("replicas are scaled by queue delay".to_owned());
+    }
+    let is_unknown = name.starts_with(KSERVE) && !KSERVE_READ.contains(&name);
+    // Those of a component are for its pods.
+    (is_unknown && path == PATHS[0]).then(|| match nearest(KSERVE_READ, name) {
+        Some(meant) => format!("Weir does not know it; did you mean {meant}?"),
+        None => "Weir does not know it".to_owned(),
+    })
 }
 
 /// Refuses unknown annotations of Weir, as unknown fields are, and misplaced ones.

@@ -132,6 +132,36 @@ fn no_annotation_about_scaling_is_ignored_silently() {
 }
 
 #[test]
+fn an_unknown_annotation_of_kserve_is_named_with_the_one_that_was_meant() {
+    let validated = validated(
+        &[
+            ("serving.kserve.io/deploymentMode", "Standard"),
+            ("serving.kserve.io/gpu-resource-types", "[]"),
+            ("serving.kserve.io/nodegroup", "a"),
+            ("serving.kserve.io/stopp", "true"),
+            ("example.com/stopp", "true"),
+        ],
+        &model(
+            "digits",
+            &["annotations: {serving.kserve.io/of-the-pod: a}"],
+        ),
+    );
+    let ignored: Vec<_> = validated
+        .ignored_fields
+        .iter()
+        .map(|ignored| format!("{}: {}", ignored.field, ignored.reason))
+        .collect();
+    assert_eq!(
+        ignored,
+        [
+            "metadata.annotations[serving.kserve.io/nodegroup]: models are not cached by node groups",
+            "metadata.annotations[serving.kserve.io/gpu-resource-types]: Weir does not know it",
+            "metadata.annotations[serving.kserve.io/stopp]: Weir does not know it; did you mean serving.kserve.io/stop?",
+        ]
+    );
+}
+
+#[test]
 fn a_format_without_a_runtime_sets_the_failure_reason() {
     let spec = model("digits", &[]).replace("name: pytorch", "name: pmml, version: '4'");
     let service = service(&[], &spec);
