@@ -23,7 +23,8 @@ A service NAME in namespace NS has three addresses, for HTTP and gRPC on one por
     by its host            curl -H 'Host: NAME-NS.example.com' localhost:8080/v2/models/NAME
 
 pvc://CLAIM/path is the folder CLAIM/path beside the YAML file. A container with a `command` runs as
-that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded.
+that command, with the variables PORT and GRPC_PORT set and $(PORT) expanded; a command that uses
+neither has one replica.
 
 Ctrl-C, SIGTERM or closing the terminal finishes accepted requests, then stops; a second Ctrl-C or
 SIGTERM stops at once. Under nohup, closing the terminal has no effect.

@@ -1,6 +1,7 @@
 //! Check before anything starts: services that cannot run as processes of this machine.
 
 use std::iter::once;
+use std::sync::Arc;
 
 use weir_cluster::{ClusterError, ServiceName, Workload};
 use weir_cluster_local::{Inspection, Options};
@@ -70,9 +71,9 @@ fn of_variant(
         revision: revision.map_err(|error| error.to_string())?,
         template: variant.template.clone(),
         storage: variant.storage.clone(),
-        replicas: 1,
+        replicas: variant.scaling.at_creation(),
         concurrency: valid.concurrency,
-        scaling: None,
+        scaling: Some(Arc::new(variant.scaling.policy.clone())),
     };
     weir_cluster_local::inspect(&workload, options).map_err(|error| match error {
         ClusterError::Refused { subject, because } if subject == workload.revision.to_string() => {

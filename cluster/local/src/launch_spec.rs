@@ -27,6 +27,10 @@ const GRACE: Duration = Duration::from_secs(30);
 /// of it within a millisecond, and what they send until then should still be taken.
 const PRE_STOP_DELAY: Duration = Duration::from_millis(200);
 
+/// Text that names the replicas which a command on fixed ports cannot have.
+const BEYOND_ONE: &str =
+    "replicas beyond one, as the command uses neither $(PORT) nor $(GRPC_PORT)";
+
 /// A revision's command, decided but for its ports.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LaunchSpec {
@@ -93,7 +97,12 @@ impl LaunchSpec {
         };
         pod::check(pod, container).map_err(refused)?;
         let models = models(workload, options)?;
-        Self::read(revision.service().name(), pod, container, models, options).map_err(refused)
+        let name = revision.service().name();
+        let mut spec = Self::read(name, pod, container, models, options).map_err(refused)?;
+        if spec.ports.max_replicas() == 1 && allows_several(workload) {
+            spec.ignored_fields.push(BEYOND_ONE);
+        }
+        Ok(spec)
     }
 
     fn read(
@@ -144,6 +153,13 @@ impl LaunchSpec {
             ReadyCall::Platform
         }
     }
+}
+
+/// True if its manifest asks for more than one replica, or allows them by a number.
+fn allows_several(workload: &Workload) -> bool {
+    let policy = workload.scaling.as_ref();
+    let most = policy.map_or(0, |policy| policy.min.max(policy.max.unwrap_or(0)));
+    workload.replicas.max(most) > 1
 }
 
 fn models(workload: &Workload, options: &Options) -> Result<Vec<ModelFiles>, ClusterError> {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use weir_cluster::{ServiceName, Storage};
+use weir_cluster::{ScalingPolicy, ServiceName, Storage};
 
 use super::command::Invocation;
 use super::*;
@@ -190,6 +190,28 @@ fn what_has_no_effect_is_named() {
         "nodeSelector",
     ];
     assert_eq!(spec.ignored_fields, named);
+}
+
+#[test]
+fn replicas_that_have_no_port_are_named() {
+    let ignored = |command: &str, replicas: u32, max: Option<u32>| {
+        let policy = ScalingPolicy {
+            max,
+            ..ScalingPolicy::default()
+        };
+        let workload = Workload {
+            replicas,
+            scaling: Some(policy.into()),
+            ..workload(container(json!({ "command": ["serve", command] })))
+        };
+        let spec = LaunchSpec::of(&workload, &options()).unwrap();
+        spec.ignored_fields.contains(&BEYOND_ONE)
+    };
+    assert!(ignored("--port=8080", 2, None));
+    assert!(ignored("--port=8080", 1, Some(3)));
+    assert!(!ignored("--port=8080", 1, Some(1)));
+    assert!(!ignored("--port=8080", 1, None));
+    assert!(!ignored("--port=$(PORT)", 2, Some(3)));
 }
 
 #[test]
