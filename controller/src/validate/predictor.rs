@@ -310,6 +310,18 @@ fn env(path: &str, container: &Container, errors: &mut ErrorList) {
         if BLOCKED.contains(&&*variable.name) {
             let message = format!("the variable {} may not be set", variable.name);
             errors.add(format!("{path}.env[{i}]"), message);
+        } else if !is_variable(&variable.name) {
+            let message = format!(
+                "{:?} is no name of a variable: it must have printable ASCII characters, and no `=`",
+                variable.name
+            );
+            errors.add(format!("{path}.env[{i}].name"), message);
         }
     }
+}
+
+/// True for the names that Kubernetes takes. A process would take `A=B` for the variable A.
+fn is_variable(name: &str) -> bool {
+    let is_printable = |b: u8| (b' '..=b'~').contains(&b) && b != b'=';
+    !name.is_empty() && name.bytes().all(is_printable)
 }

@@ -55,6 +55,15 @@ fn rules_beyond_the_definition_hold_too() {
         "spec.predictor.model.env[0]: the variable PYTHONPATH may not be set",
     );
     finds(
+        &[],
+        &format!(
+            "{}      env: [{{name: A.b-C, value: x}}, {{name: A=B, value: x}}, {{name: '', value: x}}]\n",
+            model("digits", &[])
+        ),
+        "spec.predictor.model.env[1].name: \"A=B\" is no name of a variable: it must have printable ASCII characters, and no `=`\n\
+         spec.predictor.model.env[2].name: \"\" is no name of a variable: it must have printable ASCII characters, and no `=`",
+    );
+    finds(
         &[("serving.kserve.io/autoscalerClass", "vpa")],
         &model("digits", &[]),
         "metadata.annotations[serving.kserve.io/autoscalerClass]: `vpa` is not a supported autoscaler class: hpa, keda, external or none",
