@@ -42,9 +42,12 @@ Examples:
 
 Exit codes: 0 success, 1 failure, 2 wrong usage or YAML, 3 port in use.";
 
+/// Columns of help texts on a wide terminal, and where there is none.
+const WIDTH: usize = 100;
+
 /// Serves the models that InferenceServices declare.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "weir", version, after_help = EXAMPLES, max_term_width = WIDTH)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -84,6 +87,17 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn no_line_below_the_flags_is_broken_once_more() {
+        let top = Args::command();
+        for command in top.get_subcommands().chain([&top]) {
+            let notes = command.get_after_help().map(ToString::to_string);
+            for line in notes.unwrap_or_default().lines() {
+                assert!(line.chars().count() <= WIDTH, "{line}");
+            }
+        }
     }
 
     #[test]

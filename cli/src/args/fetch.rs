@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 const NOTES: &str = "\
-An init container of a pod runs it on a service whose storageUri begins with http:// or https://. An archive (.zip,
-.tar, .tar.gz, .tgz) is unpacked into the directory, another file keeps its name in it. Only the directory is written;
-an interrupted download is resumed by the next run.
+An init container of a pod runs it on a service whose storageUri begins with http:// or https://.
+An archive (.zip, .tar, .tar.gz, .tgz) is unpacked into the directory, another file keeps its name
+in it. Only the directory is written; an interrupted download is resumed by the next run.
 
 Example:
     weir fetch https://models.example.com/digits.zip /mnt/models

@@ -10,20 +10,22 @@ use super::domain::domain;
 use super::price::price;
 
 const GATEWAY: &str = "\
-It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. It is ready once it knows
-every route, and keeps serving what it knows while the API server is away. Several share the work.
+It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. It is
+ready once it knows every route, and keeps serving what it knows while the API server is away.
+Several share the work.
 
 The Helm chart runs it; see docs/kubernetes.md.";
 
 const CONTROLLER: &str = "\
-It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of several, the one with the
-Lease weir-controller acts, and another follows when it is gone.
+It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of
+several, the one with the Lease weir-controller acts, and another follows when it is gone.
 
 The Helm chart runs it; see docs/kubernetes.md.";
 
 const AUTOSCALER: &str = "\
-It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of several, the one with the
-Lease weir-autoscaler acts, and another follows when it is gone. While it is away replicas stay as they are.
+It finds the API server as kubectl does: by the pod's service account, else by KUBECONFIG. Of
+several, the one with the Lease weir-autoscaler acts, and another follows when it is gone. While it
+is away replicas stay as they are.
 
 The Helm chart runs it; see docs/kubernetes.md.";
 

@@ -22,19 +22,21 @@ Examples:
       --policy weir,kpa-tuned,keda,fixed=5 --svg day.svg
 
   A service as it is declared, measured where it runs, with traffic that comes and goes:
-    weir simulate -f service.yaml --url http://localhost:8080/v2/models/digits --wave square:0..40:10m
+    weir simulate -f service.yaml --url http://localhost:8080/v2/models/digits \\
+      --wave square:0..40:10m
 
   Bad days: GPUs are few, nodes come slowly and stay, starts fail, spot GPUs are taken away:
-    weir simulate access.log --service-time 2s --concurrency 4 --gpus 6 --node-start 3m --node-linger 10m \\
-      --failing-starts 5% --spot-gpus 2 --spot-price 0.80 --gpu-price 2.50
+    weir simulate access.log --service-time 2s --concurrency 4 --gpus 6 --node-start 3m \\
+      --node-linger 10m --failing-starts 5% --spot-gpus 2 --spot-price 0.80 --gpu-price 2.50
 
-A log is CSV with a column `time` or `timestamp` (or --time-column), an access log, or JSON lines with such a key;
-`-` is standard input. Times are RFC 3339 or seconds, milliseconds, microseconds or nanoseconds since 1970, or in
-the --time-unit. Nothing but the times is read.
+A log is CSV with a column `time` or `timestamp` (or --time-column), an access log, or JSON lines
+with such a key; `-` is standard input. Times are RFC 3339 or seconds, milliseconds, microseconds
+or nanoseconds since 1970, or in the --time-unit. Nothing but the times is read.
 
-Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), at 0.7 of what a replica takes, each
-also with -tuned at what its service times allow; hpa on queue over compute time (Triton's guides); aibrix; wva
-(llm-d), wva-up0; dynamo, dynamo-load; fixed=5, or fixed for the peak.
+Policies: weir; kpa (Knative), keda (its HTTP add-on) and ray (Ray Serve), at 0.7 of what a replica
+takes, each also with -tuned at what its service times allow; hpa on queue over compute time
+(Triton's guides); aibrix; wva (llm-d), wva-up0; dynamo, dynamo-load; fixed=5, or fixed for the
+peak.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, log or YAML.";
 

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 const NOTES: &str = "\
-Each line is a revision. READY is the service's condition; REPLICAS is ready/wanted, and 0/0 means that
-the revision sleeps until a request arrives; QUEUE DELAY is the time that requests waited for a replica,
-median and 99th percentile since the gateway started. Lines below the table say why a service is not
-ready, and note what it does not show: fields without effect here, the stage of a rollout or why it was
-rolled back, restarts of replicas. With -o wide, IN TIME is the share of requests that waited no longer
-than the service's queue delay, and IDLE the share of its replicas' time without a request, at the least.
+Each line is a revision. READY is the service's condition; REPLICAS is ready/wanted, and 0/0 means
+that the revision sleeps until a request arrives; QUEUE DELAY is the time that requests waited for
+a replica, median and 99th percentile since the gateway started. Lines below the table say why a
+service is not ready, and note what it does not show: fields without effect here, the stage of a
+rollout or why it was rolled back, restarts of replicas. With -o wide, IN TIME is the share of
+requests that waited no longer than the service's queue delay, and IDLE the share of its replicas'
+time without a request, at the least.
 
 Examples:
     weir status --watch              update it every second
-    weir status -o wide              with requests, failures, restarts, attainment, idle time and the reason for the number of replicas
+    weir status -o wide              with more columns: requests, failures, restarts, idle time
     weir status -o json              all of it, for programs
 
 Exit code: 0 if every service is ready, 1 if one is not or no `weir up` answers.";
