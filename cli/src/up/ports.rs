@@ -29,14 +29,14 @@ impl Ports {
     /// Binds both ports. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`CliError::PortTaken`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate.
+    /// [`CliError::PortTaken`], [`CliError::Io`], or [`CliError::Usage`] for an invalid certificate and for one port
+    /// given twice.
     pub(super) fn bind(args: &UpArgs) -> Result<Self, CliError> {
         let tls = Tls::read(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
         let (serving, serving_at) = bind("--port", SocketAddr::new(args.address, args.port))?;
-        let (admin, admin_at) = bind(
-            "--admin-port",
-            SocketAddr::new(args.admin_address, args.admin_port),
-        )?;
+        let admin = SocketAddr::new(args.admin_address, args.admin_port);
+        let admin = bind("--admin-port", admin);
+        let (admin, admin_at) = admin.map_err(|error| not_our_own(error, serving_at))?;
         Ok(Self {
             serving,
             admin,
@@ -55,5 +55,18 @@ impl Ports {
             Some(_) => "https",
             None => "http",
         }
+    }
+}
+
+/// Tells a port that another process has from one that this process has itself, for requests.
+fn not_our_own(error: CliError, serving_at: SocketAddr) -> CliError {
+    match error {
+        CliError::PortTaken { address, .. } if address.port() == serving_at.port() => {
+            let port = address.port();
+            CliError::Usage(format!(
+                "--port and --admin-port are both {port}: give one of them another port"
+            ))
+        }
+        error => error,
     }
 }

@@ -100,6 +100,19 @@ fn a_format_that_nothing_serves_is_answered_by_those_that_work() {
 }
 
 #[test]
+fn one_port_for_both_is_no_port_of_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    fs::write(&file, Service::new("one").yaml()).unwrap();
+    let port = free_port().to_string();
+    let file = file.to_str().unwrap();
+    let (code, message) = fails(&["up", "-f", file, "--port", &port, "--admin-port", &port]);
+    let expected =
+        format!("error: --port and --admin-port are both {port}: give one of them another port\n");
+    assert_eq!((code, message), (Some(2), expected));
+}
+
+#[test]
 fn a_url_without_a_scheme_is_completed_and_an_empty_port_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let request = folder.path().join("request.json");
