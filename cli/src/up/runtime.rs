@@ -26,7 +26,11 @@ pub(super) fn find(
         let usage =
             |reason: &str| CliError::Usage(format!("--runtime {}: {reason}", path.display()));
         if !is_program(path) {
-            return Err(usage("no such program"));
+            return Err(usage(if path.is_file() {
+                "it is not executable: run chmod +x on it, or name another"
+            } else {
+                "no such program"
+            }));
         }
         let path = std::path::absolute(path).map_err(|error| usage(&error.to_string()))?;
         return Ok(Some(path));

@@ -180,4 +180,10 @@ spec: {predictor: {model: {modelFormat: {name: pytorch}, storageUri: 'pvc://mode
     let (code, message) = up(&weir, &file, &["--port", "0", "--runtime", "/no/such"]);
     let expected = "error: --runtime /no/such: no such program\n";
     assert_eq!((code, message.as_str()), (Some(2), expected));
+    let text = file.to_str().unwrap();
+    let (code, message) = up(&weir, &file, &["--port", "0", "--runtime", text]);
+    let expected = format!(
+        "error: --runtime {text}: it is not executable: run chmod +x on it, or name another\n"
+    );
+    assert_eq!((code, message), (Some(2), expected));
 }
