@@ -126,5 +126,6 @@ mod tests {
         assert!(parse(&["--image", "a.png", "--npy", "x=a.npy"]).is_err());
         assert!(parse(&["--npy", "x=a.npy", "--range=-1,1"]).is_err());
         assert!(parse(&["--json", "a.json", "--top", "3"]).is_err());
+        assert!(parse(&["--json", "a.json", "--timeout", "0"]).is_err());
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct InferArgs {
     pub(crate) top: Option<NonZeroU32>,
 
     /// Seconds to wait for the response; a sleeping service takes a while to start.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) max_batch: Option<u32>,
 
     /// Time of a request where a replica does not batch.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = above_zero)]
     pub(crate) service_time: Option<Duration>,
 
     /// Requests at one replica at once where it does not batch [default: the service's containerConcurrency, or 1].
@@ -250,6 +250,9 @@ impl FromStr for BatchTime {
             None if text.ends_with("/request") => (Duration::ZERO, each(text)?),
             None => (part(text)?, Duration::ZERO),
         };
+        if fixed.is_zero() && each.is_zero() {
+            return Err(format!("{text} {NO_TIME}"));
+        }
         Ok(Self { fixed, each })
     }
 }
@@ -321,6 +324,17 @@ fn wave(text: &str) -> Result<Wave, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok_or_else(|| format!("{text:?} is not a duration: write 500ms, 60s or 1m30s"))
+}
+
+/// Message about a time of service of which a replica would need none.
+const NO_TIME: &str = "is no time, in which a replica would do any number of requests: write what one takes, such as 500ms";
+
+fn above_zero(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() {
+        return Err(format!("{text} {NO_TIME}"));
+    }
+    Ok(time)
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
@@ -401,6 +415,8 @@ mod tests {
                 "write 400ms+100ms/request",
             ),
             ("a.csv --service-time 1", "write 500ms, 60s"),
+            ("a.csv --service-time 0s", "write what one takes"),
+            ("a.csv --batch-time 0s+0ms/request", "write what one takes"),
             (
                 "a.csv --service-time 1s --policy kap",
                 "is no policy: write weir",
