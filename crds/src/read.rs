@@ -42,7 +42,7 @@ pub enum Object {
     },
 }
 
-/// Reads every object of a text: documents of YAML, or `List`s of objects, as kubectl prints them.
+/// Reads every object of a text: documents of YAML, or lists of objects, as kubectl or the API server prints them.
 /// `file` names the text in diagnostics. `status` is not read.
 ///
 /// # Errors

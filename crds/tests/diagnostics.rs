@@ -364,6 +364,22 @@ items:
 }
 
 #[test]
+fn lists_of_one_kind_are_read_as_the_api_server_prints_them() {
+    let list = "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceServiceList
+metadata: {resourceVersion: '7'}
+items:
+- apiVersion: serving.kserve.io/v1beta1
+  kind: InferenceService
+  metadata: {name: a}
+  spec: {predictor: {model: {modelFormat: {name: onnx}, storageUri: pvc://models/a}}}
+";
+    check(&said(list), "1 objects");
+    let runtimes = list.replace("InferenceServiceList", "ServingRuntimeList");
+    assert!(said(&runtimes).contains("no `ServingRuntimeList` in `serving.kserve.io/v1beta1`"));
+}
+
+#[test]
 fn a_probe_needs_no_port() {
     let text = "apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService

@@ -101,8 +101,15 @@ fn refusal(api_version: &str, kind: &str) -> Option<Problem> {
     })
 }
 
-/// Reports whether a document is a list of objects, as `kubectl get -o yaml` prints them.
+/// Reports whether a document is a list of objects, as `kubectl get -o yaml` prints them, or the API server itself.
 pub(super) fn is_list(node: &Node) -> bool {
     let text = |field| node.field(field).and_then(Node::text);
-    text("apiVersion") == Some("v1") && text("kind") == Some("List")
+    match (text("apiVersion"), text("kind")) {
+        (Some("v1"), Some("List")) => true,
+        (Some(version), Some(kind)) => {
+            let of = kind.strip_suffix("List");
+            of.is_some_and(|of| Kind::ours(version, of).is_some())
+        }
+        (Some(_) | None, None) | (None, Some(_)) => false,
+    }
 }
