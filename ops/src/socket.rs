@@ -3,6 +3,7 @@
 
 mod accept;
 mod buffered;
+mod fair_socket;
 mod frame_budget;
 mod http_connections;
 mod limits;
@@ -15,7 +16,6 @@ mod stream;
 mod streams;
 mod timed_body;
 mod traffic;
-mod turns;
 mod waiting;
 
 use std::io;
@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 
 pub use accept::Acceptor;
 pub use buffered::{BufferedSocket, Flushed, SocketFlusher};
+pub use fair_socket::FairSocket;
 pub use http_connections::HttpConnections;
 pub use limits::ConnectionLimits;
 pub use message_framing::MessageFraming;
@@ -37,7 +38,6 @@ pub use stream::Stream;
 pub use streams::StreamExecutor;
 pub use timed_body::{Stalled, TimedBody};
 pub use traffic::{Counted, Exchange, GRACE, Traffic};
-pub use turns::Turns;
 
 /// Exclusive or shared use of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

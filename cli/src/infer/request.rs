@@ -76,14 +76,13 @@ pub(super) fn tensors(tensors: Vec<(String, Array)>, outputs: &[Value]) -> Infer
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
-    let mut bytes = Vec::new();
     let read = if file == Path::new(STDIN) {
-        io::stdin().lock().read_to_end(&mut bytes)
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
+        std::fs::read(file)
     };
-    read.map_err(|error| invalid(file, error.to_string()))?;
-    Ok(bytes)
+    read.map_err(|error| invalid(file, error.to_string()))
 }
 
 /// Error of a file that cannot be sent.

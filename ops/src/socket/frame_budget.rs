@@ -26,7 +26,7 @@ pub(super) struct FrameBudget {
 }
 
 impl FrameBudget {
-    /// Begins a turn.
+    /// Begins a turn, with all its frames.
     pub(super) fn renew(&mut self) {
         self.left = FRAMES_A_POLL;
     }

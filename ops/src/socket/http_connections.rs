@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{ConnectionLimits, Lifetime, StreamExecutor, TimedBody, Traffic, Turns, serve};
+use super::{ConnectionLimits, FairSocket, Lifetime, StreamExecutor, TimedBody, Traffic, serve};
 
 /// The largest request head hyper lets us ask for; a scrape's is a few hundred bytes.
 const MAX_HEAD: u32 = 8192;
@@ -76,7 +76,7 @@ impl HttpConnections {
             async move { answered.await.map(|response| exchange.track(response)) }
         });
         let builder = self.builder(traffic);
-        let connection = pin!(builder.serve_connection(TokioIo::new(Turns::new(io)), service));
+        let connection = pin!(builder.serve_connection(TokioIo::new(FairSocket::new(io)), service));
         let lifetime = Lifetime {
             idle: self.limits.idle,
             stop: &self.stop,

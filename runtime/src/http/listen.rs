@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_ops::http2::MAX_STREAMS;
-use weir_ops::socket::{self, Acceptor, Lifetime, Stream, StreamExecutor, Turns};
+use weir_ops::socket::{self, Acceptor, FairSocket, Lifetime, Stream, StreamExecutor};
 
 use super::Http;
 
@@ -50,7 +50,7 @@ async fn serve_connection(
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS);
-    let connection = pin!(builder.serve_connection(TokioIo::new(Turns::new(stream)), service));
+    let connection = pin!(builder.serve_connection(TokioIo::new(FairSocket::new(stream)), service));
     let lifetime = Lifetime { idle, stop: &stop };
     let shut_down = auto::Connection::graceful_shutdown;
     let ended = socket::serve(connection, shut_down, &traffic, lifetime);

@@ -19,7 +19,7 @@ const PREFACE: &[u8] = b"PRI";
 
 /// A socket whose reader lets others go ahead after some frames of HTTP/2.
 #[derive(Debug)]
-pub struct Turns<S> {
+pub struct FairSocket<S> {
     stream: S,
     spoken: Spoken,
     frames: FrameBudget,
@@ -34,7 +34,7 @@ enum Spoken {
     Other,
 }
 
-impl<S> Turns<S> {
+impl<S> FairSocket<S> {
     /// Wraps the socket of a client that has not said anything yet.
     pub fn new(stream: S) -> Self {
         let mut frames = FrameBudget::default();
@@ -65,7 +65,7 @@ impl Spoken {
     }
 }
 
-impl<S: AsyncRead + Unpin> Turns<S> {
+impl<S: AsyncRead + Unpin> FairSocket<S> {
     /// Reads no more than the turn may have, however small its frames.
     fn read(
         &mut self,
@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin> Turns<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Turns<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FairSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -105,7 +105,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Turns<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Turns<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FairSocket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -146,13 +146,14 @@ mod tests {
 
     /// Bytes that are read until the reader has to wait, when all of these have come.
     async fn first_turn(bytes: &[u8]) -> usize {
-        let mut turns = Turns::new(bytes);
+        let mut socket = FairSocket::new(bytes);
         let mut read = 0;
         poll_fn(|context| {
             let mut space = [0; 8 << 10];
             loop {
                 let mut buffer = ReadBuf::new(&mut space);
-                if turns.read_any(context, &mut buffer).is_pending() || buffer.filled().is_empty() {
+                if socket.read_any(context, &mut buffer).is_pending() || buffer.filled().is_empty()
+                {
                     return Poll::Ready(());
                 }
                 read += buffer.filled().len();
@@ -162,7 +163,7 @@ mod tests {
         read
     }
 
-    impl<S: AsyncRead + Unpin> Turns<S> {
+    impl<S: AsyncRead + Unpin> FairSocket<S> {
         fn read_any(
             &mut self,
             context: &mut Context<'_>,
