@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::layout::{self, BARE_FILE, CONFIG_FILE, Layout};
 use super::no_model;
@@ -11,6 +13,11 @@ use crate::small_file;
 
 /// Larger than any configuration, so that a mistaken file is not read into memory.
 const LONGEST: u64 = 1 << 20;
+
+/// How often an empty file is read again, and after which time: whoever writes one in place empties it first, and without
+/// its configuration a model would be served by other names for the time of a poll.
+const LOOKS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The backend of `model.pt` files without a configuration.
 const PYTORCH: &str = "pytorch";
@@ -113,6 +120,35 @@ fn guess_backend(path: &Path, layout: Layout) -> Result<Option<&'static str>, St
     Ok(looks_like_torch.then_some(PYTORCH))
 }
 
+/// The text of the file, which is waited for a moment where there is none yet.
 fn text(path: &Path) -> Result<String, String> {
-    small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error))
+    let read =
+        || small_file::read_text(path, LONGEST).map_err(|error| layout::unreadable(path, &error));
+    for _ in 0..LOOKS {
+        let text = read()?;
+        if !text.is_empty() {
+            return Ok(text);
+        }
+        thread::sleep(PAUSE);
+    }
+    read()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_being_written_is_read_once_it_has_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CONFIG_FILE);
+        fs::write(&path, "").unwrap();
+        assert_eq!(text(&path).unwrap(), "");
+        let writer = thread::spawn({
+            let path = path.clone();
+            move || fs::write(path, "max_batch_size: 4").unwrap()
+        });
+        assert_eq!(text(&path).unwrap(), "max_batch_size: 4");
+        writer.join().unwrap();
+    }
 }
