@@ -3,9 +3,10 @@
 //! What the library has to do depends on how many frames there are, and hardly on their sizes; so bytes are counted by the
 //! frames that they make.
 
-/// Frames in one poll of a connection. Each takes a microsecond or two until its content is where it belongs, so a client
-/// that cuts its bodies into bytes keeps a thread for half a millisecond; a hundred requests at once are fewer.
-pub(super) const FRAMES_A_POLL: usize = 256;
+/// Frames in one poll of a connection. Each takes a microsecond or two until its content is where it belongs, and a busy
+/// thread looks for new bytes after some sixty polls only: by then others have waited for some milliseconds beside clients
+/// that cut their bodies into bytes. Sixteen small requests at once are as many frames.
+pub(super) const FRAMES_A_POLL: usize = 32;
 
 /// Bytes of a frame's head, which begins with the length of what follows.
 const HEAD: usize = 9;
