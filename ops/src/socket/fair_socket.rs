@@ -1,8 +1,9 @@
-//! Sockets of connections that take turns.
+//! Sockets for ports that speak HTTP/1.1 and HTTP/2, whose connections take turns.
 //!
-//! The HTTP/2 library goes on as long as there are bytes to read, and a hundred thousand frames fit into a second's. Whoever
-//! sends them in one go would have a thread for himself; here each connection lets others go ahead after
-//! [some frames](super::frame_budget). HTTP/1.1 reads a request at a time, and is left alone.
+//! The HTTP/2 library goes on as long as there are bytes to read, so a client of a hundred thousand small frames would have
+//! a thread for itself; here each connection lets others go ahead after [some frames](super::frame_budget). HTTP/1.1 reads
+//! a request at a time, and is left alone. Ports of HTTP/2 only have [`BufferedSocket`](super::BufferedSocket), which does
+//! the same.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -48,7 +49,7 @@ impl<S> FairSocket<S> {
 }
 
 impl Spoken {
-    /// What it is after these bytes.
+    /// Returns what is known of the protocol after these bytes.
     fn after(self, bytes: &[u8]) -> Self {
         let Self::Unknown(known) = self else {
             return self;

@@ -71,7 +71,7 @@ impl FrameBudget {
         at
     }
 
-    /// Whether a byte of a head may be had.
+    /// Takes a frame off the turn if its head begins here; false if the turn has none left.
     fn begins_frame(&mut self) -> bool {
         if self.head == 0 {
             let Some(left) = self.left.checked_sub(1) else {

@@ -147,7 +147,7 @@ impl Calls {
     }
 }
 
-/// Whether tonic found no such method, which it says without a word.
+/// True for tonic's answer to a method that it does not know, which has a status and no message.
 fn is_unknown(headers: &HeaderMap) -> bool {
     let unimplemented = headers.get(Status::GRPC_STATUS) == Some(&HeaderValue::from_static("12"));
     unimplemented && !headers.contains_key(Status::GRPC_MESSAGE)

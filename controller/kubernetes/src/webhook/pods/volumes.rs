@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-/// What the volumes of models are called, which the pod has later, by KServe's names: other containers may mount them.
+/// Names, as KServe's, of the volumes that the controller adds for models: other containers may mount them.
 const OF_MODELS: [&str; 2] = ["kserve-provision-location", "kserve-pvc-source"];
 
 /// Sentences about the volumes of a pod.
@@ -37,7 +37,7 @@ fn of_container(container: &Container, volumes: &HashSet<&str>) -> Vec<String> {
     unknown.chain(twice).collect()
 }
 
-/// What comes more than once, each named once.
+/// Returns the values that come more than once, each of them once.
 fn twice<'a>(all: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
     let (mut seen, mut told) = (HashSet::new(), HashSet::new());
     all.filter(move |one| !seen.insert(*one) && told.insert(*one))
