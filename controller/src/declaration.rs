@@ -6,9 +6,10 @@ use std::sync::Arc;
 use weir_cluster::ServiceName;
 
 use crate::field_error::ValidationErrors;
+use crate::history::History;
 use crate::runtimes::Runtimes;
 use crate::service::Service;
-use crate::validate::{Platform, Validated, validate};
+use crate::validate::{Platform, Validated, validate_or_keep};
 
 /// All declared services and runtimes at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +31,8 @@ pub struct DeclaredService {
     pub service: Arc<Service>,
     /// Every choice the manifest makes, or every error in it.
     pub validation: Result<Arc<Validated>, Arc<ValidationErrors>>,
+    /// The manifest without pods, where errors are in these alone and their runtimes may be the cause: see [`Self::served`].
+    pub kept: Option<Arc<Validated>>,
 }
 
 impl Declaration {
@@ -86,10 +89,14 @@ impl Declaration {
 
 impl DeclaredService {
     fn new(service: Arc<Service>, runtimes: &Runtimes, platform: &Platform) -> Self {
-        let validation = validate(&service, runtimes, platform);
+        let (validation, kept) = match validate_or_keep(&service, runtimes, platform) {
+            Ok(validated) => (Ok(Arc::new(validated)), None),
+            Err(invalid) => (Err(Arc::new(invalid.errors)), invalid.kept.map(|kept| Arc::new(*kept))),
+        };
         Self {
-            validation: validation.map(Arc::new).map_err(Arc::new),
             service,
+            validation,
+            kept,
         }
     }
 
@@ -97,6 +104,21 @@ impl DeclaredService {
     #[must_use]
     pub fn validated(&self) -> Option<&Arc<Validated>> {
         self.validation.as_ref().ok()
+    }
+
+    /// What a service with this history is served by: its manifest, without errors or with pods that it has already. A
+    /// runtime that is deleted takes nothing from those that run.
+    pub(crate) fn served(
+        &self,
+        history: &History,
+    ) -> Result<&Arc<Validated>, &Arc<ValidationErrors>> {
+        let errors = match &self.validation {
+            Ok(validated) => return Ok(validated),
+            Err(errors) => errors,
+        };
+        let kept = self.kept.as_ref();
+        let kept = kept.filter(|kept| history.has_pods_of(kept));
+        kept.ok_or(errors)
     }
 
     /// Reports whether both are the same values in memory.
@@ -115,5 +137,70 @@ impl DeclaredService {
         errors
             .map(|error| self.service.located(&error.field, &error.message))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{model, platform, service};
+    use crate::history::{RuntimeChange, revise};
+
+    fn declared(spec: &str, runtimes: &Runtimes) -> DeclaredService {
+        DeclaredService::new(Arc::new(service(&[], spec)), runtimes, &platform())
+    }
+
+    /// The history of a service with a model at `a`, made while there was a runtime.
+    fn history() -> History {
+        let first = declared(&model("a", &[]), &Runtimes::default());
+        let validated = first.validated().unwrap();
+        revise(validated, &History::default(), RuntimeChange::Follow, 0).unwrap()
+    }
+
+    #[track_caller]
+    fn goes_on_until_its_pods_are_to_be_others(runtimes: &Runtimes) {
+        let history = history();
+        let scaled = declared(&model("a", &["minReplicas: 3"]), runtimes);
+        assert!(scaled.validated().is_none());
+        let served = scaled.served(&history).unwrap();
+        assert_eq!(served.predictor.scaling.policy.min, 3);
+        let next = revise(served, &history, RuntimeChange::Follow, 1).unwrap();
+        assert_eq!(next.records, history.records);
+        assert_eq!(next.runtime_roll, None);
+        assert!(!next.is_behind(served));
+        for spec in [
+            model("b", &[]),
+            model("a", &["labels: {team: a}"]),
+            model("a", &["minReplicas: -1"]),
+        ] {
+            let edited = declared(&spec, runtimes);
+            assert!(edited.served(&history).is_err(), "{spec}");
+        }
+        let is_new = scaled.served(&History::default());
+        assert!(is_new.is_err());
+    }
+
+    #[test]
+    fn a_service_goes_on_without_its_runtime() {
+        goes_on_until_its_pods_are_to_be_others(&Runtimes::declared(Vec::new()));
+    }
+
+    #[test]
+    fn a_service_goes_on_with_a_runtime_that_no_longer_fits_it() {
+        let mut runtime = Runtimes::default().as_slice()[0].clone();
+        runtime.spec.pod.containers[0].args = Some(vec!["{{.Labels.none}}".to_owned()]);
+        goes_on_until_its_pods_are_to_be_others(&Runtimes::declared(vec![runtime]));
+    }
+
+    #[test]
+    fn nothing_new_begins_without_a_runtime() {
+        let declared = declared(&model("b", &[]), &Runtimes::default());
+        let mut validated = Validated::clone(declared.validated().unwrap());
+        validated.predictor.has_pods = false;
+        let refused = revise(&validated, &history(), RuntimeChange::Follow, 1).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "default/digits: no runtime says what its pods are"
+        );
     }
 }

@@ -127,7 +127,7 @@ impl History {
     #[must_use]
     pub fn is_behind(&self, validated: &Validated) -> bool {
         let differs = |revision: &RevisionName, variant: &Variant| {
-            let record = self.record(revision);
+            let record = self.record(revision).filter(|_| variant.has_pods);
             record.is_some_and(|record| record.identity != variant.identity)
         };
         let newest = self.rollout.newest();

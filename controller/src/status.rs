@@ -34,6 +34,9 @@ pub struct StatusInputs<'a> {
     pub declared: &'a Service,
     /// Result of validating it; while it has errors, the last plan keeps running.
     pub validation: Result<&'a Validated, &'a ValidationErrors>,
+    /// Errors of the manifest as it is. With a validation they are in pods that cannot be made now, and those that were made
+    /// before go on.
+    pub unserved: Option<&'a ValidationErrors>,
     /// Revisions and rollout of the service.
     pub history: &'a History,
     /// The last plan; `None` before the first.
@@ -120,6 +123,7 @@ fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: 
     match &validated.predictor.runtime {
         Some((name, Scope::Namespace(_))) => status.serving_runtime_name = Some(name.clone()),
         Some((name, Scope::Cluster)) => status.cluster_serving_runtime_name = Some(name.clone()),
+        None if !validated.predictor.has_pods => keep_runtime(status, inputs.before),
         None => {}
     }
     if !validated.is_stopped {
@@ -136,6 +140,11 @@ fn keep_description(status: &mut InferenceServiceStatus, before: &InferenceServi
     status.address.clone_from(&before.address);
     status.components.clone_from(&before.components);
     status.canary_statuses.clone_from(&before.canary_statuses);
+    keep_runtime(status, before);
+}
+
+/// Copies the name of the runtime that pods were made with.
+fn keep_runtime(status: &mut InferenceServiceStatus, before: &InferenceServiceStatus) {
     let runtime = &before.cluster_serving_runtime_name;
     status.cluster_serving_runtime_name.clone_from(runtime);
     status

@@ -44,6 +44,15 @@ pub struct Platform {
     pub routes_model_names: bool,
 }
 
+/// A service with errors.
+pub(crate) struct Invalid {
+    /// Every error in the manifest.
+    pub(crate) errors: ValidationErrors,
+    /// The manifest without pods, where these are all that is wrong and their runtimes may be the cause: revisions that were
+    /// made of it before go on as it says.
+    pub(crate) kept: Option<Box<Validated>>,
+}
+
 /// Validates a service by the rules of its definition and those that the definition cannot express.
 ///
 /// # Errors
@@ -53,6 +62,15 @@ pub fn validate(
     runtimes: &Runtimes,
     platform: &Platform,
 ) -> Result<Validated, ValidationErrors> {
+    validate_or_keep(declared, runtimes, platform).map_err(|invalid| invalid.errors)
+}
+
+/// As [`validate`], and tells what of a service with errors can go on.
+pub(crate) fn validate_or_keep(
+    declared: &Service,
+    runtimes: &Runtimes,
+    platform: &Platform,
+) -> Result<Validated, Invalid> {
     let mut errors = ErrorList::default();
     let written = declared.object.read();
     let ignored_fields = ignored::ignored_fields(&written, &mut errors);
@@ -64,9 +82,12 @@ pub fn validate(
         runtimes,
     };
     let validated = context.read(platform, ignored_fields, &mut errors);
-    match validated.filter(|_| errors.is_empty()) {
-        Some(validated) => Ok(validated),
-        None => Err(errors.into_errors()),
+    match validated {
+        Some(validated) if errors.is_empty() => Ok(validated),
+        found => Err(Invalid {
+            kept: found.filter(|_| errors.are_of_runtimes()).map(Box::new),
+            errors: errors.into_errors(),
+        }),
     }
 }
 

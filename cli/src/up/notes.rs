@@ -7,11 +7,12 @@ use weir_crds::InferenceServiceStatus;
 use weir_crds::inference_service::{Condition, ConditionStatus};
 
 /// Conditions that are worth a note, each while it has this status, and what the note begins with.
-const NOTED: [(&str, ConditionStatus, &str); 4] = [
+const NOTED: [(&str, ConditionStatus, &str); 5] = [
     ("RolloutComplete", ConditionStatus::False, "rollout: "),
     ("RolloutComplete", ConditionStatus::True, ""),
     ("FieldsIgnored", ConditionStatus::True, "no effect: "),
     ("HostConflict", ConditionStatus::True, ""),
+    ("RuntimeUnusable", ConditionStatus::True, ""),
 ];
 
 /// The notes about a service.

@@ -118,6 +118,7 @@ impl Objects {
                 let declared = DeclaredService {
                     service: seen.service.clone(),
                     validation: Err(errors.clone()),
+                    kept: None,
                 };
                 declaration
                     .services

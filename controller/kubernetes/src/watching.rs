@@ -54,10 +54,18 @@ impl Published {
             return;
         };
         self.declaration.send_if_modified(|published| {
+            log_new(&published.problems, &declaration.problems);
             let is_other = !published.is(&declaration) || published.services.is_empty();
             *published = Arc::new(declaration);
             is_other
         });
+    }
+}
+
+/// Logs problems that were not there before: a runtime has no status that could tell of its errors.
+fn log_new(before: &[String], now: &[String]) {
+    for problem in now.iter().filter(|problem| !before.contains(problem)) {
+        tracing::warn!("{problem}; it is used as it was last valid, if it ever was");
     }
 }
 

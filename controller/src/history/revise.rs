@@ -19,10 +19,11 @@ pub enum RuntimeChange {
 }
 
 /// Assigns a revision to the predictor and to each canary: an existing one where template and storage are equal,
-/// else, unless only the runtime changed and that is held, a new one with the next number. `now` is in seconds since 1970.
+/// else, unless only the runtime changed and that is held, a new one with the next number. Where pods cannot be made now, the
+/// one that was made of the same manifest. `now` is in seconds since 1970.
 ///
 /// # Errors
-/// [`ClusterError::Name`] after 99999 revisions.
+/// [`ClusterError::Name`] after 99999 revisions, [`ClusterError::Refused`] where pods cannot be made and were none before.
 pub fn revise(
     validated: &Validated,
     history: &History,
@@ -66,7 +67,8 @@ impl History {
             record.ready_call = variant.ready_call;
             return Ok(record.revision.clone());
         }
-        if let (Some(before), RuntimeChange::Hold) = (&before, change) {
+        let is_held = change == RuntimeChange::Hold || !variant.has_pods;
+        if let Some(before) = before.as_ref().filter(|_| is_held) {
             return Ok(before.clone());
         }
         let revision = self.add(validated, variant)?;
@@ -77,6 +79,14 @@ impl History {
             });
         }
         Ok(revision)
+    }
+
+    /// Tells whether there are revisions in use for all that the manifest has no pods of now.
+    pub(crate) fn has_pods_of(&self, validated: &Validated) -> bool {
+        let canaries = validated.canaries.iter().map(|canary| &canary.variant);
+        let all = canaries.chain([&validated.predictor]);
+        let mut without = all.filter(|variant| !variant.has_pods);
+        without.all(|variant| self.of_same_manifest(variant).is_some())
     }
 
     /// The newest revision in use that was made of the same manifest: its runtime was another, or is.
@@ -94,6 +104,10 @@ impl History {
         validated: &Validated,
         variant: &Variant,
     ) -> Result<RevisionName, ClusterError> {
+        if !variant.has_pods {
+            let because = "no runtime says what its pods are";
+            return Err(ClusterError::refused(&validated.service, because));
+        }
         let last = self.records.iter().map(|record| record.revision.number());
         let number = last.max().unwrap_or(0) + 1;
         let revision = validated.service.revision(number)?;

@@ -51,10 +51,12 @@ fn inputs<'a>(
     state: &'a ServiceState,
     before: &'a InferenceServiceStatus,
 ) -> StatusInputs<'a> {
-    let validation = declared.validation.as_ref();
+    let served = declared.served(&state.history);
+    let errors = declared.validation.as_ref().err();
     StatusInputs {
         declared: &declared.service,
-        validation: validation.map(|valid| &**valid).map_err(|errors| &**errors),
+        validation: served.map(|valid| &**valid).map_err(|errors| &**errors),
+        unserved: errors.map(|errors| &**errors),
         history: &state.history,
         plan: state.plan.as_ref(),
         applied: state.applied(),

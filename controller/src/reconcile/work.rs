@@ -87,9 +87,9 @@ impl Access {
             },
         };
         let before = state.history.clone();
-        let made = match declared.validated() {
-            Some(validated) => self.make(observed, validated, &mut state, turn).await,
-            None => Ok(()),
+        let made = match declared.served(&before) {
+            Ok(validated) => self.make(observed, validated, &mut state, turn).await,
+            Err(_) => Ok(()),
         };
         state.part = part(observed, declared, &state.history);
         let published = publish::status(&*self.source, observed, declared, &mut state).await;
@@ -156,8 +156,8 @@ fn decide(
 
 /// The part of a service in the rolling of a changed runtime. One with errors follows nothing.
 fn part(observed: &Observed, declared: &DeclaredService, history: &History) -> Part {
-    let validated = declared.validated();
-    validated.map_or(Part::None, |validated| {
+    let served = declared.served(history);
+    served.map_or(Part::None, |validated| {
         turns::part(validated, history, &observed.snapshot, observed.now)
     })
 }

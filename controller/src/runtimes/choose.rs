@@ -79,6 +79,9 @@ impl Runtimes {
         }
         let formats = usable().flat_map(Runtime::selectable_formats);
         let formats: BTreeSet<&str> = formats.map(|format| &*format.name).collect();
+        if formats.is_empty() {
+            return format!("no runtime is installed: add a ServingRuntime for {wanted}");
+        }
         let formats: Vec<&str> = formats.into_iter().collect();
         format!(
             "formats that work here: {}. Export the model to TorchScript (torch.jit.trace, torch.jit.save) and declare \

@@ -5,6 +5,7 @@ use weir_crds::inference_service::{Condition, ConditionStatus};
 
 use super::{RevisionState, StatusInputs, route_is_live, scaled_by, time};
 use crate::annotations::DISABLE_AUTO_UPDATE;
+use crate::field_error::ValidationErrors;
 use crate::rollout::Stage;
 use crate::turns;
 use crate::validate::Validated;
@@ -19,6 +20,8 @@ const HOST_CONFLICT: &str = "HostConflict";
 const REPLICAS_UNPLACED: &str = "ReplicasUnplaced";
 /// Condition that an autoscaler of others sets replicas, of which the manifest says that Weir's does.
 const SCALED_BY_ANOTHER: &str = "ScaledByAnother";
+/// Condition that pods cannot be made as the manifest says, as its runtime is gone or does not fit, while those made before serve.
+const RUNTIME_UNUSABLE: &str = "RuntimeUnusable";
 /// Condition that the manifest has fields without effect.
 const FIELDS_IGNORED: &str = "FieldsIgnored";
 
@@ -49,6 +52,9 @@ pub(super) fn conditions(inputs: &StatusInputs<'_>) -> Vec<Condition> {
     );
     conditions
         .extend(rollout(inputs).map(|assessment| (ROLLOUT_COMPLETE, assessment, Some("Info"))));
+    conditions.extend(
+        runtime_unusable(inputs).map(|assessment| (RUNTIME_UNUSABLE, assessment, Some("Warning"))),
+    );
     conditions
         .extend(conflicts(inputs).map(|assessment| (HOST_CONFLICT, assessment, Some("Warning"))));
     conditions.extend(
@@ -94,15 +100,19 @@ fn assess(status: ConditionStatus, reason: &'static str, message: impl Into<Stri
 /// The worse of both; an invalid spec is never ready, whatever still runs.
 fn ready(inputs: &StatusInputs<'_>, predictor: &Assessment, ingress: &Assessment) -> Assessment {
     if let Err(errors) = inputs.validation {
-        let located = errors.list.iter();
-        let located = located.map(|error| inputs.declared.located(&error.field, &error.message));
-        return assess(False, "InvalidSpec", located.collect::<Vec<_>>().join("; "));
+        return assess(False, "InvalidSpec", located(inputs, errors));
     }
     let worst = [False, Unknown].into_iter().find_map(|status| {
         let mut both = [predictor, ingress].into_iter();
         both.find(|assessment| assessment.status == status)
     });
     worst.cloned().unwrap_or_else(|| predictor.clone())
+}
+
+fn located(inputs: &StatusInputs<'_>, errors: &ValidationErrors) -> String {
+    let each = errors.list.iter();
+    let each = each.map(|error| inputs.declared.located(&error.field, &error.message));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 fn predictor(inputs: &StatusInputs<'_>) -> Assessment {
@@ -282,6 +292,17 @@ fn kept(inputs: &StatusInputs<'_>) -> String {
         }
         (_, _) => String::new(),
     }
+}
+
+/// Tells of a runtime that is gone, or does not fit any more, while the service goes on without it.
+fn runtime_unusable(inputs: &StatusInputs<'_>) -> Option<Assessment> {
+    inputs.validation.ok()?;
+    let errors = located(inputs, inputs.unserved?);
+    let name = inputs.history.rollout.newest()?.as_str();
+    let message = format!(
+        "{errors}; {name} goes on as it was made. Until that is mended, no change of the predictor's pod or model is carried out"
+    );
+    Some(assess(True, RUNTIME_UNUSABLE, message))
 }
 
 fn conflicts(inputs: &StatusInputs<'_>) -> Option<Assessment> {

@@ -84,6 +84,7 @@ impl World {
         status(&StatusInputs {
             declared: &self.declared,
             validation: Ok(&self.validated),
+            unserved: None,
             history: &self.history,
             plan: Some(&self.plan),
             applied: Ok(Some(self.applied)),
@@ -230,6 +231,7 @@ fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
     let status = status(&StatusInputs {
         declared: &declared,
         validation: Err(&errors),
+        unserved: Some(&errors),
         history: &world.history,
         plan: Some(&world.plan),
         applied: Ok(Some(world.applied)),
@@ -253,6 +255,45 @@ fn an_invalid_spec_is_reported_with_its_position_and_changes_nothing_else() {
         (status.url, status.components),
         (before.url, before.components)
     );
+}
+
+#[test]
+fn a_runtime_that_is_gone_is_told_and_takes_nothing_from_what_serves() {
+    let mut world = World::new(&model("a", &[]));
+    world.gateway(world.applied.routes);
+    world.revision(|revision| revision.replicas.push(replica()));
+    let before = world.status();
+    let none = Runtimes::declared(Vec::new());
+    let errors = validate(&world.declared, &none, &platform()).unwrap_err();
+    let mut kept = world.validated.clone();
+    (kept.predictor.has_pods, kept.predictor.runtime) = (false, None);
+    let status = status(&StatusInputs {
+        declared: &world.declared,
+        validation: Ok(&kept),
+        unserved: Some(&errors),
+        history: &world.history,
+        plan: Some(&world.plan),
+        applied: Ok(Some(world.applied)),
+        snapshot: &world.snapshot,
+        reports: &world.reports,
+        conflicts: &[],
+        before: &before,
+        now: 9,
+    });
+    assert_eq!(ready(&status), (ConditionStatus::True, "Ready"));
+    assert_eq!(
+        status.cluster_serving_runtime_name,
+        before.cluster_serving_runtime_name
+    );
+    let told = found(&status, "RuntimeUnusable");
+    let message = told.message.as_deref().unwrap();
+    assert_eq!(told.status, ConditionStatus::True);
+    assert!(
+        message.contains("spec.predictor.model.modelFormat: no runtime serves the format pytorch")
+            && message.contains("digits-predictor-00001 goes on as it was made"),
+        "{message}"
+    );
+    assert_eq!(before.condition("RuntimeUnusable"), None);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::field_error::{Cure, FieldError, ValidationErrors};
 pub(super) struct ErrorList {
     pub(super) list: Vec<FieldError>,
     pub(super) reason: Option<FailureReason>,
+    /// Number of errors in pods that a runtime has its part in.
+    of_runtimes: usize,
 }
 
 impl ErrorList {
@@ -16,12 +18,23 @@ impl ErrorList {
         self.list.push(FieldError::new(field, message));
     }
 
-    /// Adds an error that goes by itself once the cluster has what the manifest asks for.
-    pub(super) fn add_for_now(&mut self, field: impl Into<String>, message: impl Into<String>) {
+    /// Adds an error in pods that a runtime has its part in: it may come, and go, without the manifest.
+    pub(super) fn add_of_runtime(
+        &mut self,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        cure: Cure,
+    ) {
+        self.of_runtimes += 1;
         self.list.push(FieldError {
-            cure: Cure::Cluster,
+            cure,
             ..FieldError::new(field, message)
         });
+    }
+
+    /// True where only pods are wrong, and each for a runtime that may have been another before.
+    pub(super) fn are_of_runtimes(&self) -> bool {
+        self.of_runtimes == self.list.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -10,6 +10,7 @@ use super::error_list::ErrorList;
 use super::validated::Variant;
 use super::{Context, annotations, component, manifest};
 use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
+use crate::field_error::Cure;
 use crate::pod;
 use crate::runtimes::{Runtime, Scope, ServerType};
 
@@ -89,7 +90,10 @@ fn of_model(
         scheme(&format!("{path}.storageUri"), uri, errors);
     }
     env(&path, &model.framework.container, errors);
-    let runtime = runtime(context, &path, model, errors)?;
+    let written = manifest::identity(context, predictor);
+    let Some(runtime) = runtime(context, &path, model, errors) else {
+        return Variant::without_pods(context.service, written).ok();
+    };
     let limit = component::max_batch_time(context, &predictor.component, errors);
     let (mut metadata, mut model) = (context.object.metadata.clone(), model.clone());
     if let Some(server) = runtime.server {
@@ -102,7 +106,6 @@ fn of_model(
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
     let digest = component::storage_digest(context, &predictor.component, errors);
     let uri = uri.map(|uri| with_digest(uri, digest.as_deref(), errors));
-    let written = manifest::identity(context, predictor);
     let parts = (template, uri.as_deref());
     let variant = checked(context, &path, parts, (used, written), errors)?;
     Some(Variant {
@@ -129,7 +132,8 @@ fn runtime<'a>(
         Some(_) => "runtime",
         None => "modelFormat",
     };
-    errors.add_for_now(format!("{path}.{field}"), unserved.message);
+    let field = format!("{path}.{field}");
+    errors.add_of_runtime(field, unserved.message, Cure::Cluster);
     errors.reason.get_or_insert(unserved.reason);
     None
 }
@@ -221,7 +225,8 @@ fn traced(
     pod::trace(template, context.object.spec.tracing.as_ref(), &traced)
 }
 
-/// The variant of a pod template and a storage URI, unless the template is invalid.
+/// The variant of a pod template and a storage URI. Where the template is invalid it has no pods, and there is none where no
+/// runtime can have been the cause.
 fn checked(
     context: &Context<'_>,
     path: &str,
@@ -231,12 +236,23 @@ fn checked(
 ) -> Option<Variant> {
     let storage = storage(context, uri);
     let control = control_routes(context);
+    let of_runtime = runtime.as_ref().map(|_| manifest.clone());
     let variant = template.and_then(|template| {
         let template = pod::allow_control(template, control);
         let variant = Variant::new(context.service, template, storage, runtime, manifest);
         variant.map_err(|error| error.to_string())
     });
-    variant.map_err(|message| errors.add(path, message)).ok()
+    match (variant, of_runtime) {
+        (Ok(variant), _) => Some(variant),
+        (Err(message), Some(manifest)) => {
+            errors.add_of_runtime(path, message, Cure::Manifest);
+            Variant::without_pods(context.service, manifest).ok()
+        }
+        (Err(message), None) => {
+            errors.add(path, message);
+            None
+        }
+    }
 }
 
 /// A storage URI with the digest that its file must have, as a fetch reads it. It is part of what identifies a revision.

@@ -72,6 +72,9 @@ pub struct Variant {
     pub runtime: Option<(String, Scope)>,
     /// Bounds and targets of the replicas.
     pub scaling: Scaling,
+    /// False where its pods cannot be made now, as its runtime is gone or does not fit: then a revision that was made of the
+    /// same manifest goes on with those that it has.
+    pub has_pods: bool,
 }
 
 /// A canary of the manifest.
@@ -141,6 +144,23 @@ impl Variant {
             ready_call: None,
             runtime,
             scaling: Scaling::default(),
+            has_pods: true,
+        })
+    }
+
+    /// A variant whose pods cannot be made now.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn without_pods(
+        service: &ServiceName,
+        manifest: Identity,
+    ) -> Result<Self, ClusterError> {
+        let template = PodTemplateSpec::default();
+        let variant = Self::new(service, template, Vec::new(), None, manifest)?;
+        Ok(Self {
+            has_pods: false,
+            ..variant
         })
     }
 }

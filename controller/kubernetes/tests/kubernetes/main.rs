@@ -16,6 +16,7 @@ mod names;
 mod requests;
 mod restarts;
 mod runtime_change;
+mod runtime_gone;
 mod scheduling;
 mod webhook;
 mod world;

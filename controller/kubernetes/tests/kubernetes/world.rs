@@ -13,7 +13,7 @@ use weir_cluster::{Fake, Readiness};
 use weir_cluster_kubernetes::{Kubernetes, Options};
 use weir_controller::{Controller, Platform};
 use weir_controller_kubernetes::KubernetesSource;
-use weir_crds::InferenceService;
+use weir_crds::{InferenceService, ServingRuntime};
 
 use crate::api_server::{DEADLINE as SOON, config, make_namespace};
 use crate::connection::Connection;
@@ -130,6 +130,14 @@ impl World {
 
     pub(crate) async fn delete(&self, name: &str) {
         let gone = self.services().delete(name, &DeleteParams::default()).await;
+        gone.unwrap();
+    }
+
+    /// Deletes the runtime that every service here has by default.
+    pub(crate) async fn delete_runtime(&self) {
+        let runtimes = self.api(&ApiResource::erase::<ServingRuntime>(&()));
+        let params = DeleteParams::default();
+        let gone = runtimes.delete("test-runtime", &params).await;
         gone.unwrap();
     }
 
