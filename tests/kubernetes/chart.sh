@@ -5,6 +5,7 @@ cd "$(dirname "$0")/../.."
 bed=tests/kubernetes/bed
 chart=charts/weir
 namespace=weir-system
+ours=app.kubernetes.io/part-of=weir
 passed=0
 # shellcheck source=tests/kubernetes/checks.sh
 . tests/kubernetes/checks.sh
@@ -144,10 +145,61 @@ roles_of_one_namespace() {
     check "what is left of one namespace" "" "$(left)$(kubectl get role,rolebinding -n team -o name)"
 }
 
+refused_install() { # refused_install WORDS NAME: a release that is refused before anything is changed, with words of what it says
+    local said
+    if said=$(helm install "$2" $chart --namespace default 2>&1); then check "release $2" refused taken; fi
+    check "release $2: $said" "$1" "$(grep -o -- "$1" <<<"$said" | head -n 1)"
+}
+
+# KServe would change services and pods of Weir's, and refuse both once it is gone.
+kserve_is_told() {
+    kubectl apply -f - >/dev/null <<YAML
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: inferenceservice.serving.kserve.io}
+webhooks: []
+YAML
+    refused_install "Coming from KServe" weir
+    kubectl delete mutatingwebhookconfiguration inferenceservice.serving.kserve.io >/dev/null
+}
+
+# The command of docs/kubernetes.md, on definitions as helm writes them.
+definitions_are_upgraded() {
+    local newer
+    newer=$(mktemp -d)
+    kubectl apply --server-side --force-conflicts --field-manager helm -f $chart/crds >/dev/null
+    cp $chart/crds/*.yaml "$newer"
+    sed -i 's/^      name: PrevRolledoutRevision$/      name: Newer/' "$newer/inferenceservices.yaml"
+    kubectl apply --server-side --force-conflicts -f "$newer" >/dev/null
+    check "a definition that was upgraded" Newer "$(kubectl get crd inferenceservices.serving.kserve.io \
+        -o 'jsonpath={.spec.versions[0].additionalPrinterColumns[4].name}')"
+    kubectl apply --server-side --force-conflicts -f $chart/crds >/dev/null
+    rm -rf "$newer"
+}
+
+# Nothing of Weir has to run so that an InferenceService can be deleted.
+services_outlive_it() {
+    helm install weir $chart --namespace $namespace --wait --timeout 90s --set metricsApi.custom=true,metricsApi.external=true >/dev/null
+    check "APIs of metrics" 2 "$(kubectl get apiservice -l $ours -o name 2>/dev/null | wc -l)"
+    kubectl apply -f - >/dev/null <<YAML
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: digits, namespace: default}
+spec: {predictor: {model: {modelFormat: {name: pytorch}, storageUri: pvc://models/digits}}}
+YAML
+    helm uninstall weir --namespace $namespace --wait >/dev/null
+    check "what is left beside a service" "" "$(left)"
+    check "a service without Weir" inferenceservice.serving.kserve.io/digits "$(kubectl get inferenceservice digits -n default -o name)"
+    helm install weir $chart --namespace $namespace --wait --timeout 90s >/dev/null
+    helm uninstall weir --namespace $namespace --wait >/dev/null
+    kubectl delete inferenceservice digits -n default --timeout 30s >/dev/null
+}
+
 left() { # What a chart leaves, but the definitions, which hold people's services.
     kubectl get all,sa,role,rolebinding,pdb,secret -n $namespace -o name | grep weir || true
     kubectl get clusterrole,clusterrolebinding,priorityclass,clusterservingruntime,validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding \
         -o name | grep weir || true
+    kubectl get apiservice,rolebinding -n kube-system -l $ours -o name
 }
 
 install() {
@@ -162,6 +214,7 @@ install() {
     check "the priority of Weir's pods" "1000000 1000000 1000000 1000000" \
         "$(kubectl get pod -n $namespace -o 'jsonpath={.items[*].spec.priority}')"
     check "the disruptions that a gateway allows" 1 "$(kubectl get pdb weir-gateway -n $namespace -o 'jsonpath={.spec.maxUnavailable}')"
+    refused_install "there is one already" other
     roles_are_least
     pods_are_only_marked
     # What the leading controller writes: an upgrade leaves it, even one that changes the webhook.
@@ -176,6 +229,9 @@ install() {
     helm uninstall weir --namespace $namespace --wait >/dev/null
     check "what is left" "" "$(left)"
     roles_of_one_namespace
+    kserve_is_told
+    definitions_are_upgraded
+    services_outlive_it
 }
 
 PATH=$($bed/build.sh helm)/bin:$PATH
