@@ -10,6 +10,7 @@
 
 mod events;
 mod history;
+mod leftovers;
 mod object;
 mod objects;
 mod runtime;

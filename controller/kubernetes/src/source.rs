@@ -19,6 +19,7 @@ use weir_crds::{InferenceService, InferenceServiceStatus};
 
 use crate::events;
 use crate::history::Histories;
+use crate::leftovers::removal;
 use crate::object;
 use crate::objects::Objects;
 use crate::statuses::Statuses;
@@ -92,6 +93,28 @@ impl KubernetesSource {
         let kind = ApiResource::erase::<InferenceService>(&());
         Api::namespaced_with(self.client.clone(), service.namespace(), &kind)
     }
+
+    /// Removes from a status what somebody else left in it. If that fails, the next write does.
+    async fn without_leftovers(
+        &self,
+        service: &ServiceName,
+        stored: DynamicObject,
+        status: &InferenceServiceStatus,
+    ) -> DynamicObject {
+        let Some(removal) = removal(&stored.data["status"], &json!(status)) else {
+            return stored;
+        };
+        // Of this version alone: what is removed must not be another's newer.
+        let version = &stored.metadata.resource_version;
+        let change = json!({"metadata": {"resourceVersion": version}, "status": removal});
+        let (change, params) = (Patch::Merge(change), PatchParams::default());
+        let services = self.services(service);
+        let cleared = services.patch_status(service.name(), &params, &change);
+        cleared.await.unwrap_or_else(|error| {
+            tracing::debug!(%service, %error, "the rest of an older status stays for now");
+            stored
+        })
+    }
 }
 
 #[async_trait]
@@ -138,6 +161,7 @@ impl Source for KubernetesSource {
         let written = services.patch_status(service.name(), &params, &whole);
         match written.await {
             Ok(stored) => {
+                let stored = self.without_leftovers(service, stored, &status).await;
                 let written = object::status(&stored);
                 self.statuses.lock().wrote(service, &written);
                 Ok(())

@@ -10,6 +10,9 @@ use crate::annotations::{
 };
 use crate::field_error::IgnoredField;
 
+/// Finalizer that KServe's controller adds to services, and removes.
+const KSERVE_FINALIZER: &str = "inferenceservice.finalizers";
+
 pub(super) fn ignored_fields(
     written: &InferenceService,
     errors: &mut ErrorList,
@@ -32,8 +35,20 @@ pub(super) fn ignored_fields(
         });
     }
     ignored_fields.extend(behavior(written));
+    ignored_fields.extend(finalizer(written));
     annotations(written, errors, &mut ignored_fields);
     ignored_fields
+}
+
+/// What keeps a service that came from KServe from being deleted.
+fn finalizer(written: &InferenceService) -> Option<IgnoredField> {
+    let finalizers = written.metadata.finalizers.as_ref()?;
+    let is_there = finalizers.iter().any(|one| one == KSERVE_FINALIZER);
+    is_there.then(|| IgnoredField {
+        field: format!("metadata.finalizers[{KSERVE_FINALIZER}]"),
+        reason: "it is of KServe's controller: without that, the service is not deleted until somebody removes it"
+            .to_owned(),
+    })
 }
 
 /// Bounds on the changes of Weir's law, where another sets the replicas.

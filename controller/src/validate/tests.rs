@@ -141,6 +141,20 @@ fn no_annotation_about_scaling_is_ignored_silently() {
 }
 
 #[test]
+fn a_finalizer_of_kserve_is_told_before_it_keeps_a_service_from_being_deleted() {
+    let mut of_kserve = service(&[], &model("digits", &[]));
+    let finalizers = ["example.com/mine", "inferenceservice.finalizers"];
+    of_kserve.object.metadata_mut().finalizers = Some(finalizers.map(str::to_owned).into());
+    let validated = validate(&of_kserve, &Runtimes::default(), &platform()).unwrap();
+    let told: Vec<_> = validated
+        .ignored_fields
+        .iter()
+        .map(|ignored| &*ignored.field)
+        .collect();
+    assert_eq!(told, ["metadata.finalizers[inferenceservice.finalizers]"]);
+}
+
+#[test]
 fn an_unknown_annotation_of_kserve_is_named_with_the_one_that_was_meant() {
     let validated = validated(
         &[

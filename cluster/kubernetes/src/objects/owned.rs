@@ -59,10 +59,15 @@ pub(crate) fn check_owner<K: Resource<DynamicType = ()>>(
     if is_labelled || is_controlled {
         return Ok(());
     }
+    let mut owners = existing.owner_references().iter();
+    let theirs = owners.find(|owner| owner.controller == Some(true));
+    let theirs = theirs.map(|owner| format!(" but of the {} {:?}", owner.kind, owner.name));
     let because = format!(
-        "the {} {:?} is not Weir's: rename or delete it",
+        "the {} {:?} is not Weir's{}: rename or delete {}",
         K::kind(&()),
-        existing.name_any()
+        existing.name_any(),
+        theirs.as_deref().unwrap_or_default(),
+        theirs.as_ref().map_or("it", |_| "that"),
     );
     Err(ClusterError::refused(service, because))
 }

@@ -10,6 +10,7 @@ mod declared;
 mod drift;
 mod golden;
 mod kills;
+mod kserve;
 mod leaders;
 mod lifecycle;
 mod names;

@@ -1,0 +1,96 @@
+//! What is left in a status of whoever looked after the service before, as KServe did: applying never takes away what another
+//! holds, and it would be told for ever. Pure.
+
+use serde_json::{Map, Value};
+
+/// List of conditions, of which others may have their own.
+const CONDITIONS: &str = "conditions";
+
+/// Notes of others in a status, which Weir leaves alone.
+const ANNOTATIONS: &str = "annotations";
+
+/// Conditions that KServe has and Weir has not.
+const OF_KSERVE: [&str; 11] = [
+    "ExplainerConfigurationReady",
+    "ExplainerReady",
+    "ExplainerRoutesReady",
+    "LatestDeploymentReady",
+    "OciImageVolumeCompatible",
+    "PredictorConfigurationReady",
+    "PredictorRouteReady",
+    "RoutesReady",
+    "TransformerConfigurationReady",
+    "TransformerReady",
+    "TransformerRouteReady",
+];
+
+/// The merge patch that leaves no more in a stored status than was applied; unset where there is no more.
+pub(crate) fn removal(stored: &Value, applied: &Value) -> Option<Value> {
+    let (stored, applied) = (stored.as_object()?, applied.as_object()?);
+    let mut removal = Map::new();
+    for (name, value) in stored {
+        let change = match (&**name, applied.get(name)) {
+            (ANNOTATIONS, _) => None,
+            (CONDITIONS, _) => without_kserves(value),
+            (_, Some(own)) => self::removal(value, own),
+            (_, None) => Some(Value::Null).filter(|_| !value.is_null()),
+        };
+        removal.extend(change.map(|change| (name.clone(), change)));
+    }
+    (!removal.is_empty()).then_some(Value::Object(removal))
+}
+
+/// The conditions without KServe's, where some of them are.
+fn without_kserves(conditions: &Value) -> Option<Value> {
+    let conditions = conditions.as_array()?;
+    let is_kserves = |one: &&Value| {
+        let kind = one["type"].as_str();
+        kind.is_some_and(|kind| OF_KSERVE.contains(&kind))
+    };
+    let (left, kept): (Vec<_>, Vec<_>) = conditions.iter().partition(is_kserves);
+    (!left.is_empty()).then(|| kept.into_iter().cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_kserve_left_is_removed_and_the_rest_stays() {
+        let ours = json!({
+            "url": "http://digits",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "components": {"predictor": {"latestReadyRevision": "digits-predictor-00001"}},
+            "modelStatus": {"transitionStatus": "UpToDate", "copies": {"failedCopies": 0}},
+        });
+        let ready = json!({"type": "Ready", "status": "True"});
+        let approved = json!({"type": "example.com/Approved", "status": "True"});
+        let mut stored = ours.clone();
+        assert_eq!(removal(&stored, &ours), None);
+        stored["conditions"] = json!([ready.clone(), approved.clone()]);
+        stored["annotations"] = json!({"team": "vision"});
+        stored["servingRuntimeName"] = Value::Null;
+        assert_eq!(removal(&stored, &ours), None, "conditions of others");
+        let old = json!({"type": "LatestDeploymentReady", "status": "False"});
+        stored["conditions"] = json!([old, ready.clone(), approved.clone()]);
+        stored["components"]["transformer"] = json!({"url": "http://x"});
+        stored["components"]["predictor"]["grpcUrl"] = "http://y".into();
+        stored["modelStatus"]["lastFailureInfo"] = json!({"reason": "ModelLoadFailed"});
+        let expected = json!({
+            "conditions": [ready, approved],
+            "components": {"transformer": null, "predictor": {"grpcUrl": null}},
+            "modelStatus": {"lastFailureInfo": null},
+        });
+        assert_eq!(removal(&stored, &ours), Some(expected));
+    }
+
+    #[test]
+    fn a_status_of_another_form_is_left_to_the_next_write() {
+        for stored in [json!(null), json!("text"), json!([])] {
+            assert_eq!(removal(&stored, &json!({})), None);
+        }
+        assert_eq!(removal(&json!({"conditions": 3}), &json!({})), None);
+    }
+}
