@@ -6,6 +6,7 @@ mod tests;
 mod written;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_cluster::{Identity, PodTemplate, ReadyCall, RevisionName, Snapshot, Storage, Tag};
 
@@ -100,7 +101,22 @@ impl History {
         self
     }
 
-    /// Evidence for [`crate::step`], from the cluster and samples of both revisions.
+    /// Has what began later than now begin now: a controller before this one had a clock that was ahead, and what is timed
+    /// from then would last too long.
+    #[must_use]
+    pub fn begun_by(mut self, now: u64) -> Self {
+        let rollout = &mut self.rollout;
+        let candidate = rollout.candidate.as_mut().map(|one| &mut one.since);
+        let previous = rollout.previous.as_mut().map(|one| &mut one.since);
+        let roll = self.runtime_roll.as_mut().map(|one| &mut one.since);
+        for since in [candidate, previous, roll].into_iter().flatten() {
+            *since = now.min(*since);
+        }
+        self
+    }
+
+    /// Evidence for [`crate::step`], from the cluster and samples of both revisions. For how long the stage was watched, its
+    /// caller knows.
     #[must_use]
     pub fn evidence(
         &self,
@@ -120,6 +136,7 @@ impl History {
             ready: ready.cloned().collect(),
             candidate: sample(candidate.map(|c| &c.revision)),
             stable: sample(self.rollout.stable.as_ref()),
+            watched: Duration::ZERO,
         }
     }
 

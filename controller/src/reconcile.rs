@@ -5,6 +5,7 @@
 //! ```
 
 mod apply;
+mod clock;
 mod deadline;
 mod evidence;
 mod inputs;

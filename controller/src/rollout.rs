@@ -102,6 +102,8 @@ pub struct Evidence {
     pub candidate: Sample,
     /// The stable revision's requests in the same time.
     pub stable: Sample,
+    /// Time for which the candidate's stage was watched without a gap, by a clock that nobody sets.
+    pub watched: Duration,
 }
 
 /// Requests of a revision in some period.

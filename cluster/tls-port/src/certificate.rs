@@ -10,7 +10,7 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 
 /// Time before its beginning from which a certificate is valid: an API server's clock may be behind.
-const SKEW: Duration = Duration::from_secs(3600);
+pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
 /// A certificate to serve with, its key, and the authority that signed it; all in PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

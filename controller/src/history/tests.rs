@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixtures::{model, validated};
-use crate::rollout::Stage;
+use crate::rollout::{PreviousRevision, Stage};
 use crate::validate::Validated;
 
 fn after(history: &History, validated: &Validated) -> History {
@@ -233,4 +233,27 @@ fn a_template_that_was_read_for_itself_is_shared_where_it_is_equal() {
         .map(|record| record.template == b.predictor.template);
     assert!(shared.eq(newest));
     assert!(is_shared(&read.records[1].template, &b.predictor.template));
+}
+
+#[test]
+fn what_began_by_a_clock_that_was_ahead_begins_now() {
+    let (a, b) = (
+        validated(&[], &model("a", &[])),
+        validated(&[], &model("b", &[])),
+    );
+    let first = loaded(after(&History::default(), &a));
+    let ahead = revise(&b, &first, RuntimeChange::Follow, 9000).unwrap();
+    let since = |history: History| history.rollout.candidate.unwrap().since;
+    assert_eq!(since(ahead.clone().begun_by(9001)), 9000);
+    assert_eq!(since(ahead.begun_by(8400)), 8400);
+    let changed = with_runtime(&a, "later");
+    let mut rolled = revise(&changed, &first, RuntimeChange::Follow, 9000).unwrap();
+    rolled.rollout.previous = Some(PreviousRevision {
+        revision: a.service.revision(1).unwrap(),
+        since: 9000,
+        kept_replicas: 1,
+    });
+    let rolled = rolled.begun_by(8400);
+    assert_eq!(rolled.runtime_roll.unwrap().since, 8400);
+    assert_eq!(rolled.rollout.previous.unwrap().since, 8400);
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use weir_cluster::{Activity, LatestReports, Report, RevisionName};
 
 use crate::rollout::{Candidate, Rollout, Sample};
@@ -15,6 +17,8 @@ const P99: f64 = 0.99;
 pub(super) struct Window {
     of: Option<Candidate>,
     begin: Arc<LatestReports>,
+    /// Time at which this process began to watch the stage.
+    since: Option<Instant>,
 }
 
 impl Window {
@@ -26,7 +30,13 @@ impl Window {
         } else if self.of != rollout.candidate {
             self.of.clone_from(&rollout.candidate);
             self.begin = reports.clone();
+            self.since = Some(Instant::now());
         }
+    }
+
+    /// Time for which this process has watched the candidate's stage.
+    pub(super) fn watched(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Samples of the stable revision and the candidate since the candidate's stage began.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use weir_cluster::ServiceName;
 
 use super::Controller;
+use super::clock::Clock;
 use super::deadline::in_time_for_all;
 use super::metrics::ReadyCounts;
 use super::observed::{ConflictCache, Observed};
@@ -32,6 +33,7 @@ pub(super) struct Leader<'a> {
     controller: &'a Controller,
     access: Access,
     watches: Watches,
+    clock: Clock,
     queue: Queue,
     under_way: FuturesUnordered<BoxFuture<'static, Outcome>>,
     /// Reconciliations that failed since the metrics were updated.
@@ -54,6 +56,7 @@ impl<'a> Leader<'a> {
             },
             controller,
             watches,
+            clock: Clock::start(),
             queue: Queue::default(),
             under_way: FuturesUnordered::new(),
             errors: 0,
@@ -63,10 +66,10 @@ impl<'a> Leader<'a> {
     /// Runs until what it watches has ended.
     pub(super) async fn run(mut self) {
         prepare(&*self.controller.source).await;
-        let first = self.watches.observed(now());
+        let first = self.watches.observed(self.clock.now());
         self.queue.adopt(found(&first));
         loop {
-            let observed = Arc::new(self.watches.observed(now()));
+            let observed = Arc::new(self.watches.observed(self.clock.now()));
             self.begin_due(&observed);
             self.record();
             self.collect_for(PAUSE).await;
@@ -132,7 +135,7 @@ impl<'a> Leader<'a> {
             let again = self.queue.delay_after(&outcome.service);
             tracing::warn!(service = %outcome.service, "{error}; retrying in {again:?}");
         }
-        self.queue.end(outcome, now());
+        self.queue.end(outcome, self.clock.now());
     }
 
     fn record(&mut self) {
@@ -159,14 +162,4 @@ fn found(observed: &Observed) -> BTreeSet<ServiceName> {
     running
         .chain(routed.map(|route| route.service.clone()))
         .collect()
-}
-
-/// Seconds since 1970, as histories outlive the process.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the shell that owns the controller's clock"
-)]
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

@@ -15,7 +15,7 @@ use crate::declaration::DeclaredService;
 use crate::error::ControllerError;
 use crate::history::{History, revise};
 use crate::plan::{Plan, plan};
-use crate::rollout::{Transition, step};
+use crate::rollout::{Evidence, Transition, step};
 use crate::source::Source;
 use crate::turns::{self, Follow, Part};
 use crate::validate::Validated;
@@ -138,12 +138,16 @@ fn decide(
     state: &mut ServiceState,
     turn: Follow,
 ) -> Result<(Plan, Option<Transition>), ControllerError> {
-    let history = History::clone(&state.history).observed(&observed.snapshot);
+    let history = History::clone(&state.history).begun_by(observed.now);
+    let history = history.observed(&observed.snapshot);
     let change = turns::change(validated, &history, &observed.snapshot, turn);
     let history = revise(validated, &history, change, observed.now)?;
     let mut history = history.observed(&observed.snapshot);
     let samples = state.window.samples(&history.rollout, &observed.reports);
-    let evidence = history.evidence(&observed.snapshot, &samples);
+    let evidence = Evidence {
+        watched: state.window.watched(),
+        ..history.evidence(&observed.snapshot, &samples)
+    };
     let (rollout, transition) = step(&history.rollout, &evidence, observed.now);
     history.rollout = rollout;
     state.window.follow(&history.rollout, &observed.reports);

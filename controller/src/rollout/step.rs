@@ -45,7 +45,11 @@ fn advance(
 ) -> (Rollout, Option<Transition>) {
     let step = limits.steps.get(at);
     let min_duration = step.map_or(Duration::ZERO, |step| step.min_duration);
+    // Another controller's clock may have begun the step, and nobody may have watched since. After a restart the usual time
+    // is enough, as a step may last for days.
+    let is_watched = evidence.watched >= min_duration.min(Limits::STEP);
     let is_over = now.saturating_sub(candidate.since) >= min_duration.as_secs()
+        && is_watched
         && evidence.ready.contains(&candidate.revision);
     match judge(limits, evidence) {
         Verdict::Bad(reason) => {

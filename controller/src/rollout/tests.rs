@@ -49,12 +49,14 @@ fn evidence(candidate: Sample) -> Evidence {
         ready: [name(1), name(2)].into(),
         candidate,
         stable: sample(1000, 0, 10),
+        watched: Duration::MAX,
     }
 }
 
 fn idle() -> Evidence {
     Evidence {
         ready: [name(1)].into(),
+        watched: Duration::MAX,
         ..Evidence::default()
     }
 }
@@ -134,6 +136,31 @@ fn good_evidence_moves_it_step_by_step() {
         (moved, last.candidate),
         (Some(Transition::Promoted(name(2))), None)
     );
+}
+
+#[test]
+fn a_step_that_is_over_by_anothers_clock_is_watched_first() {
+    let good = evidence(sample(500, 1, 11));
+    let watched = |seconds| Evidence {
+        watched: Duration::from_secs(seconds),
+        ..good.clone()
+    };
+    let (first, _) = step(&rollout(automatic()), &good, 100);
+    assert_eq!(step(&first, &watched(9), 700), (first.clone(), None));
+    let (_, moved) = step(&first, &watched(10), 700);
+    assert_eq!(moved, Some(Transition::Shifted(name(2), 50)));
+    // Of a step of days, a restart asks for no more than the usual minute.
+    let mut long = first;
+    long.strategy = Strategy::Automatic(Arc::new(Limits {
+        steps: vec![Step {
+            percent: 10,
+            min_duration: Duration::from_secs(86400),
+        }],
+        ..Limits::default()
+    }));
+    assert_eq!(step(&long, &watched(59), 90_000), (long.clone(), None));
+    let (_, moved) = step(&long, &watched(60), 90_000);
+    assert_eq!(moved, Some(Transition::Promoted(name(2))));
 }
 
 #[test]

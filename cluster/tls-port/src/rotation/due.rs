@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::certificate::ServingPair;
+use crate::certificate::{SKEW, ServingPair};
 use crate::pairs::Pairs;
 
 /// The step that is to be done.
@@ -41,10 +41,12 @@ pub(crate) fn due(
     }
 }
 
-/// Tells if the pair is valid now, for all names. One from the future was made by a clock that was wrong.
+/// Tells if the pair is valid now, for all names. One from the future was made by a clock that was wrong; one that is ahead by
+/// less than the pair allows for is another process's, and would only take turns with this one's.
 fn is_usable(pair: &ServingPair, names: &[String], now: u64) -> bool {
     let serves_all = names.iter().all(|name| pair.names.contains(name));
-    serves_all && (pair.begins..pair.ends).contains(&now)
+    let valid_from = pair.begins.saturating_sub(SKEW.as_secs());
+    serves_all && (valid_from..pair.ends).contains(&now)
 }
 
 /// Tells if two thirds of its life are over.
@@ -87,6 +89,15 @@ mod tests {
         assert_eq!(at(900), Due::Anew);
         let other = due(Some(&pairs), &["b".to_owned()], 1, None, SETTLE);
         assert_eq!(other, Due::Anew);
+    }
+
+    #[test]
+    fn a_pair_of_a_clock_that_is_ahead_is_used_and_one_of_a_wrong_clock_is_not() {
+        let pairs = Pairs::of(pair(1_000_000));
+        let at = |now| due(Some(&pairs), &names(), now, Some(SETTLE), SETTLE);
+        assert_eq!(at(999_400), Due::Nothing);
+        assert_eq!(at(1_000_000 - SKEW.as_secs()), Due::Nothing);
+        assert_eq!(at(1_000_000 - SKEW.as_secs() - 1), Due::Anew);
     }
 
     #[test]
