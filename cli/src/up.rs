@@ -106,6 +106,7 @@ pub(crate) fn prepare(what: &Served<'_>, state_dir: &Path) -> Result<Prepared, C
     let platform = Platform {
         domain: what.domain.to_owned(),
         scheme: what.scheme,
+        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
     let files = open_files(what.files, platform)?;
@@ -129,6 +130,7 @@ pub(crate) fn declared(files: &[PathBuf]) -> Result<Arc<Declaration>, CliError> 
     let platform = Platform {
         domain: "example.com".to_owned(),
         scheme: UrlScheme::Http,
+        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
     Ok(open_files(files, platform)?.watch().borrow().clone())

@@ -11,6 +11,7 @@ pub(crate) fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
         scheme: UrlScheme::Http,
+        cluster_domain: "cluster.local".to_owned(),
         routes_model_names: true,
     }
 }

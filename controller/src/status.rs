@@ -117,8 +117,9 @@ fn describe(status: &mut InferenceServiceStatus, validated: &Validated, inputs: 
     status.url = outside.and_then(|host| inputs.url(validated.exposure.scheme, host));
     let service = &validated.service;
     let (name, namespace) = (service.name(), service.namespace());
+    let domain = &validated.exposure.cluster_domain;
     status.address = Some(Address {
-        url: Some(format!("http://{name}.{namespace}.svc.cluster.local")),
+        url: Some(format!("http://{name}.{namespace}.svc.{domain}")),
     });
     match &validated.predictor.runtime {
         Some((name, Scope::Namespace(_))) => status.serving_runtime_name = Some(name.clone()),

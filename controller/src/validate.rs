@@ -40,6 +40,8 @@ pub struct Platform {
     pub domain: String,
     /// Scheme of the URLs for external callers.
     pub scheme: UrlScheme,
+    /// Domain of the names inside the cluster, such as `cluster.local`.
+    pub cluster_domain: String,
     /// True when the V2 name of a model leads to its service, as on one machine.
     pub routes_model_names: bool,
 }

@@ -40,6 +40,7 @@ fn platform() -> Platform {
     Platform {
         domain: "example.com".to_owned(),
         scheme: weir_controller::UrlScheme::Http,
+        cluster_domain: "cluster.local".to_owned(),
         routes_model_names: true,
     }
 }

@@ -51,6 +51,7 @@ impl World {
         let platform = Platform {
             domain: "example.com".to_owned(),
             scheme: weir_controller::UrlScheme::Http,
+            cluster_domain: "cluster.local".to_owned(),
             routes_model_names: true,
         };
         let files = Files::open(&[folder.path().to_owned()], platform).unwrap();

@@ -145,7 +145,7 @@ pub(crate) struct ProcessArgs {
     pub(crate) watch_namespace: Option<String>,
 
     /// Domain of the cluster's own names.
-    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local", value_parser = domain)]
     pub(crate) cluster_domain: String,
 
     /// Log more: -v debug messages too.

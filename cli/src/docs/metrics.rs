@@ -128,6 +128,7 @@ fn controller(cluster: &Arc<Fake>) -> Controller {
     let platform = Platform {
         domain: "example.com".to_owned(),
         scheme: weir_controller::UrlScheme::Http,
+        cluster_domain: ServiceName::CLUSTER_DOMAIN.to_owned(),
         routes_model_names: true,
     };
     let files = Files::open(&[folder.path().to_owned()], platform).unwrap();

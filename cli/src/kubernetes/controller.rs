@@ -33,6 +33,7 @@ pub(crate) async fn run(args: ControllerArgs) -> Result<Exit, CliError> {
     let platform = Platform {
         domain: args.domain,
         scheme: args.url_scheme,
+        cluster_domain: args.process.cluster_domain.clone(),
         routes_model_names: false,
     };
     let connecting = source(&connected, &platform, &process.name);

@@ -18,6 +18,9 @@ impl ServiceName {
     /// The longest name: with `-predictor-00001` behind it, it is still a DNS label (63).
     pub const MAX_LENGTH: usize = MAX_LABEL - "-predictor-00001".len();
 
+    /// The usual domain of a cluster's own names.
+    pub const CLUSTER_DOMAIN: &'static str = "cluster.local";
+
     /// Reads a namespace and a name.
     ///
     /// # Errors
@@ -76,14 +79,15 @@ impl ServiceName {
     }
 
     /// The hosts for callers inside the cluster, as DNS search paths let them be written:
-    /// `{name}.{namespace}`, with `.svc`, with `.svc.cluster.local`; and the same of `{name}-predictor`.
+    /// `{name}.{namespace}`, with `.svc`, with `.svc.` and the cluster's domain; and the same of `{name}-predictor`.
     ///
     /// # Errors
-    /// None in practice: a valid name makes valid hosts.
-    pub fn inside_hosts(&self) -> Result<Vec<Host>, ClusterError> {
+    /// [`ClusterError::Name`] when the domain is none: a valid name makes valid hosts.
+    pub fn inside_hosts(&self, cluster_domain: &str) -> Result<Vec<Host>, ClusterError> {
         let mut hosts = Vec::new();
+        let whole = format!(".svc.{cluster_domain}");
         for component in ["", "-predictor"] {
-            for suffix in ["", ".svc", ".svc.cluster.local"] {
+            for suffix in ["", ".svc", &*whole] {
                 let host = format!("{}{component}.{}{suffix}", self.name, self.namespace);
                 hosts.push(Host::parse(&host)?);
             }

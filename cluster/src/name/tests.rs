@@ -45,7 +45,7 @@ fn a_service_answers_to_these_hosts() {
         host(digits.tagged_host(&tag, "Example.com.")),
         "prev-digits-default.example.com"
     );
-    let inside: Vec<_> = digits.inside_hosts().unwrap();
+    let inside: Vec<_> = digits.inside_hosts("cluster.local").unwrap();
     let inside: Vec<_> = inside.iter().map(Host::as_str).collect();
     assert_eq!(
         inside,
@@ -102,7 +102,7 @@ proptest! {
     #[test]
     fn every_valid_name_makes_valid_names(name in "[a-z]([-a-z0-9]{0,45}[a-z0-9])?", number in 1u32..=99_999) {
         let service = service(&name);
-        prop_assert_eq!(service.inside_hosts().unwrap().len(), 6);
+        prop_assert_eq!(service.inside_hosts(ServiceName::CLUSTER_DOMAIN).unwrap().len(), 6);
         let revision = service.revision(number).unwrap();
         prop_assert_eq!(RevisionName::parse("default", revision.as_str()).unwrap(), revision);
     }

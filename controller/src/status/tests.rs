@@ -156,6 +156,22 @@ fn ready_means_loaded_and_routed() {
 }
 
 #[test]
+fn addresses_inside_have_the_clusters_domain() {
+    let mut world = World::new(&model("a", &[]));
+    world.validated.exposure.cluster_domain = "k8s.example".to_owned();
+    let status = world.status();
+    let url = |address: Option<weir_crds::inference_service::Address>| address.unwrap().url.unwrap();
+    let of_predictor = status.components["predictor"].address.clone();
+    assert_eq!(
+        [url(status.address), url(of_predictor)],
+        [
+            "http://digits.default.svc.k8s.example",
+            "http://digits-predictor.default.svc.k8s.example",
+        ]
+    );
+}
+
+#[test]
 fn a_service_stays_ready_at_zero() {
     let mut world = World::new(&model("a", &["minReplicas: 0"]));
     world.gateway(world.applied.routes);

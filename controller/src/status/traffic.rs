@@ -15,9 +15,10 @@ pub(super) fn predictor(validated: &Validated, inputs: &StatusInputs<'_>) -> Com
     let stable = rollout.stable.as_ref();
     let service = &validated.service;
     let inner = format!(
-        "http://{}-predictor.{}.svc.cluster.local",
+        "http://{}-predictor.{}.svc.{}",
         service.name(),
-        service.namespace()
+        service.namespace(),
+        validated.exposure.cluster_domain
     );
     let outer = validated.exposure.tag_domain.as_deref();
     let outer = outer.and_then(|domain| service.predictor_host(domain).ok());

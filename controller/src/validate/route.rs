@@ -26,13 +26,15 @@ pub(super) fn read(
         Vec::new()
     };
     let mut hosts = external.clone();
-    hosts.extend(context.service.inside_hosts().ok()?);
+    let inside = context.service.inside_hosts(&platform.cluster_domain);
+    hosts.extend(inside.ok()?);
     check_mirror(context, annotations.mirror.as_ref(), errors);
     Some(Exposure {
         external_host: external.first().cloned(),
         scheme: platform.scheme,
         hosts,
         tag_domain: is_external.then(|| platform.domain.clone()),
+        cluster_domain: platform.cluster_domain.clone(),
         model: platform
             .routes_model_names
             .then(|| context.service.name().into()),

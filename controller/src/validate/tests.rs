@@ -402,6 +402,23 @@ fn a_service_has_external_hosts_unless_it_is_cluster_local() {
     );
 }
 
+#[test]
+fn a_service_is_reached_by_the_domain_that_its_cluster_has() {
+    let platform = Platform {
+        cluster_domain: "k8s.example".to_owned(),
+        ..platform()
+    };
+    let service = service(&[], &model("digits", &[]));
+    let validated = validate(&service, &Runtimes::default(), &platform).unwrap();
+    let hosts = validated.exposure.hosts.iter().map(Host::as_str);
+    let whole: Vec<_> = hosts.filter(|host| host.contains(".svc.")).collect();
+    let expected = [
+        "digits.default.svc.k8s.example",
+        "digits-predictor.default.svc.k8s.example",
+    ];
+    assert_eq!(whole, expected);
+}
+
 const CANARIES: &str = "  canary:
   - trafficPercent: 20
     predictor: {name: blue, model: {modelFormat: {name: pytorch}, storageUri: pvc://models/blue}}

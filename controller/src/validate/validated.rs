@@ -99,6 +99,8 @@ pub struct Exposure {
     pub hosts: Vec<Host>,
     /// Domain of the tags' hosts; `None` when the service is cluster-local.
     pub tag_domain: Option<String>,
+    /// Domain of the hosts for callers inside the cluster.
+    pub cluster_domain: String,
     /// V2 model name that leads to the service.
     pub model: Option<Arc<str>>,
     /// Longest duration of a request; `None` is no limit of the service's own.

@@ -159,7 +159,7 @@ impl World {
         });
         let split = Split::new(targets.collect()).unwrap();
         let mut route = Route::new(service(), Destination::Split(split));
-        route.hosts = service().inside_hosts().unwrap();
+        route.hosts = service().inside_hosts("cluster.local").unwrap();
         route.model = Some("digits".into());
         change(&mut route);
         let desired = Desired::new(service(), workloads.collect(), Some(route)).unwrap();

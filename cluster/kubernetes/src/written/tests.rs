@@ -30,7 +30,7 @@ fn a_route_with_everything_is_read_as_it_was() {
     let split = Split::new([(&one, 80), (&two, 20)].map(weighted).to_vec()).unwrap();
     let mut route = Route::new(service(), Destination::Split(split));
     route.since = 1_700_000_000;
-    route.hosts = service().inside_hosts().unwrap();
+    route.hosts = service().inside_hosts("cluster.local").unwrap();
     route.model = Some("digits".into());
     route.tags = vec![Tagged {
         tag: Tag::new("next").unwrap(),

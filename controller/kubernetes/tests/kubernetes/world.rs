@@ -69,6 +69,7 @@ impl World {
         let platform = Platform {
             domain: "example.com".to_owned(),
             scheme: weir_controller::UrlScheme::Http,
+            cluster_domain: "cluster.local".to_owned(),
             routes_model_names: false,
         };
         let source = KubernetesSource::connect(client, cluster.clone(), platform, "test");

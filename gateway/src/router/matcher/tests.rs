@@ -12,7 +12,7 @@ fn service(name: &str) -> ServiceName {
 
 fn route(name: &str, since: u64) -> Route {
     let service = service(name);
-    let mut hosts = service.inside_hosts().unwrap();
+    let mut hosts = service.inside_hosts(ServiceName::CLUSTER_DOMAIN).unwrap();
     hosts.push(service.host("example.com").unwrap());
     let tag = Tag::new("prev").unwrap();
     let tagged = Tagged {

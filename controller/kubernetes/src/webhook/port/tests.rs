@@ -50,6 +50,7 @@ impl TestPort {
         let platform = Platform {
             domain: "example.com".to_owned(),
             scheme: weir_controller::UrlScheme::Http,
+            cluster_domain: "cluster.local".to_owned(),
             routes_model_names: false,
         };
         let rules = Rules::new(declaration.subscribe(), platform);
