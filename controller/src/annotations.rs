@@ -54,11 +54,20 @@ pub(crate) const VISIBILITY: [&str; 2] = [
 /// KServe's deployment mode of the service.
 pub(crate) const MODE: &str = "serving.kserve.io/deploymentMode";
 
+/// Names of resources that are GPUs too, a JSON list.
+pub(crate) const GPU_RESOURCE_TYPES: &str = "serving.kserve.io/gpu-resource-types";
+
 /// Prefix of KServe's annotations.
 pub(crate) const KSERVE: &str = "serving.kserve.io/";
 
 /// KServe's annotations of services that Weir reads.
-pub(crate) const KSERVE_READ: [&str; 4] = [AUTOSCALER_CLASS, STOP, DISABLE_AUTO_UPDATE, MODE];
+pub(crate) const KSERVE_READ: [&str; 5] = [
+    AUTOSCALER_CLASS,
+    STOP,
+    DISABLE_AUTO_UPDATE,
+    MODE,
+    GPU_RESOURCE_TYPES,
+];
 
 /// Prefix of Knative's autoscaling annotations.
 pub(crate) const KNATIVE: &str = "autoscaling.knative.dev/";

@@ -40,7 +40,7 @@ const SCHEMES: [&str; 5] = [
 ];
 
 /// Annotations that Weir ignores.
-const ANNOTATIONS: [(&str, Effect, &str); 9] = [
+const ANNOTATIONS: [(&str, Effect, &str); 14] = [
     (
         "autoscaling.knative.dev/class",
         Ignored,
@@ -72,9 +72,29 @@ const ANNOTATIONS: [(&str, Effect, &str); 9] = [
         "traffic moves in the steps of weir.dev/rollout-steps",
     ),
     (
+        "serving.kserve.io/disable-localmodel",
+        Ignored,
+        "models are not cached by node groups",
+    ),
+    (
         "serving.kserve.io/enable-metric-aggregation",
         Ignored,
         "there is no sidecar whose metrics could be merged",
+    ),
+    (
+        "serving.kserve.io/enable-prometheus-scraping",
+        Ignored,
+        "pods have the prometheus.io annotations of their runtime and of spec.predictor.annotations",
+    ),
+    (
+        "serving.kserve.io/enable-tag-routing",
+        Ignored,
+        "every tag has a host, unasked",
+    ),
+    (
+        "serving.kserve.io/gke-accelerator",
+        Ignored,
+        "write cloud.google.com/gke-accelerator into spec.predictor.nodeSelector",
     ),
     (
         "serving.kserve.io/nodegroup",
@@ -85,6 +105,11 @@ const ANNOTATIONS: [(&str, Effect, &str); 9] = [
         "serving.kserve.io/storage-initializer-uid",
         Ignored,
         "models are fetched by the pod's own user",
+    ),
+    (
+        "serving.kserve.io/storageSecretName",
+        Ignored,
+        "models are fetched without credentials",
     ),
 ];
 

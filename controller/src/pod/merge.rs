@@ -1,6 +1,6 @@
-//! Merging of pod parts, as Kubernetes' strategic merge patch does.
+//! Merging of pod parts, as Kubernetes' strategic merge patch does. Of things that exclude each other, the one above stays.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Lists merged item by item, and the field that identifies an item. Other lists are replaced as a whole.
 const KEYED: [(&str, &str); 8] = [
@@ -14,19 +14,30 @@ const KEYED: [(&str, &str); 8] = [
     ("volumeMounts", "mountPath"),
 ];
 
+/// Fields that hold one of several ways to call or to run something.
+const CALLS: [&str; 5] = [
+    "livenessProbe",
+    "postStart",
+    "preStop",
+    "readinessProbe",
+    "startupProbe",
+];
+
+/// The ways of [`CALLS`].
+const WAYS: [&str; 5] = ["exec", "grpc", "httpGet", "sleep", "tcpSocket"];
+
 /// Merges `above` into `below`: mappings field by field, keyed lists item by item, the rest as a whole.
 pub(super) fn merge(below: &mut Value, above: Value) {
     let (Value::Object(fields), Value::Object(above)) = (below, above) else {
         return;
     };
     for (name, value) in above {
-        let key = KEYED
-            .iter()
-            .find(|(list, _)| *list == name)
-            .map(|(_, key)| *key);
-        match (fields.get_mut(&name), key) {
-            (Some(Value::Array(old)), Some(key)) => merge_items(old, value, key),
-            (Some(old @ Value::Object(_)), _) if value.is_object() => merge(old, value),
+        let list = KEYED.iter().find(|(list, _)| *list == name);
+        match (fields.get_mut(&name), list) {
+            (Some(Value::Array(old)), Some(list)) => merge_items(old, value, *list),
+            (Some(old @ Value::Object(_)), _) if value.is_object() => {
+                merge_named(&name, old, value);
+            }
             (Some(_) | None, _) => {
                 fields.insert(name, value);
             }
@@ -34,14 +45,39 @@ pub(super) fn merge(below: &mut Value, above: Value) {
     }
 }
 
-fn merge_items(below: &mut Vec<Value>, above: Value, key: &str) {
+fn merge_items(below: &mut Vec<Value>, above: Value, (list, key): (&str, &str)) {
     let Value::Array(above) = above else { return };
     for item in above {
         match below.iter_mut().find(|old| old.get(key) == item.get(key)) {
-            Some(old) => merge(old, item),
+            Some(old) => merge_named(list, old, item),
             None => below.push(item),
         }
     }
+}
+
+/// Merges a mapping, or an item of a list, of this name. What the one below has goes where the one above has another of what
+/// exclude each other: a source of a volume or a value, or a way to probe.
+fn merge_named(name: &str, below: &mut Value, above: Value) {
+    if let (Value::Object(old), Value::Object(new)) = (&mut *below, &above) {
+        let excludes = |field: &str| match name {
+            "env" | "volumes" => field != "name",
+            _ => CALLS.contains(&name) && WAYS.contains(&field),
+        };
+        if is_other(old, new, excludes) || name == "env" {
+            old.retain(|field, _| !excludes(field));
+        }
+    }
+    merge(below, above);
+}
+
+/// Tells if the new one has a field of these that the old one has not.
+fn is_other(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    excludes: impl Fn(&str) -> bool,
+) -> bool {
+    let mut fields = new.keys();
+    fields.any(|field| excludes(field) && !old.contains_key(field))
 }
 
 /// Prepends the runtime's arguments to the model's.

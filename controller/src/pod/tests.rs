@@ -129,3 +129,36 @@ fn labels_are_the_components_then_the_services_then_the_runtimes() {
     });
     assert_eq!(json!(template.metadata), expected);
 }
+
+#[test]
+fn of_what_excludes_each_other_the_services_own_stays() {
+    let mut runtime = runtime();
+    let container = json!({
+        "name": Workload::CONTAINER,
+        "env": [
+            { "name": "TOKEN", "value": "none" },
+            { "name": "A", "valueFrom": { "configMapKeyRef": { "name": "c", "key": "a" } } },
+        ],
+        "readinessProbe": { "httpGet": { "path": "/ready", "port": 8080 }, "periodSeconds": 1 },
+        "livenessProbe": { "httpGet": { "path": "/live", "port": 8080 }, "periodSeconds": 9 },
+    });
+    runtime.containers = vec![serde_json::from_value(container).unwrap()];
+    let volumes = json!([{ "name": "shm", "persistentVolumeClaim": { "claimName": "cache" } }]);
+    let predictor: Predictor = serde_json::from_value(json!({ "volumes": volumes })).unwrap();
+    let secret = json!({ "secretKeyRef": { "name": "s", "key": "token" } });
+    let model = model(json!({
+        "env": [{ "name": "TOKEN", "valueFrom": secret }, { "name": "A", "valueFrom": secret }],
+        "readinessProbe": { "exec": { "command": ["ready"] } },
+        "livenessProbe": { "httpGet": { "path": "/alive", "port": 8081 } },
+    }));
+    let template = of_model(&object(), &runtime, &predictor, &model).unwrap();
+    let pod = json!(template.spec);
+    assert_eq!(pod["volumes"], volumes);
+    let container = &pod["containers"][0];
+    let variable = |name: &str| json!({ "name": name, "valueFrom": secret });
+    assert_eq!(container["env"], json!([variable("TOKEN"), variable("A")]));
+    let readiness = json!({ "exec": { "command": ["ready"] }, "periodSeconds": 1 });
+    assert_eq!(container["readinessProbe"], readiness);
+    let liveness = json!({ "httpGet": { "path": "/alive", "port": 8081 }, "periodSeconds": 9 });
+    assert_eq!(container["livenessProbe"], liveness);
+}

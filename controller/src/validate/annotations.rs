@@ -34,6 +34,8 @@ pub(super) fn read(object: &InferenceService, errors: &mut ErrorList) -> Service
     let percent = percent.and_then(|percent| u8::try_from(percent).ok());
     mode(&mut reader);
     reader.read(names::READ_ONLY, "`true` or `false`", names::truth);
+    let expected = "a JSON list of names, such as [\"example.com/npu\"]";
+    reader.read(names::GPU_RESOURCE_TYPES, expected, resource_types);
     let expected = "PERCENT or TAG=PERCENT, 1 to 100";
     let annotations = ServiceAnnotations {
         is_stopped: is_stopped(&mut reader),
@@ -58,6 +60,12 @@ pub(super) fn control_routes(text: &str) -> Option<ControlRoutes> {
         "false" => Some(ControlRoutes::Closed),
         _ => None,
     }
+}
+
+/// Checks names of resources, which the platform reads from the pods.
+fn resource_types(text: &str) -> Option<()> {
+    let names: Vec<String> = serde_json::from_str(text).ok()?;
+    names.iter().all(|name| !name.is_empty()).then_some(())
 }
 
 /// Checks the deployment mode. All modes are served alike; ModelMesh is refused elsewhere.

@@ -141,6 +141,16 @@ fn no_annotation_about_scaling_is_ignored_silently() {
 }
 
 #[test]
+fn names_of_gpus_are_a_list() {
+    finds(
+        &[("serving.kserve.io/gpu-resource-types", "example.com/npu")],
+        &model("digits", &[]),
+        "metadata.annotations[serving.kserve.io/gpu-resource-types]: `example.com/npu` is not a JSON list of names, such as \
+         [\"example.com/npu\"]",
+    );
+}
+
+#[test]
 fn a_finalizer_of_kserve_is_told_before_it_keeps_a_service_from_being_deleted() {
     let mut of_kserve = service(&[], &model("digits", &[]));
     let finalizers = ["example.com/mine", "inferenceservice.finalizers"];
@@ -159,7 +169,10 @@ fn an_unknown_annotation_of_kserve_is_named_with_the_one_that_was_meant() {
     let validated = validated(
         &[
             ("serving.kserve.io/deploymentMode", "Standard"),
-            ("serving.kserve.io/gpu-resource-types", "[]"),
+            (
+                "serving.kserve.io/gpu-resource-types",
+                "[\"example.com/npu\"]",
+            ),
             ("serving.kserve.io/nodegroup", "a"),
             ("serving.kserve.io/stopp", "true"),
             ("example.com/stopp", "true"),
@@ -178,7 +191,6 @@ fn an_unknown_annotation_of_kserve_is_named_with_the_one_that_was_meant() {
         ignored,
         [
             "metadata.annotations[serving.kserve.io/nodegroup]: models are not cached by node groups",
-            "metadata.annotations[serving.kserve.io/gpu-resource-types]: Weir does not know it",
             "metadata.annotations[serving.kserve.io/stopp]: Weir does not know it; did you mean serving.kserve.io/stop?",
         ]
     );

@@ -9,7 +9,7 @@ use super::all_containers;
 use crate::entry::containers;
 
 /// Annotation of KServe that names more kinds of GPU, as a JSON list.
-const MORE_KINDS: &str = "serving.kserve.io/gpu-resource-types";
+pub(super) const MORE_KINDS: &str = "serving.kserve.io/gpu-resource-types";
 
 /// Beginnings of the names of GPUs and their like, whole ones and parts.
 const KINDS: [&str; 9] = [

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::device::MORE_KINDS;
+
 /// Prefixes of annotations that are told to Weir, KServe, Knative or kubectl, and not to pods.
 const NOT_COPIED: [&str; 4] = [
     "autoscaling.knative.dev/",
@@ -19,7 +21,8 @@ pub(super) fn add(metadata: &mut ObjectMeta, service: &ObjectMeta) {
     put(labels, service.labels.iter().flatten());
     let copied = service.annotations.iter().flatten().filter(|(name, _)| {
         let mut prefixes = NOT_COPIED.iter();
-        !prefixes.any(|prefix| name.starts_with(prefix))
+        // What a pod's GPUs are is read from the pod.
+        **name == *MORE_KINDS || !prefixes.any(|prefix| name.starts_with(prefix))
     });
     let annotations = metadata.annotations.get_or_insert_default();
     put(annotations, copied);
@@ -50,6 +53,7 @@ mod tests {
             "annotations": {
                 "sidecar.istio.io/inject": "false", "weir.dev/max-queue": "9", "serving.kserve.io/stop": "false",
                 "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "serving.kserve.io/gpu-resource-types": "[]",
             },
         }))
         .unwrap();
@@ -58,7 +62,9 @@ mod tests {
         add(&mut pod, &service);
         let expected = json!({
             "labels": {"team": "a", "tier": "lead"},
-            "annotations": {"sidecar.istio.io/inject": "false"},
+            "annotations": {
+                "serving.kserve.io/gpu-resource-types": "[]", "sidecar.istio.io/inject": "false",
+            },
         });
         assert_eq!(serde_json::to_value(pod).unwrap(), expected);
     }
