@@ -63,7 +63,11 @@ fn external_hosts(
             Some([Some(host), predictor].into_iter().flatten().collect())
         }
         Err(error) => {
-            errors.add("metadata.name", error.to_string());
+            let [label, _] = VISIBILITY;
+            let message = format!(
+                "{error}; shorten the name, or have no host for callers outside, by the label {label}: cluster-local"
+            );
+            errors.add("metadata.name", message);
             None
         }
     }

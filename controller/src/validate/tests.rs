@@ -415,6 +415,19 @@ fn a_service_has_external_hosts_unless_it_is_cluster_local() {
 }
 
 #[test]
+fn a_host_that_is_too_long_is_refused_with_a_way_out() {
+    let mut service = service(&[], &model("digits", &[]));
+    service.name = ServiceName::new(&"n".repeat(60), "digits").unwrap();
+    let errors = validate(&service, &Runtimes::default(), &platform()).unwrap_err();
+    let message = errors.to_string();
+    assert!(
+        message.contains("at most 63 characters, has 67; shorten the name, or have no host")
+            && message.contains("networking.kserve.io/visibility: cluster-local"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_service_is_reached_by_the_domain_that_its_cluster_has() {
     let platform = Platform {
         cluster_domain: "k8s.example".to_owned(),

@@ -1,7 +1,7 @@
 //! Words of the API server about what it does not let pass, with what to do.
 
 /// What a message tells of, and what to do about it; the first that fits.
-const ADVICE: [(&str, &str); 13] = [
+const ADVICE: [(&str, &str); 14] = [
     (
         "exceeded quota",
         "raise the quota of the namespace, or ask for less",
@@ -15,12 +15,17 @@ const ADVICE: [(&str, &str); 13] = [
         "write the securityContext that it names into the predictor, or choose an image that runs with it",
     ),
     (
-        "minimum cpu usage per",
+        "usage per ",
         "write resources within the namespace's LimitRange",
     ),
     (
-        "usage per Container is",
+        "limit to request ratio per ",
         "write resources within the namespace's LimitRange",
+    ),
+    (
+        "must be less than or equal to",
+        "write requests and limits into the service: what it does not say has defaults, and a LimitRange of the namespace \
+         others",
     ),
     (
         "denied the request",
@@ -80,6 +85,18 @@ mod tests {
             (
                 r#"pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#,
                 "securityContext",
+            ),
+            (
+                r#"pods "a" is forbidden: maximum memory usage per Pod is 1Gi, but limit is 2Gi"#,
+                "LimitRange",
+            ),
+            (
+                r#"pods "a" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"#,
+                "LimitRange",
+            ),
+            (
+                r#"Pod "a" is invalid: spec.containers[0].resources.requests: Invalid value: "512Mi": must be less than or equal to memory limit of 256Mi"#,
+                "LimitRange",
             ),
             (
                 r#"admission webhook "policy.example.com" denied the request: no"#,

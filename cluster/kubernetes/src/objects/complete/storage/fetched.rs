@@ -14,6 +14,9 @@ use crate::Options;
 const REQUESTS: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "100Mi")];
 const LIMITS: [(&str, &str); 2] = [("cpu", "1"), ("memory", "1Gi")];
 
+/// User of Weir's image.
+const USER: i64 = 65532;
+
 /// Adds the volume and the container that fills it, which comes before the pod's own init containers: they may read
 /// what it fetches.
 pub(super) fn add(
@@ -28,6 +31,7 @@ pub(super) fn add(
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     });
+    let security_context = restricted(pod);
     let container = Container {
         name: name.to_owned(),
         image: Some(options.weir_image.clone()),
@@ -42,7 +46,7 @@ pub(super) fn add(
             limits: Some(quantities(LIMITS)),
             claims: None,
         }),
-        security_context: Some(restricted()),
+        security_context: Some(security_context),
         ..Container::default()
     };
     let first = pod.init_containers.get_or_insert_default();
@@ -54,8 +58,12 @@ fn quantities(all: [(&str, &str); 2]) -> BTreeMap<String, Quantity> {
         .into()
 }
 
-fn restricted() -> SecurityContext {
+/// No right that a fetch does not need. A pod whose servers run as root does not make it one, which the kubelet would refuse.
+fn restricted(pod: &PodSpec) -> SecurityContext {
+    let of_pod = pod.security_context.as_ref();
+    let is_root = of_pod.and_then(|context| context.run_as_user) == Some(0);
     SecurityContext {
+        run_as_user: is_root.then_some(USER),
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities {
             add: None,

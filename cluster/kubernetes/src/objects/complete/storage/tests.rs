@@ -155,3 +155,17 @@ fn a_place_that_is_taken_is_refused() {
     let refused = provided(&server, &[("pvc://models/digits", "/mnt/models")], "true").unwrap_err();
     assert!(refused.contains("remove that volumeMount"), "{refused}");
 }
+
+#[test]
+fn what_fetches_is_no_root_where_the_servers_are() {
+    let user = |context: Value| {
+        let pod = json!({ "containers": [server()], "securityContext": context });
+        let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
+        let from = ("https://host/net.zip", "/mnt/models");
+        fetched::add(&mut pod, "storage-initializer", "models", from, &Options::default());
+        json!(pod.init_containers)[0]["securityContext"]["runAsUser"].clone()
+    };
+    assert_eq!(user(json!({ "runAsUser": 0 })), 65532);
+    assert_eq!(user(json!({ "runAsUser": 1000 })), Value::Null);
+    assert_eq!(user(Value::Null), Value::Null);
+}
