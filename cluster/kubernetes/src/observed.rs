@@ -14,8 +14,8 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use weir_cluster::{
-    Failure, FailureReason, Gateway, Identity, Phase, Replica, Revision, RevisionName, Revisions,
-    Route, Routes, Snapshot,
+    Endpoints, Failure, FailureReason, Gateway, Identity, Phase, Replica, Revision, RevisionName,
+    Revisions, Route, Routes, Snapshot,
 };
 
 use crate::drift::{Drift, Made};
@@ -98,6 +98,8 @@ struct Scaled {
     gpus: u32,
     /// Why it cannot make pods.
     failure: Option<Failure>,
+    /// True where its first pods are not there in the time that Kubernetes gives them: ten minutes.
+    is_late: bool,
 }
 
 /// What the last snapshot does not show yet.
@@ -388,6 +390,8 @@ impl Observed {
         let scalable = is_made.then_some(written);
         let other = other_autoscalers::of_revision(self.autoscalers.values(), name);
         let unmade = scaled.and_then(|scaled| scaled.failure.clone());
+        let is_late = scaled.is_some_and(|scaled| scaled.is_late);
+        let late = replicas.iter().find(|one| is_late && is_bare(one));
         Some(Revision {
             name: name.clone(),
             identity: Identity::from_label(&written.identity),
@@ -401,7 +405,7 @@ impl Observed {
             ready_call: written.ready_call(),
             ignored_fields: Vec::new(),
             unplaced: unplaced(&replicas, unmade.as_ref()),
-            failure: failure(&replicas, unmade, before),
+            failure: failure(&replicas, unmade.or(late.map(not_set_up)), before),
             replicas,
         })
     }
@@ -434,8 +438,12 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
         Some(known) if known.0 > seen.0 => known,
         Some(_) | None => seen,
     };
-    let conditions = object.status.iter().flat_map(|status| &status.conditions);
-    let mut conditions = conditions.flatten();
+    let status = object.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let mut conditions = conditions.unwrap_or_default().iter();
+    let late = conditions
+        .clone()
+        .find(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded"));
     let unmade = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
     let message = unmade.and_then(|condition| condition.message.as_deref());
     Some(Scaled {
@@ -447,7 +455,26 @@ fn scaled(object: &Deployment, before: Option<&Scaled>) -> Option<Scaled> {
             let message = format!("its pods cannot be made: {}", error::advice(message));
             Failure::new(FailureReason::NotStarted, message)
         }),
+        is_late: late.is_some(),
     })
+}
+
+/// Tells a replica of which nothing is there yet, though nothing is known to keep it: it has a node, and no address. A pod
+/// that pulls an image or fetches a model has one.
+fn is_bare(replica: &Replica) -> bool {
+    replica.phase == Phase::Pending
+        && replica.failure.is_none()
+        && replica.endpoints == Endpoints::default()
+}
+
+/// What keeps a pod from being set up is in its Events, which nobody here reads.
+fn not_set_up(replica: &Replica) -> Failure {
+    let message = format!(
+        "its node has not set it up in ten minutes: a Secret, a ConfigMap or a volume that it mounts may be missing, see \
+         `kubectl describe pod {}`",
+        replica.name
+    );
+    Failure::new(FailureReason::NotStarted, message)
 }
 
 /// The last cause of a revision's not being ready, until a replica is.

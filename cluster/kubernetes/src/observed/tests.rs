@@ -413,6 +413,35 @@ fn pods_that_cannot_be_made_are_told_with_what_to_do() {
     );
 }
 
+#[test]
+fn a_pod_that_its_node_does_not_set_up_is_told_once_it_is_late() {
+    let mut late = deployment(1);
+    late.status = serde_json::from_value(json!({ "conditions": [{
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+    }] }))
+    .unwrap();
+    let waits = |address: Option<&str>| {
+        let mut waits = pod("a");
+        waits.status = serde_json::from_value(json!({
+            "podIP": address, "conditions": [{ "type": "PodScheduled", "status": "True" }],
+        }))
+        .unwrap();
+        waits
+    };
+    let mut observed = observed();
+    observed.take(Change::Pod(Event::Apply(waits(None))));
+    assert_eq!(first(&mut observed).failure, None, "it may take a while");
+    observed.take(Change::Deployment(Event::Apply(late)));
+    let failure = first(&mut observed).failure.clone().unwrap();
+    assert!(
+        failure.message.contains("`kubectl describe pod a`"),
+        "{}",
+        failure.message
+    );
+    observed.take(Change::Pod(Event::Apply(waits(Some("10.0.0.7")))));
+    assert_eq!(first(&mut observed).failure, None, "it is set up");
+}
+
 /// An autoscaler of others of this target.
 fn autoscaler(kind: &str, version: &str, name: &str) -> HorizontalPodAutoscaler {
     let target = json!({ "apiVersion": version, "kind": kind, "name": name });
