@@ -114,7 +114,7 @@ impl LaunchSpec {
     ) -> Result<Self, String> {
         let program = Program::of(container, options)?;
         let relocate = |text: &str| command::relocate(text, &models);
-        let words = program.words(container, name, &models, relocate);
+        let words = program.words(container, name, &models, relocate)?;
         let env = pod::variables(container, relocate)?;
         Ok(Self {
             ports: PortPlan::of(&words, &env, ContainerPorts::of(container))?,

@@ -23,6 +23,14 @@ const LISTEN_FLAGS: [&str; 6] = [
     "metrics-port",
 ];
 
+/// Flags of our runtime that say what it serves.
+const REPOSITORY_FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
+
+/// Sentence about our runtime without a model.
+const NO_MODEL: &str =
+    "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path for CLAIM/path \
+     beside the YAML file, or give weir-runtime the argument --model-repository=PATH";
+
 /// The program that a container runs.
 pub(super) enum Program {
     /// Weir's own runtime, at this path.
@@ -68,28 +76,34 @@ impl Program {
     }
 
     /// The program and its arguments. `name` is the model's.
+    ///
+    /// # Errors
+    /// Nothing says what our runtime serves: it would end at once, again and again.
     pub(super) fn words(
         &self,
         container: &Container,
         name: &str,
         models: &[ModelFiles],
         relocate: impl Fn(&str) -> String,
-    ) -> Vec<String> {
+    ) -> Result<Vec<String>, String> {
         let args = container.args.as_deref().unwrap_or_default();
         match self {
             Self::Foreign(command) => {
                 let words = command.iter().chain(args);
-                words.map(|word| relocate(word)).collect()
+                Ok(words.map(|word| relocate(word)).collect())
             }
             Self::Ours(path) => {
                 let command = container.command.as_deref().unwrap_or_default();
                 let given = command.iter().skip(1).chain(args);
                 let given: Vec<_> = given.map(|word| relocate(word)).collect();
+                if models.is_empty() && !names_repository(&given) {
+                    return Err(NO_MODEL.to_owned());
+                }
                 let mut words = vec![path.display().to_string()];
                 words.extend(without_listen_flags(&given));
                 words.extend(defaults(&given, name, models));
                 words.extend(listen_flags());
-                words
+                Ok(words)
             }
         }
     }
@@ -153,20 +167,26 @@ fn without_listen_flags(args: &[String]) -> Vec<String> {
 
 /// Arguments that name the model, unless the given ones do.
 fn defaults(args: &[String], name: &str, models: &[ModelFiles]) -> Vec<String> {
-    let given = |flag: &str| {
-        let mut rests = args.iter().filter_map(|arg| arg.strip_prefix(flag));
-        rests.any(|rest| rest.is_empty() || rest.starts_with('='))
-    };
     let mut words = Vec::new();
-    if !given("--model-repository") && !given("--model-store") {
+    if !names_repository(args) {
         for model in models {
             words.push(format!("--model-repository={}", model.repository.display()));
         }
     }
-    if !given("--model-name") && !words.is_empty() {
+    if !is_given(args, "--model-name") && !words.is_empty() {
         words.push(format!("--model-name={name}"));
     }
     words
+}
+
+fn names_repository(args: &[String]) -> bool {
+    REPOSITORY_FLAGS.iter().any(|flag| is_given(args, flag))
+}
+
+/// Whether a flag is among the arguments, as `--flag=value` or `--flag value`.
+fn is_given(args: &[String], flag: &str) -> bool {
+    let mut rests = args.iter().filter_map(|arg| arg.strip_prefix(flag));
+    rests.any(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
 fn listen_flags() -> [String; 5] {

@@ -99,6 +99,34 @@ fn what_our_runtime_is_told_already_stays_but_its_ports() {
 }
 
 #[test]
+fn our_runtime_without_a_model_is_refused_with_what_to_write() {
+    let without = |more: Value| {
+        let mut more = more;
+        more["image"] = "weir-runtime".into();
+        let workload = Workload {
+            storage: Vec::new(),
+            ..workload(container(more))
+        };
+        LaunchSpec::of(&workload, &options())
+    };
+    let explicit = json!({ "args": ["--model-control-mode=explicit", "--model-name=a"] });
+    for nothing in [json!({}), explicit] {
+        let error = without(nothing).unwrap_err().to_string();
+        let told = error.contains("nothing says where the model is: write its storageUri");
+        assert!(told && error.contains("--model-repository=PATH"), "{error}");
+    }
+    for args in [
+        json!(["--model-repository=/models"]),
+        json!(["--model-repository", "/models"]),
+        json!(["--model-store=/models"]),
+    ] {
+        assert!(without(json!({ "args": args })).is_ok(), "{args}");
+    }
+    let own = json!({ "command": ["serve"] });
+    assert!(without(own).is_ok());
+}
+
+#[test]
 fn a_command_is_expanded_and_finds_its_models() {
     let command = invocation(container(json!({
         "command": ["python3", "$(SCRIPT)"],
