@@ -7,6 +7,7 @@ mod component;
 mod error_list;
 mod ignored;
 mod manifest;
+mod model_place;
 mod predictor;
 mod route;
 mod runtime;

@@ -8,7 +8,7 @@ use weir_crds::inference_service::{Model, Predictor, Protocol};
 
 use super::error_list::ErrorList;
 use super::validated::Variant;
-use super::{Context, annotations, component, manifest};
+use super::{Context, annotations, component, manifest, model_place};
 use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
 use crate::field_error::Cure;
 use crate::pod;
@@ -103,6 +103,9 @@ fn of_model(
     let template = pod::of_model(&metadata, &runtime.spec.pod, predictor, &model);
     let template = template.map(|template| pod::limit_batches(template, limit));
     let template = template.map(|template| traced(context, template, runtime.server));
+    if let Ok(template) = &template {
+        model_place::check(&path, runtime, predictor, template, errors);
+    }
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
     let digest = component::storage_digest(context, &predictor.component, errors);
     let uri = uri.map(|uri| with_digest(uri, digest.as_deref(), errors));

@@ -1,0 +1,152 @@
+//! A model of which nothing says where it is, for Weir's own runtime on Kubernetes.
+
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+use weir_cluster::{PodTemplate, Storage, Workload};
+use weir_crds::inference_service::Predictor;
+
+use super::error_list::ErrorList;
+use crate::runtimes::{BUILT_IN, Runtime, Scope};
+
+/// Flags of Weir's runtime that say what it serves.
+const FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
+
+const NO_MODEL: &str =
+    "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path";
+
+/// Refuses a service that leaves the runtime of Weir's chart with an empty directory, in which it would end again and
+/// again. A server of others may have its model in its image, or load it when it is told to.
+pub(super) fn check(
+    path: &str,
+    runtime: &Runtime,
+    predictor: &Predictor,
+    template: &PodTemplateSpec,
+    errors: &mut ErrorList,
+) {
+    let is_charts = runtime.scope == Scope::Cluster && runtime.name == BUILT_IN;
+    let serving = PodTemplate::container(template);
+    let is_empty = || serving.is_some_and(|serving| serves_nothing(runtime, serving));
+    if is_charts && !is_stored(predictor) && is_empty() {
+        errors.add(path, NO_MODEL);
+    }
+}
+
+/// Reports whether the service names a model in any of the ways, supported or not.
+fn is_stored(predictor: &Predictor) -> bool {
+    let mut models = predictor.frameworks();
+    !predictor.storage_uris.is_empty()
+        || models.any(|(_, model)| model.storage_uri.is_some() || model.storage.is_some())
+}
+
+/// Reports whether the container runs what its runtime does, is told no place but that of a storage, and has no volume
+/// there.
+fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
+    let containers = &runtime.spec.pod.containers;
+    let named = containers.iter().find(|c| c.name == Workload::CONTAINER);
+    let Some(own) = named.or(containers.first()) else {
+        return false;
+    };
+    let is_same = own.image == serving.image && own.command == serving.command;
+    let places = places(serving);
+    let is_told = places.len() > self::places(own).len();
+    let in_storage = |place: &&str| is_within(place, Storage::MOUNT_PATH);
+    let mut mounts = serving.volume_mounts.iter().flatten();
+    let is_mounted = mounts.any(|mount| {
+        is_within(&mount.mount_path, Storage::MOUNT_PATH)
+            || is_within(Storage::MOUNT_PATH, &mount.mount_path)
+    });
+    is_same && !is_told && !places.is_empty() && places.iter().all(in_storage) && !is_mounted
+}
+
+/// Returns the paths that the arguments of a container name as repositories of models.
+fn places(container: &Container) -> Vec<&str> {
+    let args = container.args.as_deref().unwrap_or_default();
+    let mut places = Vec::new();
+    for (i, arg) in args.iter().enumerate() {
+        let rest = FLAGS.iter().find_map(|flag| arg.strip_prefix(flag));
+        match rest {
+            Some("") => places.extend(args.get(i + 1).map(String::as_str)),
+            Some(rest) => places.extend(rest.strip_prefix('=')),
+            None => {}
+        }
+    }
+    places
+}
+
+fn is_within(path: &str, directory: &str) -> bool {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::fixtures::{platform, service};
+    use crate::runtimes::{Runtime, Runtimes, Scope};
+    use crate::validate::validate;
+
+    /// A runtime of this name, with these arguments, as the chart installs Weir's own.
+    fn installed(name: &str, args: &[&str]) -> Runtimes {
+        let spec = json!({
+            "supportedModelFormats": [{"name": "pytorch", "autoSelect": true, "priority": 4}],
+            "protocolVersions": ["v2"],
+            "containers": [{"name": "kserve-container", "image": "example/weir-runtime:1", "args": args}],
+        });
+        Runtimes::declared(vec![Runtime {
+            name: name.to_owned(),
+            scope: Scope::Cluster,
+            since: 0,
+            server: None,
+            spec: serde_json::from_value(spec).unwrap(),
+        }])
+    }
+
+    /// Errors of a model with these fields, and of a predictor with these.
+    fn errors(runtimes: &Runtimes, model: &str, predictor: &str) -> Vec<String> {
+        let model = format!("model: {{modelFormat: {{name: pytorch}}{model}}}");
+        let spec = format!("  predictor: {{{predictor}{model}}}\n");
+        let validated = validate(&service(&[], &spec), runtimes, &platform());
+        let errors = validated.err().map(|errors| errors.list);
+        let errors = errors.into_iter().flatten();
+        errors.map(|error| error.to_string()).collect()
+    }
+
+    const CHARTS: [&str; 2] = ["--model-repository=/mnt/models", "--model-name={{.Name}}"];
+
+    #[test]
+    fn a_service_that_names_no_model_is_refused_with_what_to_write() {
+        let charts = installed("weir-libtorch", &CHARTS);
+        let expected = format!("spec.predictor.model: {}", super::NO_MODEL);
+        assert_eq!(errors(&charts, "", ""), [expected.clone()]);
+        assert_eq!(errors(&charts, ", args: [--id=a]", ""), [expected.clone()]);
+        let below = installed("weir-libtorch", &["--model-store", "/mnt/models/one"]);
+        assert_eq!(errors(&below, "", ""), [expected]);
+    }
+
+    #[test]
+    fn a_model_that_is_elsewhere_is_not_missed() {
+        let charts = installed("weir-libtorch", &CHARTS);
+        let none = Vec::<String>::new();
+        for model in [
+            ", storageUri: pvc://models/a",
+            ", image: example/weir-runtime:with-model",
+            ", command: [/serve]",
+            ", args: [--model-repository=/models]",
+            ", args: [--model-store, /models]",
+        ] {
+            assert_eq!(errors(&charts, model, ""), none, "{model}");
+        }
+        for place in ["/mnt/models", "/mnt"] {
+            let mount = format!(", volumeMounts: [{{name: mine, mountPath: {place}}}]");
+            let volume = "volumes: [{name: mine, emptyDir: {}}], ";
+            assert_eq!(errors(&charts, &mount, volume), none, "{place}");
+        }
+        let listed = "storageUris: [{uri: pvc://models/a}], ";
+        assert_eq!(errors(&charts, "", listed), none);
+        let others = installed("kserve-tritonserver", &CHARTS);
+        assert_eq!(errors(&others, "", ""), none);
+        let elsewhere = installed("weir-libtorch", &["--model-repository=/models"]);
+        assert_eq!(errors(&elsewhere, "", ""), none);
+        assert_eq!(errors(&installed("weir-libtorch", &[]), "", ""), none);
+    }
+}
