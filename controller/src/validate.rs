@@ -8,6 +8,7 @@ mod error_list;
 mod ignored;
 mod manifest;
 mod model_place;
+mod pods;
 mod predictor;
 mod route;
 mod runtime;

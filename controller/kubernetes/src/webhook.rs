@@ -9,7 +9,6 @@
 //! The API server asks it only while it answers: what passes unasked is told by the service's conditions.
 
 mod metrics;
-mod pods;
 mod port;
 mod request;
 mod response;

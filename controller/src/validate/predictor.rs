@@ -8,7 +8,7 @@ use weir_crds::inference_service::{Model, Predictor, Protocol};
 
 use super::error_list::ErrorList;
 use super::validated::Variant;
-use super::{Context, annotations, component, manifest, model_place};
+use super::{Context, annotations, component, manifest, model_place, pods};
 use crate::annotations::{CONTROL_ROUTES, STORAGE_DIGEST};
 use crate::field_error::Cure;
 use crate::pod;
@@ -84,7 +84,7 @@ fn of_model(
     model: &Model,
     errors: &mut ErrorList,
 ) -> Option<Variant> {
-    let path = format!("{path}.model");
+    let (pod_path, path) = (path, format!("{path}.model"));
     let uri = model.framework.storage_uri.as_deref();
     if let Some(uri) = uri {
         scheme(&format!("{path}.storageUri"), uri, errors);
@@ -105,6 +105,7 @@ fn of_model(
     let template = template.map(|template| traced(context, template, runtime.server));
     if let Ok(template) = &template {
         model_place::check(&path, runtime, predictor, template, errors);
+        pods::check(pod_path, predictor, template, errors);
     }
     let used = Some((runtime.name.clone(), runtime.scope.clone()));
     let digest = component::storage_digest(context, &predictor.component, errors);
@@ -168,6 +169,9 @@ fn of_containers(
     let template = pod::of_containers(&context.object.metadata, predictor);
     let template = template.map(|template| pod::limit_batches(template, limit));
     let template = template.map(|template| traced(context, template, None));
+    if let Ok(template) = &template {
+        pods::check(path, predictor, template, errors);
+    }
     let digest = component::storage_digest(context, &predictor.component, errors);
     let wanted = wanted.map(|uri| with_digest(uri, digest.as_deref(), errors));
     let written = manifest::identity(context, predictor);

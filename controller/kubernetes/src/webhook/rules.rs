@@ -9,7 +9,6 @@ use weir_controller::{
     Declaration, FieldError, KeptObject, Platform, Service, Validated, validate, validate_runtime,
 };
 
-use super::pods::pod_errors;
 use super::request::{Checked, Request, Written};
 use super::storage::storage_errors;
 use super::taken_hosts::taken_hosts;
@@ -89,7 +88,7 @@ fn valid(validated: &Validated, declaration: &Declaration) -> Findings {
     findings
         .warnings
         .extend(taken_hosts(validated, declaration));
-    findings.with_errors(pod_errors(validated))
+    findings
 }
 
 fn runtime(kind: Kind, object: &DynamicObject) -> Findings {

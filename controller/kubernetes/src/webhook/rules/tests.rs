@@ -258,7 +258,7 @@ fn a_pod_that_the_api_server_would_refuse_is_refused_with_its_service() {
     for (predictor, part) in [
         (
             resources(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}})),
-            "spec.predictor: the container kserve-container requests 2 of cpu, and its limit is 1500m: raise",
+            "spec.predictor.model.resources: the container kserve-container requests 2 of cpu, and its limit is 1500m: raise",
         ),
         (
             resources(gpu("500m")),

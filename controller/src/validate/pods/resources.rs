@@ -13,18 +13,29 @@ pub(super) fn errors(container: &Container) -> Vec<String> {
     };
     let limits = resources.limits.iter().flatten();
     let requests = resources.requests.iter().flatten();
-    let parts = limits.clone().chain(requests.clone());
-    let mut errors: Vec<_> = parts
-        .filter_map(|(resource, amount)| part_of_a_device(&container.name, resource, amount))
-        .collect();
+    let parts = || limits.clone().chain(requests.clone());
+    let name = &container.name;
+    let below_zero = parts().filter_map(|(resource, amount)| negative(name, resource, amount));
+    let in_parts = parts().filter_map(|(resource, amount)| part_of_a_device(name, resource, amount));
+    let mut errors: Vec<_> = below_zero.chain(in_parts).collect();
     errors.sort();
     errors.dedup();
     let pairs = requests.filter_map(|(resource, request)| {
         let limit = resources.limits.as_ref()?.get(resource)?;
-        unequal(&container.name, resource, (request, limit))
+        unequal(name, resource, (request, limit))
     });
     errors.extend(pairs);
     errors
+}
+
+fn negative(container: &str, resource: &str, amount: &Quantity) -> Option<String> {
+    let is_negative = quantity_value(&amount.0)? < 0.0;
+    let amount = &amount.0;
+    is_negative.then(|| {
+        format!(
+            "the container {container} asks for {amount} of {resource}: write an amount from 0, such as 500m or 4Gi"
+        )
+    })
 }
 
 /// Extended resources, such as GPUs, are counted whole.

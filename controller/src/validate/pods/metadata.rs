@@ -1,11 +1,8 @@
-//! Pods that the API server would refuse, by the rules of its own that manifests break most often. Pure: to create one for
-//! a trial would take the time of every other webhook in the cluster.
-
-mod resources;
-mod volumes;
+//! Labels and annotations of a pod, whose names and values have Kubernetes' syntax.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use weir_controller::{FieldError, Validated, Variant};
+
+use crate::field_error::FieldError;
 
 /// Most characters of a label's value, and of a name without its prefix.
 const LONGEST: usize = 63;
@@ -16,39 +13,13 @@ const LONGEST_PREFIX: usize = 253;
 const NO_NAME: &str = "is no name: write letters, digits, `-`, `_` and `.`, 63 at most, after a prefix such as example.com/ \
                        if it has one";
 
-/// Errors in the pods of a service, each with what to write instead.
-pub(super) fn pod_errors(validated: &Validated) -> Vec<FieldError> {
-    let stable = [("spec.predictor".to_owned(), &validated.predictor)];
-    let canaries = validated.canaries.iter().enumerate();
-    let canaries =
-        canaries.map(|(i, canary)| (format!("spec.canary[{i}].predictor"), &canary.variant));
-    let mut errors: Vec<FieldError> = Vec::new();
-    for (path, variant) in stable.into_iter().chain(canaries) {
-        let found = of_variant(&path, variant).into_iter();
-        // A canary has most of its pod from the stable predictor, whose error is one error.
-        let is_new = |error: &FieldError| errors.iter().all(|e| e.message != error.message);
-        let new: Vec<_> = found.filter(is_new).collect();
-        errors.extend(new);
-    }
-    errors
-}
-
-fn of_variant(path: &str, variant: &Variant) -> Vec<FieldError> {
-    let template = variant.template.read();
-    let mut errors = of_metadata(path, &template);
-    let pod = template.spec.unwrap_or_default();
-    let all = pod.init_containers.iter().flatten().chain(&pod.containers);
-    let of_parts = all.flat_map(resources::errors).chain(volumes::errors(&pod));
-    errors.extend(of_parts.map(|message| FieldError::new(path, message)));
-    errors
-}
-
-fn of_metadata(path: &str, template: &PodTemplateSpec) -> Vec<FieldError> {
+/// Errors in the labels and annotations, with their fields below the pod's.
+pub(super) fn errors(template: &PodTemplateSpec) -> Vec<FieldError> {
     let metadata = template.metadata.iter();
     let maps = metadata.flat_map(|m| [("labels", &m.labels), ("annotations", &m.annotations)]);
     let keys = maps.flat_map(|(field, map)| {
         let bad = map.iter().flatten().filter(|(name, _)| !is_name(name));
-        bad.map(move |(name, _)| FieldError::new(format!("{path}.{field}[{name}]"), NO_NAME))
+        bad.map(move |(name, _)| FieldError::new(format!("{field}[{name}]"), NO_NAME))
     });
     let labels = template.metadata.iter().flat_map(|m| &m.labels).flatten();
     let values = labels.filter(|(_, value)| !is_label_value(value));
@@ -57,7 +28,7 @@ fn of_metadata(path: &str, template: &PodTemplateSpec) -> Vec<FieldError> {
             "`{value}` is no value of a label: write letters, digits, `-`, `_` and `.`, {LONGEST} at most, with a letter \
              or digit first and last"
         );
-        FieldError::new(format!("{path}.labels[{name}]"), message)
+        FieldError::new(format!("labels[{name}]"), message)
     });
     keys.chain(values).collect()
 }

@@ -1,0 +1,137 @@
+//! Pods that no API server would take, by the rules of Kubernetes that manifests break most often. A definition does not
+//! have them, as it takes parts of pods as they are.
+
+mod containers;
+mod metadata;
+mod ports;
+mod probes;
+mod resources;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
+use weir_cluster::PodTemplate;
+use weir_crds::inference_service::Predictor;
+
+use super::error_list::ErrorList;
+use crate::field_error::FieldError;
+
+/// Adds the errors in a predictor's pod, as it is written and as merged with its runtime's. `path` is the predictor's.
+pub(super) fn check(
+    path: &str,
+    predictor: &Predictor,
+    template: &PodTemplateSpec,
+    errors: &mut ErrorList,
+) {
+    let mut found = written(predictor);
+    // What is wrong as it is written stays so when merged, and is one error.
+    for error in merged(predictor, template) {
+        if found.iter().all(|known| known.message != error.message) {
+            found.push(error);
+        }
+    }
+    for error in found {
+        // A canary has most of its pod from the stable predictor, whose error is one error.
+        let is_known = |known: &FieldError| {
+            known.message == error.message && known.field.ends_with(&error.field)
+        };
+        if !errors.list.iter().any(is_known) {
+            errors.add(joined(path, &error.field), error.message);
+        }
+    }
+}
+
+/// Errors in the parts of a pod that the service writes, with their fields below the predictor's.
+fn written(predictor: &Predictor) -> Vec<FieldError> {
+    let pod = &predictor.pod;
+    let mut errors: Vec<_> = of_pod(pod).into_iter().collect();
+    errors.extend(same_names(pod));
+    for (path, container) in parts(predictor) {
+        errors.extend(below(&path, containers::errors(container)));
+    }
+    errors
+}
+
+/// Errors in the whole pod, with the fields of those parts that the service writes.
+fn merged(predictor: &Predictor, template: &PodTemplateSpec) -> Vec<FieldError> {
+    let mut errors = metadata::errors(template);
+    let Some(pod) = &template.spec else {
+        return errors;
+    };
+    errors.extend(of_pod(pod));
+    let serving = PodTemplate::container(template).map(|container| &*container.name);
+    let init = pod.init_containers.iter().flatten();
+    for container in init.chain(&pod.containers) {
+        let path = written_at(predictor, serving, container);
+        errors.extend(below(&path, containers::errors(container)));
+        let field = match &*path {
+            "" => String::new(),
+            path => joined(path, "resources"),
+        };
+        let resources = resources::errors(container).into_iter();
+        errors.extend(resources.map(|message| FieldError::new(&*field, message)));
+    }
+    let volumes = volumes::errors(pod).into_iter();
+    errors.extend(volumes.map(|message| FieldError::new("", message)));
+    errors
+}
+
+/// The containers that the service writes, each with its field.
+fn parts(predictor: &Predictor) -> Vec<(String, &Container)> {
+    let model = predictor.model.iter();
+    let model = model.map(|model| ("model".to_owned(), &*model.framework.container));
+    let pod = &predictor.pod;
+    let init = pod.init_containers.iter().flatten().enumerate();
+    let init = init.map(|(i, container)| (format!("initContainers[{i}]"), container));
+    let own = pod.containers.iter().enumerate();
+    let own = own.map(|(i, container)| (format!("containers[{i}]"), container));
+    model.chain(init).chain(own).collect()
+}
+
+/// The field of the container as far as the service writes it; empty for one of the runtime's.
+fn written_at(predictor: &Predictor, serving: Option<&str>, container: &Container) -> String {
+    if predictor.model.is_some() && serving == Some(container.name.as_str()) {
+        return "model".to_owned();
+    }
+    let mut parts = parts(predictor).into_iter();
+    let written = parts.find(|(_, part)| part.name == container.name);
+    written.map_or(String::new(), |(path, _)| path)
+}
+
+fn of_pod(pod: &PodSpec) -> Option<FieldError> {
+    let seconds = pod.termination_grace_period_seconds?;
+    let message = format!("{seconds} is below 0: write seconds, such as 30");
+    (seconds < 0).then(|| FieldError::new("terminationGracePeriodSeconds", message))
+}
+
+/// Errors of containers that are named as one before them.
+fn same_names(pod: &PodSpec) -> Vec<FieldError> {
+    let init = pod.init_containers.iter().flatten().enumerate();
+    let init = init.map(|(i, container)| (format!("initContainers[{i}].name"), container));
+    let own = pod.containers.iter().enumerate();
+    let own = own.map(|(i, container)| (format!("containers[{i}].name"), container));
+    let (mut names, mut errors) = (Vec::new(), Vec::new());
+    for (field, container) in init.chain(own) {
+        let name = &container.name;
+        if names.contains(&name) {
+            let message = format!("two containers are called {name}: rename or remove one");
+            errors.push(FieldError::new(field, message));
+        }
+        names.push(name);
+    }
+    errors
+}
+
+/// The errors with their fields below a path.
+fn below(path: &str, errors: Vec<FieldError>) -> impl Iterator<Item = FieldError> {
+    let errors = errors.into_iter();
+    errors.map(move |error| FieldError::new(joined(path, &error.field), error.message))
+}
+
+fn joined(path: &str, field: &str) -> String {
+    match (path, field) {
+        ("", one) | (one, "") => one.to_owned(),
+        (path, field) => format!("{path}.{field}"),
+    }
+}

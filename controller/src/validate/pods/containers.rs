@@ -1,0 +1,35 @@
+//! Parts of a container that no pod may have: ports, variables, probes, times.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar};
+
+use super::{ports, probes};
+use crate::field_error::FieldError;
+
+/// Errors in a container, with their fields below it.
+pub(super) fn errors(container: &Container) -> Vec<FieldError> {
+    let mut errors = ports::errors(container.ports.as_deref().unwrap_or_default());
+    errors.extend(same_variables(container.env.as_deref().unwrap_or_default()));
+    errors.extend(probes::errors(container));
+    errors.extend(pre_stop(container));
+    errors
+}
+
+/// Errors of variables that are written twice: server-side apply refuses them, and a process would have the last.
+fn same_variables(env: &[EnvVar]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (i, variable) in env.iter().enumerate() {
+        let name = &variable.name;
+        if env[..i].iter().any(|before| before.name == *name) {
+            let message = format!("the variable {name} is written twice: remove one");
+            errors.push(FieldError::new(format!("env[{i}].name"), message));
+        }
+    }
+    errors
+}
+
+fn pre_stop(container: &Container) -> Option<FieldError> {
+    let stop = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
+    let seconds = stop.sleep.as_ref()?.seconds;
+    let message = format!("{seconds} is below 0: write seconds, such as 5");
+    (seconds < 0).then(|| FieldError::new("lifecycle.preStop.sleep.seconds", message))
+}

@@ -1,0 +1,70 @@
+//! Numbers of probes that mean nothing: a probe would be run as if they were not there.
+
+use k8s_openapi::api::core::v1::{Container, Probe};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::ports;
+use crate::field_error::FieldError;
+
+/// Errors in the probes of a container, with their fields below it.
+pub(super) fn errors(container: &Container) -> Vec<FieldError> {
+    let probes = [
+        ("readinessProbe", &container.readiness_probe),
+        ("livenessProbe", &container.liveness_probe),
+        ("startupProbe", &container.startup_probe),
+    ];
+    let mut errors = Vec::new();
+    for (name, probe) in probes {
+        let found = probe.iter().flat_map(|probe| [times(probe), ports_of(probe)]);
+        for (field, message) in found.flatten() {
+            errors.push(FieldError::new(format!("{name}.{field}"), message));
+        }
+    }
+    errors
+}
+
+/// A field of a probe, and a sentence about it.
+type Found = (&'static str, String);
+
+/// Seconds and counts below 0. Zero means the default, as in Kubernetes.
+fn times(probe: &Probe) -> Vec<Found> {
+    let numbers = [
+        ("initialDelaySeconds", probe.initial_delay_seconds),
+        ("periodSeconds", probe.period_seconds),
+        ("timeoutSeconds", probe.timeout_seconds),
+        ("successThreshold", probe.success_threshold),
+        ("failureThreshold", probe.failure_threshold),
+    ];
+    let mut found = Vec::new();
+    for (field, number) in numbers {
+        if let Some(number) = number.filter(|number| *number < 0) {
+            let message = format!("{number} is below 0: write 1 or more, or leave the field out");
+            found.push((field, message));
+        }
+    }
+    found
+}
+
+/// Ports that are none. Zero is that of a probe without one, which asks the port that serves.
+fn ports_of(probe: &Probe) -> Vec<Found> {
+    let get = probe.http_get.as_ref().map(|call| &call.port);
+    let connect = probe.tcp_socket.as_ref().map(|call| &call.port);
+    let given = [
+        ("httpGet.port", get.and_then(number)),
+        ("tcpSocket.port", connect.and_then(number)),
+        ("grpc.port", probe.grpc.as_ref().map(|call| call.port)),
+    ];
+    let mut found = Vec::new();
+    for (field, port) in given {
+        let port = port.filter(|port| *port != 0);
+        found.extend(port.and_then(ports::number).map(|message| (field, message)));
+    }
+    found
+}
+
+fn number(port: &IntOrString) -> Option<i32> {
+    match port {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(_) => None,
+    }
+}
