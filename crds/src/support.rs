@@ -247,7 +247,7 @@ impl Found {
             self.add(format!("{path}.confidential"), Refused, reason);
         }
         if !matches!(&*framework.container.name, "" | SERVING_CONTAINER) {
-            let reason = "the serving container is always called kserve-container";
+            let reason = "the serving container is always called kserve-container, and the model has the service's name";
             self.add(format!("{path}.name"), Ignored, reason);
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use weir_cluster::{ControlRoutes, Identity, ReadyCall, Storage, Workload};
+use weir_cluster::{ControlRoutes, Identity, ReadyCall, Storage, Tag, Workload};
 use weir_crds::inference_service::{Model, Predictor, Protocol};
 
 use super::error_list::ErrorList;
@@ -48,6 +48,9 @@ pub(super) fn read(
     errors: &mut ErrorList,
 ) -> Option<Variant> {
     component::check(path, &predictor.component, errors);
+    if let Some(Err(error)) = predictor.name.as_deref().map(Tag::new) {
+        errors.add(format!("{path}.name"), error.to_string());
+    }
     let scaling = component::scaling(context, path, &predictor.component, errors);
     let variant = variant(context, path, predictor, errors)?;
     Some(Variant { scaling, ..variant })

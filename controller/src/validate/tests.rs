@@ -44,6 +44,9 @@ fn rules_of_the_definition_hold_without_it() {
 
 #[test]
 fn rules_beyond_the_definition_hold_too() {
+    assert_eq!(errors(&[], &model("digits", &["name: stable"])), "");
+    let named = errors(&[], &model("digits", &["name: Stable_1"]));
+    assert!(named.starts_with("spec.predictor.name: ") && named.contains("Stable_1"));
     let storage = model("digits", &[]).replace("pvc://", "ftp://");
     assert!(errors(&[], &storage).contains("StorageUri [ftp://models/digits] is not supported"));
     finds(
