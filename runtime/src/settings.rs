@@ -5,7 +5,11 @@
 pub(crate) mod log;
 pub(crate) mod trace;
 
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use weir_protocol::{Code, Coded};
 
 /// Error of a change of settings; none of the request's changes is made then.
@@ -14,6 +18,9 @@ pub(crate) enum SettingsError {
     /// The body is not a JSON object.
     #[error("failed to parse the request JSON buffer: {0}")]
     Body(String),
+    /// A setting that the request has twice.
+    #[error("duplicate key '{0}' in request")]
+    DuplicateKey(String),
     #[error("unknown {kind} setting '{key}'")]
     Unknown { kind: &'static str, key: String },
     /// A value the setting cannot have.
@@ -48,19 +55,61 @@ fn excerpt(text: &str) -> String {
 impl Coded for SettingsError {
     fn code(&self) -> Code {
         match self {
-            Self::Body(_) | Self::Unknown { .. } | Self::Value { .. } => Code::InvalidArgument,
+            Self::Body(_)
+            | Self::DuplicateKey(_)
+            | Self::Unknown { .. }
+            | Self::Value { .. } => Code::InvalidArgument,
             Self::File(_) | Self::Mode(_) => Code::Unimplemented,
             Self::Apply(_) => Code::Internal,
         }
     }
 }
 
-/// The body's members; nothing is an empty object. `serde_json` stops at 128 levels of nesting.
-fn members(body: &[u8]) -> Result<Map<String, Value>, SettingsError> {
+/// The body's members, each key once as in requests; nothing is an empty object. `serde_json` stops at 128 levels of
+/// nesting.
+fn members(body: &[u8]) -> Result<Vec<(String, Value)>, SettingsError> {
     if body.is_empty() {
-        return Ok(Map::new());
+        return Ok(Vec::new());
     }
-    serde_json::from_slice(body).map_err(|error| SettingsError::Body(error.to_string()))
+    let Members(members) =
+        serde_json::from_slice(body).map_err(|error| SettingsError::Body(error.to_string()))?;
+    match duplicate(&members) {
+        Some(key) => Err(SettingsError::DuplicateKey(excerpt(key))),
+        None => Ok(members),
+    }
+}
+
+fn duplicate(members: &[(String, Value)]) -> Option<&str> {
+    let mut seen = HashSet::new();
+    let mut keys = members.iter().map(|(key, _)| key.as_str());
+    keys.find(|key| !seen.insert(*key))
+}
+
+/// The members of an object as they are written: a map would have the last of those with one key.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of settings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Members(members))
+    }
 }
 
 fn invalid(key: &str, value: impl ToString, expected: &'static str) -> SettingsError {

@@ -61,6 +61,8 @@ def test_log_settings(client):
         ("/v2/trace/setting", {"trace_rate": "many"}, 400),
         ("/v2/trace/setting", {"trace_level": ["ODD"]}, 400),
         ("/v2/logging", b"{", 400),
+        ("/v2/logging", b'{"log_info": true, "log_info": false}', 400),
+        ("/v2/trace/setting", b'{"trace_rate": "1", "trace_rate": "2"}', 400),
         ("/v2/trace/setting", [], 400),
     ],
 )

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use weir_protocol::grpc::proto;
 
 use super::{SettingsError, excerpt, invalid, members};
@@ -303,9 +303,8 @@ impl TraceState {
 /// # Errors
 /// [`SettingsError`] for what is not JSON or has another type.
 pub(crate) fn update_from_json(body: &[u8]) -> Result<TraceUpdate, SettingsError> {
-    let members: Map<String, Value> = members(body)?;
     let mut update = TraceUpdate::new();
-    for (key, value) in members {
+    for (key, value) in members(body)? {
         let values = match &value {
             Value::Null => None,
             Value::Array(list) => {

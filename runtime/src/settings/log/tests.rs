@@ -60,6 +60,11 @@ fn bad_settings_are_named_and_nothing_is_applied() {
             "invalid value '-1' for setting 'log_verbose_level': expected a boolean, an integer from 0 or a string",
         ),
         (
+            r#"{"log_info": true, "log_info": false}"#,
+            Code::InvalidArgument,
+            "duplicate key 'log_info' in request",
+        ),
+        (
             r#"{"log_format": "xml"}"#,
             Code::InvalidArgument,
             "invalid value 'xml' for setting 'log_format': expected 'default' or 'ISO8601'",

@@ -93,6 +93,19 @@ fn bad_settings_are_named() {
 }
 
 #[test]
+fn a_setting_comes_once() {
+    let body = r#"{"trace_rate": "1", "trace_count": "2", "trace_rate": "3"}"#;
+    let error = change(&store(), None, body).unwrap_err();
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        (
+            Code::InvalidArgument,
+            "duplicate key 'trace_rate' in request"
+        )
+    );
+}
+
+#[test]
 fn deep_json_is_refused() {
     let body = "[".repeat(250_000);
     assert!(matches!(
