@@ -13,7 +13,7 @@ use crate::launch::{InUse, Launcher, LoadedModel, Oversight};
 use crate::repository::{IndexEntry, IndexFilter, LoadOptions, Repository, ServingVersion};
 use crate::settings::log::LogStore;
 use crate::settings::trace::{TraceLevel, TraceStore};
-use crate::shared_memory::SharedMemory;
+use crate::shared_memory::{self, SharedMemory};
 use crate::statistics::Snapshot;
 
 pub(crate) struct Server {
@@ -186,6 +186,8 @@ impl Server {
         deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
         let inferred = engine.infer(request, deadline, &self.memory).await?;
+        shared_memory::check_apart(&inferred.response.outputs)
+            .map_err(|error| ServeError::codec(&error))?;
         for (tensor, delivery) in &inferred.response.outputs {
             if let Delivery::Shared(range) = delivery {
                 self.write_shared(range, tensor)?;

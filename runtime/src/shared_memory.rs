@@ -4,9 +4,11 @@
 //! and would need `unsafe`; a positioned read costs one copy, which the batch would make anyway.
 
 mod error;
+mod overlap;
 mod table;
 
 pub(crate) use error::SharedMemoryError;
+pub(crate) use overlap::check_apart;
 pub(crate) use table::{RegionStatus, SharedMemory};
 
 #[cfg(test)]

@@ -158,6 +158,25 @@ def test_tensors_in_shared_memory(shared_memory_client, region):
     np.testing.assert_array_equal(got, sent * 2)
 
 
+def test_outputs_do_not_overwrite_each_other(shared_memory_client, region):
+    library, client = shared_memory_client
+    handle, key = region
+    shm.set_shared_memory_region(handle, [np.ones([1, 16], np.float32)])
+    client.register_system_shared_memory("region", key, 128)
+    rows = [library.InferInput(name, [1, 16], "FP32") for name in ("INPUT0", "INPUT1")]
+    outputs = [library.InferRequestedOutput(name) for name in ("OUTPUT0", "OUTPUT1")]
+    for row in rows:
+        row.set_shared_memory("region", 64)
+    for output, offset in zip(outputs, (64, 60)):
+        output.set_shared_memory("region", 64, offset)
+    text = refused(client.infer, "add_sub", rows, outputs=outputs)
+    assert "outputs 'OUTPUT0' and 'OUTPUT1' overwrite each other in shared memory region 'region'" in text
+    np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.float32, [32])[:16], 1)
+    outputs[1].set_shared_memory("region", 64, 0)
+    client.infer("add_sub", rows, outputs=outputs)
+    np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.float32, [32]), [0] * 16 + [2] * 16)
+
+
 def test_status_and_unregister(shared_memory_client, region):
     _, client = shared_memory_client
     client.register_system_shared_memory("region", region[1], 64, offset=32)

@@ -43,6 +43,15 @@ pub(crate) enum SharedMemoryError {
     /// A range that leaves the region, or a region that leaves its object.
     #[error("Invalid offset + byte size for shared memory region: '{0}'")]
     Range(String),
+    /// Two outputs of one request in the same bytes.
+    #[error(
+        "outputs '{first}' and '{second}' overwrite each other in shared memory region '{region}': give each its own 'shared_memory_offset'"
+    )]
+    Overlap {
+        first: String,
+        second: String,
+        region: String,
+    },
     /// The limit on regions is reached.
     #[error(
         "cannot register shared memory region '{name}': {limit} regions are registered already"
@@ -67,6 +76,7 @@ impl Coded for SharedMemoryError {
             | Self::Reserved { .. }
             | Self::Open { .. }
             | Self::Range(_)
+            | Self::Overlap { .. }
             | Self::Access { .. } => Code::InvalidArgument,
             Self::Full { .. } => Code::Overloaded,
         }
