@@ -235,6 +235,8 @@ fn rollout(inputs: &StatusInputs<'_>) -> Option<Assessment> {
     };
     let name = candidate.revision.as_str();
     Some(match &candidate.stage {
+        // Nothing starts and nothing gets requests until the service does.
+        Stage::Waiting | Stage::Shifting(_) if is_stopped(inputs) => assess(False, "Stopped", ""),
         Stage::Waiting => assess(False, "Waiting", format!("{name} is not ready yet")),
         Stage::Shifting(_) => {
             let percent = rollout.percent();

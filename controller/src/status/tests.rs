@@ -11,7 +11,7 @@ use super::*;
 use crate::fixtures::{errors, model, platform, service, validated};
 use crate::history::{RuntimeChange, revise};
 use crate::plan::plan;
-use crate::rollout::PreviousRevision;
+use crate::rollout::{Candidate, PreviousRevision, Stage};
 use crate::runtimes::Runtimes;
 use crate::validate::{AutoUpdate, Platform, validate};
 
@@ -517,6 +517,30 @@ fn a_stopped_service_says_nothing_of_kept_replicas() {
     assert!(message.unwrap().contains("keeps 2 replicas"));
     world.validated.is_stopped = true;
     assert_eq!(told(&world), (ConditionStatus::True, None));
+}
+
+#[test]
+fn a_stopped_service_says_nothing_of_what_a_rollout_waits_for() {
+    let mut world = World::new(&model("a", &[]));
+    let mut told = |stage: Stage, is_stopped: bool| {
+        world.history.rollout.candidate = Some(Candidate {
+            revision: world.validated.service.revision(2).unwrap(),
+            stage,
+            since: 1,
+        });
+        world.validated.is_stopped = is_stopped;
+        let status = world.status();
+        let complete = found(&status, "RolloutComplete");
+        assert_eq!(complete.status, ConditionStatus::False);
+        complete.message.clone()
+    };
+    for stage in [Stage::Waiting, Stage::Shifting(0)] {
+        assert!(told(stage.clone(), false).is_some());
+        assert_eq!(told(stage, true), None);
+    }
+    let why: Arc<str> = "1 of 2 of its requests failed".into();
+    let message = told(Stage::RolledBack(why), true);
+    assert!(message.unwrap().contains("was rolled back: 1 of 2"));
 }
 
 #[test]
