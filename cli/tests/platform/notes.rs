@@ -54,6 +54,15 @@ fn fields_without_effect_are_noted_in_every_format() {
 }
 
 #[test]
+fn resources_that_no_manifest_has_are_not_noted() {
+    let fixture = Fixture::ready(1, |_| Service::new("one").replicas(1, 1));
+    for words in [&[][..], &["-o", "json"]] {
+        let text = status(&fixture.weir, words);
+        assert!(!text.contains("resources"), "{text}");
+    }
+}
+
+#[test]
 fn restarts_are_noted() {
     let script = "echo no model: $(PORT); exit 7";
     let fixture = Fixture::new(|_| Service::new("one").replicas(1, 1).shell(script));

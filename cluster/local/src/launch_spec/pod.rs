@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::options::Gpu;
 use crate::probe::LivenessProbe;
+
+/// Amounts that the controller gives a container without any, as KServe does: a manifest need not have written them.
+const FILLED_IN: [(&str, &str); 2] = [("cpu", "1"), ("memory", "2Gi")];
 
 /// Kubernetes' name of NVIDIA's GPUs as a resource.
 const GPU: &str = "nvidia.com/gpu";
@@ -57,7 +61,7 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
         ("image", image.is_some()),
         (
             "resources, which bind nothing",
-            container.resources.is_some(),
+            has_own_resources(container),
         ),
         (
             "nvidia.com/gpu, of which this machine has none",
@@ -89,6 +93,18 @@ pub(super) fn ignored_fields(pod: &PodSpec, container: &Container, gpu: Gpu) -> 
     ];
     let set = fields.into_iter().filter(|(_, is_set)| *is_set);
     set.map(|(field, _)| field).collect()
+}
+
+/// Whether the container has amounts that its manifest must have written.
+fn has_own_resources(container: &Container) -> bool {
+    let Some(resources) = &container.resources else {
+        return false;
+    };
+    let is_own = |(resource, amount): (&String, &Quantity)| {
+        !FILLED_IN.contains(&(resource.as_str(), amount.0.as_str()))
+    };
+    let lists = [&resources.limits, &resources.requests].into_iter();
+    resources.claims.is_some() || lists.flatten().flatten().any(is_own)
 }
 
 /// Whether the container asks for a GPU.

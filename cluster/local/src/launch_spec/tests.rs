@@ -221,6 +221,20 @@ fn what_has_no_effect_is_named() {
 }
 
 #[test]
+fn amounts_that_nobody_wrote_are_not_named() {
+    let ignored = |resources: Value| {
+        let pod = container(json!({ "command": ["serve"], "resources": resources }));
+        LaunchSpec::of(&workload(pod), &options()).unwrap().ignored_fields
+    };
+    let filled_in = json!({ "cpu": "1", "memory": "2Gi" });
+    let both = json!({ "limits": filled_in, "requests": filled_in });
+    assert_eq!(ignored(both), [""; 0]);
+    assert_eq!(ignored(json!({})), [""; 0]);
+    let own = json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": filled_in });
+    assert_eq!(ignored(own), ["resources, which bind nothing"]);
+}
+
+#[test]
 fn replicas_that_have_no_port_are_named() {
     let ignored = |command: &str, replicas: u32, max: Option<u32>| {
         let policy = ScalingPolicy {
