@@ -84,13 +84,22 @@ struct Reader<'text> {
 
 impl Reader<'_> {
     fn document(&mut self, node: &Node) {
-        let items = node.field("items").map(|items| &items.content);
-        if let Some(Content::List(items)) = items
-            && kind::is_list(node)
-        {
-            items.iter().for_each(|item| self.document(item));
-        } else {
-            self.object(node);
+        if !kind::is_list(node) {
+            return self.object(node);
+        }
+        let field = "items".to_owned();
+        match node.field("items") {
+            // As the API server writes a list of nothing.
+            Some(items) if items.is_null() => {}
+            Some(items) => match &items.content {
+                Content::List(items) => items.iter().for_each(|item| self.document(item)),
+                Content::Map(_) | Content::Scalar(_) => {
+                    let (expected, found) = ("a list", items.described());
+                    let problem = Problem::WrongType { expected, found };
+                    self.diagnostics([(items.position, field, problem)]);
+                }
+            },
+            None => self.diagnostics([(node.position, field, Problem::Missing)]),
         }
     }
 

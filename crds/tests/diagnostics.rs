@@ -380,6 +380,31 @@ items:
 }
 
 #[test]
+fn a_list_has_items() {
+    let list = |kind: &str, items: &str| said(&format!("{kind}\nmetadata: {{}}\n{items}"));
+    for kind in [
+        "apiVersion: v1\nkind: List",
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceServiceList",
+    ] {
+        check(&list(kind, ""), "1:1: items: missing, and required");
+        check(
+            &list(kind, "items: {kind: InferenceService}\n"),
+            "4:8: items: expected a list, found a mapping",
+        );
+        check(
+            &list(kind, "items: none\n"),
+            "4:8: items: expected a list, found the text `none`",
+        );
+        check(
+            &list(kind, "items: [a]\n"),
+            "4:9: expected a mapping with apiVersion and kind, found the text `a`",
+        );
+        check(&list(kind, "items: []\n"), "0 objects");
+        check(&list(kind, "items:\n"), "0 objects");
+    }
+}
+
+#[test]
 fn a_probe_needs_no_port() {
     let text = "apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
