@@ -51,7 +51,7 @@ fn ports_are_numbers_with_a_name_of_their_own() {
 #[test]
 fn variables_are_written_once() {
     finds(
-        "env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: y}]",
+        "env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: z}]",
         &["env[2].name: the variable A is written twice: remove one"],
     );
 }
