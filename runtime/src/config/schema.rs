@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use prost_reflect::{DescriptorPool, MessageDescriptor};
+use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 use weir_protocol::grpc::proto;
 
 /// Largest edit distance of a suggestion.
@@ -31,12 +31,30 @@ pub(super) fn nearest_field(message: &str, written: &str) -> Option<String> {
     )
 }
 
-/// Like [`nearest_field`] over all messages, because JSON errors do not name theirs.
+/// Like [`nearest_field`] over all messages of a configuration, because JSON errors do not name theirs.
 pub(super) fn nearest_field_anywhere(written: &str) -> Option<String> {
-    let fields = POOL
-        .all_messages()
+    let messages = messages().into_iter();
+    let fields = messages
+        .filter(|message| !message.is_map_entry())
         .flat_map(|message| message.fields().collect::<Vec<_>>());
     nearest(fields.map(|field| field.name().to_owned()), written)
+}
+
+/// The configuration's message and those within it. The pool has all others of the protocol, too.
+fn messages() -> Vec<MessageDescriptor> {
+    let mut found = vec![model_config()];
+    let mut at = 0;
+    while let Some(message) = found.get(at).cloned() {
+        for field in message.fields() {
+            if let Kind::Message(inner) = field.kind()
+                && !found.contains(&inner)
+            {
+                found.push(inner);
+            }
+        }
+        at += 1;
+    }
+    found
 }
 
 /// The value of that enum with the name most similar to `written`.
@@ -66,5 +84,6 @@ fn edits(candidate: &str, written: &str) -> Option<usize> {
         return None;
     }
     let edits = strsim::damerau_levenshtein(candidate, written);
-    (edits <= MAX_EDITS && edits < candidate.len()).then_some(edits)
+    // Of a short word that differs in most letters, none is meant.
+    (edits <= MAX_EDITS && 2 * edits <= written.len()).then_some(edits)
 }

@@ -101,6 +101,19 @@ fn json_errors_have_a_position_and_a_suggestion() {
              'max_batch_size'?",
         ),
         (
+            "{\"input\": [{\"data_typ\": 1}]}",
+            "config.pbtxt:1:22: unrecognized field name 'data_typ'; did you mean 'data_type'?",
+        ),
+        // Statistics have a field of this name, configurations do not.
+        (
+            "{\"queu\": 1}",
+            "config.pbtxt:1:7: unrecognized field name 'queu'",
+        ),
+        (
+            "{\"foo\": 1}",
+            "config.pbtxt:1:6: unrecognized field name 'foo'",
+        ),
+        (
             "{\"name\": 1}",
             "config.pbtxt:1:10: invalid type: integer `1`, expected a string",
         ),
