@@ -185,6 +185,7 @@ impl Server {
         request: InferRequest,
         deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
+        self.check_regions(&request)?;
         let inferred = engine.infer(request, deadline, &self.memory).await?;
         shared_memory::check_apart(&inferred.response.outputs)
             .map_err(|error| ServeError::codec(&error))?;
@@ -198,6 +199,17 @@ impl Server {
             level => trace(level, &inferred),
         }
         Ok(inferred)
+    }
+
+    /// Checks that the regions of outputs are there, so that no model runs for an answer that has no place.
+    fn check_regions(&self, request: &InferRequest) -> Result<(), ServeError> {
+        for output in &request.outputs {
+            if let Delivery::Shared(range) = &output.delivery {
+                let checked = self.memory.check(&range.region);
+                checked.map_err(|error| ServeError::codec(&error))?;
+            }
+        }
+        Ok(())
     }
 
     fn write_shared(&self, range: &SharedRange, output: &Tensor) -> Result<(), ServeError> {

@@ -177,6 +177,14 @@ def test_outputs_do_not_overwrite_each_other(shared_memory_client, region):
     np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.float32, [32]), [0] * 16 + [2] * 16)
 
 
+@pytest.mark.parametrize("parameters", [{}, {"shared_memory_byte_size": 64}])
+def test_an_output_in_an_unknown_region(limited, parameters):
+    outputs = [{"name": "OUTPUT0", "parameters": {"shared_memory_region": "nowhere", **parameters}}]
+    reply = limited.infer("add_sub", {**wire.add_sub(), "outputs": outputs})
+    assert reply.status == 404
+    assert reply.error() == "Unable to find shared memory region: 'nowhere'"
+
+
 def test_status_and_unregister(shared_memory_client, region):
     _, client = shared_memory_client
     client.register_system_shared_memory("region", region[1], 64, offset=32)

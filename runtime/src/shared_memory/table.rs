@@ -145,6 +145,14 @@ impl SharedMemory {
         name.map_or(Ok(()), |name| Err(Error::Unknown(name.to_owned())))
     }
 
+    /// Checks that a region can be used.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`] when shared memory is off, [`Error::Unknown`] for an unregistered name.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
+        self.usable(name).map(drop)
+    }
+
     /// Copies a range out of a region. Blocks for a copy in memory.
     ///
     /// # Errors
