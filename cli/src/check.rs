@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit, CliError> {
     let prepared = prepare(&what, Path::new(NO_STATE))?;
     let missing = prepared.inspections.iter();
     let missing: Vec<String> = missing
-        .flat_map(|(_, inspection)| inspection.missing_models.clone())
+        .flat_map(|(_, inspection)| inspection.missing.clone())
         .collect();
     if !missing.is_empty() {
         return Err(CliError::Invalid(missing));

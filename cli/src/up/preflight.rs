@@ -48,11 +48,11 @@ fn variants(valid: &Validated) -> impl Iterator<Item = (String, &Variant)> {
     once(("spec.predictor".to_owned(), &valid.predictor)).chain(canaries)
 }
 
-/// The inspection with the location of each missing model.
+/// The inspection with the location of each thing that is missing.
 fn located(service: &Service, field: &str, inspection: Inspection) -> Inspection {
-    let missing = inspection.missing_models.iter();
+    let missing = inspection.missing.iter();
     Inspection {
-        missing_models: missing.map(|text| service.located(field, text)).collect(),
+        missing: missing.map(|text| service.located(field, text)).collect(),
         ..inspection
     }
 }

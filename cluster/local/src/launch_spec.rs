@@ -6,7 +6,7 @@ mod pod;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use weir_cluster::{ClusterError, ContainerPorts, PodTemplate, ReadyCall, Workload};
 use weir_fetch::Limits;
 
-use self::command::Program;
+use self::command::{Invocation, Program};
 use crate::options::Options;
-use crate::ports::PortPlan;
+use crate::ports::{PortPlan, Ports};
 use crate::probe::{LivenessProbe, Probe};
-use crate::storage::ModelFiles;
+use crate::program;
+use crate::storage::{ModelFiles, Origin};
 
 /// The time from SIGTERM to SIGKILL where a pod does not say: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(30);
@@ -62,8 +63,8 @@ pub(crate) struct LaunchSpec {
 pub struct Inspection {
     /// Fields of the pod that have no effect on a process.
     pub ignored_fields: Vec<&'static str>,
-    /// Models that are not where they should be, a sentence each.
-    pub missing_models: Vec<String>,
+    /// What is not where it should be, a sentence each: models, the program, its directory.
+    pub missing: Vec<String>,
 }
 
 /// Inspects a workload. Nothing is started.
@@ -76,8 +77,9 @@ pub fn inspect(workload: &Workload, options: &Options) -> Result<Inspection, Clu
     if spec.needs_model(options) {
         missing.extend(spec.models.iter().filter_map(ModelFiles::without_model));
     }
+    missing.extend(spec.missing_program());
     Ok(Inspection {
-        missing_models: missing,
+        missing,
         ignored_fields: spec.ignored_fields,
     })
 }
@@ -134,6 +136,38 @@ impl LaunchSpec {
             env,
             models,
         })
+    }
+
+    /// The program of a command, as a shell finds it from the working directory.
+    ///
+    /// # Errors
+    /// A sentence that names what is not there.
+    pub(crate) fn program(&self, command: &Invocation) -> Result<PathBuf, String> {
+        let directory = self.directory.as_deref();
+        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+            return Err(format!("no such directory: {}", directory.display()));
+        }
+        let search = command.env.get("PATH").map_or("", String::as_str);
+        program::find(&command.program, directory, search)
+    }
+
+    /// A sentence about a program or directory that is not there; `None` for what comes with a download.
+    fn missing_program(&self) -> Option<String> {
+        let command = self.invocation(Ports {
+            http: None,
+            grpc: None,
+        });
+        let mut paths = self.directory.iter().map(PathBuf::as_path);
+        let program = Path::new(&command.program);
+        if self.is_downloaded(program) || paths.any(|path| self.is_downloaded(path)) {
+            return None;
+        }
+        self.program(&command).err()
+    }
+
+    fn is_downloaded(&self, path: &Path) -> bool {
+        let mut models = self.models.iter();
+        models.any(|model| model.origin == Origin::Remote && path.starts_with(&model.path))
     }
 
     /// Whether it runs our runtime in the mode that ends without a model at its start.

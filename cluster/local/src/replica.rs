@@ -21,7 +21,6 @@ use crate::lifecycle::{Lifecycle, ProbeResult};
 use crate::log::Log;
 use crate::ports::{LeasedPorts, PortPool};
 use crate::process::{self, Ending, Output, Process};
-use crate::program;
 
 /// A start that takes longer is reported as a failure, with what the probe answers: most models load
 /// faster, and a person who waits for one that does not wants to know why.
@@ -171,11 +170,7 @@ impl Task {
     fn spawn(&self, leased: LeasedPorts) -> Result<Run, String> {
         let command = self.spec.invocation(leased.ports);
         let directory = self.spec.directory.as_deref();
-        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-            return Err(format!("no such directory: {}", directory.display()));
-        }
-        let search = command.env.get("PATH").map_or("", String::as_str);
-        let program = program::find(&command.program, directory, search)?;
+        let program = self.spec.program(&command)?;
         let started = Process::start(&program, &command.args, &command.env, directory);
         let (process, output) = started.map_err(|error| error.to_string())?;
         self.log.begin_run();

@@ -155,6 +155,35 @@ fn a_command_is_expanded_and_finds_its_models() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_missing_unless_it_is_downloaded() {
+    let missing = |fields: Value, storage: Vec<Storage>| {
+        let workload = Workload {
+            storage,
+            ..workload(container(fields))
+        };
+        inspect(&workload, &options()).unwrap().missing
+    };
+    let shell = json!({ "command": ["sh", "-c", "serve $(PORT)"] });
+    assert_eq!(missing(shell, Vec::new()), [""; 0]);
+    assert_eq!(
+        missing(json!({ "command": ["no-such"] }), Vec::new()),
+        ["program no-such not found in PATH"]
+    );
+    let elsewhere = json!({ "command": ["sh"], "workingDir": "/no/such" });
+    assert_eq!(
+        missing(elsewhere, Vec::new()),
+        ["no such directory: /no/such"]
+    );
+    let download = Storage {
+        uri: "https://models.example/server.zip".into(),
+        mount_path: Storage::MOUNT_PATH.into(),
+        claims: None,
+    };
+    let own = json!({ "command": ["/mnt/models/serve"], "workingDir": "/mnt/models" });
+    assert_eq!(missing(own, vec![download]), [""; 0]);
+}
+
+#[test]
 fn what_needs_a_cluster_is_refused_by_name() {
     refused(
         container(json!({ "image": "triton:24" })),
