@@ -300,8 +300,14 @@ fn storage(context: &Context<'_>, uri: Option<&str>) -> Vec<Storage> {
 fn scheme(field: &str, uri: &str, errors: &mut ErrorList) {
     if !SCHEMES.iter().any(|scheme| uri.starts_with(scheme)) {
         let schemes = SCHEMES.join(", ");
-        let message =
-            format!("storageUri, must be one of: [{schemes}]. StorageUri [{uri}] is not supported");
+        let advice = if uri.contains("://") {
+            ""
+        } else {
+            ": write a path as file:///abs/path, or as pvc://CLAIM/path"
+        };
+        let message = format!(
+            "storageUri, must be one of: [{schemes}]. StorageUri [{uri}] is not supported{advice}"
+        );
         errors.add(field, message);
     }
 }
