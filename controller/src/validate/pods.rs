@@ -24,14 +24,12 @@ pub(super) fn check(
     template: &PodTemplateSpec,
     errors: &mut ErrorList,
 ) {
-    let mut found = written(predictor);
+    let written = written(predictor);
     // What is wrong as it is written stays so when merged, and is one error.
-    for error in merged(predictor, template) {
-        if found.iter().all(|known| known.message != error.message) {
-            found.push(error);
-        }
-    }
-    for error in found {
+    let is_new = |error: &FieldError| written.iter().all(|known| known.message != error.message);
+    let mut merged = merged(predictor, template);
+    merged.retain(is_new);
+    for error in written.into_iter().chain(merged) {
         // A canary has most of its pod from the stable predictor, whose error is one error.
         let is_known = |known: &FieldError| {
             known.message == error.message && known.field.ends_with(&error.field)

@@ -49,6 +49,16 @@ fn ports_are_numbers_with_a_name_of_their_own() {
 }
 
 #[test]
+fn each_name_of_a_label_is_told() {
+    let found = errors(&[], &model("digits", &["labels: {a b: x, c d: x}"]));
+    let fields: Vec<_> = found.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(
+        fields,
+        ["spec.predictor.labels[a b]", "spec.predictor.labels[c d]"]
+    );
+}
+
+#[test]
 fn variables_are_written_once() {
     finds(
         "env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: z}]",
