@@ -125,6 +125,43 @@ fn an_image_without_a_command_is_refused_by_name() {
 }
 
 #[test]
+fn a_model_that_is_nowhere_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.yaml");
+    let text = "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: net}
+spec:
+  predictor:
+    model: {modelFormat: {name: pytorch}}
+";
+    fs::write(&file, text).unwrap();
+    let more = ["--port", "0", "--runtime", "/bin/true"];
+    let (code, message) = up(Path::new(PROGRAM), &file, &more);
+    let begin = format!(
+        "{}:5:3: spec.predictor: nothing says where the model is: write its storageUri",
+        file.display()
+    );
+    assert!(code == Some(2) && message.starts_with(&begin), "{message}");
+}
+
+#[test]
+fn a_wrong_port_of_a_pod_is_reported_with_its_location() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo.yaml");
+    let text = Service::new("one").yaml();
+    let ports = "        ports:\n        - containerPort: 99999\n        command:";
+    fs::write(&file, text.replace("        command:", ports)).unwrap();
+    let (code, message) = up(Path::new(PROGRAM), &file, &["--port", "0"]);
+    let expected = format!(
+        "{}:13:11: spec.predictor.containers[0].ports[0].containerPort: 99999 is no port: write a \
+         number from 1 to 65535\n",
+        file.display()
+    );
+    assert_eq!((code, message), (Some(2), expected));
+}
+
+#[test]
 fn one_service_that_is_declared_twice_is_reported_with_both_locations() {
     let folder = tempfile::tempdir().unwrap();
     let files = folder.path().join("services");
