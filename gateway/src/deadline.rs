@@ -51,7 +51,8 @@ impl Deadline {
 
     /// Limits the time since the arrival to `most` of the service's own, if that is given. The earliest limit counts.
     pub(crate) fn within(self, most: Option<Duration>) -> Self {
-        match most.map(|most| self.arrived + most) {
+        // Longer than the clock runs is no limit.
+        match most.and_then(|most| self.arrived.checked_add(most)) {
             Some(bound) if self.at.is_none_or(|at| bound <= at) => Self {
                 at: Some(bound),
                 blame: Blame::Server,
@@ -149,6 +150,8 @@ mod tests {
         let none = Deadline::none(arrived);
         assert_eq!(none.within(None), none);
         assert_eq!(none.enforce(|| panic!("the clock was read"), 0), Ok(none));
+        let longest = Duration::from_secs(i64::MAX as u64);
+        assert_eq!(none.within(Some(longest)), none);
         let deadline = none.within(Some(3 * second)).within(None);
         let deadline = deadline.within(Some(2 * second)).within(Some(4 * second));
         assert_eq!(deadline.at, Some(arrived + 2 * second));

@@ -223,8 +223,10 @@ impl ProxyRequest {
     /// The header with the time left until the deadline.
     fn left(&self, deadline: Instant, now: Instant) -> Option<(HeaderName, HeaderValue)> {
         let left = deadline.saturating_duration_since(now);
+        // Other gateways read no more than this, 49 days.
+        let ms = left.as_millis().min(u32::MAX.into());
         let (name, text) = match self.protocol {
-            Protocol::Http => (headers::TIMEOUT, left.as_millis().to_string()),
+            Protocol::Http => (headers::TIMEOUT, ms.to_string()),
             Protocol::Grpc => (headers::GRPC_TIMEOUT, format_timeout(left)),
         };
         Some((name, HeaderValue::try_from(text).ok()?))
