@@ -46,30 +46,30 @@ fn serves_nothing(runtime: &Runtime, serving: &Container) -> bool {
         return false;
     };
     let is_same = own.image == serving.image && own.command == serving.command;
-    let places = places(serving);
-    let is_told = places.len() > self::places(own).len();
+    let (told, by_runtime) = (repositories(serving), repositories(own));
+    let is_told = told.len() > by_runtime.len();
     let in_storage = |place: &&str| is_within(place, Storage::MOUNT_PATH);
     let mut mounts = serving.volume_mounts.iter().flatten();
     let is_mounted = mounts.any(|mount| {
         is_within(&mount.mount_path, Storage::MOUNT_PATH)
             || is_within(Storage::MOUNT_PATH, &mount.mount_path)
     });
-    is_same && !is_told && !places.is_empty() && places.iter().all(in_storage) && !is_mounted
+    is_same && !is_told && !told.is_empty() && told.iter().all(in_storage) && !is_mounted
 }
 
 /// Returns the paths that the arguments of a container name as repositories of models.
-fn places(container: &Container) -> Vec<&str> {
+fn repositories(container: &Container) -> Vec<&str> {
     let args = container.args.as_deref().unwrap_or_default();
-    let mut places = Vec::new();
+    let mut found = Vec::new();
     for (i, arg) in args.iter().enumerate() {
         let rest = FLAGS.iter().find_map(|flag| arg.strip_prefix(flag));
         match rest {
-            Some("") => places.extend(args.get(i + 1).map(String::as_str)),
-            Some(rest) => places.extend(rest.strip_prefix('=')),
+            Some("") => found.extend(args.get(i + 1).map(String::as_str)),
+            Some(rest) => found.extend(rest.strip_prefix('=')),
             None => {}
         }
     }
-    places
+    found
 }
 
 fn is_within(path: &str, directory: &str) -> bool {
