@@ -91,7 +91,10 @@ impl DeclaredService {
     fn new(service: Arc<Service>, runtimes: &Runtimes, platform: &Platform) -> Self {
         let (validation, kept) = match validate_or_keep(&service, runtimes, platform) {
             Ok(validated) => (Ok(Arc::new(validated)), None),
-            Err(invalid) => (Err(Arc::new(invalid.errors)), invalid.kept.map(|kept| Arc::new(*kept))),
+            Err(invalid) => (
+                Err(Arc::new(invalid.errors)),
+                invalid.kept.map(|kept| Arc::new(*kept)),
+            ),
         };
         Self {
             service,

@@ -55,10 +55,9 @@ fn excerpt(text: &str) -> String {
 impl Coded for SettingsError {
     fn code(&self) -> Code {
         match self {
-            Self::Body(_)
-            | Self::DuplicateKey(_)
-            | Self::Unknown { .. }
-            | Self::Value { .. } => Code::InvalidArgument,
+            Self::Body(_) | Self::DuplicateKey(_) | Self::Unknown { .. } | Self::Value { .. } => {
+                Code::InvalidArgument
+            }
             Self::File(_) | Self::Mode(_) => Code::Unimplemented,
             Self::Apply(_) => Code::Internal,
         }

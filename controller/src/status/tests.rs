@@ -160,7 +160,8 @@ fn addresses_inside_have_the_clusters_domain() {
     let mut world = World::new(&model("a", &[]));
     world.validated.exposure.cluster_domain = "k8s.example".to_owned();
     let status = world.status();
-    let url = |address: Option<weir_crds::inference_service::Address>| address.unwrap().url.unwrap();
+    let url =
+        |address: Option<weir_crds::inference_service::Address>| address.unwrap().url.unwrap();
     let of_predictor = status.components["predictor"].address.clone();
     assert_eq!(
         [url(status.address), url(of_predictor)],

@@ -117,8 +117,11 @@ mod tests {
     fn a_service_that_names_no_model_is_refused_with_what_to_write() {
         let charts = installed("weir-libtorch", &CHARTS);
         let expected = format!("spec.predictor.model: {}", super::NO_MODEL);
-        assert_eq!(errors(&charts, "", ""), [expected.clone()]);
-        assert_eq!(errors(&charts, ", args: [--id=a]", ""), [expected.clone()]);
+        assert_eq!(errors(&charts, "", ""), std::slice::from_ref(&expected));
+        assert_eq!(
+            errors(&charts, ", args: [--id=a]", ""),
+            std::slice::from_ref(&expected)
+        );
         let below = installed("weir-libtorch", &["--model-store", "/mnt/models/one"]);
         assert_eq!(errors(&below, "", ""), [expected]);
     }

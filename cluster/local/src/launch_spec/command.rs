@@ -27,8 +27,7 @@ const LISTEN_FLAGS: [&str; 6] = [
 const REPOSITORY_FLAGS: [&str; 2] = ["--model-repository", "--model-store"];
 
 /// Sentence about our runtime without a model.
-const NO_MODEL: &str =
-    "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path for CLAIM/path \
+const NO_MODEL: &str = "nothing says where the model is: write its storageUri, such as pvc://CLAIM/path for CLAIM/path \
      beside the YAML file, or give weir-runtime the argument --model-repository=PATH";
 
 /// The program that a container runs.

@@ -253,7 +253,9 @@ fn what_has_no_effect_is_named() {
 fn amounts_that_nobody_wrote_are_not_named() {
     let ignored = |resources: Value| {
         let pod = container(json!({ "command": ["serve"], "resources": resources }));
-        LaunchSpec::of(&workload(pod), &options()).unwrap().ignored_fields
+        LaunchSpec::of(&workload(pod), &options())
+            .unwrap()
+            .ignored_fields
     };
     let filled_in = json!({ "cpu": "1", "memory": "2Gi" });
     let both = json!({ "limits": filled_in, "requests": filled_in });

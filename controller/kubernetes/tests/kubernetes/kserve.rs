@@ -70,10 +70,7 @@ async fn a_service_of_kserve_is_taken_over_with_nothing_left_of_its_status() {
     let object = world.until_rolled_out("digits", 1).await;
     let status = &object["status"];
     assert!(condition(&object, "LatestDeploymentReady").is_null());
-    assert_eq!(
-        condition(&object, "example.com/Approved")["status"],
-        "True"
-    );
+    assert_eq!(condition(&object, "example.com/Approved")["status"], "True");
     let components = &status["components"];
     assert!(components["transformer"].is_null(), "{components}");
     assert!(components["predictor"]["previousRolledoutRevision"].is_null());

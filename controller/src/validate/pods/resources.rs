@@ -16,7 +16,8 @@ pub(super) fn errors(container: &Container) -> Vec<String> {
     let parts = || limits.clone().chain(requests.clone());
     let name = &container.name;
     let below_zero = parts().filter_map(|(resource, amount)| negative(name, resource, amount));
-    let in_parts = parts().filter_map(|(resource, amount)| part_of_a_device(name, resource, amount));
+    let in_parts =
+        parts().filter_map(|(resource, amount)| part_of_a_device(name, resource, amount));
     let mut errors: Vec<_> = below_zero.chain(in_parts).collect();
     errors.sort();
     errors.dedup();

@@ -7,7 +7,10 @@ use crate::validate::validate;
 /// Errors of a container with these fields.
 fn of_container(fields: &str) -> String {
     let container = format!("{{name: server, image: x, command: [serve], {fields}}}");
-    errors(&[], &format!("  predictor: {{containers: [{container}]}}\n"))
+    errors(
+        &[],
+        &format!("  predictor: {{containers: [{container}]}}\n"),
+    )
 }
 
 #[track_caller]
@@ -51,7 +54,10 @@ fn ports_are_numbers_with_a_name_of_their_own() {
 #[test]
 fn each_name_of_a_label_is_told() {
     let found = errors(&[], &model("digits", &["labels: {a b: x, c d: x}"]));
-    let fields: Vec<_> = found.lines().filter_map(|line| line.split(": ").next()).collect();
+    let fields: Vec<_> = found
+        .lines()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
     assert_eq!(
         fields,
         ["spec.predictor.labels[a b]", "spec.predictor.labels[c d]"]
@@ -164,7 +170,11 @@ fn what_a_service_and_its_runtime_have_together_is_checked_too() {
     let service = service(&[], &format!("{}{more}", model("digits", &[])));
     let found = validate(&service, &runtimes, &platform()).unwrap_err();
     assert_eq!(
-        found.list.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        found
+            .list
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
         [
             "spec.predictor.model.ports[1].name: two ports are called http: rename or remove one",
             "spec.predictor.model.resources: the container kserve-container requests 2 of cpu, and its limit is 1: raise \

@@ -162,7 +162,13 @@ fn what_fetches_is_no_root_where_the_servers_are() {
         let pod = json!({ "containers": [server()], "securityContext": context });
         let mut pod: PodSpec = serde_json::from_value(pod).unwrap();
         let from = ("https://host/net.zip", "/mnt/models");
-        fetched::add(&mut pod, "storage-initializer", "models", from, &Options::default());
+        fetched::add(
+            &mut pod,
+            "storage-initializer",
+            "models",
+            from,
+            &Options::default(),
+        );
         json!(pod.init_containers)[0]["securityContext"]["runAsUser"].clone()
     };
     assert_eq!(user(json!({ "runAsUser": 0 })), 65532);
