@@ -31,7 +31,7 @@ pub struct DeclaredService {
     pub service: Arc<Service>,
     /// Every choice the manifest makes, or every error in it.
     pub validation: Result<Arc<Validated>, Arc<ValidationErrors>>,
-    /// The manifest without pods, where errors are in these alone and their runtimes may be the cause: see [`Self::served`].
+    /// The manifest without pods, where errors are in these alone and their runtimes may be the cause: see `served`.
     pub kept: Option<Arc<Validated>>,
 }
 
