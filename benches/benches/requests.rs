@@ -25,6 +25,10 @@ const ROWS: [usize; 2] = [1, 32];
 struct NoMemory;
 
 impl ReadShared for NoMemory {
+    fn check(&self, region: &str) -> Result<(), ServeError> {
+        Err(ServeError::Invalid(format!("no region {region}")))
+    }
+
     fn read(&self, range: &SharedRange) -> Result<Bytes, ServeError> {
         Err(ServeError::Invalid(range.region.clone()))
     }

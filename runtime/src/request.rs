@@ -27,19 +27,43 @@ pub struct Accepted {
     pub outputs: Vec<(usize, RequestedOutput)>,
 }
 
-/// Reads shared memory for inputs that lie there.
+/// Reads shared memory for inputs that lie there, and knows where outputs may go.
 pub trait ReadShared: Sync {
     /// Copies a range of a registered region.
     ///
     /// # Errors
     /// [`ServeError`] naming the region when it is unknown or too small.
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError>;
+
+    /// Checks that a region is there, so that no model runs for an answer that has no place.
+    ///
+    /// # Errors
+    /// [`ServeError`] naming the region when it is unknown.
+    fn check(&self, region: &str) -> Result<(), ServeError>;
 }
 
 impl ReadShared for SharedMemory {
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
         self.read(range).map_err(|error| ServeError::codec(&error))
     }
+
+    fn check(&self, region: &str) -> Result<(), ServeError> {
+        self.check(region)
+            .map_err(|error| ServeError::codec(&error))
+    }
+}
+
+fn check_regions(
+    outputs: &[(usize, RequestedOutput)],
+    memory: &dyn ReadShared,
+) -> Result<(), ServeError> {
+    let mut regions = outputs
+        .iter()
+        .filter_map(|(_, output)| match &output.delivery {
+            Delivery::Shared(range) => Some(&range.region),
+            Delivery::Json | Delivery::Binary => None,
+        });
+    regions.try_for_each(|region| memory.check(region))
 }
 
 /// Shared memory without regions, for requests from inside the server.
@@ -47,11 +71,16 @@ pub(crate) struct NoSharedMemory;
 
 impl ReadShared for NoSharedMemory {
     fn read(&self, range: &weir_protocol::SharedRange) -> Result<Bytes, ServeError> {
-        Err(invalid(format!(
-            "there is no shared memory region '{}' here",
-            range.region
-        )))
+        Err(no_region(&range.region))
     }
+
+    fn check(&self, region: &str) -> Result<(), ServeError> {
+        Err(no_region(region))
+    }
+}
+
+fn no_region(name: &str) -> ServeError {
+    invalid(format!("there is no shared memory region '{name}' here"))
 }
 
 /// Parameters that the server acts on; the others are the model's.
@@ -85,6 +114,7 @@ impl Interface {
             ..
         } = request;
         let outputs = self.choose_outputs(outputs, default_delivery)?;
+        check_regions(&outputs, memory)?;
         let slots = self.match_inputs(inputs)?;
         self.check_equal_ranks(&slots)?;
         let rows = self.rows(&slots)?;

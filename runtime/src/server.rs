@@ -185,15 +185,8 @@ impl Server {
         request: InferRequest,
         deadline: Option<Instant>,
     ) -> Result<Inferred, ServeError> {
-        self.check_regions(&request)?;
         let inferred = engine.infer(request, deadline, &self.memory).await?;
-        shared_memory::check_apart(&inferred.response.outputs)
-            .map_err(|error| ServeError::codec(&error))?;
-        for (tensor, delivery) in &inferred.response.outputs {
-            if let Delivery::Shared(range) = delivery {
-                self.write_shared(range, tensor)?;
-            }
-        }
+        self.deliver(&inferred.response.outputs)?;
         match self.trace.sample(&inferred.response.model) {
             TraceLevel::Off => {}
             level => trace(level, &inferred),
@@ -201,12 +194,13 @@ impl Server {
         Ok(inferred)
     }
 
-    /// Checks that the regions of outputs are there, so that no model runs for an answer that has no place.
-    fn check_regions(&self, request: &InferRequest) -> Result<(), ServeError> {
-        for output in &request.outputs {
-            if let Delivery::Shared(range) = &output.delivery {
-                let checked = self.memory.check(&range.region);
-                checked.map_err(|error| ServeError::codec(&error))?;
+    /// Writes the outputs that go to shared memory, none where two would overwrite each other.
+    fn deliver(&self, outputs: &[(Tensor, Delivery)]) -> Result<(), ServeError> {
+        let apart = shared_memory::check_apart(outputs);
+        apart.map_err(|error| ServeError::codec(&error))?;
+        for (tensor, delivery) in outputs {
+            if let Delivery::Shared(range) = delivery {
+                self.write_shared(range, tensor)?;
             }
         }
         Ok(())
