@@ -15,10 +15,10 @@ pub(crate) fn starts(economy: Economy) -> f64 {
     }
 }
 
-/// The most that a start may be worth, in lengths of a start: so much that a replica which is needed for a third of a
+/// The most that a start may be worth, in lengths of a start: so much that a replica which is needed for a fifth of a
 /// start at a time is kept as long as any may be.
 pub(crate) fn most_starts(economy: Economy, cold_start: Duration) -> f64 {
-    3.0 * longest(economy).as_secs_f64() / cold_start.as_secs_f64().max(1.0)
+    5.0 * longest(economy).as_secs_f64() / cold_start.as_secs_f64().max(1.0)
 }
 
 /// The longest that a replica is kept idle, however long it takes to start.

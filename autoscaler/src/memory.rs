@@ -8,6 +8,7 @@ mod growth;
 mod headroom;
 mod lateness;
 mod levels;
+mod peak;
 mod price;
 mod rhythm;
 
@@ -20,12 +21,16 @@ pub(crate) use growth::Growth;
 pub(crate) use headroom::{Headroom, Settled};
 pub(crate) use lateness::Lateness;
 pub(crate) use levels::{Level, Levels};
+pub(crate) use peak::Peak;
 pub(crate) use price::{Price, Step};
 
 use weir_cluster::ScalingPolicy;
 
 use crate::economy;
 use crate::{Coverage, Sample};
+
+/// The part of the requests that may be late at which the law aims: the first start and changes of habit take the rest.
+const AIMED: f64 = 1.0 / 3.0;
 
 /// State of a revision between two decisions. The default remembers nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,9 +45,12 @@ pub struct Memory {
     pub(crate) arrivals: Arrivals,
     pub(crate) curve: Curve,
     pub(crate) growth: Growth,
+    pub(crate) peak: Peak,
     pub(crate) levels: Levels,
     /// Whether at least as many replicas were up as were needed.
     pub(crate) is_enough: bool,
+    /// Whether that was ever so with a replica up.
+    has_settled: bool,
     pub(crate) price: Price,
     pub(crate) headroom: Headroom,
     pub(crate) lateness: Lateness,
@@ -64,9 +72,11 @@ impl Memory {
         }
         self.arrivals.observe(policy.window, sample);
         self.curve.observe(sample);
+        let cold_start = sample.replicas.cold_start;
         let load = self.arrivals.mean(policy.window);
-        self.growth
-            .observe(self.seen, load, sample.replicas.cold_start);
+        self.growth.observe(self.seen, load, cold_start);
+        let rate = self.arrivals.rate(policy.window);
+        self.peak.observe(elapsed, rate, cold_start);
         self.learn(policy, sample, elapsed);
     }
 
@@ -78,15 +88,17 @@ impl Memory {
     }
 
     /// Takes in how many requests were late: while enough replicas were up, it shows that there must be more headroom;
-    /// while too few were, that starts cost more than their time. Nothing helps where starts do not come.
+    /// while too few were, that starts cost more than their time. Nothing helps where starts do not come, and what waits
+    /// for the first of all says nothing of those to come.
     fn learn(&mut self, policy: &ScalingPolicy, sample: &Sample, elapsed: Duration) {
-        if sample.replicas.is_overdue() {
+        self.has_settled |= self.is_enough && sample.replicas.ready > 0;
+        if sample.replicas.is_overdue() || !self.has_settled {
             return;
         }
         let (requests, late) = sample.load.lateness(policy.queue_delay);
         let (roomless, cold) = if self.is_enough { (late, 0) } else { (0, late) };
         let cold_start = sample.replicas.cold_start;
-        let allowed = (1.0 - policy.quantile) / 2.0;
+        let allowed = (1.0 - policy.quantile) * AIMED;
         self.price.observe(
             elapsed,
             &Step {

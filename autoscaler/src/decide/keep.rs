@@ -14,7 +14,7 @@ const LAST_KEPT: Duration = Duration::from_secs(60);
 
 /// The longest that a replica is kept while it is not known how long gaps are, however much a start is worth, in
 /// lengths of a start.
-const UNTOLD: f64 = 10.0;
+const UNTOLD: f64 = 5.0;
 
 /// The least time for which a replica is kept, in lengths of a start.
 const LEAST: f64 = 0.25;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_cluster::{ScaleTarget, ScalingPolicy};
 
+use crate::economy::starts;
 use crate::{Memory, Sample};
 
 /// The numbers behind a decision: what a person needs to check it.
@@ -35,9 +36,20 @@ pub struct Terms {
     pub queue_delay: Duration,
 }
 
-/// The share of the past whose growth within a start is provided for. What grows more is late for a part of one
+/// The least share of the past whose growth within a start is provided for. What grows more is late for a part of one
 /// start, and a replica for it would be idle the rest of the time.
-const FORESEEN: f64 = 0.75;
+const FORESEEN: f64 = 0.8;
+
+/// The highest share: of the growth that was seen but once in a hundred starts, nothing can be said.
+const FORESEEN_MOST: f64 = 0.99;
+
+/// The most that a load is taken to grow within a start beyond the most that it was: the first minutes of a service,
+/// in which all is growth, are no habit.
+const BEYOND: f64 = 1.25;
+
+/// The part of a start that requests wait which come with growth nobody foresaw: some are in time, and the load often
+/// falls before the start ends.
+const WAITED: f64 = 0.3;
 
 /// The most replicas with those for the backlog, for each that arrivals need. Were the backlog of starts that do not
 /// come answered by more starts, there would be no end to it. Nearly as many again work any backlog off in little more
@@ -79,7 +91,7 @@ impl Terms {
     ) {
         let mean = memory.arrivals.mean(policy.window);
         self.offered = self.rate / capacity;
-        let grown = memory.growth.highest(FORESEEN, mean) / capacity;
+        let grown = grown(policy, memory, mean) / capacity;
         // Where no request comes, nothing grows.
         self.growth = if sample.has_work() {
             (grown - self.offered).max(0.0)
@@ -135,17 +147,36 @@ impl Terms {
 }
 
 impl Terms {
-    /// Replicas before it is known what one does: a second once many more wait than the first will take at once. The
-    /// queue of a first start says nothing else.
+    /// Replicas before it is known what one does: a second once many more wait than the first will take at once, and a
+    /// third for twice as many. The queue of a first start says nothing else, and starts that do not come are no reason
+    /// for more of them.
     fn unmeasured(&self, sample: &Sample) -> u32 {
         let waiting = f64::from(sample.load.activity.queued);
-        let is_many = waiting > MANY * self.credits;
-        if self.capacity.is_none() && is_many {
+        let many = waiting / (MANY * self.credits);
+        if self.capacity.is_some() || many <= 1.0 {
+            0
+        } else if many < 2.0 || sample.replicas.is_overdue() {
             2
         } else {
-            0
+            3
         }
     }
+}
+
+/// The load to provide for, in requests per second: what it usually grows to, and where starts are worth much, what it
+/// seldom grows to, up to the most it was.
+fn grown(policy: &ScalingPolicy, memory: &Memory, mean: f64) -> f64 {
+    let usual = memory.growth.highest(FORESEEN, mean);
+    let seldom = memory.growth.highest(foreseen(policy, memory), mean);
+    let most = memory.peak.rate();
+    usual.min(BEYOND * most).max(seldom.min(most)).max(mean)
+}
+
+/// The share of the past whose growth within a start is provided for: where a start is worth much, the odds at which
+/// a replica pays that most starts will not need.
+fn foreseen(policy: &ScalingPolicy, memory: &Memory) -> f64 {
+    let worth = WAITED * memory.price.starts(starts(policy.economy));
+    (worth / (1.0 + worth)).clamp(FORESEEN, FORESEEN_MOST)
 }
 
 fn credits(policy: &ScalingPolicy, memory: &Memory, sample: &Sample) -> f64 {

@@ -148,9 +148,9 @@ fn a_request_at_zero_wakes_at_once_with_the_replicas_asked_for() {
 fn replicas_follow_what_one_can_do() {
     let mut revision = Revision::new(ScalingPolicy::default(), 2);
     let decision = revision.run(200, TWENTY);
-    // 20 per second at 10 per second each are two, and 0.5 × √2 for irregular arrivals.
-    assert_eq!(decision.replicas, 3);
-    let said = "3 replicas: 20.0 requests come per second, one replica does 10.0, and 0 wait";
+    // 20 per second at 10 per second each are two, and 0.8 × √2 for irregular arrivals.
+    assert_eq!(decision.replicas, 4);
+    let said = "4 replicas: 20.0 requests come per second, one replica does 10.0, and 0 wait";
     assert_eq!(decision.to_string(), said);
     assert_eq!(decision.terms.capacity, Some(10.0));
 }
@@ -160,7 +160,7 @@ fn what_is_not_needed_any_more_stays_for_a_while() {
     let mut revision = Revision::new(ScalingPolicy::default(), 1);
     revision.run(200, TWENTY);
     let counts: Vec<_> = (0..180).map(|_| revision.run(1, IDLE).replicas).collect();
-    assert_eq!(counts[..59], [3; 59]);
+    assert_eq!(counts[..59], [4; 59]);
     assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
     assert_eq!((counts.contains(&2), counts[179]), (true, 1));
 }
@@ -180,7 +180,7 @@ fn bounds_hold_and_say_so() {
     let most = revision.run(200, TWENTY);
     assert_eq!(
         most.to_string(),
-        "2 replicas: no more are allowed; 3 are needed"
+        "2 replicas: no more are allowed; 4 are needed"
     );
 }
 
@@ -206,7 +206,7 @@ fn a_silent_gateway_stops_nothing_from_starting() {
     for _ in 0..10 {
         revision.see(Coverage::Partial, TWENTY);
     }
-    assert_eq!(revision.see(Coverage::Partial, TWENTY).replicas, 3);
+    assert_eq!(revision.see(Coverage::Partial, TWENTY).replicas, 4);
     revision.replicas.desired = 9;
     revision.replicas.ready = 9;
     for _ in 0..100 {
@@ -221,15 +221,15 @@ fn a_queue_over_its_target_gets_one_more_and_then_time() {
         oldest_ms: 1500,
         ..TWENTY
     };
-    let mut revision = Revision::new(ScalingPolicy::default(), 3);
-    assert_eq!(revision.run(10, late).replicas, 3);
+    let mut revision = Revision::new(ScalingPolicy::default(), 4);
+    assert_eq!(revision.run(10, late).replicas, 4);
     let corrected = revision.run(1, late);
     assert_eq!(
         corrected.to_string(),
-        "4 replicas: requests still wait 1.5 s although there should be enough replicas"
+        "5 replicas: requests still wait 1.5 s although there should be enough replicas"
     );
-    assert_eq!(revision.run(10, late).replicas, 4);
-    assert_eq!(revision.run(2, late).replicas, 5);
+    assert_eq!(revision.run(10, late).replicas, 5);
+    assert_eq!(revision.run(2, late).replicas, 6);
 }
 
 #[test]
@@ -238,11 +238,11 @@ fn a_target_for_each_replica_limits_what_it_is_counted_on_for() {
         target: Some(weir_cluster::ScaleTarget::Rps(5.0)),
         ..ScalingPolicy::default()
     };
-    // Four for 20 per second, and one for irregular arrivals; also before anything was measured.
+    // Four for 20 per second, and 0.8 × √4 for irregular arrivals; also before anything was measured.
     let unmeasured = Second { ended: 0, ..TWENTY };
     for second in [unmeasured, TWENTY] {
         let mut revision = Revision::new(policy.clone(), 1);
-        assert_eq!(revision.run(200, second).replicas, 5);
+        assert_eq!(revision.run(200, second).replicas, 6);
     }
 }
 

@@ -37,9 +37,8 @@ const ENOUGH: f64 = 10.0;
 const CALM: usize = 8;
 
 /// A short window counts as far as the mean of all is more standard deviations from it than this. Five windows are
-/// looked at each second: at two, chance alone would move the rate all the time; at three, a change of a tenth is
-/// seen half a minute later.
-const SIGNIFICANT: f64 = 2.5;
+/// looked at each second: at two, chance alone would move the rate all the time.
+const SIGNIFICANT: f64 = 3.0;
 
 /// What was seen for less than this many seconds of a new service is no rate yet.
 const KNOWN: f64 = 10.0;

@@ -42,7 +42,7 @@ const HIGHEST: f64 = 1.6;
 const SLOTS: usize = 8;
 
 /// What was seen so many starts ago counts half.
-const FORGOTTEN: f64 = 50.0;
+const FORGOTTEN: f64 = 100.0;
 
 impl Growth {
     /// Takes in the load now.

@@ -51,9 +51,9 @@ pub(crate) struct Step {
 /// Starts over which the requests of one are averaged.
 const AVERAGED: f64 = 10.0;
 
-/// The price falls by e in a hundred starts of which no request was late, and rises by e when as many are late as
-/// may be in a hundred starts.
-const SPEED: f64 = 0.01;
+/// The price falls by e in the time of 33 starts in which no request was late, and rises by e when as many are late as
+/// may be in that time.
+const SPEED: f64 = 0.03;
 
 #[cfg(test)]
 mod tests {
