@@ -115,8 +115,9 @@ async fn serve_connection(stream: Stream, port: Port) {
         ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
         () = sleep_or_forever(options.max_connection_age) => {
             connection.as_mut().connection().graceful_shutdown();
+            // A client without a call may never answer the ping that the end waits for.
             tokio::select! {
-                ended = connection => Some(ended),
+                ended = socket::close(connection, &traffic) => Some(ended),
                 () = sleep_or_forever(options.max_connection_age_grace) => None,
             }
         }
