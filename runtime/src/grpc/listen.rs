@@ -110,6 +110,7 @@ async fn serve_connection(stream: Stream, port: Port) {
     let lifetime = Lifetime {
         idle: options.connections.idle,
         stop: &stop,
+        late_requests: Duration::ZERO,
     };
     let ended = tokio::select! {
         ended = socket::serve(connection.as_mut(), |connection| connection.connection().graceful_shutdown(), &traffic, lifetime) => Some(ended),
